@@ -1,0 +1,2 @@
+//! The `gpuprof` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! A libcupti that plays recorded activity buffers.

@@ -1,0 +1,1 @@
+//! Minimal run-time-loaded bindings to NVIDIA CUPTI's activity API.

@@ -1,0 +1,1 @@
+//! libprof.so: the library the CUDA driver loads.

@@ -1,0 +1,1 @@
+//! Gives every nanosecond of device time one cause.

@@ -1,0 +1,153 @@
+//! What repeats: names, launch configurations, API functions, devices and contexts.
+//!
+//! Everything is append-only and ids are indices, so the trace writer emits just the tail that it has not written
+//! yet, and a reader that replays those tails rebuilds the same ids.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
+
+use crate::record::{
+    ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, LaunchConfig, LaunchConfigId, NameId,
+};
+
+/// Append-only tables that records refer to by id.
+#[derive(Debug, Default)]
+pub struct Dictionary {
+    names: Table<Arc<str>>,
+    launch_configs: Table<LaunchConfig>,
+    api_functions: Table<ApiFunction>,
+    devices: Vec<Device>,
+    contexts: Vec<Context>,
+}
+
+impl Dictionary {
+    /// An empty dictionary.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The id of `name`, new or known.
+    pub fn intern_name(&mut self, name: &str) -> NameId {
+        NameId(match self.names.ids.get(name) {
+            Some(&id) => id,
+            None => self.names.append(Arc::from(name)),
+        })
+    }
+
+    /// The id of `config`, new or known.
+    pub fn intern_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
+        LaunchConfigId(self.launch_configs.intern(config))
+    }
+
+    /// The id of `function`, new or known.
+    pub fn intern_api_function(&mut self, function: ApiFunction) -> ApiFunctionId {
+        ApiFunctionId(self.api_functions.intern(function))
+    }
+
+    /// Adds a device. One with the same ordinal and contents is ignored.
+    pub fn add_device(&mut self, device: Device) {
+        if !self.devices.contains(&device) {
+            self.devices.push(device);
+        }
+    }
+
+    /// Adds a context. One with the same contents is ignored.
+    pub fn add_context(&mut self, context: Context) {
+        if !self.contexts.contains(&context) {
+            self.contexts.push(context);
+        }
+    }
+
+    /// The string behind `id`, or `?` when the id is unknown.
+    #[must_use]
+    pub fn name(&self, id: NameId) -> &str {
+        self.names.rows.get(id.0 as usize).map_or("?", |name| name)
+    }
+
+    /// The launch configuration behind `id`; unknown ids give the empty one.
+    #[must_use]
+    pub fn launch_config(&self, id: LaunchConfigId) -> LaunchConfig {
+        self.launch_configs.rows.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The API function behind `id`.
+    #[must_use]
+    pub fn api_function(&self, id: ApiFunctionId) -> Option<ApiFunction> {
+        self.api_functions.rows.get(id.0 as usize).copied()
+    }
+
+    /// The newest description of a device.
+    #[must_use]
+    pub fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.iter().rev().find(|device| device.id == id)
+    }
+
+    /// The newest description of a context.
+    #[must_use]
+    pub fn context(&self, id: ContextId) -> Option<&Context> {
+        self.contexts.iter().rev().find(|context| context.id == id)
+    }
+
+    /// All names, by id.
+    #[must_use]
+    pub fn names(&self) -> &[Arc<str>] {
+        &self.names.rows
+    }
+
+    /// All launch configurations, by id.
+    #[must_use]
+    pub fn launch_configs(&self) -> &[LaunchConfig] {
+        &self.launch_configs.rows
+    }
+
+    /// All API functions, by id.
+    #[must_use]
+    pub fn api_functions(&self) -> &[ApiFunction] {
+        &self.api_functions.rows
+    }
+
+    /// All devices, in the order in which they appeared.
+    #[must_use]
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// All contexts, in the order in which they appeared.
+    #[must_use]
+    pub fn contexts(&self) -> &[Context] {
+        &self.contexts
+    }
+}
+
+/// Rows in order of appearance, and the way back from a row to its index.
+#[derive(Debug)]
+struct Table<T> {
+    rows: Vec<T>,
+    ids: HashMap<T, u32, FxBuildHasher>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), ids: HashMap::default() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    fn intern(&mut self, row: T) -> u32 {
+        match self.ids.get(&row) {
+            Some(&id) => id,
+            None => self.append(row),
+        }
+    }
+
+    fn append(&mut self, row: T) -> u32 {
+        let id = u32::try_from(self.rows.len()).expect("fewer than 2^32 distinct rows");
+        self.rows.push(row.clone());
+        self.ids.insert(row, id);
+        id
+    }
+}

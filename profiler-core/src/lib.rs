@@ -1,0 +1,16 @@
+//! Records, trace format, attribution and report of gpuprof.
+//!
+//! The data path, in reading order: a [`record`] refers to a [`dictionary`] for everything that repeats; records go
+//! into the [`attribution`] engine, which gives every nanosecond of device time one cause, and into the [`trace`]
+//! writer; the [`report`] is made from the engine's state, live or from a trace read back.
+//!
+//! This crate has never heard of CUPTI. It has no clock, environment, file or thread: times and bytes are
+//! arguments, `Read` and `Write` are parameters.
+#![forbid(unsafe_code)]
+
+pub mod attribution;
+pub mod dictionary;
+pub mod record;
+pub mod report;
+pub mod session;
+pub mod trace;

@@ -1,0 +1,1 @@
+//! One report model for text and JSON.

@@ -1,0 +1,1 @@
+//! gpuprof tells, while a CUDA program runs, why it is not faster.
