@@ -1,0 +1,61 @@
+"""A CUDA program that ends in a chosen way, and says on the side how far it had come.
+
+Every few milliseconds it waits for the device and appends one line, `unix_nanoseconds kernels_completed`, to the
+progress file. The line is written with one `write` call, so it is there even if the process is killed right after it.
+A trace of this process must hold all the kernels that a line old enough promises.
+
+The manner is one of: wait (until somebody kills it), exit, _exit, segfault, abort, exception.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import sys
+import time
+
+import torch
+
+KERNELS_PER_ROUND = 50
+
+
+def end(manner: str) -> int:
+    """Leaves, or returns the exit code."""
+    if manner == "_exit":
+        os._exit(4)
+    if manner == "segfault":
+        ctypes.string_at(0)
+    if manner == "abort":
+        os.abort()
+    if manner == "exception":
+        raise RuntimeError("the end that was asked for")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("manner", choices=["wait", "exit", "_exit", "segfault", "abort", "exception"])
+    parser.add_argument("--progress", required=True, help="file to append to")
+    parser.add_argument("--seconds", type=float, default=2.0, help="work this long, then end (wait: at most ten times this long)")
+    options = parser.parse_args()
+
+    values = torch.ones(1 << 16, device="cuda")
+    torch.cuda.synchronize()
+    # Only kernels named by this loop are promised: what building the tensor launched comes on top of them.
+    completed = 0
+    progress = os.open(options.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    deadline = time.monotonic() + options.seconds * (10 if options.manner == "wait" else 1)
+    while time.monotonic() < deadline:
+        for _ in range(KERNELS_PER_ROUND):
+            values.mul_(1.0)
+        torch.cuda.synchronize()
+        completed += KERNELS_PER_ROUND
+        os.write(progress, f"{time.time_ns()} {completed}\n".encode())
+        time.sleep(0.001)
+    print("ending by", options.manner, flush=True)
+    return end(options.manner)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+// A CUDA program whose number of kernels, copies and memsets is known to itself.
+//
+// It counts every operation where it issues it and prints the sums, so a trace can be checked against the program
+// instead of against another tool. The timed part stays free of everything but the operation in question, because the
+// overhead comparison reads its nanoseconds. It does no useful work on purpose: an empty kernel shows a tool's cost best.
+//
+//   microbench launch N          N empty kernels a repetition, synchronised every 1000
+//   microbench graph NODES N     a graph of NODES empty kernels, launched N times a repetition
+//   microbench copy N            N copies of 4 pinned bytes to the device a repetition, synchronised every 1000
+//   microbench sm N              N kernels of about 20 us that fill the device
+//   microbench threads S         8 threads, each with its own stream: kernels, copies and graphs for S seconds
+//   microbench init              a context and nothing else
+//   options: --reps R (default 5)   --quiet-times (nothing that differs between runs)   --exit-code N
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#define CHECK(call)                                                                        \
+    do {                                                                                   \
+        const cudaError_t status = (call);                                                 \
+        if (status != cudaSuccess) {                                                       \
+            std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(status));           \
+            std::exit(2);                                                                  \
+        }                                                                                  \
+    } while (0)
+
+__global__ void empty_kernel(int *sink) {
+    if (sink) sink[0] = 1;
+}
+
+__global__ void spin_kernel(long long cycles) {
+    const long long start = clock64();
+    while (clock64() - start < cycles) {
+    }
+}
+
+namespace {
+
+constexpr long kSyncEvery = 1000;      // keeps the host from running into the full launch queue (about 1024 deep)
+constexpr long long kSpin = 36000;     // cycles: about 20 us at 1.8 GHz
+constexpr int kThreads = 8;
+constexpr long kThreadGraphNodes = 100;
+
+// Operations issued so far, by any thread.
+std::atomic<long> kernels{0}, copies{0}, memsets{0};
+
+double seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Options {
+    std::string mode = "launch";
+    std::vector<double> numbers;
+    int repetitions = 5;
+    int exit_code = 0;
+    bool quiet = false;
+
+    Options(int count, char **words) {
+        for (int i = 1; i < count; ++i) {
+            const std::string word = words[i];
+            if (word == "--quiet-times") quiet = true;
+            else if (word == "--reps" && i + 1 < count) repetitions = std::atoi(words[++i]);
+            else if (word == "--exit-code" && i + 1 < count) exit_code = std::atoi(words[++i]);
+            else if (i == 1) mode = word;
+            else numbers.push_back(std::atof(words[i]));
+        }
+    }
+    long number(size_t index, long otherwise) const {
+        return index < numbers.size() ? static_cast<long>(numbers[index]) : otherwise;
+    }
+};
+
+cudaGraphExec_t capture(cudaStream_t stream, int *sink, long nodes) {
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (long i = 0; i < nodes; ++i) empty_kernel<<<1, 1, 0, stream>>>(sink);
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(cudaGraphDestroy(graph));
+    return executable;
+}
+
+// Host and device memory, a stream, and the four operations on it.
+struct Bench {
+    int *device = nullptr, *host = nullptr;
+    cudaStream_t stream{};
+    cudaGraphExec_t graph{};
+    long nodes = 0;
+
+    Bench() {
+        CHECK(cudaMalloc(&device, 1 << 20));
+        CHECK(cudaMallocHost(&host, 1 << 20));
+        CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        memset();
+        launches(2 * kSyncEvery);
+    }
+    void sync() { CHECK(cudaStreamSynchronize(stream)); }
+    void memset() {
+        CHECK(cudaMemsetAsync(device, 0, 1 << 20, stream));
+        memsets += 1;
+        sync();
+    }
+    void launches(long count) {
+        for (long i = 1; i <= count; ++i) {
+            empty_kernel<<<1, 1, 0, stream>>>(device);
+            if (i % kSyncEvery == 0) sync();
+        }
+        sync();
+        kernels += count;
+    }
+    void graphs(long count) {
+        for (long i = 0; i < count; ++i) CHECK(cudaGraphLaunch(graph, stream));
+        sync();
+        kernels += count * nodes;
+    }
+    void transfers(long count) {
+        for (long i = 1; i <= count; ++i) {
+            CHECK(cudaMemcpyAsync(device, host, 4, cudaMemcpyHostToDevice, stream));
+            if (i % kSyncEvery == 0) sync();
+        }
+        sync();
+        copies += count;
+    }
+    void spins(long count, int multiprocessors) {
+        for (long i = 0; i < count; ++i) spin_kernel<<<multiprocessors, 128, 0, stream>>>(kSpin);
+        sync();
+        kernels += count;
+    }
+};
+
+// Launches from one of several threads until the deadline; what it issued is complete when it returns.
+void thread_body(double deadline) {
+    Bench bench;
+    bench.nodes = kThreadGraphNodes;
+    bench.graph = capture(bench.stream, bench.device, bench.nodes);
+    while (seconds() < deadline) {
+        bench.launches(500);
+        bench.transfers(20);
+        bench.graphs(5);
+    }
+}
+
+void run_threads(double duration) {
+    const double deadline = seconds() + duration;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back(thread_body, deadline);
+    for (std::thread &thread : threads) thread.join();
+    CHECK(cudaDeviceSynchronize());
+}
+
+// Returns nanoseconds per operation of each repetition.
+std::vector<double> run_repetitions(const Options &options) {
+    int multiprocessors = 0;
+    CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
+    Bench bench;
+    long operations = options.number(0, 100000);
+    const long launches = options.number(1, 100);
+    if (options.mode == "graph") {
+        bench.nodes = operations;
+        bench.graph = capture(bench.stream, bench.device, bench.nodes);
+        bench.graphs(1);
+        operations *= launches;
+    }
+    std::vector<double> times;
+    for (int i = 0; i < options.repetitions; ++i) {
+        const double start = seconds();
+        if (options.mode == "launch") bench.launches(operations);
+        else if (options.mode == "graph") bench.graphs(launches);
+        else if (options.mode == "copy") bench.transfers(operations);
+        else if (options.mode == "sm") bench.spins(operations, multiprocessors);
+        else {
+            std::fprintf(stderr, "unknown mode %s: launch, graph, copy, sm, threads or init\n", options.mode.c_str());
+            std::exit(2);
+        }
+        times.push_back((seconds() - start) * 1e9 / static_cast<double>(operations));
+    }
+    return times;
+}
+
+}  // namespace
+
+int main(int count, char **words) {
+    const Options options(count, words);
+    std::vector<double> times;
+    if (options.mode == "init") CHECK(cudaFree(nullptr));
+    else if (options.mode == "threads") run_threads(options.numbers.empty() ? 3.0 : options.numbers[0]);
+    else times = run_repetitions(options);
+
+    std::printf("microbench %s kernels=%ld copies=%ld memsets=%ld\n", options.mode.c_str(), kernels.load(), copies.load(),
+                memsets.load());
+    if (!options.quiet && !times.empty()) {
+        std::sort(times.begin(), times.end());
+        std::printf("time_per_operation_ns=%.1f best_ns=%.1f\n", times[times.size() / 2], times[0]);
+    }
+    return options.exit_code;
+}
