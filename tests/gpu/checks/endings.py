@@ -1,0 +1,88 @@
+"""However a program ends, its trace can be read and lacks at most the last 0.3 s.
+
+The program says on the side how many kernels it had completed at which time, so that what is missing is known exactly.
+A signal must also still kill: the library installs no handler that would keep the process alive or change its status.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+
+from harness import Check, Mode, Result, Suite, expect
+from trace_report import single
+
+# What an abrupt end may cost, seconds: two flush periods of 100 ms, and the time to write.
+LOSS_LIMIT = 0.3
+# Work before the signal, seconds.
+WORK = 2.0
+# Kernels that the program launches besides those it counts: it fills one tensor. The round in flight comes on top.
+UNCOUNTED, ROUND = 10, 50
+
+# Manner -> signal sent from outside, status expected, ends that the report may state.
+MANNERS: dict[str, tuple[signal.Signals | None, int, str]] = {
+    "sigkill": (signal.SIGKILL, -signal.SIGKILL, "abrupt"),
+    "sigterm": (signal.SIGTERM, -signal.SIGTERM, "abrupt"),
+    "_exit": (None, 4, "abrupt"),
+    "segfault": (None, -signal.SIGSEGV, "abrupt"),
+    "abort": (None, -signal.SIGABRT, "abrupt"),
+    "exception": (None, 1, "clean"),
+    "exit": (None, 0, "clean"),
+}
+
+
+def progress(file: pathlib.Path) -> list[tuple[int, int]]:
+    """(unix nanoseconds, kernels completed) of each complete line."""
+    text = file.read_text() if file.exists() else ""
+    pairs = (line.split() for line in text[:text.rfind("\n") + 1].splitlines())
+    return [(int(at), int(completed)) for at, completed in pairs]
+
+
+def worked_for(lines: list[tuple[int, int]]) -> float:
+    return (lines[-1][0] - lines[0][0]) / 1e9 if lines else 0.0
+
+
+def one_manner(manner: str) -> Check:
+    sent, status, end = MANNERS[manner]
+
+    def check(suite: Suite) -> Iterator[Result]:
+        prefix = f"endings.{manner}"
+        file = suite.folder(f"progress-{manner}") / "progress"
+        began = time.monotonic()
+        command = suite.python(
+            "endings.py", "wait" if sent else manner, "--progress", str(file), "--seconds", str(WORK))
+        process, folder = suite.start(f"ending-{manner}", command, Mode.VARIABLE)
+        ended_at = 0
+        if sent:
+            while worked_for(progress(file)) < WORK and process.poll() is None and time.monotonic() < began + 120:
+                time.sleep(0.02)
+            ended_at = time.time_ns()
+            process.send_signal(sent)
+        run = suite.finish(process, folder, began)
+        lines = progress(file)
+        yield expect(f"{prefix}.status", run.code == status, run.ending())
+        if not lines:
+            yield expect(f"{prefix}.trace", False, "the program wrote no progress")
+            return
+        ended_at = ended_at or lines[-1][0]
+
+        trace = single(suite, run)
+        kernels = trace.records("kernel")
+        yield expect(f"{prefix}.stated_end", trace.end == end, f"report says {trace.end}, expected {end}")
+        # The first moment of which the trace no longer holds everything.
+        missing_from = next((at for at, completed in lines if completed > kernels), ended_at)
+        lost = max(0.0, (ended_at - missing_from) / 1e9)
+        yield expect(
+            f"{prefix}.lost", lost <= (LOSS_LIMIT if end == "abrupt" else 0.0),
+            f"last {lost:.3f} s missing, {kernels} kernels of {lines[-1][1]} that were completed")
+        yield expect(
+            f"{prefix}.not_too_many", kernels <= lines[-1][1] + ROUND + UNCOUNTED,
+            f"{kernels} kernels, {lines[-1][1]} completed")
+
+    return Check(f"endings.{manner}", check)
+
+
+def checks() -> list[Check]:
+    return [one_manner(manner) for manner in MANNERS]

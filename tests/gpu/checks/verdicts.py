@@ -1,0 +1,60 @@
+"""Programs whose bottleneck is known by construction get the verdict that they were built for.
+
+The Python examples state theirs in their first lines (`Verdict: ...`), and are held to it here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+from harness import REPOSITORY, Check, Mode, Result, Suite, expect
+from trace_report import single
+
+EXAMPLES = REPOSITORY / "examples" / "python"
+
+# train.py arguments -> verdict.
+TRAINING: dict[str, tuple[list[str], str]] = {
+    "gpt": (["gpt", "--steps", "50"], "gpu_compute"),
+    "mlp": (["mlp", "--steps", "250"], "launch"),
+    "resnet": (["resnet", "--steps", "50"], "gpu_compute"),
+    "resnet_slow_loader": (["resnet", "--steps", "10", "--loader-ms", "4"], "data_loading"),
+}
+
+
+def judge(suite: Suite, name: str, command: list[str], expected: str) -> Iterator[Result]:
+    run = suite.run(name, command, Mode.VARIABLE)
+    yield expect(f"verdicts.{name}.exit", run.code == 0, run.ending())
+    trace = single(suite, run)
+    yield expect(f"verdicts.{name}", trace.verdict == expected, f"expected {expected}, got {trace.verdict_line()}")
+
+
+def training(name: str) -> Check:
+    arguments, expected = TRAINING[name]
+    return Check(f"verdicts.{name}", lambda suite: judge(suite, name, suite.python("train.py", *arguments), expected))
+
+
+def promised_verdict(text: str) -> str | None:
+    """The group named by an example's docstring."""
+    match = re.search(r"^Verdict: `(\w+)`", text, re.MULTILINE)
+    return match[1] if match else None
+
+
+def example(file_name: str) -> Check:
+    name = f"example_{file_name.removesuffix('.py')}"
+
+    def check(suite: Suite) -> Iterator[Result]:
+        path = EXAMPLES / file_name
+        expected = promised_verdict(path.read_text())
+        if expected is None:
+            yield expect(f"verdicts.{name}", False, "the example names no verdict")
+            return
+        yield from judge(suite, name, [sys.executable, str(path), "--seconds", "3"], expected)
+
+    return Check(f"verdicts.{name}", check)
+
+
+def checks() -> list[Check]:
+    examples = sorted(path.name for path in EXAMPLES.glob("[0-9]*.py"))
+    return [*(training(name) for name in TRAINING), *(example(name) for name in examples)]

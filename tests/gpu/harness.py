@@ -1,0 +1,190 @@
+"""Runs programs with and without gpuprof, and keeps what they said.
+
+Every run gets a folder of its own, an environment without anybody's profiler variables, a time limit and a process
+group, so that one check cannot disturb another and none can hang the suite. Everything that ran goes to one log file
+with its command line, so a failure can be repeated by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import glob
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+
+# Longest run of one program, seconds. The first import of PyTorch on a cold disk alone can take a minute.
+STEP_LIMIT = 150.0
+
+
+class Status(enum.Enum):
+    PASS = "PASS"
+    FAIL = "FAIL"
+    SKIPPED = "SKIPPED"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One line of the output."""
+
+    status: Status
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status.value:7} {self.name}" + (f": {self.detail}" if self.detail else "")
+
+
+def expect(name: str, condition: bool, detail: str = "") -> Result:
+    """PASS or FAIL, with the same detail either way: a figure that passed is worth reading too."""
+    return Result(Status.PASS if condition else Status.FAIL, name, detail)
+
+
+def skipped(name: str, why: str) -> Result:
+    return Result(Status.SKIPPED, name, why)
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A function that yields result lines. Exclusive ones have the machine to themselves, because they measure time."""
+
+    name: str
+    function: Callable[["Suite"], Iterator[Result]]
+    exclusive: bool = True
+
+
+class Mode(enum.Enum):
+    """How a program is started."""
+
+    BARE = "bare"
+    VARIABLE = "variable"  # CUDA_INJECTION64_PATH=libprof.so program
+    COMMAND = "command"  # gpuprof run -- program
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a program did."""
+
+    command: list[str]
+    folder: pathlib.Path
+    code: int | None  # None: it ran into the time limit and was killed
+    stdout: str
+    stderr: str
+    seconds: float
+
+    def traces(self) -> list[pathlib.Path]:
+        """Trace files that the run left behind under the default name."""
+        return sorted(self.folder.glob("gpuprof-*.gpuprof"))
+
+    def ending(self) -> str:
+        """How it ended, in words."""
+        if self.code is None:
+            return "ran into the time limit"
+        return f"exit code {self.code}" if self.code >= 0 else f"killed by {signal.Signals(-self.code).name}"
+
+
+class Suite:
+    """Where things are, and the log."""
+
+    def __init__(self, bin_folder: pathlib.Path, out: pathlib.Path, nsys: str | None, nsys_libraries: str | None) -> None:
+        self.gpuprof = bin_folder / "gpuprof"
+        self.library = bin_folder / "libprof.so"
+        self.out = out
+        self.nsys = nsys
+        self.nsys_libraries = nsys_libraries
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuprof-suite-"))
+        self.microbench = self.scratch / "microbench"
+        self.workloads = HERE / "workloads"
+        self._log = open(out / "log.txt", "w", encoding="utf-8", errors="replace")
+        self._lock = threading.Lock()
+
+    def log(self, text: str) -> None:
+        with self._lock:
+            self._log.write(text.rstrip("\n") + "\n")
+            self._log.flush()
+
+    def folder(self, name: str) -> pathlib.Path:
+        """A fresh folder for one run."""
+        return pathlib.Path(tempfile.mkdtemp(prefix=name.replace("/", "_") + "-", dir=self.scratch))
+
+    def environment(self, mode: Mode, extra: dict[str, str] | None = None) -> dict[str, str]:
+        """The caller's environment without profiler variables, with those of the mode, then `extra`."""
+        environment = {
+            name: value for name, value in os.environ.items()
+            if not name.startswith("GPUPROF_") and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
+        if mode is Mode.VARIABLE:
+            environment["CUDA_INJECTION64_PATH"] = str(self.library)
+            environment["GPUPROF_REPORT"] = "off"
+        environment.update(extra or {})
+        return environment
+
+    def command(self, mode: Mode, command: Sequence[str | os.PathLike[str]]) -> list[str]:
+        words = [os.fspath(word) for word in command]
+        return [str(self.gpuprof), "run", "--", *words] if mode is Mode.COMMAND else words
+
+    def start(
+            self, name: str, command: Sequence[str | os.PathLike[str]], mode: Mode,
+            extra: dict[str, str] | None = None) -> tuple[subprocess.Popen, pathlib.Path]:
+        """Starts a program and leaves it running; its output goes to files in the folder returned."""
+        folder = self.folder(name)
+        words = self.command(mode, command)
+        with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
+            process = subprocess.Popen(
+                words, cwd=folder, env=self.environment(mode, extra), stdin=subprocess.DEVNULL, stdout=stdout,
+                stderr=stderr, start_new_session=True)
+        return process, folder
+
+    def finish(
+            self, process: subprocess.Popen, folder: pathlib.Path, began: float, limit: float = STEP_LIMIT) -> Run:
+        """Waits for a started program, kills its whole group at the limit, and logs it."""
+        try:
+            code: int | None = process.wait(timeout=max(0.0, began + limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            code = None
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        run = Run(
+            list(process.args), folder, code, (folder / "stdout").read_text(errors="replace"),
+            (folder / "stderr").read_text(errors="replace"), time.monotonic() - began)
+        self.log(
+            f"\n$ {shlex.join(run.command)}\n# in {folder}, {run.ending()} after {run.seconds:.1f} s\n"
+            f"{tail(run.stdout, 'stdout')}{tail(run.stderr, 'stderr')}")
+        return run
+
+    def run(
+            self, name: str, command: Sequence[str | os.PathLike[str]], mode: Mode = Mode.BARE,
+            extra: dict[str, str] | None = None, limit: float = STEP_LIMIT) -> Run:
+        """Runs a program to its end."""
+        began = time.monotonic()
+        process, folder = self.start(name, command, mode, extra)
+        return self.finish(process, folder, began, limit)
+
+    def python(self, script: str, *arguments: str) -> list[str]:
+        """The command line of one of the workloads."""
+        return [sys.executable, str(self.workloads / script), *arguments]
+
+
+def tail(text: str, label: str, lines: int = 40) -> str:
+    """The last lines of an output, each marked with where it came from."""
+    kept = text.splitlines()
+    left_out = [f"{label}| ... {len(kept) - lines} lines left out"] if len(kept) > lines else []
+    return "".join(line + "\n" for line in left_out + [f"{label}| {line}" for line in kept[-lines:]])
+
+
+def find_nsys() -> str | None:
+    """nsys on the PATH, or the copy that Nsight Compute carries; None when there is none."""
+    from shutil import which
+
+    carried = sorted(glob.glob("/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys"))
+    return os.environ.get("GPUPROF_NSYS") or which("nsys") or (carried[-1] if carried else None)

@@ -1,0 +1,129 @@
+"""Independent counts of the same operations: by Nsight Systems, by torch.profiler, and by the program itself.
+
+Each count comes from a run of its own, because CUPTI serves one subscriber a process. The programs issue the same
+operations in every run, so the counts must be equal, not close.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import sqlite3
+
+from harness import Suite
+
+# Record kind of gpuprof's report -> table of nsys's SQLite export.
+NSYS_TABLES = {
+    "kernel": "CUPTI_ACTIVITY_KIND_KERNEL", "copy": "CUPTI_ACTIVITY_KIND_MEMCPY", "memset": "CUPTI_ACTIVITY_KIND_MEMSET"}
+# Record kind -> category in torch.profiler's trace.
+TORCH_CATEGORIES = {"kernel": "kernel", "copy": "gpu_memcpy", "memset": "gpu_memset"}
+# Record kind -> word in the line that microbench prints.
+PRINTED_WORDS = {"kernel": "kernels", "copy": "copies", "memset": "memsets"}
+
+
+class NoCount(Exception):
+    """The tool gave no count; the message says why."""
+
+
+@dataclasses.dataclass
+class Counts:
+    """What a tool counted. `names` and `nanoseconds` are None when it does not say."""
+
+    records: dict[str, int]
+    names: collections.Counter[str] | None = None
+    nanoseconds: int | None = None
+
+
+def printed(stdout: str) -> Counts:
+    """The sums in microbench's own line."""
+    records = {}
+    for kind, word in PRINTED_WORDS.items():
+        match = re.search(rf"\b{word}=(\d+)", stdout)
+        if not match:
+            raise NoCount(f"no {word}=N in the program's output")
+        records[kind] = int(match[1])
+    return Counts(records)
+
+
+def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
+    """Runs the program under nsys with graph nodes traced one by one, and counts rows of its SQLite export."""
+    if suite.nsys is None:
+        raise NoCount("nsys is not installed (set GPUPROF_NSYS to its path)")
+    folder = suite.folder(f"{name}-nsys")
+    report, database = folder / "report", folder / "report.sqlite"
+    # The importer loads libdw and libelf, which a bare machine may lack; the traced program does not mind them.
+    extra = {}
+    if suite.nsys_libraries:
+        extra["LD_LIBRARY_PATH"] = ":".join(filter(None, [suite.nsys_libraries, os.environ.get("LD_LIBRARY_PATH")]))
+    profile = suite.run(
+        f"{name}-nsys-profile",
+        [suite.nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
+         "-o", report, *command], extra=extra)
+    export = suite.run(
+        f"{name}-nsys-export",
+        [suite.nsys, "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
+        extra=extra)
+    if not database.exists():
+        lines = (export.stderr + export.stdout + profile.stderr).strip().splitlines()
+        raise NoCount(f"nsys wrote no database: {lines[-1] if lines else export.ending()}")
+    return read_nsys(database)
+
+
+def read_nsys(database: pathlib.Path) -> Counts:
+    """Counts the rows of an nsys SQLite file. A table that is not there means that there was no such record."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        records = {
+            kind: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] if table in tables else 0
+            for kind, table in NSYS_TABLES.items()}
+        names: collections.Counter[str] = collections.Counter()
+        nanoseconds = 0
+        if NSYS_TABLES["kernel"] in tables:
+            for text, count, total in connection.execute(
+                    "SELECT s.value, count(*), sum(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+                    "JOIN StringIds s ON s.id = k.demangledName GROUP BY k.demangledName"):
+                names[text] += count
+                nanoseconds += total
+    return Counts(records, names, nanoseconds)
+
+
+def by_torch(suite: Suite, name: str, command: list[str]) -> Counts:
+    """Runs train.py under torch.profiler from before its first CUDA call, and counts the events of the trace."""
+    file = suite.folder(f"{name}-torch") / "trace.json"
+    run = suite.run(f"{name}-torch", [*command, "--torch-trace", str(file)])
+    if not file.exists():
+        lines = run.stderr.strip().splitlines()
+        raise NoCount(f"torch.profiler wrote no trace: {run.ending()}: {lines[-1] if lines else ''}")
+    events = json.loads(file.read_text())["traceEvents"]
+    categories = collections.Counter(event.get("cat") for event in events)
+    names = collections.Counter(event["name"] for event in events if event.get("cat") == TORCH_CATEGORIES["kernel"])
+    return Counts({kind: categories[category] for kind, category in TORCH_CATEGORIES.items()}, names)
+
+
+def base_name(demangled: str) -> str:
+    """The function's own name without its template arguments, parameters and namespaces.
+
+    Demanglers disagree on how to print template arguments (`(int)4`, `4`), so names are compared without them.
+    """
+    kept, depth = [], 0
+    for character in demangled.replace("->", ""):
+        if character in "<([{":
+            depth += 1
+        elif character in ">)]}":
+            depth -= 1
+        elif depth == 0:
+            kept.append(character)
+    words = "".join(kept).split("::")[-1].split()
+    return words[-1] if words else demangled
+
+
+def by_base_name(names: collections.Counter[str]) -> collections.Counter[str]:
+    folded: collections.Counter[str] = collections.Counter()
+    for name, count in names.items():
+        folded[base_name(name)] += count
+    return folded

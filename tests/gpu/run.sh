@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The GPU suite: what gpuprof promises, checked on a machine with a CUDA device. See README.md beside this file.
+#
+#   tests/gpu/run.sh [--bin DIR] [--out DIR] [--only NAME]... [--skip NAME]... [--budget SECONDS]
+#
+# Exit status: 0 nothing failed, 1 something failed, 2 the suite could not start.
+set -u
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+command -v python3 >/dev/null || { echo "run.sh: python3 is not on the PATH" >&2; exit 2; }
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+exec python3 "$here/suite.py" "$@"

@@ -1,0 +1,173 @@
+"""Runs the checks and prints PASS, FAIL and SKIPPED lines, then `N passed, N failed, N skipped`.
+
+Checks that measure no time run several at once, the others one after the other. A check that breaks is a FAIL and the
+next one goes on. Nothing is skipped silently: without a device, without nsys, or with no time left, a line says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from checks import counts, endings, neighbours, processes, transparency, verdicts
+from harness import REPOSITORY, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
+from trace_report import Unreadable
+
+# Time that one check is given credit for when deciding whether to still start it, seconds.
+SHORTEST_CHECK = 20.0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", metavar="DIR",
+                        help="folder with gpuprof and libprof.so (default target/release)")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-suite-out"), metavar="DIR",
+                        help="folder for log.txt, results.json and the overhead table")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="checks whose name begins so; repeatable")
+    parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave these out; repeatable")
+    parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no check after this time")
+    parser.add_argument("--jobs", type=int, default=4, help="checks at the same time, where time is not measured")
+    parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUPROF_NSYS)")
+    parser.add_argument("--nsys-libs", metavar="DIR", help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
+    parser.add_argument("--require-gpu", action="store_true", help="fail instead of skipping when there is no device")
+    parser.add_argument("--list", action="store_true", help="print the names of the checks and stop")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of all runs")
+    return parser.parse_args()
+
+
+def overhead(budget_end: float, options: argparse.Namespace) -> Check:
+    """The table of benches/gpu/overhead.py, in what is left of the time."""
+
+    def check(suite: Suite) -> Iterator[Result]:
+        left = budget_end - time.monotonic()
+        command = [
+            sys.executable, str(REPOSITORY / "benches" / "gpu" / "overhead.py"), "--bin", str(suite.gpuprof.parent), "--out",
+            str(options.out.resolve()), "--microbench", str(suite.microbench), "--budget", str(int(left))]
+        run = suite.run("overhead", command, limit=left + 180)
+        table = options.out / "overhead.md"
+        print(table.read_text() if table.exists() else run.stderr)
+        yield expect("overhead.table", run.code == 0 and table.exists(), run.ending())
+
+    return Check("overhead", check)
+
+
+def build(suite: Suite) -> Result:
+    """Compiles the CUDA program for the device that is there."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not pathlib.Path(nvcc).exists():
+        return expect("build.microbench", False, "nvcc is neither on the PATH nor in /usr/local/cuda/bin")
+    run = suite.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", suite.microbench, suite.workloads / "microbench.cu"])
+    return expect("build.microbench", run.code == 0, run.ending() if run.code == 0 else run.stderr.strip()[-300:])
+
+
+def perform(suite: Suite, check: Check) -> list[Result]:
+    """All lines of one check; an exception becomes a FAIL and keeps the lines before it."""
+    results: list[Result] = []
+    began = time.monotonic()
+    try:
+        for result in check.function(suite):
+            results.append(result)
+    except Unreadable as error:
+        results.append(expect(f"{check.name}.trace", False, str(error)))
+    except Exception as error:  # noqa: BLE001: one broken check must not end the suite
+        results.append(expect(f"{check.name}.check", False, f"{type(error).__name__}: {error}"))
+    for result in results:
+        suite.log(str(result))
+    suite.log(f"# {check.name} took {time.monotonic() - began:.1f} s")
+    print(*results, sep="\n", flush=True)
+    return results
+
+
+def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: int) -> list[Result]:
+    """The shared ones first, `jobs` at a time; then the exclusive ones."""
+    results: list[Result] = []
+
+    def timed(check: Check) -> list[Result]:
+        if time.monotonic() + SHORTEST_CHECK > budget_end:
+            line = skipped(check.name, "the time budget is spent")
+            print(line, flush=True)
+            return [line]
+        return perform(suite, check)
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        for lines in pool.map(timed, [check for check in selected if not check.exclusive]):
+            results += lines
+    for check in selected:
+        if check.exclusive:
+            results += timed(check)
+    return results
+
+
+def has_device(suite: Suite) -> str | None:
+    """None when the suite can run, else what is missing."""
+    for file in (suite.gpuprof, suite.library):
+        if not file.exists():
+            return f"{file} does not exist: build with `cargo build --release --workspace`, or give --bin"
+    try:
+        run = suite.run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], Mode.BARE)
+    except OSError:
+        return "no CUDA device: nvidia-smi is not on the PATH"
+    if run.code != 0:
+        return f"no CUDA device: nvidia-smi: {run.ending()}"
+    print(f"device: {run.stdout.strip().splitlines()[0]}", flush=True)
+    return None
+
+
+def summarise(options: argparse.Namespace, results: list[Result]) -> int:
+    """Writes results.json, repeats the failures, prints the last line and returns the exit status."""
+    lines = [{"status": result.status.value, "name": result.name, "detail": result.detail} for result in results]
+    (options.out / "results.json").write_text(json.dumps(lines, indent=1) + "\n")
+    failures = [result for result in results if result.status is Status.FAIL]
+    if failures:
+        print("\nfailed:", *failures, sep="\n")
+    found = collections.Counter(result.status for result in results)
+    print(f"\n{found[Status.PASS]} passed, {found[Status.FAIL]} failed, {found[Status.SKIPPED]} skipped")
+    return 1 if failures else 0
+
+
+def main() -> int:
+    options = parse()
+    budget_end = time.monotonic() + options.budget
+    groups = (transparency, counts, endings, processes, verdicts, neighbours)
+    everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
+    selected = [
+        check for check in everything
+        if (not options.only or check.name.startswith(tuple(options.only))) and not check.name.startswith(tuple(options.skip))]
+    if options.list:
+        print(*(check.name for check in selected), sep="\n")
+        return 0
+    if not selected:
+        print(f"run.sh: no check is called {options.only}; see --list", file=sys.stderr)
+        return 2
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    suite = Suite(options.bin.resolve(), options.out.resolve(), options.nsys, options.nsys_libs)
+    missing = has_device(suite)
+    if missing:
+        line = expect("suite", False, missing) if options.require_gpu else skipped("suite", missing)
+        print(line)
+        return summarise(options, [line])
+    results = [build(suite)]
+    print(results[0], flush=True)
+    results += perform_all(suite, selected, budget_end, options.jobs)
+    if options.keep:
+        print("folders of the runs:", suite.scratch)
+    else:
+        shutil.rmtree(suite.scratch, ignore_errors=True)
+    return summarise(options, results)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"run.sh: {error}", file=sys.stderr)
+        sys.exit(2)

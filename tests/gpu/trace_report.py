@@ -1,0 +1,87 @@
+"""What a trace says, asked through `gpuprof report FILE --json`: the one place that knows the report's fields."""
+
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+
+from harness import Run, Suite
+
+# Exit codes of `gpuprof report`: everything was read, or the file is damaged and what is readable was reported.
+READABLE = (0, 1)
+
+# Counters of `completeness` that must be 0 in a run in which nothing was lost.
+LOSSES = (
+    "dropped_by_cupti", "dropped_by_gpuprof", "unknown_kinds", "broken_buffers", "undelivered_buffers",
+    "zero_timestamps", "launches_without_activity", "activities_without_launch")
+
+
+class Unreadable(Exception):
+    """The report command refused the file; the message is its own."""
+
+
+class Trace:
+    """The report of one trace file."""
+
+    def __init__(self, suite: Suite, path: pathlib.Path) -> None:
+        run = suite.run(f"report-{path.stem}", [suite.gpuprof, "report", path, "--json"])
+        if run.code not in READABLE:
+            raise Unreadable(f"gpuprof report {path.name}: {run.ending()}: {run.stderr.strip()}")
+        self.exit_code = run.code
+        self.path = path
+        report = json.loads(run.stdout)
+        self.report = report[0] if isinstance(report, list) else report
+
+    @property
+    def completeness(self) -> dict:
+        return self.report["completeness"]
+
+    @property
+    def end(self) -> str:
+        """`clean`, `abrupt` or `timed_out`."""
+        return self.completeness["end"]
+
+    def records(self, kind: str) -> int:
+        """How many records of a kind: `kernel`, `copy` or `memset`."""
+        return self.completeness["records"].get(kind, 0)
+
+    def kernel_counts(self) -> collections.Counter[str]:
+        """Launches by kernel name, over all devices."""
+        counts: collections.Counter[str] = collections.Counter()
+        for device in self.report["devices"]:
+            for kernel in device["kernels"]:
+                counts[kernel["name"]] += kernel["count"]
+        return counts
+
+    def kernel_nanoseconds(self) -> int:
+        """Sum of all kernel durations."""
+        return sum(kernel["total_ns"] for device in self.report["devices"] for kernel in device["kernels"])
+
+    def losses(self) -> dict[str, int]:
+        """The loss counters that are not 0. One that the report does not have counts as a loss of its own."""
+        counters = self.completeness
+        found = {name: counters.get(name, -1) for name in LOSSES}
+        return {name: value for name, value in found.items() if value != 0}
+
+    @property
+    def verdict(self) -> str:
+        return self.report["verdict"]["group"]
+
+    def verdict_line(self) -> str:
+        """The verdict with its share and its first piece of evidence."""
+        verdict = self.report["verdict"]
+        evidence = verdict.get("evidence") or [""]
+        share = verdict.get("share")
+        return f"{verdict['group']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
+
+
+def single(suite: Suite, run: Run) -> Trace:
+    """The trace of a run that must have left exactly one.
+
+    Raises Unreadable when there is another number of files, or when the file cannot be read.
+    """
+    files = run.traces()
+    if len(files) != 1:
+        raise Unreadable(f"expected one trace in {run.folder}, found {[file.name for file in files]}; {run.ending()}")
+    return Trace(suite, files[0])
