@@ -48,6 +48,21 @@ impl Dictionary {
         ApiFunctionId(self.api_functions.intern(function))
     }
 
+    /// Adds `name` as the next id without looking for an equal one: for readers, whose ids are given.
+    pub fn append_name(&mut self, name: &str) -> NameId {
+        NameId(self.names.append(Arc::from(name)))
+    }
+
+    /// Adds `config` as the next id without looking for an equal one: for readers, whose ids are given.
+    pub fn append_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
+        LaunchConfigId(self.launch_configs.append(config))
+    }
+
+    /// Adds `function` as the next id without looking for an equal one: for readers, whose ids are given.
+    pub fn append_api_function(&mut self, function: ApiFunction) -> ApiFunctionId {
+        ApiFunctionId(self.api_functions.append(function))
+    }
+
     /// Adds a device. One with the same ordinal and contents is ignored.
     pub fn add_device(&mut self, device: Device) {
         if !self.devices.contains(&device) {
@@ -68,10 +83,11 @@ impl Dictionary {
         self.names.rows.get(id.0 as usize).map_or("?", |name| name)
     }
 
-    /// The launch configuration behind `id`; unknown ids give the empty one.
+    /// The launch configuration behind `id`; unknown ids give an empty one with an unknown name.
     #[must_use]
     pub fn launch_config(&self, id: LaunchConfigId) -> LaunchConfig {
-        self.launch_configs.rows.get(id.0 as usize).copied().unwrap_or_default()
+        let unknown = LaunchConfig { name: NameId::UNKNOWN, ..LaunchConfig::default() };
+        self.launch_configs.rows.get(id.0 as usize).copied().unwrap_or(unknown)
     }
 
     /// The API function behind `id`.

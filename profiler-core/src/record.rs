@@ -68,6 +68,11 @@ ids! {
     ApiFunctionId(u32);
 }
 
+impl NameId {
+    /// A name that was lost: no dictionary holds this id.
+    pub const UNKNOWN: Self = Self(u32::MAX);
+}
+
 /// Everything about a kernel launch that repeats from launch to launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LaunchConfig {

@@ -1,1 +1,47 @@
 //! The trace file: chunked, checksummed, columnar.
+//!
+//! A file is a 16-byte header and a sequence of *blocks*; a block checks itself, so a file that was cut, overwritten
+//! or never finished still yields every block that is whole, and the reader says what is missing ([`Damage`]).
+//! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
+//! a predictor expects. `docs/FORMAT.md` specifies every byte.
+//!
+//! Reading order: `block` (framing), `varint`, `column` (predictors), `row` (which field is which column),
+//! `events` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `writer`, `source` (recovery),
+//! `reader`.
+//!
+//! There is no index and no seeking: a trace is read from front to back.
+
+mod block;
+mod column;
+mod entry;
+mod error;
+mod events;
+mod meta;
+mod reader;
+mod row;
+mod source;
+mod varint;
+mod writer;
+
+pub use error::{Damage, TraceError};
+pub use reader::TraceReader;
+pub use writer::TraceWriter;
+
+use crate::record::{Loss, Record, Timestamp};
+use crate::session::End;
+
+/// What a trace consists of, apart from its session and its dictionary.
+///
+/// Records of one kind come in the order in which they were pushed. Across kinds the order within one block means
+/// nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Something was observed.
+    Record(Record),
+    /// Everything that completed before this time, and that could be delivered, has come before this item.
+    Flush(Timestamp),
+    /// What was lost so far. Counters only grow; the last one counts.
+    Loss(Loss),
+    /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
+    End(End, Timestamp),
+}

@@ -1,0 +1,158 @@
+//! Framing: the file header and the block header, encoder and decoder next to each other.
+//!
+//! A block is written with its neighbours by one `write`, so a killed process leaves whole blocks and at most one
+//! torn one. The header carries its own checksum: its lengths and times can be trusted even when the body cannot.
+//! Sequence numbers make a block that vanished without a trace countable.
+
+use super::TraceError;
+
+/// Starts every file. The non-ASCII first byte and both line ends show transfers that were not binary-safe.
+pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
+/// Major and minor version that is written, and the newest that is read.
+pub(super) const VERSION: (u16, u16) = (1, 0);
+/// Bytes of the file header.
+pub(super) const FILE_HEADER: usize = 16;
+/// Bytes of a block header.
+pub(super) const BLOCK_HEADER: usize = 40;
+/// Starts every block. It may occur in a body by chance; the header checksum tells.
+pub(super) const SYNC: u32 = u32::from_le_bytes([0xf5, b'G', 0xb6, 0xc3]);
+/// The largest body, stored or decompressed, bytes. 16 Ki rows of the widest kind at ten bytes a field are 2.9 MB,
+/// a row of the dictionary is at most 1 MiB; the rest is headroom against which a hostile length is refused.
+pub(super) const MAX_BODY: usize = 16 << 20;
+/// Block flag: a reader that does not know this kind and version must stop.
+pub(super) const MUST_UNDERSTAND: u8 = 1;
+/// Block flag: the body is its decompressed length (u32) and one zstd frame.
+pub(super) const ZSTD: u8 = 2;
+
+/// Block kinds. Numbers are never reused.
+pub(super) mod kind {
+    /// Who was traced.
+    pub(in crate::trace) const SESSION: u16 = 1;
+    /// New dictionary rows.
+    pub(in crate::trace) const DICTIONARY: u16 = 2;
+    /// Records.
+    pub(in crate::trace) const EVENTS: u16 = 3;
+    /// Counters of what was lost.
+    pub(in crate::trace) const LOSS: u16 = 4;
+    /// Flush mark; no body.
+    pub(in crate::trace) const FLUSH: u16 = 5;
+    /// Orderly end.
+    pub(in crate::trace) const END: u16 = 6;
+}
+
+/// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: u16,
+    pub(super) version: u8,
+    pub(super) flags: u8,
+    /// Stored bytes that follow the header.
+    pub(super) body_bytes: u32,
+    /// Counts blocks from 0; wraps.
+    pub(super) sequence: u32,
+    /// Earliest time in the block, nanoseconds.
+    pub(super) t_min: u64,
+    /// Latest time in the block, nanoseconds.
+    pub(super) t_max: u64,
+    /// CRC-32 of the stored body.
+    pub(super) body_crc: u32,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; BLOCK_HEADER] {
+        let mut out = [0; BLOCK_HEADER];
+        out[0..4].copy_from_slice(&SYNC.to_le_bytes());
+        out[4..6].copy_from_slice(&self.kind.to_le_bytes());
+        out[6] = self.version;
+        out[7] = self.flags;
+        out[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.sequence.to_le_bytes());
+        out[16..24].copy_from_slice(&self.t_min.to_le_bytes());
+        out[24..32].copy_from_slice(&self.t_max.to_le_bytes());
+        out[32..36].copy_from_slice(&self.body_crc.to_le_bytes());
+        let crc = crc32fast::hash(&out[..36]);
+        out[36..40].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// `None` unless `bytes` starts with a header that checks itself and announces a permitted length.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; BLOCK_HEADER] = bytes.first_chunk()?;
+        let header = Self {
+            kind: u16::from_le_bytes([bytes[4], bytes[5]]),
+            version: bytes[6],
+            flags: bytes[7],
+            body_bytes: word(bytes, 8),
+            sequence: word(bytes, 12),
+            t_min: long(bytes, 16),
+            t_max: long(bytes, 24),
+            body_crc: word(bytes, 32),
+        };
+        let good = word(bytes, 0) == SYNC
+            && header.body_bytes as usize <= MAX_BODY
+            && crc32fast::hash(&bytes[..36]) == word(bytes, 36);
+        good.then_some(header)
+    }
+}
+
+fn word(bytes: &[u8; BLOCK_HEADER], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn long(bytes: &[u8; BLOCK_HEADER], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}
+
+/// The file header: magic, version, CRC-32 of both.
+pub(super) fn encode_file_header() -> [u8; FILE_HEADER] {
+    let mut out = [0; FILE_HEADER];
+    out[..8].copy_from_slice(&MAGIC);
+    out[8..10].copy_from_slice(&VERSION.0.to_le_bytes());
+    out[10..12].copy_from_slice(&VERSION.1.to_le_bytes());
+    let crc = crc32fast::hash(&out[..12]);
+    out[12..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Checks the first bytes of a file, at most [`FILE_HEADER`] of them. Answers whether the header is undamaged; a
+/// damaged version is not believed, because every block carries its own.
+pub(super) fn check_file_header(bytes: &[u8]) -> Result<bool, TraceError> {
+    if bytes.is_empty() {
+        return Err(TraceError::Empty);
+    }
+    let seen = bytes.len().min(MAGIC.len());
+    if bytes[..seen] != MAGIC[..seen] {
+        return Err(TraceError::NotATrace { looks_like: recognise(bytes) });
+    }
+    let Some(header) = bytes.first_chunk::<FILE_HEADER>() else {
+        return Err(TraceError::Truncated { offset: bytes.len() as u64 });
+    };
+    if crc32fast::hash(&header[..12]).to_le_bytes() != header[12..] {
+        return Ok(false);
+    }
+    let found = (u16::from_le_bytes([header[8], header[9]]), u16::from_le_bytes([header[10], header[11]]));
+    if found.0 > VERSION.0 {
+        return Err(TraceError::TooNew { found, supported: VERSION });
+    }
+    Ok(true)
+}
+
+/// A guess for the message, from well-known first bytes.
+fn recognise(bytes: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&[u8], &str); 8] = [
+        (b"\x1f\x8b", "gzip"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (b"SQLite format 3", "an SQLite database (an Nsight Systems export?)"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"PAR1", "Parquet"),
+        (b"\x7fELF", "an ELF program or library"),
+        (b"\x89GPT\n", "a gpuprof trace whose line ends were converted: copy it in binary mode"),
+        (b"#!", "a script"),
+    ];
+    let known = KNOWN.iter().find(|(start, _)| bytes.starts_with(start)).map(|&(_, what)| what);
+    known.or_else(|| match bytes.trim_ascii_start().first() {
+        Some(b'{' | b'[') => Some("JSON"),
+        _ if bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) => Some("text"),
+        _ => None,
+    })
+}

@@ -1,0 +1,131 @@
+//! The bodies of the blocks that say what the trace is: SESSION, LOSS and END.
+//!
+//! They are few and small, so they are built to be extended rather than to be short: the session is a list of
+//! tagged fields of which readers skip those they do not know, the counters are a list that may grow at its end.
+
+use super::varint::{self, Cursor, Malformed};
+use crate::record::{Loss, Timestamp};
+use crate::session::{End, Session};
+
+/// Session fields. Numbers are never reused. A list is a tag that occurs once for each element.
+mod tag {
+    pub(super) const PROCESS_ID: u64 = 1;
+    pub(super) const PARENT_PROCESS_ID: u64 = 2;
+    pub(super) const COMMAND: u64 = 3;
+    pub(super) const HOST: u64 = 4;
+    pub(super) const START: u64 = 5;
+    pub(super) const DRIVER_CUDA_VERSION: u64 = 6;
+    pub(super) const DRIVER_VERSION: u64 = 7;
+    pub(super) const CUPTI_VERSION: u64 = 8;
+    pub(super) const CUPTI_PATH: u64 = 9;
+    pub(super) const GPUPROF_VERSION: u64 = 10;
+    pub(super) const RANK_VARIABLE: u64 = 11;
+    pub(super) const NOTE: u64 = 12;
+}
+
+/// Appends every field as tag, length, bytes.
+pub(super) fn encode_session(session: &Session, body: &mut Vec<u8>) {
+    let mut field = |tag: u64, bytes: &[u8]| {
+        varint::put(body, tag);
+        varint::put_bytes(body, bytes);
+    };
+    let number = |value: u64| {
+        let mut bytes = Vec::new();
+        varint::put(&mut bytes, value);
+        bytes
+    };
+    field(tag::PROCESS_ID, &number(session.process_id.into()));
+    field(tag::PARENT_PROCESS_ID, &number(session.parent_process_id.into()));
+    for argument in &session.command {
+        field(tag::COMMAND, argument.as_bytes());
+    }
+    field(tag::HOST, session.host.as_bytes());
+    field(tag::START, &number(session.start.nanos()));
+    field(tag::DRIVER_CUDA_VERSION, &number(session.driver_cuda_version.into()));
+    field(tag::DRIVER_VERSION, session.driver_version.as_bytes());
+    field(tag::CUPTI_VERSION, &number(session.cupti_version.into()));
+    field(tag::CUPTI_PATH, session.cupti_path.as_bytes());
+    field(tag::GPUPROF_VERSION, session.gpuprof_version.as_bytes());
+    for (name, value) in &session.rank_variables {
+        let mut pair = Vec::new();
+        varint::put_bytes(&mut pair, name.as_bytes());
+        varint::put_bytes(&mut pair, value.as_bytes());
+        field(tag::RANK_VARIABLE, &pair);
+    }
+    for note in &session.notes {
+        field(tag::NOTE, note.as_bytes());
+    }
+}
+
+/// The inverse of [`encode_session`]; fields that are missing keep their default.
+pub(super) fn decode_session(body: &[u8]) -> Result<Session, Malformed> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut session = Session::default();
+    let mut cursor = Cursor::new(body);
+    while !cursor.is_empty() {
+        let tag = cursor.varint()?;
+        let bytes = cursor.bytes()?;
+        let mut field = Cursor::new(bytes);
+        match tag {
+            tag::PROCESS_ID => session.process_id = field.varint32()?,
+            tag::PARENT_PROCESS_ID => session.parent_process_id = field.varint32()?,
+            tag::COMMAND => session.command.push(text(bytes)),
+            tag::HOST => session.host = text(bytes),
+            tag::START => session.start = Timestamp::from_nanos(field.varint()?),
+            tag::DRIVER_CUDA_VERSION => session.driver_cuda_version = field.varint32()?,
+            tag::DRIVER_VERSION => session.driver_version = text(bytes),
+            tag::CUPTI_VERSION => session.cupti_version = field.varint32()?,
+            tag::CUPTI_PATH => session.cupti_path = text(bytes),
+            tag::GPUPROF_VERSION => session.gpuprof_version = text(bytes),
+            tag::RANK_VARIABLE => session.rank_variables.push((field.string()?, field.string()?)),
+            tag::NOTE => session.notes.push(text(bytes)),
+            _ => {}
+        }
+    }
+    Ok(session)
+}
+
+/// Appends the counters in the order of their declaration.
+pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
+    for counter in [
+        loss.dropped_by_cupti,
+        loss.dropped_by_gpuprof,
+        loss.unknown_kinds,
+        loss.broken_buffers,
+        loss.broken_bytes,
+        loss.undelivered_buffers,
+    ] {
+        varint::put(body, counter);
+    }
+}
+
+/// The inverse of [`encode_loss`]; counters that an older writer did not have are 0.
+pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
+    let mut cursor = Cursor::new(body);
+    Ok(Loss {
+        dropped_by_cupti: cursor.optional()?,
+        dropped_by_gpuprof: cursor.optional()?,
+        unknown_kinds: cursor.optional()?,
+        broken_buffers: cursor.optional()?,
+        broken_bytes: cursor.optional()?,
+        undelivered_buffers: cursor.optional()?,
+    })
+}
+
+/// Appends the number of `end`.
+pub(super) fn encode_end(end: End, body: &mut Vec<u8>) {
+    body.push(match end {
+        End::Abrupt => 0,
+        End::Clean => 1,
+        End::TimedOut => 2,
+    });
+}
+
+/// The inverse of [`encode_end`]. An end of a newer version is at least not a clean one.
+pub(super) fn decode_end(body: &[u8]) -> Result<End, Malformed> {
+    Ok(match Cursor::new(body).byte()? {
+        1 => End::Clean,
+        2 => End::TimedOut,
+        _ => End::Abrupt,
+    })
+}

@@ -1,0 +1,158 @@
+//! Reads a trace back, whole or not.
+//!
+//! A block is decoded completely before its first record comes out: either all of its rows or none. The dictionary
+//! grows along the way, always ahead of the records that need it.
+
+use std::collections::VecDeque;
+use std::io::Read;
+
+use zstd::bulk::Decompressor;
+
+use super::block::{Header, MAX_BODY, MUST_UNDERSTAND, ZSTD, kind};
+use super::entry::Rebuilt;
+use super::source::Source;
+use super::varint::Malformed;
+use super::{Damage, Item, TraceError, events, meta};
+use crate::dictionary::Dictionary;
+use crate::record::Timestamp;
+use crate::session::Session;
+
+/// The block version that is read, of every kind.
+const BLOCK_VERSION: u8 = 1;
+
+/// Iterates over a trace; see [the module](super). Ends after the last block that is whole, or after an error.
+pub struct TraceReader<R> {
+    source: Source<R>,
+    decompressor: Decompressor<'static>,
+    session: Session,
+    rebuilt: Rebuilt,
+    items: VecDeque<Item>,
+    ended: bool,
+}
+
+impl<R: Read> TraceReader<R> {
+    /// Reads the file header and the first block, which holds the session.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no trace, are of a newer major version, or hold no block. A damaged session is not an
+    /// error: [`session`](Self::session) is empty then and [`damage`](Self::damage) says so.
+    pub fn new(source: R) -> Result<Self, TraceError> {
+        let source = Source::new(source)?;
+        let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
+        let mut reader = Self {
+            source,
+            decompressor,
+            session: Session::default(),
+            rebuilt: Rebuilt::default(),
+            items: VecDeque::new(),
+            ended: false,
+        };
+        if reader.read_block()? { Ok(reader) } else { Err(TraceError::Truncated { offset: reader.source.offset() }) }
+    }
+
+    /// Who was traced.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Everything that the items read so far refer to.
+    #[must_use]
+    pub fn dictionary(&self) -> &Dictionary {
+        &self.rebuilt.dictionary
+    }
+
+    /// What was missing or unreadable so far.
+    #[must_use]
+    pub fn damage(&self) -> &Damage {
+        &self.source.damage
+    }
+
+    /// The session, dictionary and damage of a trace that has been read.
+    #[must_use]
+    pub fn into_parts(self) -> (Session, Dictionary, Damage) {
+        (self.session, self.rebuilt.dictionary, self.source.damage)
+    }
+
+    /// The next item; `None` at the end and after an error.
+    ///
+    /// # Errors
+    ///
+    /// When reading fails, or at a block that must be understood and is not.
+    pub fn next_item(&mut self) -> Result<Option<Item>, TraceError> {
+        loop {
+            if let Some(item) = self.items.pop_front() {
+                return Ok(Some(item));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.read_block() {
+                Ok(more) => self.ended = !more,
+                Err(error) => {
+                    self.ended = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Takes in one block; false when there is none.
+    fn read_block(&mut self) -> Result<bool, TraceError> {
+        let Some(header) = self.source.next_block()? else { return Ok(false) };
+        let known = (kind::SESSION..=kind::END).contains(&header.kind)
+            && header.version == BLOCK_VERSION
+            && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
+        if !known && header.flags & MUST_UNDERSTAND != 0 {
+            let (kind, version) = (header.kind, header.version);
+            return Err(TraceError::MustUnderstand { kind, version, offset: self.source.offset() });
+        }
+        if !known {
+            self.source.damage.unknown_blocks += 1;
+        } else if self.take_in(&header).is_err() {
+            self.items.clear();
+            self.source.reject();
+        }
+        Ok(true)
+    }
+
+    fn take_in(&mut self, header: &Header) -> Result<(), Malformed> {
+        let unpacked;
+        let mut body = self.source.body();
+        if header.flags & ZSTD != 0 {
+            let (length, frame) = body.split_first_chunk::<4>().ok_or(Malformed)?;
+            let length = u32::from_le_bytes(*length) as usize;
+            if length > MAX_BODY {
+                return Err(Malformed);
+            }
+            unpacked = self.decompressor.decompress(frame, length).map_err(|_| Malformed)?;
+            if unpacked.len() != length {
+                return Err(Malformed);
+            }
+            body = &unpacked;
+        }
+        let at = Timestamp::from_nanos(header.t_max);
+        match header.kind {
+            kind::SESSION => self.session = meta::decode_session(body)?,
+            kind::DICTIONARY => self.rebuilt.apply(body)?,
+            kind::EVENTS => {
+                let items = &mut self.items;
+                let unknown = events::decode(body, header.t_min, |record| items.push_back(Item::Record(record)))?;
+                self.source.damage.unknown_rows += unknown;
+            }
+            kind::LOSS => self.items.push_back(Item::Loss(meta::decode_loss(body)?)),
+            kind::FLUSH => self.items.push_back(Item::Flush(at)),
+            _ => self.items.push_back(Item::End(meta::decode_end(body)?, at)),
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Iterator for TraceReader<R> {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_item().transpose()
+    }
+}

@@ -1,0 +1,137 @@
+//! Finds whole blocks in bytes that may have been cut, overwritten or torn.
+//!
+//! Works on any `Read`, so it buffers one block and grows only by bytes that have really arrived: a hostile length
+//! costs nothing. When a block is not good, the search goes on right behind its first byte, not behind its body:
+//! after a hole the announced length points into the middle of another block. Every byte is either part of a good
+//! block or counted.
+
+use std::io::{self, Read};
+
+use super::block::{BLOCK_HEADER, FILE_HEADER, Header, SYNC, check_file_header};
+use super::{Damage, TraceError};
+
+/// Bytes asked for at once.
+const READ: usize = 64 << 10;
+
+/// A source of blocks.
+pub(super) struct Source<R> {
+    inner: R,
+    buffer: Vec<u8>,
+    /// Start of the unread bytes in `buffer`.
+    at: usize,
+    /// Where `buffer` starts in the file.
+    origin: u64,
+    /// Bytes of the block that was handed out last, still at `at`.
+    current: usize,
+    /// The sequence number that the next block should have.
+    expected: u32,
+    /// What was met so far.
+    pub(super) damage: Damage,
+}
+
+impl<R: Read> Source<R> {
+    /// Reads and checks the file header.
+    pub(super) fn new(inner: R) -> Result<Self, TraceError> {
+        let mut source =
+            Self { inner, buffer: Vec::new(), at: 0, origin: 0, current: 0, expected: 0, damage: Damage::default() };
+        source.fill(FILE_HEADER)?;
+        let head = source.unread();
+        if !check_file_header(&head[..head.len().min(FILE_HEADER)])? {
+            source.damage.file_header = true;
+            source.damage.note(0);
+        }
+        source.at += FILE_HEADER;
+        Ok(source)
+    }
+
+    /// How far reading has come, bytes: the start of the current block, or the end of the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.origin + self.at as u64
+    }
+
+    /// The stored body of the block that [`next_block`](Self::next_block) found.
+    pub(super) fn body(&self) -> &[u8] {
+        self.buffer.get(self.at + BLOCK_HEADER..self.at + self.current).unwrap_or_default()
+    }
+
+    /// Declares the block that was handed out last to be bad after all: its checksum is right, its content is not.
+    pub(super) fn reject(&mut self) {
+        self.damage.note(self.offset());
+        self.damage.skipped_blocks += 1;
+        self.damage.skipped_bytes += self.current as u64;
+    }
+
+    /// The header of the next good block; `None` at the end of the file.
+    pub(super) fn next_block(&mut self) -> Result<Option<Header>, TraceError> {
+        self.at += std::mem::take(&mut self.current);
+        let mut lost = 0u64;
+        loop {
+            self.fill(BLOCK_HEADER)?;
+            if self.unread().is_empty() {
+                self.damage.torn_tail_bytes += lost;
+                return Ok(None);
+            }
+            if let Some(header) = Header::decode(self.unread()) {
+                let total = BLOCK_HEADER + header.body_bytes as usize;
+                self.fill(total)?;
+                if let Some(body) = self.unread().get(BLOCK_HEADER..total) {
+                    let whole = crc32fast::hash(body) == header.body_crc;
+                    let missing = header.sequence.wrapping_sub(self.expected);
+                    // Numbers from behind are repetitions: a piece of the file occurs twice.
+                    let in_order = missing <= u32::MAX / 2;
+                    if in_order {
+                        self.damage.missing_blocks += u64::from(missing);
+                        self.expected = header.sequence.wrapping_add(1);
+                        if missing > 0 {
+                            self.damage.note(self.offset());
+                        }
+                    }
+                    if whole && in_order {
+                        self.damage.skipped_bytes += lost;
+                        self.current = total;
+                        return Ok(Some(header));
+                    }
+                    self.damage.skipped_blocks += 1;
+                }
+            }
+            self.damage.note(self.offset());
+            lost += self.resync() as u64;
+        }
+    }
+
+    /// Steps to the next byte that may start a block. Answers the number of bytes stepped over.
+    fn resync(&mut self) -> usize {
+        let unread = self.unread();
+        let behind = unread.iter().skip(1).position(|&byte| byte == SYNC.to_le_bytes()[0]);
+        let step = behind.map_or(unread.len(), |position| position + 1);
+        self.at += step;
+        step
+    }
+
+    fn unread(&self) -> &[u8] {
+        self.buffer.get(self.at..).unwrap_or_default()
+    }
+
+    /// Tries to have `wanted` unread bytes; there are fewer at the end of the file.
+    fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
+        if self.unread().len() >= wanted {
+            return Ok(());
+        }
+        self.origin += self.at as u64;
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        while self.buffer.len() < wanted {
+            let have = self.buffer.len();
+            self.buffer.resize(have + READ, 0);
+            let read = self.inner.read(&mut self.buffer[have..]);
+            self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(TraceError::Io { offset: self.origin + have as u64, source }),
+            }
+        }
+        Ok(())
+    }
+}
