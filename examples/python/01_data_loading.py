@@ -1,0 +1,62 @@
+"""Lesson 1: the device waits for the next batch.
+
+Decoding an image costs the DataLoader a few milliseconds of processor time. Without workers it is done by the training
+process itself, between two steps, and the device idles meanwhile.
+
+Verdict: `data_loading`
+
+    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py              # the device is idle most of the time
+    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --workers 8  # the same work, hidden behind training
+"""
+
+import argparse
+import time
+
+import torch
+
+
+class Images(torch.utils.data.Dataset):
+    """Images whose decoding is imitated by computing for `milliseconds`."""
+
+    def __init__(self, milliseconds: float) -> None:
+        self.seconds = milliseconds / 1e3
+        self.image = torch.randn(3, 128, 128)
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        deadline = time.perf_counter() + self.seconds
+        while time.perf_counter() < deadline:
+            pass
+        return self.image
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--steps", type=int, help="stop after so many steps instead")
+    parser.add_argument("--workers", type=int, default=0, help="DataLoader workers: the knob of this lesson")
+    parser.add_argument("--decode-ms", type=float, default=1.0, help="processor time for each image")
+    options = parser.parse_args()
+
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 64, 7, stride=2), torch.nn.ReLU(), torch.nn.Conv2d(64, 256, 3, stride=2), torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loader = torch.utils.data.DataLoader(Images(options.decode_ms), batch_size=64, num_workers=options.workers)
+
+    steps, began = 0, time.perf_counter()
+    for batch in loader:
+        optimizer.zero_grad(set_to_none=True)
+        model(batch.cuda()).square().mean().backward()
+        optimizer.step()
+        steps += 1
+        if steps == options.steps or (not options.steps and time.perf_counter() - began > options.seconds):
+            break
+    torch.cuda.synchronize()
+    print(f"{steps / (time.perf_counter() - began):.1f} steps/s with {options.workers} workers")
+
+
+if __name__ == "__main__":
+    main()
