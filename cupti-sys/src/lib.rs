@@ -1,1 +1,44 @@
-//! Minimal run-time-loaded bindings to NVIDIA CUPTI's activity API.
+//! Run-time-loaded bindings to NVIDIA CUPTI's activity API, CUDA 11.8 to 13.x in one binary.
+//!
+//! CUPTI writes the newest record layout of whichever library is in the process, and that library is often not
+//! ours to choose (PyTorch brings its own). So nothing here is generated from one version's headers: numbers are
+//! `u32` newtypes, functions are looked up by name and may be absent, and a record is bytes of a measured size.
+//!
+//! | floor | modules | what it promises |
+//! |---|---|---|
+//! | raw ABI | [`abi`] | names for numbers, types of function pointers; nothing is called |
+//! | library table | [`search`], [`library`], [`driver`] | which libcupti, why that one, and its functions, loaded once and never unloaded |
+//! | safe API | [`cupti`], [`callbacks`], [`buffer`], [`sizes`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses the C border; no read behind a record's end |
+//!
+//! It does not know what the records are used for, does not own a thread, and keeps no global state beyond the
+//! loaded library, the list of lent buffers, and the lock that keeps flushes apart.
+//!
+//! Everything here is for 64-bit little-endian Linux, the only platform with `CUDA_INJECTION64_PATH`.
+#![allow(unsafe_code, reason = "this crate is the border to a C library; every block argues its case")]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+compile_error!("cupti-sys needs 64-bit little-endian Linux");
+
+pub mod abi;
+pub mod buffer;
+pub mod callbacks;
+pub mod cupti;
+pub mod driver;
+pub mod library;
+pub mod record;
+pub mod recording;
+pub mod search;
+pub mod sizes;
+mod symbols;
+pub mod walk;
+
+pub use abi::{Attribute, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
+pub use buffer::{Buffer, CompletedBuffer};
+pub use callbacks::{ActivityHandler, ResourceHandler};
+pub use cupti::{Cupti, Error, Subscriber};
+pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
+pub use library::LoadError;
+pub use record::Record;
+pub use search::{Candidate, FoundBy, Search, Skip, discover};
+pub use sizes::RecordSizes;
+pub use walk::{Broken, Records};

@@ -1,0 +1,213 @@
+//! Memory for activity records, and who owns it while CUPTI writes.
+//!
+//! CUPTI gets a bare address and gives an address back, on another thread, perhaps never, and perhaps one that was
+//! never ours (another tool registered its callbacks in between). So every lent address is in a list; a returned
+//! address that is not in it is left alone, and sizes come from the list rather than from the caller. The list is
+//! behind a lock that is held for one map operation, once a buffer.
+
+use crate::record::Strings;
+use crate::sizes::RecordSizes;
+use crate::walk::Records;
+use std::alloc::{Layout, alloc_zeroed};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Owned memory, aligned to 8 bytes as CUPTI demands, a multiple of 8 long.
+pub struct Buffer {
+    words: Box<[u64]>,
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.capacity())
+    }
+}
+
+impl Buffer {
+    /// Zeroed memory of `bytes` rounded up to a multiple of 8. Pages are touched only when written to.
+    ///
+    /// `None` when there is no memory, or for 0 bytes: the host program must not end because a profiler wants more.
+    #[must_use]
+    pub fn new(bytes: usize) -> Option<Self> {
+        let words = bytes.div_ceil(8);
+        let layout = Layout::array::<u64>(words).ok().filter(|layout| layout.size() > 0)?;
+        // SAFETY: the layout is not empty.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<u64>();
+        let words = NonNull::slice_from_raw_parts(memory, words);
+        // SAFETY: allocated just now by the global allocator with the layout of `[u64]`; zero is a valid `u64`.
+        Some(Self { words: unsafe { Box::from_raw(words.as_ptr()) } })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        size_of_val::<[u64]>(&*self.words)
+    }
+
+    /// The memory.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `u64` has no padding, and the length is that of the same allocation in bytes.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.capacity()) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, any bytes are valid `u64`s, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.capacity()) }
+    }
+
+    /// Gives the memory to CUPTI, and notes it as lent.
+    pub(crate) fn lend(self, purpose: Purpose) -> (*mut u8, usize) {
+        let words = self.words.len();
+        let address = Box::into_raw(self.words).cast::<u64>();
+        lent().insert(address as usize, Lent { words, purpose });
+        (address.cast(), words * 8)
+    }
+}
+
+/// What a lent buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its records go to the handler.
+    Deliver,
+    /// Its records are counted and thrown away.
+    Discard,
+}
+
+struct Lent {
+    words: usize,
+    purpose: Purpose,
+}
+
+/// Buffers that CUPTI holds, by address.
+static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
+
+fn lent() -> MutexGuard<'static, BTreeMap<usize, Lent>> {
+    LENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many buffers CUPTI holds now. What it never gives back at exit is lost.
+#[must_use]
+pub fn lent_buffers() -> usize {
+    lent().len()
+}
+
+/// Takes lent memory back, or `None` when this address was never lent.
+pub(crate) fn take_back(address: *mut u8) -> Option<(Buffer, Purpose)> {
+    let Lent { words, purpose } = lent().remove(&(address as usize))?;
+    let words = std::ptr::slice_from_raw_parts_mut(address.cast::<u64>(), words);
+    // SAFETY: the entry was in the list, so address and length are those of a box that `lend` gave up, and removing
+    // the entry under the lock makes this the only time it is taken back. CUPTI has stopped writing: it said so by
+    // handing the buffer over.
+    Some((Buffer { words: unsafe { Box::from_raw(words) } }, purpose))
+}
+
+/// A buffer that CUPTI has filled.
+pub struct CompletedBuffer {
+    buffer: Buffer,
+    valid: usize,
+    context: usize,
+    stream: u32,
+    strings: Strings,
+}
+
+impl fmt::Debug for CompletedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompletedBuffer({} of {} bytes)", self.valid, self.buffer.capacity())
+    }
+}
+
+impl CompletedBuffer {
+    /// As CUPTI delivered it: strings that its records point to can be read. A valid size above the capacity is cut.
+    ///
+    /// # Safety
+    /// The records in the first `valid` bytes were written by a CUPTI that is still loaded.
+    pub(crate) unsafe fn from_cupti(buffer: Buffer, valid: usize, context: usize, stream: u32) -> Self {
+        let valid = valid.min(buffer.capacity());
+        Self { buffer, valid, context, stream, strings: Strings::Readable }
+    }
+
+    /// Records from somewhere else, such as a recording. Their string addresses lead nowhere in this process, so
+    /// names are not read, and a kind that is not in the size table ends the walk.
+    ///
+    /// `None` when there is no memory, or no byte.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], context: usize, stream: u32) -> Option<Self> {
+        let mut buffer = Buffer::new(bytes.len())?;
+        buffer.bytes_mut().get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Self { buffer, valid: bytes.len(), context, stream, strings: Strings::Foreign })
+    }
+
+    /// The bytes that hold records.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes().get(..self.valid).unwrap_or_default()
+    }
+
+    /// Address of the context that the buffer belongs to, or 0: an id, not to be followed.
+    #[must_use]
+    pub const fn context(&self) -> usize {
+        self.context
+    }
+
+    /// The stream that the buffer belongs to, or 0.
+    #[must_use]
+    pub const fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    /// The records, in the order in which CUPTI wrote them.
+    #[must_use]
+    pub fn records<'a>(&'a self, sizes: &'a RecordSizes) -> Records<'a> {
+        Records::new(self.bytes(), self.strings, sizes)
+    }
+
+    /// The memory, to be lent again.
+    #[must_use]
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_and_rounded_up() {
+        let buffer = Buffer::new(1001).unwrap();
+        assert_eq!(buffer.capacity(), 1008);
+        assert_eq!(buffer.bytes().as_ptr() as usize % 8, 0);
+        assert!(buffer.bytes().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn no_memory_is_an_answer() {
+        assert!(Buffer::new(0).is_none());
+        assert!(Buffer::new(isize::MAX as usize - 7).is_none());
+        assert!(Buffer::new(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn lent_memory_comes_back_once_and_foreign_memory_never() {
+        let (address, bytes) = Buffer::new(64).unwrap().lend(Purpose::Discard);
+        assert_eq!(bytes, 64);
+        let (buffer, purpose) = take_back(address).unwrap();
+        assert_eq!((buffer.capacity(), purpose), (64, Purpose::Discard));
+        assert!(take_back(address).is_none());
+
+        let mut foreign = [0_u64; 8];
+        assert!(take_back(foreign.as_mut_ptr().cast()).is_none());
+        assert!(take_back(std::ptr::null_mut()).is_none());
+    }
+
+    #[test]
+    fn a_valid_size_above_the_capacity_is_cut() {
+        let buffer = Buffer::new(16).unwrap();
+        // SAFETY: zeroes hold no record whose string could be followed.
+        let completed = unsafe { CompletedBuffer::from_cupti(buffer, 4096, 1, 2) };
+        assert_eq!(completed.bytes().len(), 16);
+        assert_eq!(completed.into_buffer().capacity(), 16);
+    }
+}

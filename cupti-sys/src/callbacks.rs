@@ -1,0 +1,145 @@
+//! What CUPTI calls, and what it becomes: static methods of a handler type.
+//!
+//! The trampolines are generic over the handler, so no table and no lock lies between CUPTI and the handler. They
+//! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends at this border: the
+//! host program goes on, the buffer in question counts as not given or is freed.
+
+use crate::abi::{self, CuptiResult, Domain, ResourceCallback};
+use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
+use crate::cupti::Cupti;
+use std::ffi::c_void;
+use std::panic::catch_unwind;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// Bytes of a buffer whose records are thrown away. Small, because it exists only while the handler has none to
+/// give; large enough for a few hundred records, so that a launch storm does not ask for one at each launch.
+const DISCARD_BYTES: usize = 64 * 1024;
+
+/// Owner of the activity buffers. Methods must return quickly, must not call CUPTI, and must not take a lock that
+/// is held around a CUPTI call.
+pub trait ActivityHandler {
+    /// Memory to write records into, asked for on the thread that is about to launch. `None`: lose the records.
+    fn buffer_requested() -> Option<Buffer>;
+
+    /// A buffer came back with records in it. May come from any thread, also after the last flush returned.
+    fn buffer_completed(buffer: CompletedBuffer);
+
+    /// So many records were lost because [`buffer_requested`](Self::buffer_requested) had no memory. From CUDA 12.9
+    /// on CUPTI counts these losses itself ([`Cupti::dropped_records`]), and this is not called.
+    fn buffer_discarded(records: u64);
+
+    /// A buffer came back that this crate did not lend: another profiler registered its callbacks too, and its
+    /// records of `bytes` bytes came to us. The memory is left alone.
+    fn foreign_buffer(bytes: usize) {
+        let _ = bytes;
+    }
+}
+
+/// Is told of what happens to contexts, on the thread that does it. Same rules as for [`ActivityHandler`].
+pub trait ResourceHandler {
+    /// A context was created. CUDA is up.
+    fn context_created();
+
+    /// `cuInit` is done; only when [`ResourceCallback::CU_INIT_FINISHED`] was enabled.
+    fn initialised() {}
+}
+
+/// The library whose callbacks are registered.
+static REGISTERED: OnceLock<Registered> = OnceLock::new();
+
+struct Registered {
+    cupti: &'static Cupti,
+    /// Whether the library survives a request that is answered by NULL: not before CUDA 12.9.
+    tolerates_null: bool,
+}
+
+/// To be called before callbacks are registered. Only one library can be loaded, so the first call decides.
+pub(crate) fn remember(cupti: &'static Cupti) {
+    REGISTERED.get_or_init(|| Registered {
+        cupti,
+        tolerates_null: cupti.version().is_ok_and(|version| version >= abi::NULL_BUFFER_TOLERATED_SINCE),
+    });
+}
+
+/// What a request for memory is answered with.
+fn answer(given: Option<Buffer>, tolerates_null: bool) -> (*mut u8, usize) {
+    match given {
+        Some(buffer) => buffer.lend(Purpose::Deliver),
+        None if tolerates_null => (ptr::null_mut(), 0),
+        None => Buffer::new(DISCARD_BYTES).map_or((ptr::null_mut(), 0), |buffer| buffer.lend(Purpose::Discard)),
+    }
+}
+
+pub(crate) unsafe extern "C" fn requested<H: ActivityHandler>(
+    address: *mut *mut u8,
+    size: *mut usize,
+    max_records: *mut usize,
+) {
+    let given = catch_unwind(H::buffer_requested).unwrap_or(None);
+    let tolerates_null = REGISTERED.get().is_some_and(|registered| registered.tolerates_null);
+    let (memory, bytes) = answer(given, tolerates_null);
+    // SAFETY: CUPTI passes three valid pointers to fill in. 0 records means no limit but the size.
+    unsafe {
+        address.write(memory);
+        size.write(bytes);
+        max_records.write(0);
+    }
+}
+
+pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
+    context: abi::Context,
+    stream: u32,
+    address: *mut u8,
+    _size: usize,
+    valid: usize,
+) {
+    // A panic unwinds through the buffer, which frees it. There is nobody here to tell.
+    let _ = catch_unwind(|| match take_back(address) {
+        Some((buffer, Purpose::Deliver)) => {
+            // SAFETY: CUPTI just handed over this buffer with `valid` bytes of records, and is never unloaded.
+            H::buffer_completed(unsafe { CompletedBuffer::from_cupti(buffer, valid, context as usize, stream) });
+        }
+        Some((buffer, Purpose::Discard)) => {
+            let valid = valid.min(buffer.capacity());
+            H::buffer_discarded(REGISTERED.get().map_or(0, |registered| count(registered.cupti, buffer, valid)));
+        }
+        // An answer of NULL may be handed back as a completed buffer of nothing.
+        None if address.is_null() => {}
+        None => H::foreign_buffer(valid),
+    });
+}
+
+/// Counts the records in a discarded buffer by CUPTI's own walk: the size table belongs to the client.
+fn count(cupti: &Cupti, mut buffer: Buffer, valid: usize) -> u64 {
+    let memory = buffer.bytes_mut().as_mut_ptr();
+    let mut record = ptr::null_mut();
+    let mut records = 0;
+    // The smallest record is 8 bytes, which bounds a library that makes no progress.
+    while records < valid as u64 / 8 {
+        // SAFETY: the memory is borrowed exclusively until the end, `valid` is within it, and `record` is NULL or
+        // what the previous call stored.
+        if unsafe { (cupti.symbols.next_record)(memory, valid, &raw mut record) } != CuptiResult::SUCCESS {
+            break;
+        }
+        records += 1;
+    }
+    records
+}
+
+pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
+    _user_data: *mut c_void,
+    domain: Domain,
+    callback: u32,
+    _data: *const c_void,
+) {
+    if domain != Domain::RESOURCE {
+        return;
+    }
+    // The panic ends here; the handler's state is its own concern.
+    let _ = catch_unwind(|| match ResourceCallback(callback) {
+        ResourceCallback::CONTEXT_CREATED => H::context_created(),
+        ResourceCallback::CU_INIT_FINISHED => H::initialised(),
+        _ => {}
+    });
+}

@@ -1,0 +1,313 @@
+//! The safe face of a loaded libcupti: one method for each function that tracing needs.
+//!
+//! Methods can be called from any thread unless they say otherwise. None initialises CUDA. Where an older library
+//! lacks a function, the method answers [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
+//! purpose: after it CUPTI is not reliably usable, and it has broken programs with CUDA graphs.
+
+use crate::abi::{self, Attribute, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
+use crate::callbacks::{self, ActivityHandler, ResourceHandler};
+use crate::search::FoundBy;
+use crate::symbols::Symbols;
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+/// A CUPTI function did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Name of the C function.
+    pub function: &'static str,
+    /// Its answer.
+    pub code: CuptiResult,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} answered {}", self.function, self.code)
+    }
+}
+
+impl std::error::Error for Error {}
+
+fn check(function: &'static str, code: CuptiResult) -> Result<(), Error> {
+    if code == CuptiResult::SUCCESS { Ok(()) } else { Err(Error { function, code }) }
+}
+
+const fn absent(function: &'static str) -> Error {
+    Error { function, code: CuptiResult::API_NOT_IMPLEMENTED }
+}
+
+/// A libcupti that is loaded and stays loaded until the process ends.
+pub struct Cupti {
+    pub(crate) symbols: Symbols,
+    pub(crate) path: PathBuf,
+    pub(crate) found_by: FoundBy,
+    /// Held during `cuptiActivityFlushAll`: two calls at once deadlock in some versions.
+    pub(crate) flushing: Mutex<()>,
+}
+
+impl fmt::Debug for Cupti {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cupti").field("path", &self.path).field("found_by", &self.found_by).finish_non_exhaustive()
+    }
+}
+
+impl Cupti {
+    /// The file that the dynamic linker has mapped.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Why this file and no other.
+    #[must_use]
+    pub const fn found_by(&self) -> &FoundBy {
+        &self.found_by
+    }
+
+    /// CUPTI's API version: 18 for 11.8 to 12.1, 28 for 12.9, then like 130001 for 13.0 update 1. It does not
+    /// identify the record layout: see [`RecordSizes`](crate::RecordSizes).
+    ///
+    /// # Errors
+    /// Without a driver from 13.3 on. **13.2 crashes the process without a driver**, here and in every other
+    /// method: look at [`driver_cuda_version`](crate::driver_cuda_version) first.
+    pub fn version(&self) -> Result<u32, Error> {
+        let mut version = 0;
+        // SAFETY: the pointer is to a live `u32` that the function fills.
+        let code = unsafe { (self.symbols.get_version)(&raw mut version) };
+        check("cuptiGetVersion", code).map(|()| version)
+    }
+
+    /// Now on the clock of all records, nanoseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// When CUPTI cannot initialise.
+    pub fn timestamp(&self) -> Result<u64, Error> {
+        let mut nanos = 0;
+        // SAFETY: the pointer is to a live `u64` that the function fills.
+        let code = unsafe { (self.symbols.get_timestamp)(&raw mut nanos) };
+        check("cuptiGetTimestamp", code).map(|()| nanos)
+    }
+
+    /// Takes the one subscriber slot of this process, and has `H` told of each new context.
+    ///
+    /// # Errors
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] when another profiler holds the slot;
+    /// [`CuptiResult::NOT_INITIALIZED`] or [`CuptiResult::UNKNOWN`] when the driver does not suit this library.
+    pub fn subscribe<H: ResourceHandler>(&'static self) -> Result<Subscriber, Error> {
+        let mut handle: abi::SubscriberHandle = ptr::null_mut();
+        // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its user data.
+        let code = unsafe {
+            (self.symbols.subscribe)(&raw mut handle, Some(callbacks::resource::<H>), ptr::null_mut::<c_void>())
+        };
+        check("cuptiSubscribe", code)?;
+        let subscriber = Subscriber { cupti: self, handle };
+        if let Err(error) = subscriber.enable_resource(ResourceCallback::CONTEXT_CREATED) {
+            // A slot that delivers nothing only keeps other tools out. Of the two errors the first says more.
+            let _ = subscriber.unsubscribe();
+            return Err(error);
+        }
+        Ok(subscriber)
+    }
+
+    /// Makes `H` the owner of all activity buffers of this process. Replaces whoever was.
+    ///
+    /// # Errors
+    /// When CUPTI refuses.
+    pub fn register_callbacks<H: ActivityHandler>(&'static self) -> Result<(), Error> {
+        callbacks::remember(self);
+        // SAFETY: both trampolines are functions of this never-unloaded image with the types that CUPTI calls.
+        let code = unsafe {
+            (self.symbols.register_callbacks)(Some(callbacks::requested::<H>), Some(callbacks::completed::<H>))
+        };
+        check("cuptiActivityRegisterCallbacks", code)
+    }
+
+    /// Starts recording a kind.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_KIND`] when this library does not know the kind, and others.
+    pub fn enable(&self, kind: Kind) -> Result<(), Error> {
+        // SAFETY: takes a number.
+        check("cuptiActivityEnable", unsafe { (self.symbols.enable)(kind) })
+    }
+
+    /// Stops recording a kind. It does not give the launch path its full speed back.
+    ///
+    /// # Errors
+    /// When the kind was not enabled, and others.
+    pub fn disable(&self, kind: Kind) -> Result<(), Error> {
+        // SAFETY: takes a number.
+        check("cuptiActivityDisable", unsafe { (self.symbols.disable)(kind) })
+    }
+
+    /// Whether single API functions can be recorded ([`enable_api`](Self::enable_api)): 12.5 and later.
+    #[must_use]
+    pub const fn can_filter_api(&self) -> bool {
+        self.symbols.enable_runtime_api.is_some() && self.symbols.enable_driver_api.is_some()
+    }
+
+    /// Starts recording calls of one API function, in place of enabling [`Kind::RUNTIME`] or [`Kind::DRIVER`] whole.
+    ///
+    /// # Errors
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.5, [`CuptiResult::INVALID_PARAMETER`] for a domain that is
+    /// not an API or an unknown function.
+    pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        let (function, name) = match domain {
+            Domain::RUNTIME => (self.symbols.enable_runtime_api, "cuptiActivityEnableRuntimeApi"),
+            Domain::DRIVER => (self.symbols.enable_driver_api, "cuptiActivityEnableDriverApi"),
+            _ => return Err(Error { function: "enable_api", code: CuptiResult::INVALID_PARAMETER }),
+        };
+        let function = function.ok_or(absent(name))?;
+        // SAFETY: takes numbers.
+        check(name, unsafe { function(callback_id, 1) })
+    }
+
+    /// Chooses what the thread id of API records is. Before kinds are enabled.
+    ///
+    /// # Errors
+    /// When CUPTI refuses.
+    pub fn set_thread_id_type(&self, kind: ThreadIdType) -> Result<(), Error> {
+        // SAFETY: takes a number.
+        check("cuptiSetThreadIdType", unsafe { (self.symbols.set_thread_id_type)(kind) })
+    }
+
+    /// Has API records carry the kernel's thread id (`gettid`). Before kinds are enabled.
+    ///
+    /// # Errors
+    /// When CUPTI refuses.
+    pub fn set_thread_id_type_system(&self) -> Result<(), Error> {
+        self.set_thread_id_type(ThreadIdType::SYSTEM)
+    }
+
+    /// Sets an attribute whose C type is `size_t` or `uint64_t`.
+    ///
+    /// # Errors
+    /// [`CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT`] for an attribute of another width, and others.
+    pub fn set_attribute_usize(&self, attribute: Attribute, value: usize) -> Result<(), Error> {
+        self.set_attribute(attribute, value)
+    }
+
+    /// Sets an attribute whose C type is `uint8_t`: the switches.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_PARAMETER`] when the library does not know the attribute, and others.
+    pub fn set_attribute_u8(&self, attribute: Attribute, value: u8) -> Result<(), Error> {
+        self.set_attribute(attribute, value)
+    }
+
+    fn set_attribute<T>(&self, attribute: Attribute, mut value: T) -> Result<(), Error> {
+        let mut size = size_of::<T>();
+        // SAFETY: both pointers are to live locals, and `size` says how many bytes of `value` may be read.
+        let code = unsafe { (self.symbols.set_attribute)(attribute, &raw mut size, (&raw mut value).cast()) };
+        check("cuptiActivitySetAttribute", code)
+    }
+
+    /// Has buffers handed over whose records are all complete; with `forced` also those with running kernels,
+    /// whose end is then 0 for good: only when the process ends. Buffers may still arrive just after the return.
+    ///
+    /// Waits while another thread flushes, because concurrent calls deadlock in some versions. Not from a handler.
+    ///
+    /// # Errors
+    /// When CUPTI is not initialised or the driver is already gone, which is normal late at exit.
+    pub fn flush(&self, forced: bool) -> Result<(), Error> {
+        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let flag = if forced { abi::FLUSH_FORCED } else { 0 };
+        // SAFETY: takes a number.
+        check("cuptiActivityFlushAll", unsafe { (self.symbols.flush_all)(flag) })
+    }
+
+    /// Has CUPTI's worker hand over full buffers each `millis` milliseconds; 0 turns it off.
+    ///
+    /// # Errors
+    /// When CUPTI is not initialised.
+    pub fn flush_period(&self, millis: u32) -> Result<(), Error> {
+        // SAFETY: takes a number.
+        check("cuptiActivityFlushPeriod", unsafe { (self.symbols.flush_period)(millis) })
+    }
+
+    /// Records dropped for want of a buffer since the last such call.
+    ///
+    /// Not while holding a lock that a handler takes: CUPTI calls handlers under the lock that this takes.
+    ///
+    /// # Errors
+    /// When CUPTI is not initialised.
+    pub fn dropped_records(&self) -> Result<u64, Error> {
+        let mut dropped = 0_usize;
+        // SAFETY: a NULL context and stream 0 ask for the global queue; the pointer is to a live `usize`.
+        let code = unsafe { (self.symbols.dropped_records)(ptr::null_mut(), 0, &raw mut dropped) };
+        check("cuptiActivityGetNumDroppedRecords", code).map(|()| dropped as u64)
+    }
+
+    /// The name of an API function, for example `cudaLaunchKernel_v7000`. `None` when this library does not know it.
+    #[must_use]
+    pub fn callback_name(&self, domain: Domain, callback_id: u32) -> Option<String> {
+        let mut name = ptr::null();
+        // SAFETY: the pointer is to a live local.
+        let code = unsafe { (self.symbols.get_callback_name)(domain, callback_id, &raw mut name) };
+        if code != CuptiResult::SUCCESS || name.is_null() {
+            return None;
+        }
+        // SAFETY: on success the name is a NUL-terminated constant of the library, which stays loaded.
+        let name = unsafe { CStr::from_ptr(name) };
+        Some(name.to_string_lossy().into_owned())
+    }
+
+    /// Has every synchronisation recorded, also those that found nothing to wait for: 12.8 and later.
+    ///
+    /// # Errors
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.8.
+    pub fn enable_all_sync_records(&self) -> Result<(), Error> {
+        let name = "cuptiActivityEnableAllSyncRecords";
+        let function = self.symbols.enable_all_sync_records.ok_or(absent(name))?;
+        // SAFETY: takes a number.
+        check(name, unsafe { function(1) })
+    }
+
+    /// Names of the optional functions that this library lacks.
+    #[must_use]
+    pub fn missing_functions(&self) -> Vec<&'static str> {
+        self.symbols.missing()
+    }
+}
+
+/// The subscriber slot. It is kept until [`unsubscribe`](Self::unsubscribe) or the end of the process: dropping the
+/// value does nothing, because at exit CUPTI may already be gone.
+pub struct Subscriber {
+    cupti: &'static Cupti,
+    handle: abi::SubscriberHandle,
+}
+
+// SAFETY: the handle is an opaque token; CUPTI's functions that take it may be called from any thread.
+unsafe impl Send for Subscriber {}
+// SAFETY: as above; the methods only pass the token on.
+unsafe impl Sync for Subscriber {}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscriber")
+    }
+}
+
+impl Subscriber {
+    /// Also has the handler told of this event.
+    ///
+    /// # Errors
+    /// When this library does not know the callback.
+    pub fn enable_resource(&self, callback: ResourceCallback) -> Result<(), Error> {
+        // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`, which consumes `self`.
+        let code = unsafe { (self.cupti.symbols.enable_callback)(1, self.handle, Domain::RESOURCE, callback.0) };
+        check("cuptiEnableCallback", code)
+    }
+
+    /// Gives the slot back.
+    ///
+    /// # Errors
+    /// When CUPTI is already gone, which is normal late at exit.
+    pub fn unsubscribe(self) -> Result<(), Error> {
+        // SAFETY: as above; the handle is not used again.
+        check("cuptiUnsubscribe", unsafe { (self.cupti.symbols.unsubscribe)(self.handle) })
+    }
+}

@@ -1,0 +1,76 @@
+//! Which driver is there, asked in ways that are safe while `cuInit` is still running.
+//!
+//! An injected library is loaded in the middle of `cuInit`, where any other CUDA call would deadlock or fail.
+//! `cuDriverGetVersion` answers a constant, and the kernel module describes itself in a file.
+
+use crate::abi::DriverGetVersion;
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use std::fs;
+
+/// The driver's library, by the name under which every CUDA program loads it.
+const LIBCUDA: &str = "libcuda.so.1";
+/// Where the kernel module says its version.
+const KERNEL_MODULE: &str = "/proc/driver/nvidia/version";
+
+/// The newest CUDA that the driver in this process supports, `1000 * major + 10 * minor`. `None` when no libcuda is
+/// mapped yet: this never loads one.
+#[must_use]
+pub fn driver_cuda_version() -> Option<u32> {
+    ask(RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD)
+}
+
+/// As [`driver_cuda_version`], loading libcuda when it is not mapped. For a program that is not a CUDA program, such
+/// as a diagnostic command; it does not initialise CUDA. `None` when there is no libcuda.
+#[must_use]
+pub fn driver_cuda_version_by_loading() -> Option<u32> {
+    ask(RTLD_LAZY | RTLD_LOCAL)
+}
+
+fn ask(flags: i32) -> Option<u32> {
+    // SAFETY: libcuda's initialisers run in every CUDA program; without loading none run.
+    let libcuda = unsafe { Library::open(Some(LIBCUDA), flags) }.ok()?;
+    let mut version = 0;
+    // SAFETY: the name belongs to a C function of this type, which may be called before and during `cuInit`.
+    let code = unsafe { libcuda.get::<DriverGetVersion>("cuDriverGetVersion").ok()?(&raw mut version) };
+    // The driver cannot be unloaded safely; one reference more keeps it for good.
+    std::mem::forget(libcuda);
+    u32::try_from(version).ok().filter(|&version| code == 0 && version != 0)
+}
+
+/// Version of the NVIDIA kernel module, for example `580.159.04`. `None` without the module.
+#[must_use]
+pub fn kernel_driver_version() -> Option<String> {
+    parse_version(&fs::read_to_string(KERNEL_MODULE).ok()?)
+}
+
+/// The first word of the `NVRM` line that is numbers with dots between. Its place differs between the open and the
+/// closed module.
+fn parse_version(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("NVRM version"))?;
+    let is_version = |word: &&str| {
+        word.contains('.') && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    line.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_kernel_module_are_understood() {
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version:  gcc version 12.3.0\n";
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)\n";
+        assert_eq!(parse_version(closed).as_deref(), Some("535.183.01"));
+        assert_eq!(parse_version(open).as_deref(), Some("580.95.05"));
+        assert_eq!(parse_version("GCC version:  12.3.0\n"), None);
+    }
+
+    #[test]
+    fn asking_for_the_driver_does_not_load_it() {
+        let mapped = || fs::read_to_string("/proc/self/maps").unwrap().contains(LIBCUDA);
+        let before = mapped();
+        assert_eq!(driver_cuda_version().is_some(), before);
+        assert_eq!(mapped(), before);
+    }
+}

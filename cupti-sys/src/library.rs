@@ -1,0 +1,143 @@
+//! Loads one libcupti for the life of the process.
+//!
+//! The library is never closed: CUPTI leaves hooks in the driver, and some versions crash after `dlclose`. So a
+//! loaded [`Cupti`] is `'static`. Loading calls no CUPTI function.
+
+pub use crate::cupti::Cupti;
+pub use crate::driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
+pub use crate::search::{Candidate, FoundBy, Search, Skip, discover};
+
+use crate::symbols::Symbols;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::{CStr, OsStr, c_void};
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Why a candidate is not the library of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Not tried.
+    Skipped(Skip),
+    /// The dynamic linker refused, in its words.
+    NotLoaded(String),
+    /// It lacks functions that every CUPTI since 11.8 has.
+    MissingFunctions(Vec<&'static str>),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skipped(skip) => skip.fmt(f),
+            Self::NotLoaded(reason) => f.write_str(reason),
+            Self::MissingFunctions(names) => {
+                write!(f, "is no CUPTI of CUDA 11.8 or later: it lacks {}", names.join(", "))
+            }
+        }
+    }
+}
+
+/// No libcupti could be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// Every place, in the order of the search, and what was wrong with it.
+    pub tried: Vec<(Candidate, Failure)>,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "no usable libcupti found; install the nvidia-cuda-cupti package or a CUDA toolkit no newer than the driver. Tried:",
+        )?;
+        for (candidate, failure) in &self.tried {
+            write!(f, "\n  {} ({}): {failure}", candidate.path.display(), candidate.found_by)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl Cupti {
+    /// Loads the first usable candidate of [`discover`], and keeps it loaded.
+    ///
+    /// A candidate that loads but lacks functions stays mapped too, because unloading is what crashes.
+    ///
+    /// # Errors
+    /// When no candidate is usable: with all of them, and why.
+    pub fn load(search: &Search) -> Result<&'static Self, LoadError> {
+        let mut tried = Vec::new();
+        for candidate in discover(search) {
+            match open(&candidate) {
+                Ok(cupti) => return Ok(Box::leak(Box::new(cupti))),
+                Err(failure) => tried.push((candidate, failure)),
+            }
+        }
+        Err(LoadError { tried })
+    }
+}
+
+fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
+    if let Some(skip) = &candidate.skip {
+        return Err(Failure::Skipped(skip.clone()));
+    }
+    // A library that the program has mapped is only looked up: if it went away meanwhile, a fresh copy is not it.
+    let only_mapped = matches!(candidate.found_by, FoundBy::Mapped | FoundBy::MappedDespiteOverride(_));
+    let flags = RTLD_NOW | RTLD_LOCAL | if only_mapped { libc::RTLD_NOLOAD } else { 0 };
+    // SAFETY: the candidate is a libcupti by name or by the user's word; its initialisers run once in the process.
+    let library = unsafe { Library::open(Some(&candidate.path), flags) }
+        .map_err(|error| Failure::NotLoaded(error.to_string()))?;
+    let symbols = Symbols::resolve(&library).map_err(Failure::MissingFunctions);
+    std::mem::forget(library);
+    let symbols = symbols?;
+    let path = file_of(symbols.get_version as *const c_void).unwrap_or_else(|| candidate.path.clone());
+    Ok(Cupti { symbols, path, found_by: candidate.found_by.clone(), flushing: Mutex::new(()) })
+}
+
+/// The file that a function was loaded from: what a bare name led to.
+fn file_of(function: *const c_void) -> Option<PathBuf> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked about; the answer goes to a live local.
+    let found = unsafe { libc::dladdr(function, info.as_mut_ptr()) } != 0;
+    // SAFETY: all zeroes is a valid value of this struct of pointers, and `dladdr` only stores valid ones.
+    let name = unsafe { info.assume_init() }.dli_fname;
+    if !found || name.is_null() {
+        return None;
+    }
+    // SAFETY: a name in the linker's list, which lives as long as the library, which is for good.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(Path::new(OsStr::from_bytes(name.to_bytes())).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_every_place_and_its_reason() {
+        let search = Search {
+            override_path: Some("/nowhere/libcupti.so.13".into()),
+            driver_cuda_version: Some(12_040),
+            ..Search::default()
+        };
+        let Err(error) = Cupti::load(&search) else { return };
+        let text = error.to_string();
+        assert!(text.contains("/nowhere/libcupti.so.13 (named by the user)"), "{text}");
+        assert!(
+            text.contains(
+                "libcupti.so.13 (found by the dynamic linker): for CUDA 13, but the driver supports only 12.4"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("libcupti.so.11.8"), "{text}");
+    }
+
+    #[test]
+    fn a_library_without_cupti_functions_is_refused_by_name() {
+        let libc = Candidate { path: "libc.so.6".into(), found_by: FoundBy::Override, skip: None };
+        let Err(Failure::MissingFunctions(names)) = open(&libc) else { panic!("libc is no libcupti") };
+        assert!(names.contains(&"cuptiGetVersion"));
+    }
+}

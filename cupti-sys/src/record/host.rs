@@ -1,0 +1,132 @@
+//! Records of what happened on the host: API calls, synchronisations, events, overhead.
+//!
+//! Times are nanoseconds on CUPTI's clock.
+
+use super::layout;
+use crate::abi::{Domain, Kind, ObjectKind, OverheadKind, SyncType};
+
+layout! {
+    /// A call of the driver or runtime API.
+    ApiRecord, at least 40 bytes
+    always {
+        /// Which function, within its domain.
+        callback_id: u32 = "cbid" @ 4;
+        /// Entry.
+        start: u64 = "start" @ 8;
+        /// Return.
+        end: u64 = "end" @ 16;
+        /// Calling process.
+        process_id: u32 = "processId" @ 24;
+        /// Calling thread: the kernel's id only after
+        /// [`set_thread_id_type_system`](crate::Cupti::set_thread_id_type_system).
+        thread_id: u32 = "threadId" @ 28;
+        /// Joins to the device work.
+        correlation_id: u32 = "correlationId" @ 32;
+        /// `CUresult` or `cudaError_t`.
+        return_value: u32 = "returnValue" @ 36;
+    }
+    since {}
+}
+
+impl ApiRecord<'_> {
+    /// The interface that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the driver does.
+    #[must_use]
+    pub fn domain(&self) -> Domain {
+        if self.record().kind() == Kind::RUNTIME { Domain::RUNTIME } else { Domain::DRIVER }
+    }
+}
+
+layout! {
+    /// A synchronisation.
+    SyncRecord, at least 40 bytes
+    always {
+        /// What was waited for, as a number; see [`kind`](Self::kind).
+        sync_type: u32 = "type" @ 4;
+        /// Begin on the host.
+        start: u64 = "start" @ 8;
+        /// End on the host.
+        end: u64 = "end" @ 16;
+        /// Joins to the call.
+        correlation_id: u32 = "correlationId" @ 24;
+        /// Context.
+        context_id: u32 = "contextId" @ 28;
+        /// Stream, or `u32::MAX`.
+        stream_id: u32 = "streamId" @ 32;
+        /// Event, or `u32::MAX`. Ids are reused.
+        event_id: u32 = "cudaEventId" @ 36;
+    }
+    since {
+        /// Pairs with [`CudaEventRecord::event_sync_id`]. Since 12.8.
+        event_sync_id: u64 = "cudaEventSyncId" @ 40;
+        /// What the call answered. Since 12.8.
+        return_value: u32 = "returnValue" @ 48;
+    }
+}
+
+impl SyncRecord<'_> {
+    /// What was waited for.
+    #[must_use]
+    pub fn kind(&self) -> SyncType {
+        SyncType(self.sync_type())
+    }
+}
+
+layout! {
+    /// A CUDA event was recorded on a stream.
+    CudaEventRecord, at least 24 bytes
+    always {
+        /// Joins to the call.
+        correlation_id: u32 = "correlationId" @ 4;
+        /// Context.
+        context_id: u32 = "contextId" @ 8;
+        /// Stream.
+        stream_id: u32 = "streamId" @ 12;
+        /// Event. Ids are reused.
+        event_id: u32 = "eventId" @ 16;
+    }
+    since {
+        /// Device. Since 12.8.
+        device_id: u32 = "deviceId" @ 24;
+        /// When the device passed the event; 0 unless device timestamps are on. Since 12.8.
+        device_timestamp: u64 = "deviceTimestamp" @ 40;
+        /// Unique id of this recording. Since 12.8.
+        event_sync_id: u64 = "cudaEventSyncId" @ 48;
+    }
+}
+
+layout! {
+    /// Time taken by CUPTI or the driver.
+    OverheadRecord, at least 40 bytes
+    always {
+        /// What on, as a number; see [`kind`](Self::kind).
+        overhead_kind: u32 = "overheadKind" @ 4;
+        /// What the object id names, as a number; see [`thread_id`](Self::thread_id).
+        object_kind: u32 = "objectKind" @ 8;
+        /// Three words whose meaning depends on the object kind; see [`thread_id`](Self::thread_id).
+        object_id: [u8; 12] = "objectId" @ 12;
+        /// Begin.
+        start: u64 = "start" @ 24;
+        /// End.
+        end: u64 = "end" @ 32;
+    }
+    since {
+        /// The call during which it happened. Since 12.3.
+        correlation_id: u32 = "correlationId" @ 40;
+    }
+}
+
+impl OverheadRecord<'_> {
+    /// What the time was spent on.
+    #[must_use]
+    pub fn kind(&self) -> OverheadKind {
+        OverheadKind(self.overhead_kind())
+    }
+
+    /// The thread that paid, when the record is about a thread.
+    #[must_use]
+    pub fn thread_id(&self) -> Option<u32> {
+        // The process id comes first, then the thread id.
+        let [_, _, _, _, thread @ .., _, _, _, _] = self.object_id();
+        (self.object_kind() == ObjectKind::THREAD.0).then_some(u32::from_le_bytes(thread))
+    }
+}

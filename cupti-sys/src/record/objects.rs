@@ -1,0 +1,86 @@
+//! Records that describe where work runs: devices and contexts.
+
+use super::layout;
+use std::ffi::CStr;
+
+layout! {
+    /// A device.
+    DeviceRecord, at least 176 bytes
+    always {
+        /// Global memory bandwidth, kB/s.
+        global_memory_bandwidth: u64 = "globalMemoryBandwidth" @ 8;
+        /// Global memory, bytes.
+        global_memory_size: u64 = "globalMemorySize" @ 16;
+        /// Second-level cache, bytes.
+        l2_cache_size: u32 = "l2CacheSize" @ 28;
+        /// Threads of a warp.
+        threads_per_warp: u32 = "numThreadsPerWarp" @ 32;
+        /// Core clock, kHz.
+        core_clock_rate: u32 = "coreClockRate" @ 36;
+        /// Copy engines.
+        memcpy_engines: u32 = "numMemcpyEngines" @ 40;
+        /// Multiprocessors.
+        multiprocessors: u32 = "numMultiprocessors" @ 44;
+        /// Resident warps that fit on a multiprocessor.
+        max_warps_per_multiprocessor: u32 = "maxWarpsPerMultiprocessor" @ 52;
+        /// Resident blocks that fit on a multiprocessor.
+        max_blocks_per_multiprocessor: u32 = "maxBlocksPerMultiprocessor" @ 56;
+        /// Shared memory of a multiprocessor, bytes.
+        max_shared_memory_per_multiprocessor: u32 = "maxSharedMemoryPerMultiprocessor" @ 60;
+        /// 32-bit registers of a multiprocessor.
+        max_registers_per_multiprocessor: u32 = "maxRegistersPerMultiprocessor" @ 64;
+        /// Compute capability, major.
+        compute_capability_major: u32 = "computeCapabilityMajor" @ 104;
+        /// Compute capability, minor.
+        compute_capability_minor: u32 = "computeCapabilityMinor" @ 108;
+        /// Ordinal.
+        id: u32 = "id" @ 112;
+        /// UUID.
+        uuid: [u8; 16] = "uuid" @ 120;
+        /// Address of the product name in the traced process; 0 when there is none.
+        name_address: u64 = "name" @ 136;
+        /// 1 when CUDA sees it.
+        is_cuda_visible: u8 = "isCudaVisible" @ 144;
+        /// 1 when it is a MIG slice.
+        is_mig_enabled: u8 = "isMigEnabled" @ 145;
+    }
+    since {}
+}
+
+impl<'a> DeviceRecord<'a> {
+    /// Where the record holds the address of the name.
+    pub const NAME_OFFSET: usize = 136;
+
+    /// The product name; see [`Record::string`](super::Record::string) for how long it lives.
+    #[must_use]
+    pub fn name(&self) -> Option<&'a CStr> {
+        self.record().string(Self::NAME_OFFSET)
+    }
+
+    /// Compute capability: major, minor.
+    #[must_use]
+    pub fn compute_capability(&self) -> [u32; 2] {
+        [self.compute_capability_major(), self.compute_capability_minor()]
+    }
+}
+
+layout! {
+    /// A context.
+    ContextRecord, at least 16 bytes
+    always {
+        /// Its id.
+        context_id: u32 = "contextId" @ 4;
+        /// Its device.
+        device_id: u32 = "deviceId" @ 8;
+        /// Its null stream.
+        null_stream_id: u16 = "nullStreamId" @ 14;
+    }
+    since {
+        /// The context it was carved from, for green contexts. Since 12.4.
+        parent_context_id: u32 = "parentContextId" @ 16;
+        /// 1 for a green context. Since 12.4.
+        is_green_context: u8 = "isGreenContext" @ 20;
+        /// Multiprocessors of a green context. Since 12.5; 0 in 12.4, where these bytes were padding.
+        multiprocessors: u16 = "numMultiprocessors" @ 22;
+    }
+}

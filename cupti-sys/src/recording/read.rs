@@ -1,0 +1,204 @@
+//! Reads a recording. Nothing in the file is believed: lengths are checked, and memory grows only with bytes that
+//! are really there.
+
+use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, MAGIC, META, Meta, STRING, Section, VERSION};
+use crate::abi::{Domain, Kind};
+use std::fmt;
+use std::io::{self, Read};
+
+/// A file is not a whole recording.
+#[derive(Debug)]
+pub enum RecordingError {
+    /// The file does not begin like a recording.
+    NotARecording,
+    /// Written in another version of the format.
+    Version(u32),
+    /// The file ends inside what begins at this offset.
+    Truncated {
+        /// Bytes from the start of the file.
+        offset: u64,
+    },
+    /// A section's content does not fit its tag.
+    Malformed {
+        /// Where the section begins, in bytes from the start of the file.
+        offset: u64,
+        /// Its tag.
+        tag: u32,
+    },
+    /// Reading failed.
+    Io {
+        /// Where, in bytes from the start of the file.
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotARecording => {
+                f.write_str("not a recording of CUPTI buffers (wrong first bytes; is it compressed?)")
+            }
+            Self::Version(version) => write!(f, "recording of version {version}; this program reads version {VERSION}"),
+            Self::Truncated { offset } => write!(f, "the recording ends inside the section at byte {offset}"),
+            Self::Malformed { offset, tag } => {
+                write!(f, "malformed section (tag {tag}) at byte {offset} of the recording")
+            }
+            Self::Io { offset, source } => write!(f, "reading the recording at byte {offset}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for RecordingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Io { source, .. } = self { Some(source) } else { None }
+    }
+}
+
+/// Reads the sections of a recording from `R`, which should be buffered.
+#[derive(Debug)]
+pub struct RecordingReader<R: Read> {
+    input: R,
+    meta: Meta,
+    /// Bytes read so far.
+    offset: u64,
+    ended: bool,
+}
+
+impl<R: Read> RecordingReader<R> {
+    /// Reads head and META.
+    ///
+    /// # Errors
+    /// When this is no recording of this version, or it ends early.
+    pub fn new(input: R) -> Result<Self, RecordingError> {
+        let mut reader = Self { input, meta: Meta::default(), offset: 0, ended: false };
+        if reader.take(MAGIC.len() as u64, 0)? != MAGIC {
+            return Err(RecordingError::NotARecording);
+        }
+        let version = reader.number(0)?;
+        if version != VERSION {
+            return Err(RecordingError::Version(version));
+        }
+        let offset = reader.offset;
+        let (tag, payload) = reader.section()?;
+        let malformed = RecordingError::Malformed { offset, tag };
+        reader.meta = parse_meta(&payload).filter(|_| tag == META).ok_or(malformed)?;
+        Ok(reader)
+    }
+
+    /// The session as a whole.
+    pub const fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn step(&mut self) -> Result<Option<Section>, RecordingError> {
+        while !self.ended {
+            let offset = self.offset;
+            let (tag, payload) = self.section()?;
+            if tag == END {
+                self.ended = true;
+            } else if (API_NAME..=DROPPED).contains(&tag) {
+                return parse(tag, &payload).map(Some).ok_or(RecordingError::Malformed { offset, tag });
+            }
+        }
+        Ok(None)
+    }
+
+    fn section(&mut self) -> Result<(u32, Vec<u8>), RecordingError> {
+        let start = self.offset;
+        let tag = self.number(start)?;
+        let length = self.number(start)?;
+        Ok((tag, self.take(length.into(), start)?))
+    }
+
+    fn number(&mut self, section: u64) -> Result<u32, RecordingError> {
+        let bytes = self.take(4, section)?;
+        bytes.first_chunk().map(|&bytes| u32::from_le_bytes(bytes)).ok_or(RecordingError::Truncated { offset: section })
+    }
+
+    fn take(&mut self, length: u64, section: u64) -> Result<Vec<u8>, RecordingError> {
+        let mut bytes = Vec::new();
+        let read = self.input.by_ref().take(length).read_to_end(&mut bytes);
+        let read = read.map_err(|source| RecordingError::Io { offset: self.offset, source })? as u64;
+        self.offset += read;
+        if read == length { Ok(bytes) } else { Err(RecordingError::Truncated { offset: section }) }
+    }
+}
+
+/// The steps of the session. The last item of a file that ends early or is malformed is an error; the steps before
+/// are good: a process that died left them. A whole recording ends without one.
+impl<R: Read> Iterator for RecordingReader<R> {
+    type Item = Result<Section, RecordingError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step().transpose();
+        self.ended |= matches!(step, Some(Err(_)));
+        step
+    }
+}
+
+impl<R: Read> std::iter::FusedIterator for RecordingReader<R> {}
+
+/// What is left of a payload.
+struct Payload<'a>(&'a [u8]);
+
+impl<'a> Payload<'a> {
+    fn u32(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.u32()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.string()?).into_owned())
+    }
+}
+
+fn parse_meta(payload: &[u8]) -> Option<Meta> {
+    let mut payload = Payload(payload);
+    let mut meta = Meta {
+        cupti_version: payload.u32()?,
+        driver_cuda_version: payload.u32()?,
+        start: payload.u64()?,
+        library_path: payload.text()?,
+        sizes: Vec::new(),
+    };
+    for _ in 0..payload.u32()? {
+        meta.sizes.push((Kind(payload.u32()?), payload.u32()?));
+    }
+    payload.0.is_empty().then_some(meta)
+}
+
+fn parse(tag: u32, payload: &[u8]) -> Option<Section> {
+    let mut payload = Payload(payload);
+    let section = match tag {
+        API_NAME => {
+            Section::ApiName { domain: Domain(payload.u32()?), callback_id: payload.u32()?, name: payload.text()? }
+        }
+        STRING => Section::String { address: payload.u64()?, text: payload.string()?.to_vec() },
+        BUFFER => Section::Buffer {
+            delivered_at: payload.u64()?,
+            context: payload.u64()?,
+            stream: payload.u32()?,
+            bytes: std::mem::take(&mut payload.0).to_vec(),
+        },
+        FLUSH => Section::Flush { at: payload.u64()? },
+        DROPPED => Section::Dropped { count: payload.u64()? },
+        _ => return None,
+    };
+    payload.0.is_empty().then_some(section)
+}

@@ -1,0 +1,77 @@
+//! The functions of one loaded libcupti.
+//!
+//! Mandatory ones exist in every library from 11.8 on; without one of them the file is not a libcupti that can
+//! trace. Optional ones came later and are `None` in older libraries. Nothing that is not called is looked up.
+
+use crate::abi;
+use libloading::os::unix::Library;
+
+macro_rules! symbols {
+    (
+        mandatory { $($required:ident: $required_type:ident = $required_name:literal;)* }
+        optional { $($optional:ident: $optional_type:ident = $optional_name:literal;)* }
+    ) => {
+        /// Function pointers into a library that is never unloaded.
+        #[derive(Clone, Copy)]
+        pub(crate) struct Symbols {
+            $(pub $required: abi::$required_type,)*
+            $(pub $optional: Option<abi::$optional_type>,)*
+        }
+
+
+        impl Symbols {
+            /// Optional names that this library lacks.
+            pub(crate) fn missing(&self) -> Vec<&'static str> {
+                let mut missing = Vec::new();
+                $(if self.$optional.is_none() { missing.push($optional_name); })*
+                missing
+            }
+
+            /// Looks every function up; on failure answers the mandatory names that are missing.
+            pub(crate) fn resolve(library: &Library) -> Result<Self, Vec<&'static str>> {
+                // SAFETY: each name is looked up at the type of the C function of that name, which NVIDIA has not
+                // changed since CUDA 11.8. The copied pointer outlives `library` because the caller leaks it.
+                unsafe {
+                    $(let $required = library.get::<abi::$required_type>($required_name).map(|symbol| *symbol);)*
+                    match ($($required,)*) {
+                        ($(Ok($required),)*) => Ok(Self {
+                            $($required,)*
+                            $($optional: library.get::<abi::$optional_type>($optional_name).ok().map(|symbol| *symbol),)*
+                        }),
+                        ($($required,)*) => {
+                            let mut missing = Vec::new();
+                            $(if $required.is_err() { missing.push($required_name); })*
+                            Err(missing)
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+symbols! {
+    mandatory {
+        get_version: GetVersion = "cuptiGetVersion";
+        get_timestamp: GetTimestamp = "cuptiGetTimestamp";
+        get_callback_name: GetCallbackName = "cuptiGetCallbackName";
+        subscribe: Subscribe = "cuptiSubscribe";
+        unsubscribe: Unsubscribe = "cuptiUnsubscribe";
+        enable_callback: EnableCallback = "cuptiEnableCallback";
+        register_callbacks: RegisterCallbacks = "cuptiActivityRegisterCallbacks";
+        enable: SetKind = "cuptiActivityEnable";
+        disable: SetKind = "cuptiActivityDisable";
+        flush_all: Flush = "cuptiActivityFlushAll";
+        flush_period: Flush = "cuptiActivityFlushPeriod";
+        next_record: GetNextRecord = "cuptiActivityGetNextRecord";
+        dropped_records: GetNumDroppedRecords = "cuptiActivityGetNumDroppedRecords";
+        set_attribute: SetAttribute = "cuptiActivitySetAttribute";
+        set_thread_id_type: SetThreadIdType = "cuptiSetThreadIdType";
+    }
+    optional {
+        enable_runtime_api: EnableApi = "cuptiActivityEnableRuntimeApi";
+        enable_driver_api: EnableApi = "cuptiActivityEnableDriverApi";
+        enable_all_sync_records: EnableAllSyncRecords = "cuptiActivityEnableAllSyncRecords";
+        struct_size: GetStructSize = "cuptiActivityGetStructSize";
+    }
+}
