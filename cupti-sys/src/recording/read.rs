@@ -73,7 +73,7 @@ impl<R: Read> RecordingReader<R> {
     /// When this is no recording of this version, or it ends early.
     pub fn new(input: R) -> Result<Self, RecordingError> {
         let mut reader = Self { input, meta: Meta::default(), offset: 0, ended: false };
-        if reader.take(MAGIC.len() as u64, 0)? != MAGIC {
+        if reader.exactly(MAGIC.len() as u64, 0)? != MAGIC {
             return Err(RecordingError::NotARecording);
         }
         let version = reader.number(0)?;
@@ -109,15 +109,15 @@ impl<R: Read> RecordingReader<R> {
         let start = self.offset;
         let tag = self.number(start)?;
         let length = self.number(start)?;
-        Ok((tag, self.take(length.into(), start)?))
+        Ok((tag, self.exactly(length.into(), start)?))
     }
 
     fn number(&mut self, section: u64) -> Result<u32, RecordingError> {
-        let bytes = self.take(4, section)?;
+        let bytes = self.exactly(4, section)?;
         bytes.first_chunk().map(|&bytes| u32::from_le_bytes(bytes)).ok_or(RecordingError::Truncated { offset: section })
     }
 
-    fn take(&mut self, length: u64, section: u64) -> Result<Vec<u8>, RecordingError> {
+    fn exactly(&mut self, length: u64, section: u64) -> Result<Vec<u8>, RecordingError> {
         let mut bytes = Vec::new();
         let read = self.input.by_ref().take(length).read_to_end(&mut bytes);
         let read = read.map_err(|source| RecordingError::Io { offset: self.offset, source })? as u64;
