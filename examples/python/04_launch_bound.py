@@ -21,11 +21,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="stop after so many steps instead")
     parser.add_argument("--graph", action="store_true", help="replay a captured step: the knob of this lesson")
     parser.add_argument("--layers", type=int, default=100)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
 
-    layers = [torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()) for _ in range(options.layers)]
+    width = options.width
+    layers = [torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU()) for _ in range(options.layers)]
     model = torch.nn.Sequential(*layers).cuda().requires_grad_(False)
-    batch = torch.randn(32, 64, device="cuda")
+    batch = torch.randn(options.batch, width, device="cuda")
 
     def step() -> None:
         model(batch)

@@ -13,6 +13,7 @@ import glob
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,17 +98,30 @@ class Run:
 class Suite:
     """Where things are, and the log."""
 
-    def __init__(self, bin_folder: pathlib.Path, out: pathlib.Path, nsys: str | None, nsys_libraries: str | None) -> None:
+    def __init__(
+            self, bin_folder: pathlib.Path, out: pathlib.Path, nsys: str | None, nsys_libraries: str | None,
+            log_name: str = "log.txt") -> None:
         self.gpuprof = bin_folder / "gpuprof"
         self.library = bin_folder / "libprof.so"
         self.out = out
         self.nsys = nsys
-        self.nsys_libraries = nsys_libraries
+        self.nsys_libraries = nsys_libraries and os.path.abspath(nsys_libraries)
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuprof-suite-"))
         self.microbench = self.scratch / "microbench"
         self.workloads = HERE / "workloads"
-        self._log = open(out / "log.txt", "w", encoding="utf-8", errors="replace")
+        self._log = open(out / log_name, "w", encoding="utf-8", errors="replace")
         self._lock = threading.Lock()
+
+    def build_microbench(self) -> Run:
+        """Compiles the CUDA program for the device that is there.
+
+        Raises FileNotFoundError when there is no nvcc.
+        """
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        if not pathlib.Path(nvcc).exists():
+            raise FileNotFoundError("nvcc is neither on the PATH nor in /usr/local/cuda/bin")
+        source = self.workloads / "microbench.cu"
+        return self.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", self.microbench, source])
 
     def log(self, text: str) -> None:
         with self._lock:
@@ -128,6 +142,12 @@ class Suite:
             environment["GPUPROF_REPORT"] = "off"
         environment.update(extra or {})
         return environment
+
+    def nsys_environment(self) -> dict[str, str]:
+        """nsys's importer loads libdw and libelf, which a bare machine may lack; the traced program does not mind them."""
+        if not self.nsys_libraries:
+            return {}
+        return {"LD_LIBRARY_PATH": ":".join(filter(None, [self.nsys_libraries, os.environ.get("LD_LIBRARY_PATH")]))}
 
     def command(self, mode: Mode, command: Sequence[str | os.PathLike[str]]) -> list[str]:
         words = [os.fspath(word) for word in command]
@@ -184,7 +204,5 @@ def tail(text: str, label: str, lines: int = 40) -> str:
 
 def find_nsys() -> str | None:
     """nsys on the PATH, or the copy that Nsight Compute carries; None when there is none."""
-    from shutil import which
-
     carried = sorted(glob.glob("/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys"))
-    return os.environ.get("GPUPROF_NSYS") or which("nsys") or (carried[-1] if carried else None)
+    return os.environ.get("GPUPROF_NSYS") or shutil.which("nsys") or (carried[-1] if carried else None)

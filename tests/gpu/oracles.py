@@ -10,7 +10,6 @@ import collections
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import sqlite3
@@ -56,10 +55,7 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
         raise NoCount("nsys is not installed (set GPUPROF_NSYS to its path)")
     folder = suite.folder(f"{name}-nsys")
     report, database = folder / "report", folder / "report.sqlite"
-    # The importer loads libdw and libelf, which a bare machine may lack; the traced program does not mind them.
-    extra = {}
-    if suite.nsys_libraries:
-        extra["LD_LIBRARY_PATH"] = ":".join(filter(None, [suite.nsys_libraries, os.environ.get("LD_LIBRARY_PATH")]))
+    extra = suite.nsys_environment()
     profile = suite.run(
         f"{name}-nsys-profile",
         [suite.nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",

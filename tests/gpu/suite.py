@@ -10,6 +10,7 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -36,7 +37,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no check after this time")
     parser.add_argument("--jobs", type=int, default=4, help="checks at the same time, where time is not measured")
     parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUPROF_NSYS)")
-    parser.add_argument("--nsys-libs", metavar="DIR", help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
+    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
+                        help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
     parser.add_argument("--require-gpu", action="store_true", help="fail instead of skipping when there is no device")
     parser.add_argument("--list", action="store_true", help="print the names of the checks and stop")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs")
@@ -51,6 +53,8 @@ def overhead(budget_end: float, options: argparse.Namespace) -> Check:
         command = [
             sys.executable, str(REPOSITORY / "benches" / "gpu" / "overhead.py"), "--bin", str(suite.gpuprof.parent), "--out",
             str(options.out.resolve()), "--microbench", str(suite.microbench), "--budget", str(int(left))]
+        command += ["--nsys", suite.nsys] if suite.nsys else []
+        command += ["--nsys-libs", suite.nsys_libraries] if suite.nsys_libraries else []
         run = suite.run("overhead", command, limit=left + 180)
         table = options.out / "overhead.md"
         print(table.read_text() if table.exists() else run.stderr)
@@ -60,11 +64,10 @@ def overhead(budget_end: float, options: argparse.Namespace) -> Check:
 
 
 def build(suite: Suite) -> Result:
-    """Compiles the CUDA program for the device that is there."""
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    if not pathlib.Path(nvcc).exists():
-        return expect("build.microbench", False, "nvcc is neither on the PATH nor in /usr/local/cuda/bin")
-    run = suite.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", suite.microbench, suite.workloads / "microbench.cu"])
+    try:
+        run = suite.build_microbench()
+    except FileNotFoundError as error:
+        return expect("build.microbench", False, str(error))
     return expect("build.microbench", run.code == 0, run.ending() if run.code == 0 else run.stderr.strip()[-300:])
 
 

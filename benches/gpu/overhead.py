@@ -1,0 +1,192 @@
+"""What tracing costs: no tool, gpuprof and Nsight Systems on the same programs, interleaved.
+
+    python3 benches/gpu/overhead.py --bin target/release --out DIR [--rounds 5] [--budget SECONDS] [--only NAME]...
+
+Absolute times drift by several percent over minutes (clocks, temperature, neighbours), so the tools take turns within
+each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
+without a tool *of the same round*. The programs time themselves; start-up and the end of the process are a column of
+their own, because a trace that is written in the background may come due there.
+
+Writes overhead.json (every single measurement) after each run, so that a run that is cut off leaves what it had, and
+overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to.
+It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
+traces its nodes: `nsys-node` is the comparison like for like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"))
+
+from harness import REPOSITORY, Mode, Suite, find_nsys  # noqa: E402
+
+# Longest run of one program under one tool, seconds.
+RUN_LIMIT = 180.0
+NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A program that prints its own time."""
+
+    name: str
+    command: list[str]
+    figure: str  # regular expression with the number in group 1
+    unit: str
+    graphs: bool = False  # launches CUDA graphs, so that the level of tracing matters
+
+
+def benchmarks(suite: Suite) -> list[Benchmark]:
+    bench = str(suite.microbench)
+    per_operation, per_step = r"time_per_operation_ns=([\d.]+)", r'"ms_per_step": ([\d.]+)'
+
+    def training(model: str, steps: int) -> Benchmark:
+        arguments = [model, "--steps", str(steps), "--repetitions", "3"]
+        return Benchmark(model, suite.python("train.py", *arguments), per_step, "ms/step")
+
+    return [
+        Benchmark("launch", [bench, "launch", "100000"], per_operation, "ns/kernel"),
+        Benchmark("graph", [bench, "graph", "1000", "200"], per_operation, "ns/node", graphs=True),
+        Benchmark("copy", [bench, "copy", "100000"], per_operation, "ns/copy"),
+        Benchmark("sm", [bench, "sm", "20000"], per_operation, "ns/kernel"),
+        training("mlp", 200),
+        training("resnet", 30),
+        training("gpt", 25),
+    ]
+
+
+def tools_for(suite: Suite, benchmark: Benchmark) -> list[str]:
+    nsys = [] if suite.nsys is None else ["nsys", "nsys-node"] if benchmark.graphs else ["nsys"]
+    return ["none", "gpuprof", *nsys]
+
+
+def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int) -> dict:
+    """One run. `time` is None when the program failed or printed no figure; `error` says how it ended."""
+    command, mode, extra = benchmark.command, Mode.BARE, {}
+    if tool == "gpuprof":
+        mode = Mode.VARIABLE
+    elif tool.startswith("nsys"):
+        level = ["--cuda-graph-trace=node"] if tool == "nsys-node" else []
+        extra = suite.nsys_environment()
+        command = [suite.nsys, "profile", *NSYS, *level, *command]
+    run = suite.run(f"{benchmark.name}-{tool}", command, mode, extra, limit=RUN_LIMIT)
+    match = re.search(benchmark.figure, run.stdout)
+    files = run.traces() if tool == "gpuprof" else sorted(run.folder.glob("report.nsys-rep"))
+    # nsys reports its own failure to convert the result as the exit code; the program's figure stands all the same.
+    succeeded = run.code == 0 or (tool.startswith("nsys") and run.code is not None)
+    row = {
+        "benchmark": benchmark.name, "unit": benchmark.unit, "tool": tool, "round": round_number,
+        "time": float(match[1]) if match and succeeded else None, "wall_s": round(run.seconds, 3),
+        "trace_bytes": sum(file.stat().st_size for file in files)}
+    if row["time"] is None:
+        row["error"] = f"{run.ending()}: {run.stderr.strip()[-200:]}"
+    shutil.rmtree(run.folder, ignore_errors=True)
+    return row
+
+
+def paired_ratios(rows: list[dict], tool: str) -> list[float]:
+    """Time with the tool over time without, for each round that has both."""
+    base = {row["round"]: row["time"] for row in rows if row["tool"] == "none" and row["time"]}
+    return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
+
+
+def table(rows: list[dict]) -> str:
+    """The Markdown table: medians, and the range of the ratios over the rounds."""
+    lines = [
+        "| program | tool | median | cost: median (range) | whole run, s | trace, MB | rounds |", "|---|---|---|---|---|---|---|"]
+    for name in dict.fromkeys(row["benchmark"] for row in rows):
+        mine = [row for row in rows if row["benchmark"] == name]
+        for tool in dict.fromkeys(row["tool"] for row in mine):
+            of_tool = [row for row in mine if row["tool"] == tool]
+            good = [row for row in of_tool if row["time"]]
+            if not good:
+                lines.append(f"| {name} | {tool} | failed: {of_tool[-1].get('error', '').splitlines()[0][:80]} | | | | 0 |")
+                continue
+            ratios = paired_ratios(mine, tool)
+            cost = "" if tool == "none" or not ratios else (
+                f"{statistics.median(ratios) - 1:+.1%} ({min(ratios) - 1:+.1%} .. {max(ratios) - 1:+.1%})")
+            size = "" if tool == "none" else f"{statistics.median(row['trace_bytes'] for row in good) / 1e6:.1f}"
+            lines.append(
+                f"| {name} | {tool} | {statistics.median(row['time'] for row in good):.4g} {good[0]['unit']} | {cost} | "
+                f"{statistics.median(row['wall_s'] for row in good):.1f} | {size} | {len(good)} |")
+    return "\n".join(lines) + "\n"
+
+
+def save(out: pathlib.Path, machine: str, rows: list[dict]) -> None:
+    (out / "overhead.json").write_text(json.dumps({"machine": machine, "measurements": rows}, indent=1) + "\n")
+    (out / "overhead.md").write_text(f"{machine}\n\n{table(rows)}")
+
+
+def describe_machine(suite: Suite) -> str:
+    run = suite.run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    return run.stdout.strip().splitlines()[0] if run.code == 0 and run.stdout.strip() else "unknown device"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", help="folder with libprof.so")
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no run after this time")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, mlp, resnet, gpt")
+    parser.add_argument("--tool", action="append", default=[], metavar="NAME", help="none, gpuprof, nsys, nsys-node")
+    parser.add_argument("--merge", type=pathlib.Path, metavar="JSON", help="keep the measurements of this file as well")
+    parser.add_argument("--nsys", default=find_nsys())
+    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
+                        help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    began = time.monotonic()
+    options.out.mkdir(parents=True, exist_ok=True)
+    suite = Suite(options.bin.resolve(), options.out.resolve(), options.nsys, options.nsys_libs, log_name="overhead-log.txt")
+    if options.microbench:
+        suite.microbench = options.microbench.resolve()
+    else:
+        suite.build_microbench()
+    selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]
+    rows: list[dict] = json.loads(options.merge.read_text())["measurements"] if options.merge else []
+    machine = describe_machine(suite)
+
+    rows = run_rounds(suite, options, selected, rows, machine, began)
+    shutil.rmtree(suite.scratch, ignore_errors=True)
+    print("\n" + (options.out / "overhead.md").read_text())
+    return 0 if rows and all(row["time"] for row in rows) else 1
+
+
+def run_rounds(
+        suite: Suite, options: argparse.Namespace, selected: list[Benchmark], rows: list[dict], machine: str,
+        began: float) -> list[dict]:
+    """All rounds, or as many runs as the budget allows; the measurements are saved after each."""
+    save(options.out, machine, rows)
+    first_round = 1 + max((row["round"] for row in rows), default=-1)
+    for round_number in range(first_round, first_round + options.rounds):
+        for benchmark in selected:
+            tools = [tool for tool in tools_for(suite, benchmark) if not options.tool or tool in options.tool]
+            turn = round_number % len(tools) if tools else 0
+            for tool in tools[turn:] + tools[:turn]:
+                if time.monotonic() - began > options.budget:
+                    print(f"the time budget is spent in round {round_number}", flush=True)
+                    return rows
+                row = measure(suite, benchmark, tool, round_number)
+                rows.append(row)
+                save(options.out, machine, rows)
+                print(f"round {round_number} {benchmark.name} {tool}: {row['time'] or row['error']}", flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
