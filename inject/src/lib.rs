@@ -1,1 +1,33 @@
-//! libprof.so: the library the CUDA driver loads.
+//! libprof.so: the library that the CUDA driver loads into a program.
+//!
+//! In reading order, along the way of a record:
+//!
+//! | file | what it does | runs on |
+//! |---|---|---|
+//! | `border` | the entry point and every `unsafe` of this crate | the thread that calls `cuInit` |
+//! | `profiler` | start, finish, fork | that thread; the exiting thread |
+//! | `enable`, `interest` | which activity CUPTI is asked for | that thread |
+//! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
+//! | `flusher` | makes CUPTI hand over | `gpuprof-flush` |
+//! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
+//! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
+//!
+//! This code is a guest. It may lose data, and counts it; it never blocks the host, panics across the border, exits,
+//! installs a signal handler, or writes to stdout.
+
+mod activity;
+mod border;
+mod collector;
+mod decode;
+mod enable;
+mod flusher;
+mod interest;
+mod log;
+mod output;
+mod pool;
+mod process;
+mod profiler;
+mod raw;
+pub mod settings;
+
+pub use profiler::{StartError, finish_quietly, start};

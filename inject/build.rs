@@ -1,0 +1,6 @@
+//! CUPTI calls into libprof.so from threads of its own until the process is gone, so the library must never be
+//! unmapped, not even when somebody closes it.
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

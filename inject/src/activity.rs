@@ -1,0 +1,95 @@
+//! What CUPTI calls: buffers out, full buffers in.
+//!
+//! These run on application threads and on CUPTI's own. They take no lock that anything slow holds, do no I/O and
+//! look at no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
+//! every buffer there is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::Sender;
+use cupti_sys::{ActivityHandler, Buffer, CompletedBuffer, RecordSizes, ResourceHandler};
+use profiler_core::record::Timestamp;
+use profiler_core::session::End;
+
+use crate::pool::Pool;
+use crate::profiler::Profiler;
+
+/// What travels to the collector.
+#[derive(Debug)]
+pub enum Delivery {
+    /// A buffer with records.
+    Buffer(CompletedBuffer),
+    /// Everything that was complete before this time has been delivered.
+    Flushed {
+        /// That time.
+        before: Timestamp,
+        /// Records that CUPTI says it dropped, since the start.
+        dropped_by_cupti: u64,
+    },
+    /// The last one.
+    Finish {
+        /// When.
+        at: Timestamp,
+        /// Whether everything was delivered.
+        end: End,
+        /// Records that CUPTI says it dropped, since the start.
+        dropped_by_cupti: u64,
+    },
+}
+
+/// The two ends that the callbacks touch.
+#[derive(Debug)]
+pub struct Inlet {
+    /// Where buffers come from.
+    pub pool: Pool,
+    /// Where they go.
+    pub deliveries: Sender<Delivery>,
+    /// Record sizes of the loaded CUPTI.
+    pub sizes: RecordSizes,
+    /// Bytes of records that another profiler's buffers brought to us. `Relaxed`: a statistic.
+    pub foreign_bytes: AtomicU64,
+    /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
+    pub dropped: AtomicU64,
+}
+
+/// The handlers that CUPTI calls, for the one [`Profiler`] of the process.
+#[derive(Debug)]
+pub struct Callbacks;
+
+impl ActivityHandler for Callbacks {
+    fn buffer_requested() -> Option<Buffer> {
+        Profiler::running()?.inlet().pool.take()
+    }
+
+    fn buffer_completed(buffer: CompletedBuffer) {
+        let Some(profiler) = Profiler::running() else { return };
+        let inlet = profiler.inlet();
+        // Refused only when the collector is dead; then the trace has ended and says so.
+        if let Err(refused) = inlet.deliveries.try_send(Delivery::Buffer(buffer))
+            && let Delivery::Buffer(buffer) = refused.into_inner()
+        {
+            inlet.dropped.fetch_add(buffer.records(&inlet.sizes).count() as u64, Ordering::Relaxed);
+            inlet.pool.put(buffer.into_buffer());
+        }
+    }
+
+    fn buffer_discarded(records: u64) {
+        if let Some(profiler) = Profiler::running() {
+            profiler.inlet().dropped.fetch_add(records, Ordering::Relaxed);
+        }
+    }
+
+    fn foreign_buffer(bytes: usize) {
+        if let Some(profiler) = Profiler::running() {
+            profiler.inlet().foreign_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl ResourceHandler for Callbacks {
+    fn context_created() {
+        if let Some(profiler) = Profiler::running() {
+            profiler.context_created();
+        }
+    }
+}

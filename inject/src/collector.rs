@@ -1,0 +1,220 @@
+//! The thread that turns buffers into a trace and a verdict.
+//!
+//! One thread owns everything that grows: dictionary, attributor, trace. Nothing it does can hold up the host: the
+//! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the verdict
+//! goes on; when this thread dies, buffers are dropped and counted.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use cupti_sys::{CompletedBuffer, Cupti};
+use profiler_core::attribution::Attributor;
+use profiler_core::record::{Loss, Timestamp};
+use profiler_core::report::Report;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::TraceWriter;
+
+use crate::activity::{Delivery, Inlet};
+use crate::decode::{Decoded, Decoder};
+use crate::flusher;
+use crate::log;
+use crate::output::{self, Pattern};
+use crate::raw::RawRecording;
+use crate::settings::{self, Settings};
+
+/// What the run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The report.
+    pub report: Report,
+    /// The trace file, if one was written.
+    pub trace: Option<PathBuf>,
+}
+
+/// Everything the thread owns.
+pub struct Collector {
+    cupti: &'static Cupti,
+    inlet: Arc<Inlet>,
+    decoder: Decoder,
+    attributor: Attributor,
+    trace: Trace,
+    raw: Option<RawRecording>,
+    session: Session,
+    loss: Loss,
+    live: Option<Live>,
+}
+
+/// The trace file's states.
+enum Trace {
+    /// No record yet: a process that only looks at the GPU leaves no file.
+    Waiting(Pattern),
+    /// Being written.
+    Open(Box<TraceWriter<File>>, PathBuf),
+    /// Switched off, or given up after an error that was reported.
+    Off,
+}
+
+/// When the next live line is due, on the clock of the records, so that a replay prints the same lines.
+#[derive(Debug)]
+struct Live {
+    interval: Duration,
+    next: Timestamp,
+}
+
+impl Collector {
+    /// A collector for this process.
+    pub fn new(
+        cupti: &'static Cupti,
+        settings: &Settings,
+        session: Session,
+        inlet: Arc<Inlet>,
+    ) -> Self {
+        let raw = settings.record.as_ref().and_then(|pattern| {
+            let path = pattern.expand(session.process_id, &session.host);
+            RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
+        });
+        Self {
+            cupti,
+            inlet,
+            decoder: Decoder::new(cupti),
+            attributor: Attributor::new(),
+            trace: settings.output.clone().map_or(Trace::Off, Trace::Waiting),
+            raw,
+            loss: Loss::default(),
+            live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
+            session,
+        }
+    }
+
+    /// Takes deliveries until the last one.
+    pub fn run(mut self, deliveries: &Receiver<Delivery>, outcome: &Sender<Outcome>) {
+        for delivery in deliveries {
+            match delivery {
+                Delivery::Buffer(buffer) => self.buffer(buffer),
+                Delivery::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
+                Delivery::Finish { at, end, dropped_by_cupti } => {
+                    let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn buffer(&mut self, buffer: CompletedBuffer) {
+        if let Some(raw) = &mut self.raw {
+            raw.buffer(&buffer, &self.inlet.sizes, flusher::now(self.cupti));
+        }
+        let inlet = Arc::clone(&self.inlet);
+        let mut records = buffer.records(&inlet.sizes);
+        for record in &mut records {
+            match self.decoder.decode(record) {
+                Decoded::Record(record) => {
+                    self.attributor.push(&record, self.decoder.dictionary());
+                    if let Trace::Waiting(pattern) = &self.trace {
+                        self.trace = open(pattern.expand(self.session.process_id, &self.session.host), &self.session);
+                    }
+                    self.write(|trace, decoder| trace.push(&record, decoder.dictionary()));
+                }
+                Decoded::Description => {}
+                Decoded::Unknown => self.loss.unknown_kinds += 1,
+            }
+        }
+        if let Some(broken) = records.remainder() {
+            self.loss.broken_buffers += 1;
+            self.loss.broken_bytes += broken.bytes as u64;
+        }
+        self.inlet.pool.put(buffer.into_buffer());
+    }
+
+    fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
+        self.count_loss(dropped_by_cupti);
+        self.attributor.flushed(before, self.decoder.dictionary());
+        let loss = self.loss;
+        self.write(|trace, decoder| trace.flush(before, &loss, decoder.dictionary()));
+        if let Some(raw) = &mut self.raw {
+            raw.flushed(before, dropped_by_cupti);
+        }
+        let due = self.live.as_ref().is_some_and(|live| before >= live.next);
+        if due {
+            let line = self.make_report(End::Abrupt).live_line();
+            log::print(&format!("{line}\n"));
+            if let Some(live) = &mut self.live {
+                live.next = after(before, live.interval);
+            }
+        }
+    }
+
+    fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> Outcome {
+        self.count_loss(dropped_by_cupti);
+        if end == End::TimedOut {
+            self.loss.undelivered_buffers = self.inlet.pool.in_use() as u64;
+        }
+        self.attributor.finish(at, self.decoder.dictionary());
+        if let Some(raw) = &mut self.raw {
+            raw.flushed(at, dropped_by_cupti);
+            raw.end();
+        }
+        let report = self.make_report(end);
+        let mut path = None;
+        if let Trace::Open(trace, file) = std::mem::replace(&mut self.trace, Trace::Off) {
+            if let Err(error) = trace.finish(end, at, &self.loss, self.decoder.dictionary()) {
+                log::warning!("{}: {error}; the trace lacks its last part", file.display());
+            }
+            path = Some(file);
+        }
+        Outcome { report, trace: path }
+    }
+
+    fn make_report(&self, end: End) -> Report {
+        Report::new(&self.session, &self.attributor, self.decoder.dictionary(), &self.loss, end, Vec::new())
+    }
+
+    fn count_loss(&mut self, dropped_by_cupti: u64) {
+        self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
+        self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed);
+    }
+
+    /// Writes to the trace if there is one; gives it up at the first error, with a line that says so.
+    fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>, &Decoder) -> std::io::Result<()>) {
+        let Trace::Open(trace, path) = &mut self.trace else { return };
+        if let Err(error) = write(trace, &self.decoder) {
+            log::warning!("{}: {error}; the trace ends here, the report goes on", path.display());
+            self.trace = Trace::Off;
+        }
+    }
+}
+
+fn open(path: PathBuf, session: &Session) -> Trace {
+    let opened =
+        output::create_new(path.clone()).and_then(|(file, path)| Ok((TraceWriter::new(file, session)?, path)));
+    match opened {
+        Ok((trace, path)) => {
+            log::info!("writing {}", path.display());
+            Trace::Open(Box::new(trace), path)
+        }
+        Err(error) => {
+            log::warning!("{}: {error}; no trace is written (set {} to a writable place)", path.display(), settings::OUTPUT);
+            Trace::Off
+        }
+    }
+}
+
+fn after(time: Timestamp, interval: Duration) -> Timestamp {
+    let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    Timestamp::from_nanos(time.nanos().saturating_add(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unwritable_place_switches_the_trace_off() {
+        let trace = open(PathBuf::from("/proc/no-such-folder/x.gpuprof"), &Session::default());
+        assert!(matches!(trace, Trace::Off));
+    }
+}

@@ -1,0 +1,305 @@
+//! From CUPTI's records to ours.
+//!
+//! The only place where both models meet. Runs on the collector thread while the buffer is held, because names live
+//! no longer than that.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+
+use cupti_sys::abi;
+use cupti_sys::record::{
+    Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord, MemsetRecord,
+    OverheadRecord, SyncRecord,
+};
+use cupti_sys::{Cupti, Domain};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, Device, DeviceId,
+    Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+};
+use rustc_hash::FxBuildHasher;
+
+/// What a CUPTI record turned into.
+#[derive(Debug)]
+pub enum Decoded {
+    /// A record.
+    Record(Record),
+    /// An entry of the dictionary.
+    Description,
+    /// Nothing: a kind that this version does not know.
+    Unknown,
+}
+
+/// Decodes, and owns the dictionary that grows on the way.
+#[derive(Debug)]
+pub struct Decoder {
+    cupti: &'static Cupti,
+    dictionary: Dictionary,
+    kernel_names: KernelNames,
+    functions: HashMap<(Domain, u32), ApiFunctionId, FxBuildHasher>,
+}
+
+impl Decoder {
+    /// A decoder with an empty dictionary. `cupti` is asked for the names of API functions.
+    pub fn new(cupti: &'static Cupti) -> Self {
+        Self {
+            cupti,
+            dictionary: Dictionary::new(),
+            kernel_names: KernelNames::default(),
+            functions: HashMap::default(),
+        }
+    }
+
+    /// What records refer to.
+    pub fn dictionary(&self) -> &Dictionary {
+        &self.dictionary
+    }
+
+    /// Decodes one record.
+    pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
+        Decoded::Record(match record.activity() {
+            Activity::Kernel(kernel) => Record::Kernel(self.kernel(&kernel)),
+            Activity::Api(call) => Record::Api(self.api(&call)),
+            Activity::Memcpy(copy) => Record::Copy(memcpy(&copy)),
+            Activity::MemcpyP2p(copy) => Record::Copy(peer_memcpy(&copy)),
+            Activity::Memset(memset) => Record::Memset(self::memset(&memset)),
+            Activity::Sync(sync) => Record::Sync(self::sync(&sync)),
+            Activity::CudaEvent(event) => Record::Event(self::event(&event)),
+            Activity::Overhead(overhead) => Record::Overhead(self::overhead(&overhead)),
+            Activity::Device(device) => {
+                self.dictionary.add_device(self::device(&device));
+                return Decoded::Description;
+            }
+            Activity::Context(context) => {
+                self.dictionary.add_context(self::context(&context));
+                return Decoded::Description;
+            }
+            Activity::GraphTrace(_) | Activity::Other => return Decoded::Unknown,
+        })
+    }
+
+    fn kernel(&mut self, kernel: &KernelRecord<'_>) -> Kernel {
+        let name = self.kernel_names.intern(kernel.name_address(), kernel.name(), &mut self.dictionary);
+        let config = LaunchConfig {
+            name,
+            grid: kernel.grid(),
+            block: kernel.block(),
+            cluster: kernel.cluster(),
+            registers_per_thread: kernel.registers_per_thread(),
+            static_shared_bytes: kernel.static_shared_memory().cast_unsigned(),
+            dynamic_shared_bytes: kernel.dynamic_shared_memory().cast_unsigned(),
+            shared_executed_bytes: kernel.shared_memory_executed(),
+            local_bytes_per_thread: kernel.local_memory_per_thread(),
+            launch_type: kernel.launch_type(),
+        };
+        Kernel {
+            start: Timestamp::from_nanos(kernel.start()),
+            end: Timestamp::from_nanos(kernel.end()),
+            device: DeviceId(kernel.device_id()),
+            context: ContextId(kernel.context_id()),
+            stream: StreamId(kernel.stream_id()),
+            correlation: CorrelationId(kernel.correlation_id()),
+            config: self.dictionary.intern_launch_config(config),
+            graph_id: kernel.graph_id(),
+            graph_node_id: kernel.graph_node_id(),
+        }
+    }
+
+    fn api(&mut self, call: &ApiRecord<'_>) -> ApiCall {
+        ApiCall {
+            start: Timestamp::from_nanos(call.start()),
+            end: Timestamp::from_nanos(call.end()),
+            thread: ThreadId(call.thread_id()),
+            correlation: CorrelationId(call.correlation_id()),
+            function: self.function(call.domain(), call.callback_id()),
+            return_value: call.return_value(),
+        }
+    }
+
+    fn function(&mut self, domain: Domain, callback_id: u32) -> ApiFunctionId {
+        if let Some(&id) = self.functions.get(&(domain, callback_id)) {
+            return id;
+        }
+        let (ours, prefix) =
+            if domain == Domain::RUNTIME { (ApiDomain::Runtime, "cuda") } else { (ApiDomain::Driver, "cu") };
+        let name = self.cupti.callback_name(domain, callback_id).unwrap_or_else(|| format!("{prefix}#{callback_id}"));
+        let name = self.dictionary.intern_name(&name);
+        let id = self.dictionary.intern_api_function(ApiFunction { domain: ours, callback_id, name });
+        self.functions.insert((domain, callback_id), id);
+        id
+    }
+}
+
+/// Kernel names by the address at which CUPTI keeps them.
+///
+/// Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding. An
+/// address can come to mean another name when a module is unloaded, so the text is compared, which is cheap.
+#[derive(Debug, Default)]
+struct KernelNames(HashMap<u64, (CString, NameId), FxBuildHasher>);
+
+impl KernelNames {
+    fn intern(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> NameId {
+        let Some(name) = name else { return dictionary.intern_name("<unnamed kernel>") };
+        if let Some((known, id)) = self.0.get(&address)
+            && known.as_c_str() == name
+        {
+            return *id;
+        }
+        let id = dictionary.intern_name(&name.to_string_lossy());
+        self.0.insert(address, (name.to_owned(), id));
+        id
+    }
+}
+
+fn memcpy(copy: &MemcpyRecord<'_>) -> Copy {
+    let device = DeviceId(copy.device_id());
+    Copy {
+        start: Timestamp::from_nanos(copy.start()),
+        end: Timestamp::from_nanos(copy.end()),
+        device,
+        context: ContextId(copy.context_id()),
+        stream: StreamId(copy.stream_id()),
+        correlation: CorrelationId(copy.correlation_id()),
+        kind: copy_kind(copy.kind()),
+        source: memory_kind(copy.source()),
+        destination: memory_kind(copy.destination()),
+        is_async: copy.is_async(),
+        bytes: copy.byte_count(),
+        peers: [device; 2],
+        graph_id: copy.graph_id(),
+        graph_node_id: copy.graph_node_id(),
+    }
+}
+
+fn peer_memcpy(copy: &MemcpyP2pRecord<'_>) -> Copy {
+    Copy {
+        start: Timestamp::from_nanos(copy.start()),
+        end: Timestamp::from_nanos(copy.end()),
+        device: DeviceId(copy.device_id()),
+        context: ContextId(copy.context_id()),
+        stream: StreamId(copy.stream_id()),
+        correlation: CorrelationId(copy.correlation_id()),
+        kind: copy_kind(copy.kind()),
+        source: memory_kind(copy.source()),
+        destination: memory_kind(copy.destination()),
+        is_async: copy.is_async(),
+        bytes: copy.byte_count(),
+        peers: [DeviceId(copy.source_device_id()), DeviceId(copy.destination_device_id())],
+        graph_id: copy.graph_id(),
+        graph_node_id: copy.graph_node_id(),
+    }
+}
+
+fn memset(memset: &MemsetRecord<'_>) -> Memset {
+    Memset {
+        start: Timestamp::from_nanos(memset.start()),
+        end: Timestamp::from_nanos(memset.end()),
+        device: DeviceId(memset.device_id()),
+        context: ContextId(memset.context_id()),
+        stream: StreamId(memset.stream_id()),
+        correlation: CorrelationId(memset.correlation_id()),
+        memory: memory_kind(memset.memory()),
+        is_async: memset.is_async(),
+        value: memset.value(),
+        bytes: memset.byte_count(),
+        graph_id: memset.graph_id(),
+        graph_node_id: memset.graph_node_id(),
+    }
+}
+
+fn sync(sync: &SyncRecord<'_>) -> Sync {
+    Sync {
+        start: Timestamp::from_nanos(sync.start()),
+        end: Timestamp::from_nanos(sync.end()),
+        kind: match sync.kind() {
+            abi::SyncType::EVENT_SYNCHRONIZE => SyncKind::Event,
+            abi::SyncType::STREAM_WAIT_EVENT => SyncKind::StreamWaitEvent,
+            abi::SyncType::STREAM_SYNCHRONIZE => SyncKind::Stream,
+            abi::SyncType::CONTEXT_SYNCHRONIZE => SyncKind::Context,
+            _ => SyncKind::Unknown,
+        },
+        context: ContextId(sync.context_id()),
+        stream: StreamId(sync.stream_id()),
+        correlation: CorrelationId(sync.correlation_id()),
+        event_id: sync.event_id(),
+        event_sync_id: sync.event_sync_id().unwrap_or(0),
+    }
+}
+
+fn event(event: &CudaEventRecord<'_>) -> CudaEvent {
+    CudaEvent {
+        correlation: CorrelationId(event.correlation_id()),
+        context: ContextId(event.context_id()),
+        stream: StreamId(event.stream_id()),
+        event_id: event.event_id(),
+        event_sync_id: event.event_sync_id().unwrap_or(0),
+    }
+}
+
+fn overhead(overhead: &OverheadRecord<'_>) -> Overhead {
+    Overhead {
+        start: Timestamp::from_nanos(overhead.start()),
+        end: Timestamp::from_nanos(overhead.end()),
+        kind: match overhead.kind() {
+            abi::OverheadKind::DRIVER_COMPILER => OverheadKind::DriverCompiler,
+            abi::OverheadKind::CUPTI_BUFFER_FLUSH => OverheadKind::BufferFlush,
+            abi::OverheadKind::CUPTI_INSTRUMENTATION => OverheadKind::Instrumentation,
+            abi::OverheadKind::CUPTI_RESOURCE => OverheadKind::Resource,
+            abi::OverheadKind::RUNTIME_TRIGGERED_MODULE_LOADING => OverheadKind::RuntimeModuleLoading,
+            abi::OverheadKind::LAZY_FUNCTION_LOADING => OverheadKind::LazyFunctionLoading,
+            abi::OverheadKind::COMMAND_BUFFER_FULL => OverheadKind::CommandBufferFull,
+            abi::OverheadKind::ACTIVITY_BUFFER_REQUEST => OverheadKind::ActivityBufferRequest,
+            abi::OverheadKind::UVM_ACTIVITY_INIT => OverheadKind::UnifiedMemoryInit,
+            _ => OverheadKind::Unknown,
+        },
+        thread: ThreadId(overhead.thread_id().unwrap_or(0)),
+        correlation: CorrelationId(overhead.correlation_id().unwrap_or(0)),
+    }
+}
+
+fn device(device: &DeviceRecord<'_>) -> Device {
+    Device {
+        id: DeviceId(device.id()),
+        name: device.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        compute_capability: device.compute_capability(),
+        multiprocessors: device.multiprocessors(),
+        threads_per_multiprocessor: device.max_warps_per_multiprocessor() * device.threads_per_warp(),
+        blocks_per_multiprocessor: device.max_blocks_per_multiprocessor(),
+        registers_per_multiprocessor: device.max_registers_per_multiprocessor(),
+        shared_bytes_per_multiprocessor: device.max_shared_memory_per_multiprocessor(),
+        core_clock_khz: device.core_clock_rate(),
+        memory_bytes: device.global_memory_size(),
+        memory_bandwidth_kbps: device.global_memory_bandwidth(),
+        uuid: device.uuid(),
+    }
+}
+
+fn context(context: &ContextRecord<'_>) -> Context {
+    Context {
+        id: ContextId(context.context_id()),
+        device: DeviceId(context.device_id()),
+        null_stream: StreamId(context.null_stream_id().into()),
+    }
+}
+
+fn copy_kind(kind: abi::MemcpyKind) -> CopyKind {
+    match kind {
+        abi::MemcpyKind::HTOD | abi::MemcpyKind::HTOA => CopyKind::HostToDevice,
+        abi::MemcpyKind::DTOH | abi::MemcpyKind::ATOH => CopyKind::DeviceToHost,
+        abi::MemcpyKind::DTOD | abi::MemcpyKind::ATOA | abi::MemcpyKind::ATOD | abi::MemcpyKind::DTOA => CopyKind::DeviceToDevice,
+        abi::MemcpyKind::HTOH => CopyKind::HostToHost,
+        abi::MemcpyKind::PTOP => CopyKind::PeerToPeer,
+        _ => CopyKind::Unknown,
+    }
+}
+
+fn memory_kind(kind: abi::MemoryKind) -> MemoryKind {
+    match kind {
+        abi::MemoryKind::PAGEABLE => MemoryKind::Pageable,
+        abi::MemoryKind::PINNED => MemoryKind::Pinned,
+        abi::MemoryKind::DEVICE | abi::MemoryKind::DEVICE_STATIC => MemoryKind::Device,
+        abi::MemoryKind::ARRAY => MemoryKind::Array,
+        abi::MemoryKind::MANAGED | abi::MemoryKind::MANAGED_STATIC => MemoryKind::Managed,
+        _ => MemoryKind::Unknown,
+    }
+}

@@ -1,0 +1,65 @@
+//! Makes CUPTI hand over what it has, again and again.
+//!
+//! CUPTI keeps a buffer until it is full. A live verdict, and a trace that survives `kill -9`, need the records
+//! sooner, so one thread of our own flushes at a fixed period. Only this thread ever flushes: concurrent calls of
+//! `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use cupti_sys::Cupti;
+use profiler_core::record::Timestamp;
+use profiler_core::session::End;
+
+use crate::activity::Delivery;
+use crate::log;
+
+/// The order to end, given by dropping the sender or sending this.
+#[derive(Debug)]
+pub struct Stop;
+
+/// Flushes until told to stop, then once more with force.
+pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliveries: &Sender<Delivery>) {
+    // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
+    // was complete before the one before it.
+    let mut previous = now(cupti);
+    let mut dropped_by_cupti = 0;
+    let mut complained = false;
+    loop {
+        let stopping = match stop.recv_timeout(period) {
+            Err(RecvTimeoutError::Timeout) => false,
+            Ok(Stop) | Err(RecvTimeoutError::Disconnected) => true,
+        };
+        let at = now(cupti);
+        let mut flushed = cupti.flush(false);
+        if stopping {
+            // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
+            flushed = flushed.and(cupti.flush(true));
+        }
+        if let Err(error) = flushed {
+            // At exit the driver may be gone already, which is normal.
+            if !stopping && !complained {
+                log::warning!("{error}; records arrive only as buffers fill up");
+                complained = true;
+            }
+        }
+        dropped_by_cupti += cupti.dropped_records().unwrap_or(0);
+        let delivery = if stopping {
+            Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti }
+        } else {
+            Delivery::Flushed { before: std::mem::replace(&mut previous, at), dropped_by_cupti }
+        };
+        if deliveries.send(delivery).is_err() || stopping {
+            return;
+        }
+    }
+}
+
+/// The time on the clock of the records.
+pub fn now(cupti: &Cupti) -> Timestamp {
+    // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more.
+    Timestamp::from_nanos(cupti.timestamp().unwrap_or_else(|_| {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since_epoch.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }))
+}

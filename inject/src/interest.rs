@@ -1,0 +1,77 @@
+//! Which activity is asked for.
+//!
+//! API calls are chosen by name, not by number: the numbers of a newer CUDA are then right without a new release,
+//! and the choice can be read. Only calls that launch, move, wait, allocate, load or record an event say anything
+//! about where time went. In a PyTorch training step nine calls of ten are others (`cudaGetDevice`,
+//! `cudaGetLastError`, `cuDevicePrimaryCtxGetState`), so leaving them out is the largest saving there is
+//! (docs/OVERHEAD.md).
+
+use cupti_sys::Kind;
+
+/// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`, and `CUDA_EVENT` needs
+/// `SYNCHRONIZATION`.
+pub const KINDS: &[Kind] = &[
+    Kind::DEVICE,
+    Kind::CONTEXT,
+    Kind::MEMCPY,
+    Kind::MEMCPY2,
+    Kind::MEMSET,
+    Kind::SYNCHRONIZATION,
+    Kind::CUDA_EVENT,
+    Kind::OVERHEAD,
+    Kind::CONCURRENT_KERNEL,
+];
+
+/// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
+pub const LAST_CALLBACK_ID: u32 = 1200;
+
+/// What a wanted function's name begins with, behind `cu` or `cuda`.
+const BEGINNINGS: &[&str] = &[
+    "Launch", "GraphLaunch", "GraphInstantiate", "GraphUpload", "GraphExecUpdate", "Memcpy", "Memset", "MemPrefetch",
+    "EventRecord", "StreamWaitEvent", "StreamBeginCapture", "StreamEndCapture", "Malloc", "Free", "MemAlloc", "MemFree",
+    "MemHost", "HostAlloc", "HostRegister", "HostUnregister", "MemCreate", "MemMap", "MemUnmap", "MemRelease",
+    "ModuleLoad", "LibraryLoad", "LinkComplete", "DeviceReset", "CtxCreate", "CtxDestroy",
+];
+
+/// Whether calls of this function are recorded. `name` may carry a version suffix (`cudaLaunchKernel_v7000`).
+#[must_use]
+pub fn wants(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")) else { return false };
+    if rest.starts_with("MemcpyBatch") {
+        return true;
+    }
+    // Address look-ups and node construction only prepare work; they are called often and cost little.
+    if rest.starts_with("MemHostGetDevicePointer") || rest.starts_with("MemHostGetFlags") {
+        return false;
+    }
+    rest.contains("Synchronize") || BEGINNINGS.iter().any(|beginning| rest.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wants;
+
+    #[test]
+    fn calls_that_carry_information_are_wanted() {
+        for name in [
+            "cudaLaunchKernel_v7000", "cudaLaunchKernelExC_v11060", "cuLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync_v3020",
+            "cuMemcpyHtoDAsync_v2", "cudaStreamSynchronize_v3020", "cuCtxSynchronize", "cudaEventSynchronize_v3020",
+            "cudaGraphLaunch_v10000", "cudaMalloc_v3020", "cudaFree_v3020", "cudaFreeAsync_v11020", "cuMemAlloc_v2",
+            "cudaEventRecord_v3020", "cudaStreamWaitEvent_v3020", "cuModuleLoadDataEx", "cuLibraryLoadData", "cudaHostAlloc_v3020",
+            "cudaStreamBeginCapture_v10000", "cuMemHostAlloc", "cudaDeviceSynchronize_v3020", "cudaLaunchHostFunc_v10000",
+        ] {
+            assert!(wants(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn floods_are_not() {
+        for name in [
+            "cudaGetDevice_v3020", "cudaGetLastError_v3020", "cuDevicePrimaryCtxGetState", "cudaEventQuery_v3020", "cudaPeekAtLastError_v3020",
+            "cudaStreamIsCapturing_v10000", "cudaFuncGetAttributes_v3020", "cuMemHostGetDevicePointer_v2", "cudaSetDevice_v3020",
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_v7000", "INVALID", "",
+        ] {
+            assert!(!wants(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What the trace says about the process it is about.
+
+use std::os::unix::ffi::OsStrExt;
+use std::{env, fs, process};
+
+use cupti_sys::Cupti;
+use profiler_core::record::Timestamp;
+use profiler_core::session::Session;
+
+/// Variables by which launchers tell a process its place in the job.
+const RANK_VARIABLES: &[&str] = &[
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
+    "SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
+];
+
+/// Describes this process.
+pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> Session {
+    Session {
+        process_id: process::id(),
+        parent_process_id: std::os::unix::process::parent_id(),
+        command: env::args_os().map(|argument| String::from_utf8_lossy(argument.as_bytes()).into_owned()).collect(),
+        host: host_name(),
+        start,
+        driver_cuda_version: cupti_sys::driver_cuda_version().unwrap_or(0),
+        driver_version: cupti_sys::kernel_driver_version().unwrap_or_default(),
+        cupti_version: cupti.version().unwrap_or(0),
+        cupti_path: cupti.path().display().to_string(),
+        gpuprof_version: env!("CARGO_PKG_VERSION").to_owned(),
+        rank_variables: RANK_VARIABLES
+            .iter()
+            .filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)))
+            .collect(),
+        notes,
+    }
+}
+
+/// The host's name, or `localhost` when the kernel does not tell.
+pub fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())
+}

@@ -1,0 +1,194 @@
+//! The life of the library in one process: start, run, finish; and inert after a fork.
+//!
+//! ```text
+//! start ──> RUNNING ──finish──> FINISHING ──outcome or timeout──> FINISHED
+//!              └────fork (in the child)────────────────────────────> FORKED
+//! ```
+//! There is one profiler in a process, because CUPTI has one set of callbacks in a process.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use cupti_sys::{Cupti, RecordSizes, Search};
+use profiler_core::session::End;
+
+use crate::activity::{Callbacks, Delivery, Inlet};
+use crate::collector::{Collector, Outcome};
+use crate::enable;
+use crate::flusher::{self, Stop};
+use crate::log;
+use crate::pool::Pool;
+use crate::process;
+use crate::settings::{ReportStyle, Settings};
+use crate::{border, settings};
+
+/// The one profiler. Set once, never taken away: CUPTI may call at any time until the process is gone.
+static PROFILER: OnceLock<Profiler> = OnceLock::new();
+
+/// One of the states below. `Acquire`/`Release`: whoever sees RUNNING sees the profiler behind it complete.
+static STATE: AtomicU8 = AtomicU8::new(IDLE);
+const IDLE: u8 = 0;
+const STARTING: u8 = 1;
+const RUNNING: u8 = 2;
+const FINISHING: u8 = 3;
+const FINISHED: u8 = 4;
+const FORKED: u8 = 5;
+
+/// What is left for the callbacks and the exit handler.
+#[derive(Debug)]
+pub struct Profiler {
+    inlet: Arc<Inlet>,
+    stop: Sender<Stop>,
+    outcome: Receiver<Outcome>,
+    exit_timeout: Duration,
+    report: ReportStyle,
+}
+
+/// Why nothing is measured in this process.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Starts measuring. A second call in the same process is an error and changes nothing.
+///
+/// # Errors
+/// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
+pub fn start(settings: &Settings) -> Result<(), StartError> {
+    if STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return Err(StartError("gpuprof is already running in this process".to_owned()));
+    }
+    let started = start_once(settings);
+    let state = if started.is_ok() { RUNNING } else { FINISHED };
+    // A fork in the meantime has the last word.
+    let _ = STATE.compare_exchange(STARTING, state, Ordering::AcqRel, Ordering::Acquire);
+    started
+}
+
+fn start_once(settings: &Settings) -> Result<(), StartError> {
+    let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
+    let cupti = Cupti::load(&search).map_err(|error| StartError(error.to_string()))?;
+    log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
+    let failed = |error: cupti_sys::Error| StartError(enable::explain(&error));
+    cupti.subscribe::<Callbacks>().map_err(failed)?;
+
+    let sizes = RecordSizes::probe(cupti).map_err(failed)?;
+    let pool = Pool::new(settings.memory);
+    // Every buffer there is, and the marks of a collector that is far behind.
+    let (give, take) = bounded(pool.limit() + 4096);
+    let (stop, stopped) = bounded(1);
+    let (tell, outcome) = bounded(1);
+    let inlet = Arc::new(Inlet { pool, deliveries: give.clone(), sizes, dropped: 0.into(), foreign_bytes: 0.into() });
+    let profiler = Profiler { inlet: Arc::clone(&inlet), stop, outcome, exit_timeout: settings.exit_timeout, report: settings.report };
+    if PROFILER.set(profiler).is_err() {
+        return Err(StartError("gpuprof was started twice".to_owned()));
+    }
+
+    let notes = enable::everything::<Callbacks>(cupti).map_err(failed)?;
+    notes.iter().for_each(|note| log::info!("{note}"));
+    let session = process::describe(cupti, flusher::now(cupti), notes);
+    let collector = Collector::new(cupti, settings, session, inlet);
+    let period = settings.flush;
+    spawn("gpuprof-collect", move || collector.run(&take, &tell))?;
+    spawn("gpuprof-flush", move || flusher::run(cupti, period, &stopped, &give))?;
+    border::at_fork(forked);
+    border::at_exit(finish);
+    Ok(())
+}
+
+/// A thread that takes no signal of the host's, and whose panic ends nothing but itself.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let guarded = move || {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            log::error!("internal error; measuring ends here, the program goes on");
+        }
+    };
+    border::with_signals_blocked(|| thread::Builder::new().name(name.to_owned()).spawn(guarded))
+        .map(drop)
+        .map_err(|error| StartError(format!("cannot start a thread: {error}")))
+}
+
+impl Profiler {
+    /// The profiler, while its callbacks have something to do.
+    pub fn running() -> Option<&'static Self> {
+        matches!(STATE.load(Ordering::Acquire), STARTING | RUNNING | FINISHING).then(|| PROFILER.get())?
+    }
+
+    /// What the callbacks touch.
+    pub fn inlet(&self) -> &Inlet {
+        &self.inlet
+    }
+
+    /// A context exists, so the driver has registered its own exit handler by now. Handlers run last in, first out:
+    /// ours, registered once more, runs while the driver still answers. The second run finds nothing to do.
+    pub fn context_created(&self) {
+        border::at_exit_once(finish);
+    }
+}
+
+/// The child of a fork has our memory but not our threads, and CUDA is of no use in it: stay silent for ever.
+fn forked() {
+    STATE.store(FORKED, Ordering::Release);
+}
+
+/// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
+fn finish() {
+    let Some(outcome) = finish_quietly() else { return };
+    let mut text = match PROFILER.get().map(|profiler| profiler.report) {
+        Some(ReportStyle::Summary) => outcome.report.summary(),
+        Some(ReportStyle::Full) => outcome.report.full(),
+        Some(ReportStyle::Off) | None => return,
+    };
+    if let Some(trace) = outcome.trace {
+        text.push_str(&format!("trace: {}\n", trace.display()));
+    }
+    log::print(&text);
+}
+
+/// Ends measuring and gives the outcome to the caller. `None` when nothing runs, or when the last records were not
+/// processed within the exit timeout; the trace then ends abruptly.
+pub fn finish_quietly() -> Option<Outcome> {
+    let profiler = PROFILER.get()?;
+    STATE.compare_exchange(RUNNING, FINISHING, Ordering::AcqRel, Ordering::Acquire).ok()?;
+    // Most of the time is CUPTI's, to flush; a part is kept back to close the trace when CUPTI does not return.
+    let for_cupti = profiler.exit_timeout.mul_f64(0.8);
+    let _ = profiler.stop.try_send(Stop);
+    let outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
+        log::warning!(
+            "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",
+            settings::EXIT_TIMEOUT
+        );
+        let at = profiler.last_resort();
+        let _ = profiler.inlet.deliveries.try_send(at);
+        profiler.outcome.recv_timeout(profiler.exit_timeout - for_cupti).ok()
+    });
+    STATE.store(FINISHED, Ordering::Release);
+    if outcome.is_none() {
+        log::error!("no report: the last records were not processed in time; the trace ends abruptly");
+    }
+    outcome
+}
+
+impl Profiler {
+    /// The end as seen when the flushing thread is stuck.
+    fn last_resort(&self) -> Delivery {
+        let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let at = at.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        Delivery::Finish {
+            at: profiler_core::record::Timestamp::from_nanos(at),
+            end: End::TimedOut,
+            dropped_by_cupti: 0,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What the user can set, and nothing else: one table of environment variables.
+//!
+//! The table is the source of `docs/ENVIRONMENT.md` (a test compares them), of `gpuprof run --help`, and of the
+//! parser below, so a variable cannot exist without its documentation. A value that cannot be understood never
+//! stops the host program: it is replaced by the default, and one line on stderr names the variable.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::log::Level;
+use crate::output::Pattern;
+
+/// One environment variable.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What holds when it is not set.
+    pub default: &'static str,
+    /// What it does, with units and the values it takes.
+    pub meaning: &'static str,
+}
+
+/// Where the trace is written.
+pub const OUTPUT: &str = "GPUPROF_OUTPUT";
+/// How much is printed at the end.
+pub const REPORT: &str = "GPUPROF_REPORT";
+/// How often a verdict is printed while the program runs.
+pub const LIVE: &str = "GPUPROF_LIVE";
+/// How talkative the library is.
+pub const LOG: &str = "GPUPROF_LOG";
+/// Which libcupti to load.
+pub const CUPTI_PATH: &str = "GPUPROF_CUPTI_PATH";
+/// Raw recording for the replay library.
+pub const RECORD: &str = "GPUPROF_RECORD";
+/// Size limit of the raw recording.
+pub const RECORD_LIMIT: &str = "GPUPROF_RECORD_LIMIT";
+/// Longest wait at exit.
+pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
+/// Time between flushes.
+pub const FLUSH: &str = "GPUPROF_FLUSH";
+/// Memory for activity buffers.
+pub const MEMORY: &str = "GPUPROF_MEMORY";
+
+/// Every variable that libprof.so reads.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: OUTPUT,
+        default: "gpuprof-%p.gpuprof",
+        meaning: "Trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` the value of VAR, `%%` a percent sign. \
+                  `off` writes none. A file that exists is not overwritten: the new one gets a number.",
+    },
+    Variable {
+        name: REPORT,
+        default: "summary",
+        meaning: "What is printed to stderr when the program ends: `off`, `summary` or `full` (every kernel, copy and call).",
+    },
+    Variable {
+        name: LIVE,
+        default: "off",
+        meaning: "Prints a one-line verdict to stderr this often while the program runs: a duration such as `500ms`, `2s` or \
+                  `1m`, or `off`.",
+    },
+    Variable {
+        name: LOG,
+        default: "warn",
+        meaning: "What the library says about itself on stderr: `off`, `error`, `warn`, `info` or `debug`.",
+    },
+    Variable {
+        name: CUPTI_PATH,
+        default: "found automatically",
+        meaning: "File of the libcupti to load when none is in the process yet.",
+    },
+    Variable {
+        name: RECORD,
+        default: "off",
+        meaning: "Also writes every activity buffer as CUPTI delivered it to this file (same patterns as GPUPROF_OUTPUT), to \
+                  be played back by the replay library. Large; for bug reports and test fixtures.",
+    },
+    Variable {
+        name: RECORD_LIMIT,
+        default: "64M",
+        meaning: "The raw recording stops growing at this size: bytes, or with a suffix `K`, `M`, `G` (powers of 1024).",
+    },
+    Variable {
+        name: EXIT_TIMEOUT,
+        default: "3s",
+        meaning: "Longest time that the end of the program may wait for the last records. What did not arrive by then is \
+                  counted in the report.",
+    },
+    Variable {
+        name: FLUSH,
+        default: "100ms",
+        meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
+                  `10ms` and `10s`.",
+    },
+    Variable {
+        name: MEMORY,
+        default: "64M",
+        meaning: "Most host memory for activity buffers (buffers of 1 MiB). When it is used up, records are dropped and counted.",
+    },
+];
+
+/// How much is printed at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportStyle {
+    /// Nothing.
+    Off,
+    /// Verdict, leaves, top kernels.
+    Summary,
+    /// Everything.
+    Full,
+}
+
+/// What the variables say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Trace file, unless switched off.
+    pub output: Option<Pattern>,
+    /// Printed at the end.
+    pub report: ReportStyle,
+    /// Interval of the live verdict.
+    pub live: Option<Duration>,
+    /// Log level.
+    pub log: Level,
+    /// Explicit libcupti.
+    pub cupti_path: Option<PathBuf>,
+    /// Raw recording.
+    pub record: Option<Pattern>,
+    /// Size limit of the raw recording, bytes.
+    pub record_limit: u64,
+    /// Longest wait at exit.
+    pub exit_timeout: Duration,
+    /// Time between flushes.
+    pub flush: Duration,
+    /// Most memory for activity buffers, bytes.
+    pub memory: u64,
+}
+
+/// A variable whose value was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadValue {
+    variable: &'static str,
+    value: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for BadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variable, value, expected } = self;
+        write!(f, "{variable}={value:?} is not understood: expected {expected}; using the default")
+    }
+}
+
+impl Settings {
+    /// Reads the process environment.
+    #[must_use]
+    pub fn from_env() -> (Self, Vec<BadValue>) {
+        Self::from_lookup(|name| env::var_os(name))
+    }
+
+    fn from_lookup(lookup: impl Fn(&'static str) -> Option<OsString>) -> (Self, Vec<BadValue>) {
+        let mut bad = Vec::new();
+        let settings = Self {
+            output: read(&lookup, &mut bad, OUTPUT, "a file name pattern or `off`", Some(Pattern::new("gpuprof-%p.gpuprof")), |text| {
+                Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
+            }),
+            report: read(&lookup, &mut bad, REPORT, "off, summary or full", ReportStyle::Summary, |text| match text {
+                "summary" | "1" | "on" => Some(ReportStyle::Summary),
+                "full" => Some(ReportStyle::Full),
+                _ => is_off(text).then_some(ReportStyle::Off),
+            }),
+            live: read(&lookup, &mut bad, LIVE, "a duration such as 500ms or 2s, or `off`", None, |text| {
+                if is_off(text) { Some(None) } else { parse_duration(text).filter(|d| !d.is_zero()).map(Some) }
+            }),
+            log: read(&lookup, &mut bad, LOG, "off, error, warn, info or debug", Level::Warn, Level::parse),
+            cupti_path: read(&lookup, &mut bad, CUPTI_PATH, "a file name", None, |text| Some(Some(PathBuf::from(text)))),
+            record: read(&lookup, &mut bad, RECORD, "a file name pattern or `off`", None, |text| {
+                Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
+            }),
+            record_limit: read(&lookup, &mut bad, RECORD_LIMIT, "a size such as 64M", 64 << 20, parse_bytes),
+            exit_timeout: read(&lookup, &mut bad, EXIT_TIMEOUT, "a duration such as 3s", Duration::from_secs(3), parse_duration),
+            flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
+                parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
+            }),
+            memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 64 << 20, |text| {
+                parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
+            }),
+        };
+        (settings, bad)
+    }
+}
+
+/// The value of one variable: unset or empty is the default, not understood is the default and a complaint.
+fn read<T>(
+    lookup: impl Fn(&'static str) -> Option<OsString>,
+    bad: &mut Vec<BadValue>,
+    variable: &'static str,
+    expected: &'static str,
+    default: T,
+    parse: impl Fn(&str) -> Option<T>,
+) -> T {
+    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return default };
+    if let Some(parsed) = value.to_str().map(str::trim).and_then(parse) {
+        return parsed;
+    }
+    bad.push(BadValue { variable, value: value.to_string_lossy().into_owned(), expected });
+    default
+}
+
+fn is_off(text: &str) -> bool {
+    matches!(text, "off" | "none" | "no" | "0" | "false")
+}
+
+/// `500ms`, `2s`, `1.5s`, `1m`; a bare number is seconds.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().ok()?;
+    let seconds = match &text[digits.len()..] {
+        "ns" => number * 1e-9,
+        "us" => number * 1e-6,
+        "ms" => number * 1e-3,
+        "" | "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// `4096`, `512K`, `64M`, `2G`, with an optional `B` or `iB`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().ok()?;
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+/// The table as Markdown: the contents of `docs/ENVIRONMENT.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "# Environment variables of libprof.so\n\n\
+         Generated from the table that the parser reads (`inject/src/settings.rs`). A value that is not understood is\n\
+         replaced by the default, with a line on stderr; it never stops the program.\n\n\
+         | variable | default | meaning |\n|---|---|---|\n",
+    );
+    for Variable { name, default, meaning } in VARIABLES {
+        text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<BadValue>) {
+        Settings::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v)))
+    }
+
+    #[test]
+    fn defaults_hold_when_nothing_is_set() {
+        let (settings, bad) = parse(&[]);
+        assert!(bad.is_empty());
+        assert_eq!(settings.output, Some(Pattern::new("gpuprof-%p.gpuprof")));
+        assert_eq!(settings.report, ReportStyle::Summary);
+        assert_eq!(settings.live, None);
+        assert_eq!(settings.flush, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn values_are_read() {
+        let (settings, bad) = parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RECORD_LIMIT, "2K"), (LOG, "debug")]);
+        assert!(bad.is_empty());
+        assert_eq!(settings.live, Some(Duration::from_millis(500)));
+        assert_eq!(settings.report, ReportStyle::Off);
+        assert_eq!(settings.output, None);
+        assert_eq!(settings.record_limit, 2048);
+        assert_eq!(settings.log, Level::Debug);
+    }
+
+    #[test]
+    fn a_bad_value_names_its_variable_and_keeps_the_default() {
+        for (variable, value) in [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")] {
+            let (settings, bad) = parse(&[(variable, value)]);
+            assert_eq!(bad.len(), 1, "{variable}={value}");
+            assert!(bad[0].to_string().contains(variable) && bad[0].to_string().contains(value));
+            assert_eq!(settings.flush, Duration::from_millis(100));
+        }
+    }
+
+    #[test]
+    fn durations_and_sizes() {
+        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2"), Some(Duration::from_secs(2)));
+        assert_eq!(parse_duration("-1s"), None);
+        assert_eq!(parse_duration("1e400s"), None);
+        assert_eq!(parse_bytes("64MiB"), Some(64 << 20));
+        assert_eq!(parse_bytes("99999999999999999999G"), None);
+        assert_eq!(parse_bytes("18446744073709551615G"), None);
+    }
+
+    #[test]
+    fn the_documentation_is_this_table() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ENVIRONMENT.md");
+        if env::var_os("GPUPROF_BLESS").is_some() {
+            std::fs::write(file, markdown()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(file).unwrap(), markdown(), "run the tests with GPUPROF_BLESS=1 to renew {file}");
+    }
+}
