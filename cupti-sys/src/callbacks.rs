@@ -143,3 +143,6 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
         _ => {}
     });
 }
+
+#[cfg(test)]
+mod tests;

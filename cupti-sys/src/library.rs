@@ -9,6 +9,7 @@ pub use crate::search::{Candidate, FoundBy, Search, Skip, discover};
 
 use crate::symbols::Symbols;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -87,8 +88,10 @@ fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
     let only_mapped = matches!(candidate.found_by, FoundBy::Mapped | FoundBy::MappedDespiteOverride(_));
     let flags = RTLD_NOW | RTLD_LOCAL | if only_mapped { libc::RTLD_NOLOAD } else { 0 };
     // SAFETY: the candidate is a libcupti by name or by the user's word; its initialisers run once in the process.
-    let library = unsafe { Library::open(Some(&candidate.path), flags) }
-        .map_err(|error| Failure::NotLoaded(error.to_string()))?;
+    let library = unsafe { Library::open(Some(&candidate.path), flags) }.map_err(|error| {
+        // The linker's own words are one level down.
+        Failure::NotLoaded(error.source().map_or_else(|| error.to_string(), ToString::to_string))
+    })?;
     let symbols = Symbols::resolve(&library).map_err(Failure::MissingFunctions);
     std::mem::forget(library);
     let symbols = symbols?;
@@ -122,15 +125,19 @@ mod tests {
             driver_cuda_version: Some(12_040),
             ..Search::default()
         };
-        let Err(error) = Cupti::load(&search) else { return };
-        let text = error.to_string();
-        assert!(text.contains("/nowhere/libcupti.so.13 (named by the user)"), "{text}");
+        // Bare names are not tried here: this machine may have a libcupti.
+        let tried = discover(&search).into_iter().filter_map(|candidate| {
+            let bare = candidate.skip.is_none() && candidate.found_by == FoundBy::Linker;
+            let failure = if bare { Failure::NotLoaded("not tried".to_owned()) } else { open(&candidate).err()? };
+            Some((candidate, failure))
+        });
+        let text = LoadError { tried: tried.collect() }.to_string();
         assert!(
-            text.contains(
-                "libcupti.so.13 (found by the dynamic linker): for CUDA 13, but the driver supports only 12.4"
-            ),
+            text.contains("\n  /nowhere/libcupti.so.13 (named by the user): /nowhere/libcupti.so.13: cannot open"),
             "{text}"
         );
+        let skipped = "libcupti.so.13 (found by the dynamic linker): for CUDA 13, but the driver supports only 12.4";
+        assert!(text.contains(skipped), "{text}");
         assert!(text.contains("libcupti.so.11.8"), "{text}");
     }
 
