@@ -1,2 +1,67 @@
 //! The `gpuprof` command.
-fn main() {}
+//!
+//! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the work and
+//! answers with the exit code. Nothing here computes on records; that is library code.
+
+mod args;
+mod demo;
+mod doctor;
+mod files;
+mod run;
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+/// Exit code of a command line that cannot be understood, as getopt programs have it.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing can be done about a terminal that does not take the message.
+            let _ = error.print();
+            return match (error.use_stderr(), is_run()) {
+                (false, _) => ExitCode::SUCCESS,
+                (true, true) => run::OWN_FAILURE.into(),
+                (true, false) => USAGE.into(),
+            };
+        }
+    };
+    let (outcome, failure) = match cli.command {
+        Command::Run(args) => (run::run(&args.into()), run::OWN_FAILURE),
+        Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
+        Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
+        Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
+    };
+    match outcome {
+        Ok(code) => code.into(),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            failure.into()
+        }
+    }
+}
+
+/// Whether the subcommand is `run`, whose exit codes below 125 belong to the command that it starts.
+fn is_run() -> bool {
+    std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"))
+}
+
+/// Whether the reader of our output went away (`gpuprof report x | head`): it has all that it wanted.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe))
+}
+
+/// Writes a message to stderr. Not `eprintln!`, which panics when stderr is closed.
+fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "gpuprof: {message}");
+}

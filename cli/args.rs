@@ -1,0 +1,217 @@
+//! The command line as clap sees it, and its translation into the `Props` of each subcommand.
+//!
+//! This is the only file that knows clap.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{demo, doctor, run};
+
+/// Tells, while a CUDA program runs, why it is not faster.
+#[derive(Parser)]
+#[command(name = "gpuprof", version = env!("GPUPROF_VERSION"), after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start a command with gpuprof loaded into every CUDA process of it
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Check whether this machine can be profiled, and say what to do where it cannot
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorArgs),
+    /// Play recorded sessions through the real library; needs no GPU
+    #[command(after_help = DEMO_HELP)]
+    Demo(DemoArgs),
+    /// Load a libcupti and call into it. `doctor` runs this in a process of its own.
+    #[command(name = doctor::probe::SUBCOMMAND, hide = true)]
+    Probe(ProbeArgs),
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  gpuprof run -- python train.py         profile a program; the verdict comes at its end
+  gpuprof run --live 1s -- ./simulate    with a line about the bottleneck every second
+  gpuprof report gpuprof-4711.gpuprof    read a trace again
+  gpuprof doctor                         can this machine be profiled?
+  gpuprof demo                           see it work without a GPU";
+
+const RUN_HELP: &str = "\
+gpuprof sets CUDA_INJECTION64_PATH and its own variables and then becomes the command (exec): same process
+id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
+libprof.so; an option that is left out leaves its variable as it is.
+
+PLACEHOLDERS of --output:
+  %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
+
+EXIT CODES:
+  those of the command, except
+  125  gpuprof failed before the command started
+  126  the command was found but could not be executed
+  127  the command was not found
+
+EXAMPLES:
+  gpuprof run -- python train.py --epochs 1
+  gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
+  gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
+  gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
+
+const DOCTOR_HELP: &str = "\
+Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
+
+EXIT CODES:
+  0  nothing stands in the way of a profile
+  1  at least one line says FAIL
+
+EXAMPLES:
+  gpuprof doctor
+  gpuprof doctor --cupti /opt/cuda/extras/CUPTI/lib64/libcupti.so
+  gpuprof doctor --json | jq '.checks[] | select(.status != \"ok\")'";
+
+const DEMO_HELP: &str = "\
+The recordings were made on real GPUs; libprof.so receives them as it receives those of a live program.
+
+EXIT CODES:
+  0  every chosen recording was played
+  1  one could not be played
+
+EXAMPLES:
+  gpuprof demo
+  gpuprof demo --list
+  gpuprof demo --fast --all";
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// Where the trace goes, one file for each CUDA process; `off` for none [default: gpuprof-%p.gpuprof]
+    #[arg(short, long, value_name = "PATTERN")]
+    output: Option<String>,
+    /// What is printed on stderr when a CUDA process ends [default: summary]
+    #[arg(long, value_name = "HOW")]
+    report: Option<ReportMode>,
+    /// Print a line about the bottleneck every so often, for example 1s or 500ms
+    #[arg(long, value_name = "DURATION", value_parser = interval)]
+    live: Option<String>,
+    /// How much libprof.so says about itself on stderr
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<LogLevel>,
+    /// Use this libcupti instead of searching for one
+    #[arg(long, value_name = "PATH")]
+    cupti: Option<PathBuf>,
+    /// Replace a CUDA_INJECTION64_PATH that another tool has set
+    #[arg(long)]
+    force: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ReportMode {
+    /// Nothing
+    Off,
+    /// The verdict and its evidence
+    Summary,
+    /// All tables
+    Full,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// Checks an interval before the command starts. The library could only go on without one.
+fn interval(text: &str) -> Result<String, String> {
+    let number = ["ms", "s", "m"].iter().find_map(|unit| text.strip_suffix(unit));
+    match number.and_then(|number| number.parse::<u32>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ if text == "off" => Ok(text.to_owned()),
+        _ => Err("expected a whole number of ms, s or m, such as 500ms or 2s, or `off`".to_owned()),
+    }
+}
+
+/// The name of a value on the command line, which is also its name in the environment.
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+impl From<RunArgs> for run::Props {
+    fn from(args: RunArgs) -> Self {
+        Self {
+            output: args.output,
+            report: args.report.map(name),
+            live: args.live,
+            log: args.log.map(name),
+            cupti: args.cupti,
+            force: args.force,
+            command: args.command,
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Check this libcupti instead of searching for one
+    #[arg(long, value_name = "PATH")]
+    cupti: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<DoctorArgs> for doctor::Props {
+    fn from(args: DoctorArgs) -> Self {
+        Self { cupti: args.cupti, json: args.json }
+    }
+}
+
+#[derive(Args)]
+pub struct ProbeArgs {
+    /// The libcupti to load
+    libcupti: PathBuf,
+}
+
+impl From<ProbeArgs> for doctor::probe::Props {
+    fn from(args: ProbeArgs) -> Self {
+        Self { libcupti: args.libcupti }
+    }
+}
+
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Recordings to play [default: the first two]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Play all recordings
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// List the recordings and play none
+    #[arg(long)]
+    list: bool,
+    /// Play as fast as possible instead of at the recorded speed
+    #[arg(long)]
+    fast: bool,
+    /// Folder for the traces [default: a new one in the folder for temporary files]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+impl From<DemoArgs> for demo::Props {
+    fn from(args: DemoArgs) -> Self {
+        let choice = match (args.all, args.names.is_empty()) {
+            (true, _) => demo::Choice::All,
+            (false, true) => demo::Choice::Default,
+            (false, false) => demo::Choice::Named(args.names),
+        };
+        Self { choice, list: args.list, fast: args.fast, output: args.output }
+    }
+}

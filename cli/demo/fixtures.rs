@@ -1,0 +1,95 @@
+//! The recordings that are delivered with gpuprof: which there are, in which order, and what each program does.
+//!
+//! A recording is `NAME.cupti.zst`. Beside them `index.txt` has a line `NAME DESCRIPTION` for each, in the order in
+//! which the demo plays them; a recording without a line comes after those, by name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::files;
+
+const SUFFIX: &str = ".cupti.zst";
+
+/// A recorded session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fixture {
+    /// File name without its suffix.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// What the recorded program did; empty when the index does not say.
+    pub description: String,
+}
+
+/// The recordings in the first folder that has any.
+///
+/// # Errors
+///
+/// When no folder has one: names the folders.
+pub fn find() -> Result<Vec<Fixture>> {
+    let folders = folders();
+    for folder in &folders {
+        let fixtures = read(folder);
+        if !fixtures.is_empty() {
+            return Ok(fixtures);
+        }
+    }
+    let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
+    bail!(
+        "no recordings (*{SUFFIX}) found. Looked in{}\nThey come with the source checkout and the release archive. \
+         On a machine with a GPU, `gpuprof run -- COMMAND` needs none.",
+        looked.concat()
+    );
+}
+
+/// The checkout that this program was built from, then the places of an installation.
+fn folders() -> Vec<PathBuf> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")];
+    if let Some(folder) = files::executable_folder() {
+        folders.push(folder.join("fixtures"));
+        folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuprof/fixtures")));
+    }
+    folders
+}
+
+fn read(folder: &Path) -> Vec<Fixture> {
+    let index = fs::read_to_string(folder.join("index.txt")).unwrap_or_default();
+    let described: Vec<(&str, &str)> = index.lines().filter_map(|line| line.split_once(char::is_whitespace)).collect();
+    let mut fixtures: Vec<(usize, Fixture)> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
+            let line = described.iter().position(|(described, _)| *described == name);
+            let description = line.map_or("", |line| described[line].1.trim()).to_owned();
+            Some((line.unwrap_or(described.len()), Fixture { name, path, description }))
+        })
+        .collect();
+    fixtures.sort_by(|(a, first), (b, second)| (a, &first.name).cmp(&(b, &second.name)));
+    fixtures.into_iter().map(|(_, fixture)| fixture).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_orders_and_describes() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["gpt.cupti.zst", "mlp.cupti.zst", "extra.cupti.zst", "README.md"] {
+            fs::write(folder.path().join(file), "").unwrap();
+        }
+        fs::write(folder.path().join("index.txt"), "mlp  Small layers\ngpt\tTraining\nlost  Not there\n").unwrap();
+        let fixtures = read(folder.path());
+        let shown: Vec<_> = fixtures.iter().map(|f| (f.name.as_str(), f.description.as_str())).collect();
+        assert_eq!(shown, [("mlp", "Small layers"), ("gpt", "Training"), ("extra", "")]);
+    }
+
+    #[test]
+    fn a_folder_that_does_not_exist_has_no_recordings() {
+        assert!(read(Path::new("/nowhere")).is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+//! `gpuprof doctor`: says before a run whether it will work, and what to do where it will not.
+//!
+//! Every check is one line with a status, what was found, and for everything that is not fine one piece of advice.
+//! Calls into a libcupti happen in a child process only (see [`probe`]): some of its versions crash on a machine
+//! without a driver. Nothing here creates a CUDA context, so a busy or full GPU is not disturbed.
+
+mod cupti;
+mod driver;
+mod environment;
+pub mod probe;
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// Exit code when a check failed.
+pub const FAILED: u8 = 1;
+
+/// What to check.
+#[derive(Debug, Default)]
+pub struct Props {
+    /// A libcupti to check instead of those that are found.
+    pub cupti: Option<PathBuf>,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// A profile is possible, with a limitation.
+    Warn,
+    /// A profile is not possible.
+    Fail,
+}
+
+impl Status {
+    /// As printed; four columns wide.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok  ",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// One line of the answer.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    /// What was looked at; stable, for scripts.
+    pub name: &'static str,
+    /// How it ended.
+    pub status: Status,
+    /// What was found and what it means.
+    pub finding: String,
+    /// What to do; absent when there is nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, finding: impl Into<String>) -> Self {
+        Self { name, status: Status::Ok, finding: finding.into(), advice: None }
+    }
+
+    fn warn(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, status: Status::Warn, finding: finding.into(), advice: Some(advice.into()) }
+    }
+
+    fn fail(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, status: Status::Fail, finding: finding.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// The JSON form.
+#[derive(Serialize)]
+struct Answer<'a> {
+    version: &'static str,
+    usable: bool,
+    checks: &'a [Check],
+}
+
+/// Runs all checks, prints them, and answers with the exit code.
+///
+/// # Errors
+///
+/// When the answer cannot be written to stdout. A check never fails the program: its failure is its result.
+pub fn run(props: &Props) -> Result<u8> {
+    let mut checks = Vec::new();
+    let cuda_version = driver::check(&mut checks);
+    cupti::check(props.cupti.as_deref(), cuda_version, &mut checks);
+    environment::check(&mut checks);
+
+    let usable = checks.iter().all(|check| check.status != Status::Fail);
+    let text = if props.json {
+        let answer = Answer { version: env!("GPUPROF_VERSION"), usable, checks: &checks };
+        serde_json::to_string_pretty(&answer)? + "\n"
+    } else {
+        text(&checks)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(if usable { 0 } else { FAILED })
+}
+
+fn text(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for Check { name, status, finding, advice } in checks {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}  {name:<18} {finding}", status.label());
+        if let Some(advice) = advice {
+            let _ = writeln!(text, "{:24} -> {advice}", "");
+        }
+    }
+    let count = |wanted| checks.iter().filter(|check| check.status == wanted).count();
+    let _ = match (count(Status::Fail), count(Status::Warn)) {
+        (0, 0) => writeln!(text, "\nReady: gpuprof run -- COMMAND"),
+        (0, warnings) => writeln!(text, "\nReady, with {warnings} to mind: gpuprof run -- COMMAND"),
+        (failures, _) => writeln!(text, "\nNot ready: {failures} failed. Without a GPU there is `gpuprof demo`."),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_stands_below_its_finding() {
+        let checks = [Check::ok("driver", "CUDA 13.0"), Check::fail("device files", "none", "load the module")];
+        let text = text(&checks);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("ok    driver"));
+        assert!(lines[1].starts_with("FAIL  device files") && lines[1].ends_with("none"));
+        assert!(lines[2].trim_start().starts_with("-> load the module"));
+        assert!(text.contains("1 failed"));
+    }
+}

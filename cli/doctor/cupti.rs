@@ -1,0 +1,154 @@
+//! Which libcupti a program would get, and whether it works with the driver.
+//!
+//! A program that has its own libcupti mapped (PyTorch) keeps that one, which cannot be seen from here unless it lies
+//! in the active Python environment. So finding none is a warning, while one that the user named and that does not
+//! work is a failure.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cupti_sys::{Candidate, FoundBy, Search, Skip, discover};
+
+use super::probe::{self, Outcome};
+use super::{Check, driver};
+
+const NAME: &str = "libcupti";
+
+/// Adds the checks: a line for each libcupti up to the first that loads, then those that are passed over.
+pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<Check>) {
+    let named = named
+        .map(Path::to_owned)
+        .or_else(|| env::var_os("GPUPROF_CUPTI_PATH").filter(|value| !value.is_empty()).map(PathBuf::from));
+    if let Some(path) = named {
+        let path = path.canonicalize().unwrap_or(path);
+        checks.push(assess(&path, &FoundBy::Override, &probed(&path), cuda_version));
+        return;
+    }
+    let mut search = Search { driver_cuda_version: cuda_version, ..Search::for_this_process() };
+    search.environments.extend(python_environments());
+
+    let mut chosen = false;
+    let mut passed_over = Vec::new();
+    for candidate in discover(&search) {
+        match &candidate.skip {
+            Some(Skip::NoLibraryInFolder | Skip::Duplicate) => {}
+            Some(skip @ Skip::NewerThanDriver { .. }) => {
+                // A bare name says nothing about a file, so passing over it is no news.
+                if candidate.found_by != FoundBy::Linker {
+                    passed_over.push(Check::ok(NAME, format!("{} passed over: {skip}", described(&candidate))));
+                }
+            }
+            None if chosen => {
+                if candidate.found_by != FoundBy::Linker {
+                    passed_over.push(Check::ok(NAME, format!("{} not needed", described(&candidate))));
+                }
+            }
+            None => {
+                let outcome = probed(&candidate.path);
+                if outcome.loaded.is_some() || candidate.found_by != FoundBy::Linker {
+                    checks.push(assess(&candidate.path, &candidate.found_by, &outcome, cuda_version));
+                }
+                // The program takes the first that loads, whether it works or not.
+                chosen = outcome.loaded.is_some();
+            }
+        }
+    }
+    if !chosen {
+        checks.push(Check::warn(
+            NAME,
+            "none found from here; a program that brings its own, such as PyTorch, is not affected",
+            "install the nvidia-cuda-cupti package or a CUDA toolkit, or name the file with --cupti",
+        ));
+    }
+    checks.extend(passed_over);
+}
+
+fn described(candidate: &Candidate) -> String {
+    format!("{} ({})", candidate.path.display(), candidate.found_by)
+}
+
+/// The outcome of the child process; a child that could not be started is an outcome too.
+fn probed(path: &Path) -> Outcome {
+    probe::probe(path).unwrap_or_else(|error| Outcome { error: Some(format!("{error:#}")), ..Outcome::default() })
+}
+
+/// Words an outcome.
+fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Option<u32>) -> Check {
+    let shown = match &outcome.loaded {
+        Some(loaded) => loaded.clone(),
+        None => path.display().to_string(),
+    };
+    let version = outcome.version.as_ref().map(|version| format!(", API version {version}")).unwrap_or_default();
+    let shown = format!("{shown} ({found_by}{version})");
+    let Some(error) = &outcome.error else {
+        return Check::ok(NAME, format!("{shown} loads and its subscriber slot is free"));
+    };
+    let advice = match (outcome.busy, outcome.loaded.is_some(), cuda_version) {
+        (true, ..) => "another profiler or debugger holds CUPTI: end it, or start outside of it".to_owned(),
+        (_, false, _) => "name a libcupti that this machine can load with --cupti".to_owned(),
+        (_, true, None) => "CUPTI needs the driver: see the lines above".to_owned(),
+        (_, true, Some(version)) => {
+            format!("use the libcupti of CUDA {} or older, which fits this driver", driver::cuda(version))
+        }
+    };
+    let finding = format!("{shown}: {error}");
+    // One that cannot be loaded is passed over, unless the user insists on it.
+    if outcome.loaded.is_none() && *found_by != FoundBy::Override {
+        Check::warn(NAME, finding, advice)
+    } else {
+        Check::fail(NAME, finding, advice)
+    }
+}
+
+/// Where the `python3` on the path has its packages: the prefix of its environment and that of the user.
+///
+/// Asked because `pip install` is how most people get libcupti, and a terminal without an activated environment says
+/// nothing about it. No answer is no problem.
+fn python_environments() -> Vec<PathBuf> {
+    let output = Command::new("python3")
+        .args(["-I", "-c", "import site, sys; print(sys.prefix); print(site.getuserbase())"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let Ok(output) = output else { return Vec::new() };
+    String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Status;
+
+    fn assessed(outcome: &Outcome, cuda_version: Option<u32>) -> Check {
+        assess(Path::new("/x/libcupti.so.13"), &FoundBy::Override, outcome, cuda_version)
+    }
+
+    fn loaded(error: Option<&str>) -> Outcome {
+        Outcome {
+            loaded: Some("/x/libcupti.so.13".into()),
+            version: Some("130001".into()),
+            subscribed: error.is_none(),
+            error: error.map(str::to_owned),
+            busy: false,
+        }
+    }
+
+    #[test]
+    fn a_working_library_is_fine() {
+        let check = assessed(&loaded(None), Some(13_000));
+        assert_eq!(check.status, Status::Ok);
+        assert!(check.finding.contains("/x/libcupti.so.13") && check.finding.contains("130001"));
+    }
+
+    #[test]
+    fn the_advice_fits_the_cause() {
+        let advice = |outcome: &Outcome, cuda_version| assessed(outcome, cuda_version).advice.unwrap();
+        let busy = Outcome { busy: true, ..loaded(Some("cuptiSubscribe answered 39")) };
+        assert!(advice(&busy, Some(13_000)).contains("another profiler"));
+        assert!(advice(&loaded(Some("answered 999")), None).contains("needs the driver"));
+        assert!(advice(&loaded(Some("answered 15")), Some(12_080)).contains("12.8 or older"));
+        let not_loaded = Outcome { error: Some("invalid ELF header".into()), ..Outcome::default() };
+        assert!(advice(&not_loaded, Some(13_000)).contains("--cupti"));
+    }
+}

@@ -1,0 +1,137 @@
+//! The driver as a program meets it: its library, its kernel module, its device files.
+//!
+//! Reads files and asks the driver library for its version; does not initialise CUDA.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Check;
+
+const CONTAINER: &str = "install NVIDIA's driver; in a container start it with --gpus all (NVIDIA Container Toolkit)";
+
+/// Adds the checks and answers with the CUDA version of the driver, `1000 * major + 10 * minor`.
+pub fn check(checks: &mut Vec<Check>) -> Option<u32> {
+    let cuda_version = cupti_sys::driver_cuda_version_by_loading();
+    checks.push(match cuda_version {
+        Some(version) => Check::ok("driver library", format!("libcuda.so.1 supports CUDA {}", cuda(version))),
+        None => Check::fail("driver library", "libcuda.so.1 cannot be loaded", CONTAINER),
+    });
+    checks.push(match cupti_sys::kernel_driver_version() {
+        Some(version) => Check::ok("kernel module", format!("driver {version}")),
+        // The Linux side of WSL has no module of its own; Windows' driver is behind this device.
+        None if Path::new("/dev/dxg").exists() => Check::ok("kernel module", "that of Windows (WSL)"),
+        None => Check::fail("kernel module", "/proc/driver/nvidia/version is missing", CONTAINER),
+    });
+    if !Path::new("/dev/dxg").exists() {
+        checks.push(device_files());
+    }
+    checks.extend(visible_devices(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()));
+    if let Ok(parameters) = fs::read_to_string("/proc/driver/nvidia/params") {
+        checks.extend(restriction(&parameters));
+    }
+    cuda_version
+}
+
+/// A CUDA version as people write it.
+pub fn cuda(version: u32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+fn device_files() -> Check {
+    const NAME: &str = "device files";
+    let control = Path::new("/dev/nvidiactl");
+    if let Err(error) = OpenOptions::new().read(true).write(true).open(control) {
+        let path = control.display();
+        return if error.kind() == io::ErrorKind::PermissionDenied {
+            Check::fail(
+                NAME,
+                format!("{path}: {error}"),
+                "join the group that owns the device files, or ask the administrator",
+            )
+        } else {
+            Check::fail(NAME, format!("{path}: {error}"), CONTAINER)
+        };
+    }
+    match gpus(Path::new("/dev")).len() {
+        0 => Check::fail(NAME, "/dev/nvidiactl is there, but no /dev/nvidia0", "give this container or job a GPU"),
+        count => Check::ok(NAME, format!("{count} GPU{} in /dev", if count == 1 { "" } else { "s" })),
+    }
+}
+
+/// The `nvidia<number>` files in `folder`.
+fn gpus(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let is_gpu = |path: &PathBuf| {
+        path.file_name()
+            .and_then(|name| name.to_str()?.strip_prefix("nvidia"))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_gpu).collect()
+}
+
+/// CUDA takes the variable up to the first entry that names no device, so these two hide them all.
+fn visible_devices(value: Option<&str>) -> Option<Check> {
+    let value = value?;
+    (value.trim().is_empty() || value.trim_start().starts_with("-1")).then(|| {
+        Check::warn(
+            "visible devices",
+            format!("CUDA_VISIBLE_DEVICES={value:?} hides every GPU"),
+            "unset it, or list the GPUs to use",
+        )
+    })
+}
+
+/// Whether hardware counters are kept for administrators. Tracing activities needs no such right, so this is never
+/// more than information; it is here because it is the first thing that people suspect.
+fn restriction(parameters: &str) -> Option<Check> {
+    let value = parameters.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
+    Some(Check::ok(
+        "counter access",
+        match value.trim() {
+            "0" => "hardware counters are open to all users",
+            _ => "hardware counters are for administrators only; gpuprof does not need them",
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Status;
+
+    #[test]
+    fn only_numbered_device_files_are_gpus() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "nvidia", "tty0"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(gpus(folder.path()).len(), 2);
+        assert!(gpus(&folder.path().join("missing")).is_empty());
+    }
+
+    #[test]
+    fn hidden_devices_are_noticed() {
+        for hidden in ["", " ", "-1", "-1,0"] {
+            assert_eq!(visible_devices(Some(hidden)).unwrap().status, Status::Warn, "{hidden:?}");
+        }
+        for visible in [None, Some("0"), Some("0,-1"), Some("GPU-8f1c")] {
+            assert!(visible_devices(visible).is_none(), "{visible:?}");
+        }
+    }
+
+    #[test]
+    fn restricted_counters_do_not_fail_the_check() {
+        let check = restriction("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n").unwrap();
+        assert_eq!(check.status, Status::Ok);
+        assert!(check.finding.contains("administrators"));
+        assert!(restriction("RmProfilingAdminOnly: 0\n").unwrap().finding.contains("all users"));
+        assert!(restriction("").is_none());
+    }
+
+    #[test]
+    fn versions_are_written_as_people_do() {
+        assert_eq!(cuda(13000), "13.0");
+        assert_eq!(cuda(12080), "12.8");
+    }
+}

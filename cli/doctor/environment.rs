@@ -1,0 +1,140 @@
+//! What gpuprof itself needs: its library, its variables free, a folder to write to.
+//!
+//! Not checked: ptrace rights, because the driver loads the library and nobody attaches to the program.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Check;
+use crate::{files, run};
+
+/// Adds the checks.
+pub fn check(checks: &mut Vec<Check>) {
+    let library = files::library();
+    checks.push(match &library {
+        Ok(path) => match loading_error(path) {
+            None => Check::ok("libprof.so", path.display().to_string()),
+            Some(error) => Check::fail(
+                "libprof.so",
+                format!("{} cannot be loaded: {error}", path.display()),
+                "build gpuprof on this machine, or on one with an older C library",
+            ),
+        },
+        Err(missing) => {
+            let text = missing.to_string();
+            let advice = text.lines().last().unwrap_or_default().to_owned();
+            let looked: Vec<String> = missing.looked.iter().map(|path| path.display().to_string()).collect();
+            Check::fail("libprof.so", format!("not found in {}", looked.join(", ")), advice)
+        }
+    });
+    // Without a library of our own, whatever is set is somebody else's.
+    let own = library.unwrap_or_else(|_| PathBuf::new());
+    checks.push(match run::other_injection(&own) {
+        Some(other) => Check::fail(
+            "injection",
+            format!("{} is set to {}; the driver loads only one library", run::INJECTION, Path::new(&other).display()),
+            "unset it, or start with `gpuprof run --force`",
+        ),
+        None => Check::ok("injection", format!("{} is free", run::INJECTION)),
+    });
+    if let Some(other) = env::var_os("NVTX_INJECTION64_PATH").filter(|value| !value.is_empty()) {
+        checks.push(Check::warn(
+            "NVTX injection",
+            format!("NVTX_INJECTION64_PATH is set to {}", Path::new(&other).display()),
+            "if that library is another profiler, the two may fight for CUPTI: unset it",
+        ));
+    }
+    checks.push(output_folder(&output_pattern()));
+}
+
+/// What the loader says against `library` here, for example that this C library is too old for it.
+///
+/// Asks by preloading it into this program's `--version`: a dynamic loader that cannot preload something says why on
+/// stderr and goes on. So no foreign code runs in this process.
+fn loading_error(library: &Path) -> Option<String> {
+    let output = Command::new(env::current_exe().ok()?)
+        .arg("--version")
+        .env("LD_PRELOAD", library)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    match preload_complaint(&stderr) {
+        // A missing symbol version ends the program instead.
+        None if !output.status.success() => Some(stderr.lines().next().unwrap_or("no reason given").to_owned()),
+        complaint => complaint,
+    }
+}
+
+/// The reason in a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (reason): ignored.`
+fn preload_complaint(stderr: &str) -> Option<String> {
+    let line = stderr.lines().find(|line| line.contains("cannot be preloaded"))?;
+    let reason = line.split_once("cannot be preloaded").map_or(line, |(_, reason)| reason);
+    Some(reason.trim_end_matches('.').trim_end_matches(": ignored").trim_matches([' ', ':']).to_owned())
+}
+
+/// Where the next trace would go.
+fn output_pattern() -> PathBuf {
+    env::var_os("GPUPROF_OUTPUT").filter(|value| !value.is_empty()).map_or_else(|| "./".into(), PathBuf::from)
+}
+
+/// Whether a file can be created in the folder of `pattern`. Creates one and removes it, because permissions, quota
+/// and read-only mounts are answered only by doing it.
+fn output_folder(pattern: &Path) -> Check {
+    const NAME: &str = "output folder";
+    if pattern == Path::new("off") {
+        return Check::ok(NAME, "GPUPROF_OUTPUT=off: no trace is written");
+    }
+    let folder = if pattern.to_string_lossy().ends_with('/') { Some(pattern) } else { pattern.parent() };
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shown = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let shown = shown.display();
+    if folder.to_string_lossy().contains('%') {
+        return Check::ok(NAME, format!("{shown} depends on the process; not checked"));
+    }
+    match try_write(folder) {
+        Ok(()) => Check::ok(NAME, format!("{shown} is writable")),
+        Err(error) => Check::fail(
+            NAME,
+            format!("{shown}: {error}"),
+            "start in another folder, or name one with `gpuprof run --output`",
+        ),
+    }
+}
+
+fn try_write(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".gpuprof-doctor-{}", std::process::id()));
+    fs::write(&path, "gpuprof\n")?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Status;
+
+    #[test]
+    fn the_reason_of_the_loader_is_kept() {
+        let line = "ERROR: ld.so: object '/a/libprof.so' from LD_PRELOAD cannot be preloaded \
+                    (cannot open shared object file): ignored.\n";
+        assert_eq!(preload_complaint(line).unwrap(), "(cannot open shared object file)");
+        assert_eq!(preload_complaint("something else\n"), None);
+    }
+
+    #[test]
+    fn the_folder_of_the_pattern_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(output_folder(&folder.path().join("x-%p.gpuprof")).status, Status::Ok);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+
+        let missing = output_folder(&folder.path().join("missing/x-%p.gpuprof"));
+        assert_eq!(missing.status, Status::Fail);
+        assert!(missing.finding.contains("missing"));
+
+        assert_eq!(output_folder(Path::new("/nowhere/%h/x")).status, Status::Ok);
+        assert_eq!(output_folder(Path::new("off")).status, Status::Ok);
+    }
+}

@@ -1,0 +1,209 @@
+//! The load test of a libcupti, in a process of its own.
+//!
+//! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation may do
+//! anything. So `doctor` starts this hidden subcommand, which says on stdout each step that it has done, at once; the
+//! last line before a crash tells where it happened.
+
+use std::env;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use cupti_sys::{Cupti, CuptiResult, FoundBy, ResourceHandler, Search};
+
+/// Name of the hidden subcommand.
+pub const SUBCOMMAND: &str = "probe-libcupti";
+
+/// Longest time for the child. Without persistence mode the driver wakes up at the first use, which takes seconds for
+/// each GPU; a machine with eight stays well below this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const LOADED: &str = "loaded";
+const VERSION: &str = "version";
+const SUBSCRIBED: &str = "subscribed";
+const BUSY: &str = "busy";
+const ERROR: &str = "error";
+
+/// What to probe.
+#[derive(Debug)]
+pub struct Props {
+    /// The libcupti.
+    pub libcupti: PathBuf,
+}
+
+/// Contexts do not matter here: none is created.
+struct Ignore;
+
+impl ResourceHandler for Ignore {
+    fn context_created() {}
+}
+
+/// The child: loads the library, asks its version, takes the subscriber slot and gives it back.
+///
+/// # Errors
+///
+/// When stdout is gone.
+pub fn run(props: &Props) -> Result<u8> {
+    let mut stdout = io::stdout();
+    let mut say = |step: &str, value: &str| -> io::Result<()> {
+        writeln!(stdout, "{step} {}", value.replace('\n', "; "))?;
+        stdout.flush()
+    };
+    let cupti = match load(props.libcupti.clone()) {
+        Ok(cupti) => cupti,
+        Err(error) => {
+            say(ERROR, &error)?;
+            return Ok(super::FAILED);
+        }
+    };
+    say(LOADED, &cupti.path().display().to_string())?;
+    let outcome = cupti.version().and_then(|version| {
+        // A failure to write shows when the last line is written.
+        let _ = say(VERSION, &version.to_string());
+        cupti.subscribe::<Ignore>()?.unsubscribe()
+    });
+    match outcome {
+        Ok(()) => say(SUBSCRIBED, "")?,
+        Err(error) => {
+            if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
+                say(BUSY, "")?;
+            }
+            say(ERROR, &error.to_string())?;
+            return Ok(super::FAILED);
+        }
+    }
+    Ok(0)
+}
+
+/// Loads this file and no other: the search goes on after an override that fails, and its success would say nothing.
+fn load(path: PathBuf) -> Result<&'static Cupti, String> {
+    let search = Search { override_path: Some(path), ..Search::default() };
+    match Cupti::load(&search) {
+        Ok(cupti) if *cupti.found_by() == FoundBy::Override => Ok(cupti),
+        Ok(cupti) => Err(format!("cannot be loaded, while {} can", cupti.path().display())),
+        Err(error) => Err(error
+            .tried
+            .into_iter()
+            .find(|(candidate, _)| candidate.found_by == FoundBy::Override)
+            .map_or_else(|| "cannot be loaded".to_owned(), |(_, failure)| failure.to_string())),
+    }
+}
+
+/// How far the child came.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The file that was mapped.
+    pub loaded: Option<String>,
+    /// CUPTI's API version.
+    pub version: Option<String>,
+    /// Whether the subscriber slot could be taken.
+    pub subscribed: bool,
+    /// Whether another profiler has it.
+    pub busy: bool,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// The parent: probes `libcupti` in a child process.
+///
+/// # Errors
+///
+/// When the child cannot be started.
+pub fn probe(libcupti: &Path) -> Result<Outcome> {
+    let program = env::current_exe().context("cannot find this program")?;
+    let mut child = Command::new(&program)
+        .arg(SUBCOMMAND)
+        .arg(libcupti)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().context("cannot wait for the child")? {
+            Some(status) => break Some(status),
+            None if Instant::now() >= deadline => {
+                child.kill().context("cannot end the child")?;
+                child.wait().context("cannot wait for the child")?;
+                break None;
+            }
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // A few lines fit the pipe, so the child never waited for this.
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut text).context("cannot read from the child")?;
+    }
+    Ok(interpret(&text, status))
+}
+
+/// `status` is `None` for a child that was ended because it took too long.
+fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for line in text.lines() {
+        let (step, value) = line.split_once(' ').unwrap_or((line, ""));
+        match step {
+            LOADED => outcome.loaded = Some(value.to_owned()),
+            VERSION => outcome.version = Some(value.to_owned()),
+            SUBSCRIBED => outcome.subscribed = true,
+            BUSY => outcome.busy = true,
+            ERROR => outcome.error = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    let last = text.lines().last().map_or("the first line", |line| line.split(' ').next().unwrap_or(line));
+    match status {
+        None => outcome.error = Some(format!("no answer for {} s after \"{last}\"", PATIENCE.as_secs())),
+        Some(status) => {
+            if let Some(signal) = status.signal() {
+                outcome.error = Some(format!("crashed with signal {signal} after \"{last}\""));
+            } else if !status.success() && outcome.error.is_none() {
+                outcome.error = Some(format!("ended with {status} after \"{last}\""));
+            }
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn success_is_understood() {
+        let outcome =
+            interpret("loaded /x/libcupti.so.13\nversion 130001\nsubscribed \n", Some(ExitStatus::from_raw(0)));
+        assert_eq!(outcome.loaded.as_deref(), Some("/x/libcupti.so.13"));
+        assert_eq!(outcome.version.as_deref(), Some("130001"));
+        assert!(outcome.subscribed);
+        assert_eq!(outcome.error, None);
+    }
+
+    #[test]
+    fn a_crash_names_the_signal_and_the_last_step() {
+        let outcome = interpret("loaded /x/libcupti.so.13\n", Some(ExitStatus::from_raw(11)));
+        let error = outcome.error.unwrap();
+        assert!(error.contains("signal 11") && error.contains("loaded"), "{error}");
+        assert!(!outcome.subscribed);
+    }
+
+    #[test]
+    fn a_hanging_child_is_an_error() {
+        assert!(interpret("", None).error.unwrap().contains("no answer"));
+    }
+
+    #[test]
+    fn an_error_of_the_library_is_kept() {
+        let outcome = interpret("busy \nerror cuptiSubscribe answered 39\n", Some(ExitStatus::from_raw(256)));
+        assert!(outcome.busy);
+        assert_eq!(outcome.error.as_deref(), Some("cuptiSubscribe answered 39"));
+        // An exit without a word, for example by the dynamic loader.
+        assert!(interpret("", Some(ExitStatus::from_raw(127 << 8))).error.unwrap().contains("127"));
+    }
+}

@@ -1,0 +1,109 @@
+//! `gpuprof run`: starts a command so that the CUDA driver loads `libprof.so` into it.
+//!
+//! gpuprof becomes the command (`exec`) instead of waiting for it as a parent. The process id, the terminal, job
+//! control, every signal from whomever and the exit status are then right by construction, and nothing is left behind
+//! when a scheduler kills the process it started. The price is that gpuprof cannot say anything after the end; what
+//! there is to say at the end, `libprof.so` says.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{complain, files};
+
+/// Exit code when gpuprof fails before the command starts, as `env`, `timeout` and `docker run` have it.
+pub const OWN_FAILURE: u8 = 125;
+/// Exit code of a command that exists but cannot be executed, as POSIX shells have it.
+const CANNOT_EXECUTE: u8 = 126;
+/// Exit code of a command that does not exist, as POSIX shells have it.
+const NOT_FOUND: u8 = 127;
+
+/// The variable from which the CUDA driver takes the library to load.
+pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// What to start and how to profile it. `None` leaves the variable in the environment as it is.
+#[derive(Debug, Default)]
+pub struct Props {
+    /// Pattern of the trace file's path.
+    pub output: Option<String>,
+    /// What is printed at the end.
+    pub report: Option<String>,
+    /// Time between two live lines.
+    pub live: Option<String>,
+    /// How much the library logs.
+    pub log: Option<String>,
+    /// The libcupti to use.
+    pub cupti: Option<PathBuf>,
+    /// Whether another tool's [`INJECTION`] may be replaced.
+    pub force: bool,
+    /// The command and its arguments; at least the command.
+    pub command: Vec<OsString>,
+}
+
+/// Becomes the command. Returns only when that failed, with the exit code to leave with.
+///
+/// # Errors
+///
+/// When `libprof.so` is not found, when another tool is to be injected already, or when a path cannot be made
+/// absolute.
+pub fn run(props: &Props) -> Result<u8> {
+    let Some((program, arguments)) = props.command.split_first() else {
+        bail!("no command given");
+    };
+    let library = files::library()?;
+    if let Some(other) = other_injection(&library)
+        && !props.force
+    {
+        bail!(
+            "{INJECTION} is set to {} already: another tool wants to be loaded into the program, and the driver loads \
+             only one. Unset the variable, or pass --force to replace it.",
+            Path::new(&other).display()
+        );
+    }
+    let error = Command::new(program).args(arguments).env(INJECTION, &library).envs(variables(props)?).exec();
+    let program = Path::new(program).display();
+    if error.kind() == io::ErrorKind::NotFound {
+        // The kernel answers the same when the interpreter in a script's first line is what is missing.
+        complain(&format!("cannot start {program}: the command or its interpreter was not found"));
+        Ok(NOT_FOUND)
+    } else {
+        complain(&format!("cannot start {program}: {error}"));
+        Ok(CANNOT_EXECUTE)
+    }
+}
+
+/// What [`INJECTION`] is set to, unless it is unset, empty, or `library` by whatever path.
+pub fn other_injection(library: &Path) -> Option<OsString> {
+    let value = std::env::var_os(INJECTION).filter(|value| !value.is_empty())?;
+    let same = Path::new(&value).canonicalize().is_ok_and(|path| Some(path) == library.canonicalize().ok());
+    (!same).then_some(value)
+}
+
+/// The variables that the options stand for.
+///
+/// Paths are made absolute: they mean the folder in which gpuprof was called, and the program may leave it.
+fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
+    let absolute = |option: &str, path: &Path| {
+        std::path::absolute(path).map(PathBuf::into_os_string).with_context(|| format!("{option} {}", path.display()))
+    };
+    let mut variables = Vec::new();
+    if let Some(pattern) = &props.output {
+        let value = if pattern == "off" { pattern.into() } else { absolute("--output", Path::new(pattern))? };
+        variables.push(("GPUPROF_OUTPUT", value));
+    }
+    if let Some(path) = &props.cupti {
+        variables.push(("GPUPROF_CUPTI_PATH", absolute("--cupti", path)?));
+    }
+    for (variable, value) in
+        [("GPUPROF_REPORT", &props.report), ("GPUPROF_LIVE", &props.live), ("GPUPROF_LOG", &props.log)]
+    {
+        if let Some(value) = value {
+            variables.push((variable, value.into()));
+        }
+    }
+    Ok(variables)
+}

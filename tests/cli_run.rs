@@ -1,0 +1,225 @@
+//! `gpuprof run` must be invisible to the command that it starts, except for the variables.
+//!
+//! No CUDA is needed: an empty file stands in for libprof.so, because only the CUDA driver would load it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A folder with a stand-in for libprof.so.
+struct Place {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().canonicalize().unwrap().join("libprof.so");
+        std::fs::write(&library, "").unwrap();
+        Self { folder, library }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// `gpuprof run` with `arguments`, which hold the `--` themselves.
+    fn gpuprof(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
+        command.arg("run").args(arguments).env("GPUPROF_LIB", &self.library).current_dir(self.path());
+        for (name, _) in std::env::vars_os() {
+            let name_text = name.to_string_lossy();
+            if name_text == "CUDA_INJECTION64_PATH" || (name_text.starts_with("GPUPROF_") && name_text != "GPUPROF_LIB")
+            {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_command() {
+    for code in [0, 1, 2, 37, 125, 255] {
+        let output = Place::new().gpuprof(&["--", "sh", "-c", &format!("exit {code}")]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn a_killed_command_is_reported_as_killed() {
+    let place = Place::new();
+    let output = place.gpuprof(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
+    assert_eq!(output.status.signal(), Some(9));
+
+    // What a shell makes of it: 128 + signal.
+    let output = Command::new("sh")
+        .args(["-c", "\"$0\" run -- sh -c 'kill -TERM $$'; echo $?", env!("CARGO_BIN_EXE_gpuprof")])
+        .env("GPUPROF_LIB", &place.library)
+        .env_remove("CUDA_INJECTION64_PATH")
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output), "143\n");
+}
+
+#[test]
+fn the_command_keeps_the_process_id_and_decides_about_signals() {
+    let script = "trap 'echo caught; exit 9' TERM; echo $$; while :; do sleep 0.01; done";
+    let place = Place::new();
+    let mut child = place.gpuprof(&["--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The line also says that the trap is set.
+    let process_id: u32 = lines.next().unwrap().unwrap().parse().unwrap();
+    assert_eq!(process_id, child.id());
+
+    let killed = Command::new("kill").args(["-TERM", &process_id.to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(lines.next().unwrap().unwrap(), "caught");
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn arguments_arrive_as_they_were_given() {
+    let arguments = ["a b", "*", "", "--output", "-x", "'", "\"$HOME\"", "--"];
+    let mut all = vec!["--", "printf", "[%s]\\n"];
+    all.extend(arguments);
+    let output = Place::new().gpuprof(&all).output().unwrap();
+    let wanted: String = arguments.iter().map(|argument| format!("[{argument}]\n")).collect();
+    assert_eq!(stdout(&output), wanted);
+}
+
+#[test]
+fn stdin_reaches_the_command() {
+    let place = Place::new();
+    let mut child = place.gpuprof(&["--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"\x00\xffbytes").unwrap();
+    let mut bytes = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, b"\x00\xffbytes");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn options_become_variables_and_paths_become_absolute() {
+    let place = Place::new();
+    let arguments = [
+        "--output",
+        "%h/r%q{RANK}-%p.gpuprof",
+        "--report",
+        "full",
+        "--live",
+        "500ms",
+        "--log",
+        "debug",
+        "--cupti",
+        "lib/libcupti.so.13",
+        "--",
+        "env",
+    ];
+    let output = place.gpuprof(&arguments).output().unwrap();
+    let here = place.path().canonicalize().unwrap();
+    let here = here.display();
+    let environment = stdout(&output);
+    for wanted in [
+        format!("CUDA_INJECTION64_PATH={}", place.library.display()),
+        format!("GPUPROF_OUTPUT={here}/%h/r%q{{RANK}}-%p.gpuprof"),
+        "GPUPROF_REPORT=full".into(),
+        "GPUPROF_LIVE=500ms".into(),
+        "GPUPROF_LOG=debug".into(),
+        format!("GPUPROF_CUPTI_PATH={here}/lib/libcupti.so.13"),
+    ] {
+        assert!(environment.lines().any(|line| line == wanted), "{wanted} is missing in\n{environment}");
+    }
+}
+
+#[test]
+fn options_that_are_left_out_change_nothing() {
+    let output = Place::new().gpuprof(&["--", "env"]).env("GPUPROF_REPORT", "off").output().unwrap();
+    let environment = stdout(&output);
+    assert!(environment.lines().any(|line| line == "GPUPROF_REPORT=off"));
+    for absent in ["GPUPROF_OUTPUT=", "GPUPROF_LIVE=", "GPUPROF_LOG=", "GPUPROF_CUPTI_PATH="] {
+        assert!(!environment.contains(absent), "{environment}");
+    }
+}
+
+#[test]
+fn output_off_is_no_file_name() {
+    let output = Place::new().gpuprof(&["--output", "off", "--", "env"]).output().unwrap();
+    assert!(stdout(&output).lines().any(|line| line == "GPUPROF_OUTPUT=off"));
+}
+
+#[test]
+fn a_command_that_does_not_exist_gives_127() {
+    let output = Place::new().gpuprof(&["--", "no-such-command-4711"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    assert!(stderr(&output).contains("no-such-command-4711"));
+}
+
+#[test]
+fn a_file_that_cannot_be_executed_gives_126() {
+    let place = Place::new();
+    let file = place.path().join("data");
+    std::fs::write(&file, "1\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = place.gpuprof(&["--", file.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(126));
+    assert!(stderr(&output).contains(file.to_str().unwrap()));
+}
+
+#[test]
+fn a_missing_library_is_gpuprofs_own_failure() {
+    let output = Place::new().gpuprof(&["--", "true"]).env("GPUPROF_LIB", "/nowhere/libprof.so").output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let message = stderr(&output);
+    assert!(message.contains("/nowhere/libprof.so") && message.contains("GPUPROF_LIB"), "{message}");
+}
+
+#[test]
+fn bad_options_are_gpuprofs_own_failure() {
+    for arguments in [&["--report", "everything", "--", "true"][..], &["--live", "often", "--", "true"], &[]] {
+        let output = Place::new().gpuprof(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn another_tools_library_is_not_replaced_silently() {
+    let place = Place::new();
+    let other = "/opt/tool/libother.so";
+    let output = place.gpuprof(&["--", "true"]).env("CUDA_INJECTION64_PATH", other).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let message = stderr(&output);
+    assert!(message.contains(other) && message.contains("--force"), "{message}");
+
+    let output = place
+        .gpuprof(&["--force", "--", "printenv", "CUDA_INJECTION64_PATH"])
+        .env("CUDA_INJECTION64_PATH", other)
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output).trim(), place.library.to_str().unwrap());
+}
+
+#[test]
+fn the_own_library_and_an_empty_variable_are_no_obstacle() {
+    let place = Place::new();
+    let same = place.path().join(".").join("libprof.so");
+    for value in [same.to_str().unwrap(), ""] {
+        let output = place.gpuprof(&["--", "true"]).env("CUDA_INJECTION64_PATH", value).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{value:?}: {}", stderr(&output));
+    }
+}
