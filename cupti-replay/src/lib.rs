@@ -1,1 +1,36 @@
 //! A libcupti that plays recorded activity buffers.
+//!
+//! `libcupti_replay.so` exports the functions of libcupti that `cupti-sys` looks up. It reads the recording named by
+//! `GPUPROF_REPLAY` and gives its client the records that a real H200 gave once: through the client's own buffers and
+//! callbacks, only the kinds it has enabled, at the recorded times. So everything that runs in a traced process can
+//! be tested, and shown, on a machine without a GPU.
+//!
+//! Where the real library punishes a client with a crash, a deadlock or silent loss, this one writes down a
+//! [`violation`]; a mock that is laxer than the real thing proves nothing.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`exports`], [`control`] | the C functions: CUPTI's, and those for the host program |
+//! | [`instance`] | one player in a process; no panic leaves; forks are recognised |
+//! | [`player`], [`clock`] | when which record goes out |
+//! | [`client`], [`filter`] | what the client has set up and wants |
+//! | [`lend`], [`held`], [`border`] | the client's memory and functions |
+//! | [`load`], [`session`], [`layout`] | the recording |
+//!
+//! What it does not do: the callback API for CUDA calls, markers and counters; more than one client; correlation ids
+//! that depend on the enabled kinds (they are played as recorded).
+
+pub mod border;
+pub mod client;
+pub mod clock;
+pub mod control;
+pub mod exports;
+pub mod filter;
+pub mod held;
+pub mod instance;
+pub mod layout;
+pub mod lend;
+pub mod load;
+pub mod player;
+pub mod session;
+pub mod violation;

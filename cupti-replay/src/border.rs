@@ -1,0 +1,126 @@
+//! Calls into the client: on which thread, and with that thread marked.
+//!
+//! The mark is how a flush from inside a callback is recognised, which deadlocks the real library.
+#![expect(unsafe_code, reason = "calls the client's C functions")]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use cupti_sys::abi::BufferCompleted;
+use cupti_sys::{Domain, ResourceCallback};
+
+use crate::client::Subscriber;
+
+thread_local! {
+    static CALLBACK: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// The client's callback that runs on this thread, if one does.
+#[must_use]
+pub fn callback_on_this_thread() -> Option<&'static str> {
+    CALLBACK.get()
+}
+
+/// Runs `call` with this thread marked as being in the client's callback `name`.
+pub fn in_callback(name: &'static str, call: impl FnOnce()) {
+    let before = CALLBACK.replace(Some(name));
+    call();
+    CALLBACK.set(before);
+}
+
+/// What `cuptiEnableCallback`'s resource callbacks get to see.
+#[repr(C)]
+struct ResourceData {
+    context: *mut c_void,
+    stream: *mut c_void,
+    descriptor: *mut c_void,
+}
+
+/// Tells the subscriber of an event. A context's handle is a token that stands for its id; it cannot be followed.
+pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Option<u32>) {
+    // Unlike NULL for context 0.
+    let token = context.map_or(0, |id| (id as usize + 1) << 12);
+    let data = ResourceData {
+        context: ptr::without_provenance_mut(token),
+        stream: ptr::null_mut(),
+        descriptor: ptr::null_mut(),
+    };
+    in_callback("a resource callback", || {
+        let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
+        // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.
+        unsafe { (subscriber.callback)(userdata, Domain::RESOURCE, id.0, (&raw const data).cast()) };
+    });
+}
+
+/// A buffer on its way back to the client.
+#[derive(Debug)]
+pub struct Return {
+    /// The client's function.
+    pub completed: BufferCompleted,
+    /// Token of the recorded context, or 0.
+    pub context: u64,
+    /// Stream id, or 0.
+    pub stream: u32,
+    /// Address, size and valid size.
+    pub returned: (*mut u8, usize, usize),
+}
+
+// SAFETY: the pointer is to memory that the library holds and now passes on; one thread has it at a time.
+unsafe impl Send for Return {}
+
+impl Return {
+    /// Calls the client.
+    pub fn run(self) {
+        let Self { completed, context, stream, returned: (address, size, valid) } = self;
+        let context = usize::try_from(context).unwrap_or(0);
+        in_callback("bufferCompleted", || {
+            // SAFETY: the client registered this function; the buffer is the one it lent, and the library does not
+            // touch it any more.
+            unsafe { completed(ptr::without_provenance_mut(context), stream, address, size, valid) };
+        });
+    }
+}
+
+/// The thread that hands buffers over, as CUPTI has one.
+#[derive(Debug)]
+pub struct Worker {
+    /// Missing when no thread could be started: then the caller does the work.
+    line: Option<(Sender<Return>, Receiver<()>)>,
+}
+
+impl Worker {
+    /// Starts the thread.
+    #[must_use]
+    pub fn start() -> Self {
+        let (give, take) = channel::<Return>();
+        let (tell, hear) = channel();
+        let work = move || {
+            for job in take {
+                job.run();
+                if tell.send(()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("cupti-replay".to_owned()).spawn(work);
+        Self { line: thread.is_ok().then_some((give, hear)) }
+    }
+
+    /// Hands a buffer over and waits until the client has it, so that play never overtakes its client.
+    pub fn run(&self, job: Return) {
+        match &self.line {
+            Some((give, done)) => {
+                if let Err(unsent) = give.send(job) {
+                    unsent.0.run();
+                } else {
+                    // An error means that the thread is gone, and the job with it: nothing is left to wait for.
+                    let _ = done.recv();
+                }
+            }
+            None => job.run(),
+        }
+    }
+}

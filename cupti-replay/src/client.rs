@@ -1,0 +1,187 @@
+//! What the client has set up: subscriber, buffer callbacks, kinds, attributes.
+//!
+//! Arguments are checked as the real library checks them, in its order: NULL and range first, then state. Result
+//! codes are those of the CUPTI documentation; where it gives none the answer is the one that 12.9 and 13.0 give.
+//! Settings that change nothing in a replay (device-side buffer sizes, thread id type, flush period) are checked and
+//! then forgotten: thread ids are those of the recording.
+
+use std::collections::BTreeSet;
+
+use cupti_sys::abi::{BufferCompleted, BufferRequested, Callback};
+use cupti_sys::{Attribute, CuptiResult, Domain, Kind};
+
+use crate::filter::Filter;
+
+/// The subscriber.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscriber {
+    /// What the client holds: unlike any other number, and never a valid pointer.
+    pub handle: usize,
+    /// The client's function.
+    pub callback: Callback,
+    /// The client's pointer, passed back as it came.
+    pub userdata: usize,
+}
+
+/// Where buffers come from and go to.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferCallbacks {
+    /// Asks for a buffer.
+    pub requested: BufferRequested,
+    /// Hands it back.
+    pub completed: BufferCompleted,
+}
+
+/// Everything the client has said so far.
+#[derive(Debug, Default)]
+pub struct Client {
+    /// Which records are wanted.
+    pub filter: Filter,
+    /// Set by `cuptiActivityRegisterCallbacks`.
+    pub buffers: Option<BufferCallbacks>,
+    /// The client has promised zeroed buffers.
+    pub zeroed_buffers: bool,
+    subscriber: Option<Subscriber>,
+    handles: usize,
+    events: BTreeSet<(u32, u32)>,
+}
+
+/// Handles count up from here: no address, no small number, different after each subscription.
+const FIRST_HANDLE: usize = 0x5ab5_c1be_0000_0000;
+
+impl Client {
+    /// `cuptiSubscribe`: answers the handle.
+    ///
+    /// # Errors
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while there is a subscriber.
+    pub fn subscribe(&mut self, callback: Callback, userdata: usize) -> Result<usize, CuptiResult> {
+        if self.subscriber.is_some() {
+            return Err(CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+        }
+        self.handles += 1;
+        let handle = FIRST_HANDLE + self.handles;
+        self.subscriber = Some(Subscriber { handle, callback, userdata });
+        Ok(handle)
+    }
+
+    /// `cuptiUnsubscribe`.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_PARAMETER`] for a handle that is not the subscriber's.
+    pub fn unsubscribe(&mut self, handle: usize) -> Result<(), CuptiResult> {
+        self.known(handle)?;
+        self.subscriber = None;
+        self.events.clear();
+        Ok(())
+    }
+
+    /// `cuptiEnableCallback`.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_PARAMETER`] for a handle, domain or callback that does not exist.
+    pub fn enable_callback(&mut self, on: bool, handle: usize, domain: u32, id: u32) -> Result<(), CuptiResult> {
+        self.known(handle)?;
+        // API callbacks are accepted and never called: a recording holds no arguments to call them with.
+        if !(Domain::DRIVER.0..=Domain::STATE.0).contains(&domain) || id == 0 {
+            return Err(CuptiResult::INVALID_PARAMETER);
+        }
+        if on {
+            self.events.insert((domain, id));
+        } else {
+            self.events.remove(&(domain, id));
+        }
+        Ok(())
+    }
+
+    /// The subscriber, if it wants to hear of this.
+    #[must_use]
+    pub fn listener(&self, domain: Domain, id: u32) -> Option<Subscriber> {
+        self.subscriber.filter(|_| self.events.contains(&(domain.0, id)))
+    }
+
+    /// `cuptiActivitySetAttribute`, as far as it can be wrong. `first` is the first byte of the value, `size` its size.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_PARAMETER`] for an unknown attribute,
+    /// [`CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT`] for a value that is too narrow.
+    pub fn set_attribute(&mut self, attribute: u32, size: usize, first: u8) -> Result<(), CuptiResult> {
+        let width = attribute_width(attribute).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        if size < width {
+            return Err(CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT);
+        }
+        if Attribute(attribute) == Attribute::ZEROED_OUT_ACTIVITY_BUFFER {
+            self.zeroed_buffers = first != 0;
+        }
+        Ok(())
+    }
+
+    fn known(&self, handle: usize) -> Result<(), CuptiResult> {
+        let known = self.subscriber.is_some_and(|subscriber| subscriber.handle == handle);
+        if known { Ok(()) } else { Err(CuptiResult::INVALID_PARAMETER) }
+    }
+}
+
+/// Bytes of an attribute's value. Attributes that only the second version of the API takes are unknown here.
+const fn attribute_width(attribute: u32) -> Option<usize> {
+    match attribute {
+        // Sizes, limits and counts.
+        0..=4 | 6 | 7 | 10 => Some(size_of::<usize>()),
+        // Switches: zeroed buffers, pinned memory, buffers by thread.
+        5 | 8 | 9 => Some(size_of::<u8>()),
+        _ => None,
+    }
+}
+
+/// The kind of the API records of a domain.
+#[must_use]
+pub const fn api_kind(domain: Domain) -> Option<Kind> {
+    match domain {
+        Domain::DRIVER => Some(Kind::DRIVER),
+        Domain::RUNTIME => Some(Kind::RUNTIME),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::c_void;
+
+    unsafe extern "C" fn ignore(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {}
+
+    #[test]
+    fn one_subscriber_at_a_time() {
+        let mut client = Client::default();
+        let first = client.subscribe(ignore, 0).unwrap();
+        assert_eq!(client.subscribe(ignore, 0), Err(CuptiResult(39)));
+        assert_eq!(client.unsubscribe(first + 1), Err(CuptiResult(1)));
+        assert_eq!(client.unsubscribe(first), Ok(()));
+        assert_eq!(client.unsubscribe(first), Err(CuptiResult(1)));
+        assert_ne!(client.subscribe(ignore, 0), Ok(first), "an old handle must not open the new slot");
+    }
+
+    #[test]
+    fn events_end_with_the_subscription() {
+        let mut client = Client::default();
+        let handle = client.subscribe(ignore, 7).unwrap();
+        assert_eq!(client.enable_callback(true, handle + 1, 3, 1), Err(CuptiResult(1)));
+        assert_eq!(client.enable_callback(true, handle, 0, 1), Err(CuptiResult(1)));
+        assert_eq!(client.enable_callback(true, handle, 7, 1), Err(CuptiResult(1)));
+        assert_eq!(client.enable_callback(true, handle, 3, 1), Ok(()));
+        assert_eq!(client.listener(Domain::RESOURCE, 1).map(|subscriber| subscriber.userdata), Some(7));
+        assert!(client.listener(Domain::RESOURCE, 5).is_none());
+        client.unsubscribe(handle).unwrap();
+        client.subscribe(ignore, 8).unwrap();
+        assert!(client.listener(Domain::RESOURCE, 1).is_none());
+    }
+
+    #[test]
+    fn attributes_have_a_width() {
+        let mut client = Client::default();
+        assert_eq!(client.set_attribute(0, 4, 1), Err(CuptiResult(10)));
+        assert_eq!(client.set_attribute(0, 8, 1), Ok(()));
+        assert_eq!(client.set_attribute(99, 8, 1), Err(CuptiResult(1)));
+        assert_eq!(client.set_attribute(5, 1, 1), Ok(()));
+        assert!(client.zeroed_buffers);
+    }
+}

@@ -1,0 +1,135 @@
+//! The play clock: the recording's time, at which the replay stands.
+//!
+//! At a given speed it follows the wall clock. At maximum speed it jumps from step to step, so that every run sees
+//! the same times. In both cases it stands still at the start until play begins and at the end when it is over, and
+//! never goes back.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Speeds that can be asked for. Far beyond both ends of what is of use, and far from where times overflow.
+const SLOWEST_TO_FASTEST: RangeInclusive<f64> = 0.001..=1_000_000.0;
+
+/// How fast to play.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Speed {
+    /// As fast as the client takes the records.
+    #[default]
+    Max,
+    /// This many seconds of the recording in one second; from 0.001 to 1,000,000.
+    Factor(f64),
+}
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "" | "max" => Ok(Self::Max),
+            number => match number.parse() {
+                Ok(factor) if SLOWEST_TO_FASTEST.contains(&factor) => Ok(Self::Factor(factor)),
+                _ => Err(format!(
+                    "GPUPROF_REPLAY_SPEED={text:?}: give `max` or a number from {} to {}; 1 is real time",
+                    SLOWEST_TO_FASTEST.start(),
+                    SLOWEST_TO_FASTEST.end()
+                )),
+            },
+        }
+    }
+}
+
+/// The clock.
+#[derive(Debug)]
+pub struct Clock {
+    speed: Speed,
+    start: u64,
+    end: u64,
+    /// At maximum speed: the time. Otherwise: the latest time that was told, so that it never goes back.
+    reached: AtomicU64,
+    /// When play began, on the wall.
+    begun: OnceLock<Instant>,
+}
+
+impl Clock {
+    /// A clock that stands at `start` and will stop at `end`, nanoseconds.
+    #[must_use]
+    pub const fn new(speed: Speed, start: u64, end: u64) -> Self {
+        Self { speed, start, end, reached: AtomicU64::new(start), begun: OnceLock::new() }
+    }
+
+    /// Whether the client sets the pace.
+    #[must_use]
+    pub fn is_patient(&self) -> bool {
+        self.speed == Speed::Max
+    }
+
+    /// The time, nanoseconds.
+    pub fn now(&self) -> u64 {
+        if let (Speed::Factor(factor), Some(begun)) = (self.speed, self.begun.get()) {
+            let played = begun.elapsed().mul_f64(factor).as_nanos();
+            let now = self.start.saturating_add(u64::try_from(played).unwrap_or(u64::MAX)).min(self.end);
+            self.reached.fetch_max(now, Ordering::SeqCst).max(now)
+        } else {
+            self.reached.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Starts the clock; later calls change nothing.
+    pub fn begin(&self) {
+        self.begun.get_or_init(Instant::now);
+    }
+
+    /// Returns when the clock has reached `at`, which no longer can lie in the future then.
+    pub fn wait_until(&self, at: u64) {
+        match self.speed {
+            Speed::Max => {
+                self.reached.fetch_max(at, Ordering::SeqCst);
+            }
+            Speed::Factor(factor) => {
+                while let Some(left) = at.min(self.end).checked_sub(self.now()).filter(|&left| left > 0) {
+                    // At least a microsecond: a sleep of nothing would spin.
+                    thread::sleep(Duration::from_nanos(left).div_f64(factor).max(Duration::from_micros(1)));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_read() {
+        assert_eq!("max".parse(), Ok(Speed::Max));
+        assert_eq!("2.5".parse(), Ok(Speed::Factor(2.5)));
+        for bad in ["0", "-1", "inf", "NaN", "fast"] {
+            assert!(bad.parse::<Speed>().unwrap_err().contains(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn at_maximum_speed_time_is_where_play_is() {
+        let clock = Clock::new(Speed::Max, 100, 200);
+        assert_eq!(clock.now(), 100);
+        clock.begin();
+        clock.wait_until(150);
+        clock.wait_until(120);
+        assert_eq!(clock.now(), 150);
+    }
+
+    #[test]
+    fn at_a_given_speed_time_ends_at_the_end() {
+        let clock = Clock::new(Speed::Factor(1000.0), 0, 5_000_000);
+        assert_eq!(clock.now(), 0, "not begun");
+        clock.begin();
+        clock.wait_until(5_000_000);
+        assert_eq!(clock.now(), 5_000_000);
+        clock.wait_until(9_000_000);
+        assert_eq!(clock.now(), 5_000_000);
+    }
+}

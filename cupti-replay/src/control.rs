@@ -1,0 +1,111 @@
+//! Functions for the host program: they play, and tell how it went.
+//!
+//! They are no part of CUPTI, hence the prefix. Texts are copied into the caller's memory, cut to fit, without a
+//! terminating zero; the answer is the full length.
+#![expect(unsafe_code, reason = "C functions that take pointers")]
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use crate::instance;
+use crate::player::Counts;
+use crate::violation::{Rule, Violation};
+
+/// Names the recording and the speed, in place of the environment. 0 is success; otherwise see
+/// [`gpuprof_replay_error`].
+///
+/// # Safety
+/// Both are NUL-terminated texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_replay_open(path: *const c_char, speed: *const c_char) -> i32 {
+    guard(1, || {
+        if path.is_null() || speed.is_null() {
+            return 1;
+        }
+        // SAFETY: not NULL, and then a text as promised by the caller.
+        let (path, speed) = unsafe { (CStr::from_ptr(path), CStr::from_ptr(speed)) };
+        let path = PathBuf::from(OsStr::from_bytes(path.to_bytes()));
+        i32::from(instance::open(path, &speed.to_string_lossy()).is_err())
+    })
+}
+
+/// Why nothing can be played; length 0 when it can.
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_replay_error(text: *mut u8, capacity: usize) -> usize {
+    // SAFETY: as promised by the caller.
+    guard(0, || instance::player().err().map_or(0, |error| unsafe { copy(error, text, capacity) }))
+}
+
+/// Plays on to `until` nanoseconds after the start of the recording, `u64::MAX` for its end. 0 is success; 1 when
+/// there is nothing to play, or in the child of a fork. One thread at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_replay_play(until: u64) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !instance::is_forked() => {
+            player.play(player.session.origin.start.saturating_add(until));
+            0
+        }
+        _ => 1,
+    })
+}
+
+/// Length of the recording, nanoseconds; 0 when there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_replay_duration() -> u64 {
+    guard(0, || instance::player().map_or(0, |player| player.session.end().saturating_sub(player.session.origin.start)))
+}
+
+/// What became of the records so far. 0 is success.
+///
+/// # Safety
+/// `counts` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_replay_counts(counts: *mut Counts) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !counts.is_null() && !instance::is_forked() => {
+            // SAFETY: not NULL, and then valid as promised by the caller.
+            unsafe { counts.write(player.counts()) };
+            0
+        }
+        _ => 1,
+    })
+}
+
+/// Text of the violation with this index; length 0 when there are no more.
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_replay_violation(index: usize, text: *mut u8, capacity: usize) -> usize {
+    guard(0, || {
+        // In a fork only the atomic counter is safe to look at.
+        let list = if instance::is_forked() {
+            let times = instance::calls_after_fork();
+            let detail = "a CUPTI function".to_owned();
+            if times > 0 { vec![Violation { rule: Rule::CallAfterFork, detail, times }] } else { Vec::new() }
+        } else {
+            instance::player().map_or_else(|_| Vec::new(), |player| player.violations.list())
+        };
+        // SAFETY: as promised by the caller.
+        list.get(index).map_or(0, |violation| unsafe { copy(&violation.to_string(), text, capacity) })
+    })
+}
+
+fn guard<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
+}
+
+/// # Safety
+/// `capacity` bytes at `to` are writable.
+unsafe fn copy(text: &str, to: *mut u8, capacity: usize) -> usize {
+    if !to.is_null() {
+        // SAFETY: at most `capacity` bytes, which the caller says are writable and nobody else's.
+        unsafe { to.copy_from_nonoverlapping(text.as_ptr(), text.len().min(capacity)) };
+    }
+    text.len()
+}

@@ -1,0 +1,302 @@
+//! The C functions of libcupti, under their real names.
+//!
+//! Exactly those that `cupti-sys` looks up: a library that exports more would invite a client to rely on functions
+//! that are not played. A symbol cannot be hidden from a client by the version that is played, so functions that
+//! came later than that version are there and answer `API_NOT_IMPLEMENTED`, as a missing symbol does in `cupti-sys`.
+//!
+//! All pointers are checked for NULL, as CUPTI does, and otherwise trusted, as CUPTI does.
+#![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use cupti_sys::abi::{BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, SubscriberHandle};
+use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
+
+use crate::client::{self, BufferCallbacks};
+use crate::instance::answer;
+use crate::player::Player;
+use crate::violation::Rule;
+
+/// CUDA 12.4, from which on an unknown kind is told from other errors.
+const KINDS_ARE_TOLD_APART: u32 = 22;
+/// CUDA 12.5.
+const FUNCTIONS_CAN_BE_CHOSEN: u32 = 23;
+/// CUDA 12.8.
+const ALL_SYNC_RECORDS: u32 = 26;
+/// CUDA 13.2.
+const STRUCT_SIZES: u32 = 130_200;
+
+fn need(condition: bool) -> Result<(), CuptiResult> {
+    if condition { Ok(()) } else { Err(CuptiResult::INVALID_PARAMETER) }
+}
+
+fn since(player: &Player, version: u32) -> Result<(), CuptiResult> {
+    if player.session.origin.version >= version { Ok(()) } else { Err(CuptiResult::API_NOT_IMPLEMENTED) }
+}
+
+/// Size of the records of a kind.
+fn size_of_kind(player: &Player, kind: u32) -> Result<usize, CuptiResult> {
+    player.session.origin.sizes.get(&kind).copied().filter(|&size| size > 0).ok_or(CuptiResult::INVALID_KIND)
+}
+
+/// Stores an answer.
+///
+/// # Safety
+/// `place` is NULL or valid for a write.
+unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CuptiResult> {
+    need(!place.is_null())?;
+    // SAFETY: not NULL, and the caller says that it is valid then.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// `cuptiGetVersion`
+///
+/// # Safety
+/// `version` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CuptiResult {
+    // SAFETY: as promised by the caller.
+    answer(|player| unsafe { put(version, player.session.origin.version) })
+}
+
+/// `cuptiGetTimestamp`: the play clock.
+///
+/// # Safety
+/// `timestamp` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetTimestamp(timestamp: *mut u64) -> CuptiResult {
+    // SAFETY: as promised by the caller.
+    answer(|player| unsafe { put(timestamp, player.clock.now()) })
+}
+
+/// `cuptiGetCallbackName`: the names that the recording has.
+///
+/// # Safety
+/// `name` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetCallbackName(domain: Domain, id: u32, name: *mut *const c_char) -> CuptiResult {
+    answer(|player| {
+        need(!name.is_null())?;
+        let known = player.session.name(domain.0, id).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        // SAFETY: as promised by the caller. The text lives as long as the library.
+        unsafe { put(name, known.as_ptr()) }
+    })
+}
+
+/// `cuptiSubscribe`
+///
+/// # Safety
+/// `subscriber` is NULL or valid for a write; `callback` may be called from any thread until unsubscribed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiSubscribe(
+    subscriber: *mut SubscriberHandle,
+    callback: Option<Callback>,
+    userdata: *mut c_void,
+) -> CuptiResult {
+    answer(|player| {
+        need(!subscriber.is_null())?;
+        let callback = callback.ok_or(CuptiResult::INVALID_PARAMETER)?;
+        let handle = player.client().subscribe(callback, userdata.expose_provenance())?;
+        // SAFETY: as promised by the caller.
+        unsafe { put(subscriber, ptr::without_provenance_mut(handle)) }
+    })
+}
+
+/// `cuptiUnsubscribe`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiUnsubscribe(subscriber: SubscriberHandle) -> CuptiResult {
+    answer(|player| player.client().unsubscribe(subscriber.addr()))
+}
+
+/// `cuptiEnableCallback`: resource callbacks only are ever called.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiEnableCallback(
+    enable: u32,
+    subscriber: SubscriberHandle,
+    domain: Domain,
+    id: u32,
+) -> CuptiResult {
+    answer(|player| player.client().enable_callback(enable != 0, subscriber.addr(), domain.0, id))
+}
+
+/// `cuptiActivityRegisterCallbacks`
+///
+/// # Safety
+/// Both functions may be called from any thread until replaced, and keep the contract of CUPTI's buffers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
+    requested: Option<BufferRequested>,
+    completed: Option<BufferCompleted>,
+) -> CuptiResult {
+    answer(|player| {
+        let (requested, completed) = requested.zip(completed).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        player.client().buffers = Some(BufferCallbacks { requested, completed });
+        Ok(())
+    })
+}
+
+/// `cuptiActivityEnable`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnable(kind: Kind) -> CuptiResult {
+    answer(|player| set_kind(player, kind, true))
+}
+
+/// `cuptiActivityDisable`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityDisable(kind: Kind) -> CuptiResult {
+    answer(|player| set_kind(player, kind, false))
+}
+
+fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
+    size_of_kind(player, kind.0)?;
+    player.client().filter.set_kind(kind.0, on, player.clock.now());
+    Ok(())
+}
+
+/// `cuptiActivityEnableRuntimeApi`, since 12.5
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnableRuntimeApi(id: u32, enable: u8) -> CuptiResult {
+    answer(|player| set_function(player, Domain::RUNTIME, id, enable != 0))
+}
+
+/// `cuptiActivityEnableDriverApi`, since 12.5
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnableDriverApi(id: u32, enable: u8) -> CuptiResult {
+    answer(|player| set_function(player, Domain::DRIVER, id, enable != 0))
+}
+
+fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<(), CuptiResult> {
+    since(player, FUNCTIONS_CAN_BE_CHOSEN)?;
+    need(id != 0)?;
+    let kind = client::api_kind(domain).ok_or(CuptiResult::INVALID_PARAMETER)?;
+    player.client().filter.set_function(kind.0, id, on, player.clock.now());
+    Ok(())
+}
+
+/// `cuptiActivityEnableAllSyncRecords`, since 12.8. What was not recorded cannot be played, so this changes nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
+    answer(|player| since(player, ALL_SYNC_RECORDS))
+}
+
+/// `cuptiActivityFlushAll`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityFlushAll(flag: u32) -> CuptiResult {
+    answer(|player| player.flush(flag & FLUSH_FORCED != 0))
+}
+
+/// `cuptiActivityFlushPeriod`: buffers come when they came in the recording, whatever the period.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityFlushPeriod(_millis: u32) -> CuptiResult {
+    answer(|_| Ok(()))
+}
+
+/// `cuptiActivityGetNextRecord`: walks by the sizes of the library that made the recording.
+///
+/// # Safety
+/// `valid` bytes at `buffer` are readable; `record` is NULL or valid for reads and writes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityGetNextRecord(
+    buffer: *mut u8,
+    valid: usize,
+    record: *mut *mut u8,
+) -> CuptiResult {
+    answer(|player| {
+        need(!buffer.is_null() && !record.is_null())?;
+        // SAFETY: not NULL, and then readable as promised by the caller.
+        let current = unsafe { record.read() };
+        let offset = if current.is_null() {
+            0
+        } else {
+            let offset = current.addr().checked_sub(buffer.addr()).ok_or(CuptiResult::INVALID_PARAMETER)?;
+            // SAFETY: `buffer` has `valid` readable bytes.
+            offset + unsafe { step(player, buffer, valid, offset) }?
+        };
+        // SAFETY: as above.
+        unsafe { step(player, buffer, valid, offset) }?;
+        // SAFETY: `step` found a whole record at `offset`, so it lies within the buffer; `record` is valid.
+        unsafe { put(record, buffer.add(offset)) }
+    })
+}
+
+/// Size of the record at `offset`, which lies within the valid part.
+///
+/// # Safety
+/// `valid` bytes at `buffer` are readable.
+unsafe fn step(player: &Player, buffer: *const u8, valid: usize, offset: usize) -> Result<usize, CuptiResult> {
+    let left = valid.saturating_sub(offset);
+    if left < size_of::<u32>() {
+        return Err(CuptiResult::MAX_LIMIT_REACHED);
+    }
+    // SAFETY: at least four bytes are left at `offset` of the readable part.
+    let kind = unsafe { buffer.add(offset).cast::<u32>().read_unaligned() };
+    let size = size_of_kind(player, kind).map_err(|unknown| {
+        if player.session.origin.version < KINDS_ARE_TOLD_APART { CuptiResult::UNKNOWN } else { unknown }
+    })?;
+    if size <= left { Ok(size) } else { Err(CuptiResult::MAX_LIMIT_REACHED) }
+}
+
+/// `cuptiActivityGetNumDroppedRecords`: since the last call, of all contexts and streams.
+///
+/// # Safety
+/// `dropped` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
+    _context: Context,
+    _stream: u32,
+    dropped: *mut usize,
+) -> CuptiResult {
+    answer(|player| {
+        need(!dropped.is_null())?;
+        // SAFETY: as promised by the caller.
+        unsafe { put(dropped, player.take_dropped()) }
+    })
+}
+
+/// `cuptiActivitySetAttribute`
+///
+/// # Safety
+/// `size` is NULL or readable; `value` is NULL or has `*size` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivitySetAttribute(
+    attribute: Attribute,
+    size: *mut usize,
+    value: *mut c_void,
+) -> CuptiResult {
+    answer(|player| {
+        need(!size.is_null() && !value.is_null())?;
+        // SAFETY: not NULL, and then readable as promised by the caller.
+        let size = unsafe { size.read() };
+        // SAFETY: as above; nothing is read of an empty value.
+        let first = if size == 0 { 0 } else { unsafe { value.cast::<u8>().read() } };
+        let by_thread = attribute == Attribute::PER_THREAD_ACTIVITY_BUFFER;
+        let late = player.has_begun() || (by_thread && player.client().buffers.is_some());
+        player.client().set_attribute(attribute.0, size, first)?;
+        if late {
+            player.violations.note(Rule::LateAttribute, || attribute.to_string());
+        }
+        Ok(())
+    })
+}
+
+/// `cuptiSetThreadIdType`: thread ids stay as recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiSetThreadIdType(kind: ThreadIdType) -> CuptiResult {
+    answer(|_| need(matches!(kind, ThreadIdType::DEFAULT | ThreadIdType::SYSTEM)))
+}
+
+/// `cuptiActivityGetStructSize`, since 13.2
+///
+/// # Safety
+/// `size` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityGetStructSize(kind: Kind, _version: u32, size: *mut usize) -> CuptiResult {
+    answer(|player| {
+        since(player, STRUCT_SIZES)?;
+        need(!size.is_null())?;
+        // SAFETY: as promised by the caller.
+        unsafe { put(size, size_of_kind(player, kind.0)?) }
+    })
+}

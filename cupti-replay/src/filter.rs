@@ -1,0 +1,89 @@
+//! Which records the client wants, and since when.
+//!
+//! The real library decides when an activity happens; the replay library decides when it delivers, which may be
+//! later. So each switch remembers the play time at which it was thrown, and a record is judged by its own time.
+
+use std::collections::BTreeMap;
+
+/// A switch that was thrown.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// Play time, nanoseconds.
+    at: u64,
+    /// The one API function it is about, or the whole kind.
+    function: Option<u32>,
+    on: bool,
+}
+
+/// The switches of all kinds, with their history.
+#[derive(Clone, Debug, Default)]
+pub struct Filter(BTreeMap<u32, Vec<Change>>);
+
+impl Filter {
+    /// Turns a kind on or off from play time `at`. This overrules what was said about single functions before.
+    pub fn set_kind(&mut self, kind: u32, on: bool, at: u64) {
+        self.push(kind, Change { at, function: None, on });
+    }
+
+    /// Turns one API function on or off from play time `at`. `kind` is that of its API records.
+    pub fn set_function(&mut self, kind: u32, function: u32, on: bool, at: u64) {
+        self.push(kind, Change { at, function: Some(function), on });
+    }
+
+    /// Whether a record of this kind, and of this function if it is an API record, was wanted at play time `at`.
+    #[must_use]
+    pub fn wants(&self, kind: u32, function: Option<u32>, at: u64) -> bool {
+        let applies = |change: &&Change| change.at <= at && (change.function.is_none() || change.function == function);
+        self.0.get(&kind).and_then(|changes| changes.iter().rev().find(applies)).is_some_and(|change| change.on)
+    }
+
+    fn push(&mut self, kind: u32, change: Change) {
+        let changes = self.0.entry(kind).or_default();
+        // What was said before at the same moment about the same thing has never counted.
+        changes.retain(|old| old.at != change.at || (change.function.is_some() && old.function != change.function));
+        changes.push(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_wanted_until_enabled() {
+        let mut filter = Filter::default();
+        assert!(!filter.wants(10, None, 5));
+        filter.set_kind(10, true, 5);
+        assert!(filter.wants(10, None, 5));
+        assert!(!filter.wants(10, None, 4), "the record is older than the switch");
+        assert!(!filter.wants(3, None, 9), "another kind");
+    }
+
+    #[test]
+    fn a_disabled_kind_keeps_its_older_records() {
+        let mut filter = Filter::default();
+        filter.set_kind(10, true, 0);
+        filter.set_kind(10, false, 100);
+        assert!(filter.wants(10, None, 99));
+        assert!(!filter.wants(10, None, 100));
+    }
+
+    #[test]
+    fn single_functions_without_the_kind() {
+        let mut filter = Filter::default();
+        filter.set_function(5, 211, true, 0);
+        filter.set_function(5, 41, true, 0);
+        assert!(filter.wants(5, Some(211), 1) && filter.wants(5, Some(41), 1));
+        assert!(!filter.wants(5, Some(3), 1));
+    }
+
+    #[test]
+    fn the_last_word_counts() {
+        let mut filter = Filter::default();
+        filter.set_kind(5, true, 0);
+        filter.set_function(5, 3, false, 0);
+        assert!(filter.wants(5, Some(211), 1) && !filter.wants(5, Some(3), 1));
+        filter.set_kind(5, true, 2);
+        assert!(filter.wants(5, Some(3), 2) && !filter.wants(5, Some(3), 1));
+    }
+}

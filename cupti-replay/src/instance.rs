@@ -1,0 +1,93 @@
+//! The one player of this process, and who may use it.
+//!
+//! A libcupti has no "open": the first call of any function has to find everything ready. So the recording named by
+//! `GPUPROF_REPLAY` is loaded then, and when that fails every function answers as a CUPTI without a driver does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use cupti_sys::CuptiResult;
+
+use crate::clock::Speed;
+use crate::load;
+use crate::player::Player;
+
+/// The recording to play.
+pub const RECORDING: &str = "GPUPROF_REPLAY";
+/// How fast: `max`, or seconds of the recording in one second.
+pub const SPEED: &str = "GPUPROF_REPLAY_SPEED";
+
+static PLAYER: OnceLock<Result<Player, String>> = OnceLock::new();
+/// Process that loaded the recording; 0 before.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Calls from forked children. An atomic of its own, since a lock may be held for ever in a child.
+static CALLS_AFTER_FORK: AtomicU64 = AtomicU64::new(0);
+
+/// Loads this recording instead of the one that the environment names. Only before the first call.
+///
+/// # Errors
+/// When the library is in use already, or the recording cannot be played.
+pub fn open(path: PathBuf, speed: &str) -> Result<(), String> {
+    let mut first = false;
+    let player = PLAYER.get_or_init(|| {
+        first = true;
+        start(Some(path), speed)
+    });
+    if first {
+        player.as_ref().map(drop).map_err(Clone::clone)
+    } else {
+        Err("the library is in use already".to_owned())
+    }
+}
+
+/// The player.
+///
+/// # Errors
+/// Why there is none.
+pub fn player() -> Result<&'static Player, &'static str> {
+    let from_environment = || {
+        let speed = std::env::var(SPEED).unwrap_or_default();
+        start(std::env::var_os(RECORDING).map(PathBuf::from), &speed)
+    };
+    PLAYER.get_or_init(from_environment).as_ref().map_err(String::as_str)
+}
+
+fn start(path: Option<PathBuf>, speed: &str) -> Result<Player, String> {
+    OWNER.store(process::id(), Ordering::SeqCst);
+    let path = path.ok_or_else(|| format!("{RECORDING} is not set: name the recording to play"))?;
+    let speed: Speed = speed.parse()?;
+    Ok(Player::new(load::session(&path)?, speed))
+}
+
+/// Whether this process is the child of a fork of the one that loaded the recording.
+#[must_use]
+pub fn is_forked() -> bool {
+    let owner = OWNER.load(Ordering::SeqCst);
+    owner != 0 && owner != process::id()
+}
+
+/// Calls that were made in this process although it is a fork.
+#[must_use]
+pub fn calls_after_fork() -> u64 {
+    if is_forked() { CALLS_AFTER_FORK.load(Ordering::SeqCst) } else { 0 }
+}
+
+/// Answers a call of the C interface: with the player, without panics.
+pub fn answer(call: impl FnOnce(&'static Player) -> Result<(), CuptiResult>) -> CuptiResult {
+    if is_forked() {
+        CALLS_AFTER_FORK.fetch_add(1, Ordering::SeqCst);
+        return CuptiResult::NOT_INITIALIZED;
+    }
+    let guarded = AssertUnwindSafe(|| match player() {
+        Ok(player) => call(player),
+        Err(_) => Err(CuptiResult::NOT_INITIALIZED),
+    });
+    match catch_unwind(guarded) {
+        Ok(Ok(())) => CuptiResult::SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => CuptiResult::UNKNOWN,
+    }
+}

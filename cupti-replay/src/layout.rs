@@ -1,0 +1,98 @@
+//! Where the fields lie that replaying needs: times, API function, context, and pointers.
+//!
+//! Offsets in bytes from the start of a record, the same from CUDA 11.8 to 13.4 (records only ever grew at the
+//! end). Pointers are here and not in `cupti-sys` because only a player has to replace them: the recorded address
+//! means nothing in this process. Kinds that are not listed have no times and are played with their neighbours.
+
+use cupti_sys::Kind;
+
+/// Offsets of begin and end, for kinds that have both.
+#[must_use]
+pub const fn times(kind: u32) -> Option<(usize, usize)> {
+    match Kind(kind) {
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL | Kind::MEMCPY | Kind::MEMCPY2 | Kind::MEMSET => Some((16, 24)),
+        Kind::DRIVER | Kind::RUNTIME | Kind::INTERNAL_LAUNCH_API => Some((8, 16)),
+        Kind::SYNCHRONIZATION | Kind::GRAPH_TRACE => Some((8, 16)),
+        Kind::OVERHEAD => Some((24, 32)),
+        // A mark is a moment.
+        Kind::MARKER => Some((8, 8)),
+        _ => None,
+    }
+}
+
+/// Whether the record is device work, which a forced flush hands over before it ends.
+#[must_use]
+pub const fn is_device_work(kind: u32) -> bool {
+    matches!(
+        Kind(kind),
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL | Kind::MEMCPY | Kind::MEMCPY2 | Kind::MEMSET | Kind::GRAPH_TRACE
+    )
+}
+
+/// Offset of the number of the API function.
+#[must_use]
+pub const fn function(kind: u32) -> Option<usize> {
+    match Kind(kind) {
+        Kind::DRIVER | Kind::RUNTIME => Some(4),
+        _ => None,
+    }
+}
+
+/// Offset of the context id, where a context that is never announced may show first.
+#[must_use]
+pub const fn context(kind: u32) -> Option<usize> {
+    match Kind(kind) {
+        Kind::CONTEXT => Some(4),
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL => Some(44),
+        Kind::MEMCPY | Kind::MEMCPY2 | Kind::MEMSET => Some(36),
+        _ => None,
+    }
+}
+
+/// Offsets of pointers to text, which the player owns a copy of.
+#[must_use]
+pub const fn texts(kind: u32) -> &'static [usize] {
+    match Kind(kind) {
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL => &[104],
+        Kind::DEVICE => &[136],
+        Kind::MARKER => &[40, 48],
+        Kind::NAME => &[24],
+        Kind::MEMORY2 => &[64, 120],
+        Kind::JIT => &[56],
+        _ => &[],
+    }
+}
+
+/// Offsets of pointers to anything else. They are set to NULL, as for a feature that was not used.
+#[must_use]
+pub const fn others(kind: u32) -> &'static [usize] {
+    match Kind(kind) {
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL => &[112, 160],
+        Kind::MEMCPY | Kind::MEMSET => &[56],
+        Kind::MEMCPY2 => &[64],
+        Kind::CUDA_EVENT => &[32],
+        Kind::OVERHEAD => &[48],
+        Kind::GRAPH_TRACE => &[40],
+        Kind::MODULE => &[16],
+        _ => &[],
+    }
+}
+
+/// The 4-byte number at `offset`, if it lies within the record.
+#[must_use]
+pub fn u32_at(record: &[u8], offset: usize) -> Option<u32> {
+    record.get(offset..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
+/// The 8-byte number at `offset`, if it lies within the record.
+#[must_use]
+pub fn u64_at(record: &[u8], offset: usize) -> Option<u64> {
+    record.get(offset..)?.first_chunk().copied().map(u64::from_le_bytes)
+}
+
+/// Writes the 8-byte number at `offset`, if it lies within the record.
+pub fn put_u64(record: &mut [u8], offset: usize, value: u64) {
+    if let Some(field) = record.get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
+        *field = value.to_le_bytes();
+    }
+}

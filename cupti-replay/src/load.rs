@@ -1,0 +1,66 @@
+//! Reads a recording from a file, plain or compressed.
+//!
+//! Compression is told by the first bytes, not by the name. A recording that ends early is refused: a replay of half
+//! a session would look like a whole one.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use cupti_sys::recording::{RecordingReader, Section};
+
+use crate::session::{Action, Origin, Session};
+
+/// First bytes of a Zstandard frame.
+const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The session in the file at `path`.
+///
+/// # Errors
+/// When the file cannot be read, is no whole recording, or has buffers that cannot be taken apart.
+pub fn session(path: &Path) -> Result<Session, String> {
+    let at_path = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let mut file = File::open(path).map_err(|error| at_path(&error))?;
+    let mut first = Vec::new();
+    file.by_ref().take(ZSTANDARD.len() as u64).read_to_end(&mut first).map_err(|error| at_path(&error))?;
+    file.rewind().map_err(|error| at_path(&error))?;
+    if first == ZSTANDARD {
+        let decoder = zstd::Decoder::new(file).map_err(|error| at_path(&error))?;
+        read(BufReader::new(decoder)).map_err(|error| at_path(&error))
+    } else {
+        read(BufReader::new(file)).map_err(|error| at_path(&error))
+    }
+}
+
+/// The session in a stream that is not compressed.
+///
+/// # Errors
+/// As [`session`].
+pub fn read(input: impl Read) -> Result<Session, String> {
+    let reader = RecordingReader::new(input).map_err(|error| error.to_string())?;
+    let meta = reader.meta();
+    let sizes = meta.sizes.iter().filter_map(|&(kind, size)| Some((kind.0, usize::try_from(size).ok()?))).collect();
+    let mut session = Session::new(Origin { version: meta.cupti_version, sizes, start: meta.start });
+    // A dropped-records section has no time of its own: it was asked for with what stands before it.
+    for section in reader {
+        match section.map_err(|error| error.to_string())? {
+            Section::ApiName { domain, callback_id, name } => {
+                session.add_name(domain.0, callback_id, text(name.into_bytes()));
+            }
+            Section::String { address, text: bytes } => session.add_text(address, text(bytes)),
+            Section::Buffer { delivered_at, context, stream, bytes } => {
+                session.add_buffer(delivered_at, context, stream, &bytes).map_err(|error| error.to_string())?;
+            }
+            Section::Flush { at } => session.add_step(at, Action::Flush),
+            Section::Dropped { count } => session.add_step(session.end(), Action::Dropped(count)),
+        }
+    }
+    Ok(session.finish())
+}
+
+/// Up to the first NUL, where a C program stops reading.
+fn text(mut bytes: Vec<u8>) -> CString {
+    bytes.truncate(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()));
+    CString::new(bytes).unwrap_or_default()
+}

@@ -1,0 +1,317 @@
+//! Plays a session to a client: which record goes out when, through which buffer, on which thread.
+//!
+//! Buffers that the real library handed over are handed over again at their recorded time, with the same records in
+//! the same order, on a worker thread of this library. A flush of the client brings, on the flushing thread, every
+//! further record that was complete at the play clock, so a client that says "all that ended before this flush is
+//! here" is right on every run, whatever the thread timing. In one respect the real library is less punctual: it
+//! holds complete records back while an incomplete one is in the same buffer.
+//!
+//! At maximum speed a client without a free buffer is waited for, since it only has to keep up with real time. At a
+//! given speed its records are dropped and counted, as CUPTI does.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cupti_sys::{CuptiResult, Domain, ResourceCallback};
+
+use crate::border::{self, Worker};
+use crate::client::{BufferCallbacks, Client};
+use crate::clock::{Clock, Speed};
+use crate::filter::Filter;
+use crate::held::Held;
+use crate::layout;
+use crate::lend;
+use crate::session::{Action, Session};
+use crate::violation::{Rule, Violations};
+
+/// What became of the records so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counts {
+    /// Records handed over.
+    pub delivered: u64,
+    /// Records of kinds or functions that the client had not enabled.
+    pub left_out: u64,
+    /// Records lost for want of a buffer, here or in the recorded run.
+    pub dropped: u64,
+    /// Buffers handed back, empty ones included.
+    pub buffers: u64,
+    /// Calls of `cuptiActivityFlushAll`.
+    pub flushes: u64,
+}
+
+/// A session, its client, and how far play has come.
+#[derive(Debug)]
+pub struct Player {
+    /// What is played.
+    pub session: Session,
+    /// The play clock.
+    pub clock: Clock,
+    /// What the client has set up. Never held while a callback runs.
+    pub client: Mutex<Client>,
+    /// What the client did wrong.
+    pub violations: Violations,
+    /// Held while records move, callbacks included. Functions that a callback may call do not take it.
+    delivery: Mutex<Delivery>,
+    flushing: AtomicU32,
+    /// Whether a buffer was ever asked for.
+    begun: AtomicBool,
+    /// Dropped records that the client has not asked for yet.
+    unreported: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Delivery {
+    next_step: usize,
+    /// By item: it went out, was left out, or was dropped.
+    done: Vec<bool>,
+    /// Items before this one in the order of completion were looked at by a flush.
+    flushed: usize,
+    /// The buffer that records go into.
+    open: Option<Held>,
+    worker: Option<Worker>,
+    counts: Counts,
+}
+
+/// Who hands a buffer over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Worker,
+    Caller,
+}
+
+impl Player {
+    /// Ready to play from the start.
+    #[must_use]
+    pub fn new(session: Session, speed: Speed) -> Self {
+        let delivery = Delivery {
+            next_step: 0,
+            done: vec![false; session.items().len()],
+            flushed: 0,
+            open: None,
+            worker: None,
+            counts: Counts::default(),
+        };
+        Self {
+            clock: Clock::new(speed, session.origin.start, session.end()),
+            session,
+            client: Mutex::default(),
+            violations: Violations::default(),
+            delivery: Mutex::new(delivery),
+            flushing: AtomicU32::new(0),
+            begun: AtomicBool::new(false),
+            unreported: AtomicUsize::new(0),
+        }
+    }
+
+    /// The client's settings.
+    pub fn client(&self) -> MutexGuard<'_, Client> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What became of the records so far.
+    pub fn counts(&self) -> Counts {
+        self.delivery().counts
+    }
+
+    /// Whether the first buffer was asked for: too late for some attributes.
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Dropped records since the last call.
+    pub fn take_dropped(&self) -> usize {
+        self.unreported.swap(0, Ordering::SeqCst)
+    }
+
+    /// Plays all steps up to `until`, nanoseconds on the recording's clock; returns when that is done.
+    ///
+    /// Calling it again goes on from there. It must not be called from a callback.
+    pub fn play(&self, until: u64) {
+        self.clock.begin();
+        if self.delivery().next_step == 0 {
+            self.announce();
+        }
+        loop {
+            let next = self.delivery().next_step;
+            let Some(step) = self.session.steps().get(next).filter(|step| step.at <= until) else { break };
+            self.clock.wait_until(step.at);
+            let mut delivery = self.delivery();
+            delivery.next_step = next + 1;
+            match &step.action {
+                Action::Deliver { items, context, stream } => {
+                    self.deliver(&mut delivery, items.clone(), *context, *stream);
+                }
+                Action::Dropped(records) => self.drop_records(&mut delivery, *records),
+                // The client flushes when it likes; what the recorded flush brought comes in the steps that follow.
+                Action::Flush => {}
+            }
+        }
+        self.clock.wait_until(until.min(self.session.end()));
+    }
+
+    /// `cuptiActivityFlushAll`.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_OPERATION`] from inside a callback, where the real library deadlocks.
+    pub fn flush(&self, forced: bool) -> Result<(), CuptiResult> {
+        if let Some(callback) = border::callback_on_this_thread() {
+            self.violations.note(Rule::FlushInCallback, || format!("from {callback}"));
+            return Err(CuptiResult::INVALID_OPERATION);
+        }
+        if self.flushing.fetch_add(1, Ordering::SeqCst) > 0 {
+            self.violations.note(Rule::ConcurrentFlush, || {
+                format!("thread {:?} came second", std::thread::current().name().unwrap_or("without a name"))
+            });
+        }
+        self.flush_alone(&mut self.delivery(), forced);
+        self.flushing.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn flush_alone(&self, delivery: &mut Delivery, forced: bool) {
+        delivery.counts.flushes += 1;
+        let now = self.clock.now();
+        let order = self.session.by_completion();
+        let waiting = order.get(delivery.flushed..).unwrap_or_default();
+        let is_complete = |&&index: &&usize| self.session.items().get(index).is_some_and(|item| item.complete <= now);
+        let mut ready: Vec<usize> = waiting.iter().take_while(is_complete).copied().collect();
+        delivery.flushed += ready.len();
+        // Among themselves they keep the order in which the real library wrote them.
+        ready.sort_unstable();
+        let filter = self.client().filter.clone();
+        for index in ready {
+            self.emit(delivery, &filter, index, false);
+        }
+        if forced {
+            for (index, item) in self.session.items().iter().enumerate() {
+                if layout::is_device_work(item.kind) && item.start != 0 && item.start <= now && now < item.complete {
+                    self.emit(delivery, &filter, index, true);
+                }
+            }
+        }
+        if forced || delivery.open.as_ref().is_some_and(|open| !open.is_empty()) {
+            self.hand_over(delivery, By::Caller, 0, 0);
+        }
+    }
+
+    /// Tells the subscriber what it would hear before the first record.
+    fn announce(&self) {
+        let tell = |id: ResourceCallback, context: Option<u32>| {
+            let listener = self.client().listener(Domain::RESOURCE, id.0);
+            if let Some(subscriber) = listener {
+                border::tell_resource(&subscriber, id, context);
+            }
+        };
+        tell(ResourceCallback::CU_INIT_FINISHED, None);
+        for context in self.session.contexts() {
+            tell(ResourceCallback::CONTEXT_CREATED, Some(context));
+        }
+    }
+
+    fn deliver(&self, delivery: &mut Delivery, items: Range<usize>, context: u64, stream: u32) {
+        let filter = self.client().filter.clone();
+        for index in items {
+            self.emit(delivery, &filter, index, false);
+        }
+        if delivery.open.as_ref().is_some_and(|open| !open.is_empty()) {
+            self.hand_over(delivery, By::Worker, context, stream);
+        }
+        // The real library holds a buffer whenever it may have to write the next moment.
+        if delivery.open.is_none() && delivery.next_step < self.session.steps().len() {
+            let buffers = self.client().buffers;
+            delivery.open = buffers.and_then(|buffers| self.request(delivery, buffers, false));
+        }
+    }
+
+    /// Writes a record, once. `running` leaves its end out.
+    fn emit(&self, delivery: &mut Delivery, filter: &Filter, index: usize, running: bool) {
+        let Some(item) = self.session.items().get(index) else { return };
+        match delivery.done.get_mut(index) {
+            Some(done) if !*done => *done = true,
+            _ => return,
+        }
+        let at = if running { item.start } else { item.complete };
+        if !filter.wants(item.kind, item.function, at) {
+            delivery.counts.left_out += 1;
+            return;
+        }
+        let mut record = self.session.bytes(item);
+        let unfinished;
+        if let (true, Some((_, end))) = (running, layout::times(item.kind)) {
+            let mut copy = record.to_vec();
+            layout::put_u64(&mut copy, end, 0);
+            unfinished = copy;
+            record = &unfinished;
+        }
+        if self.write(delivery, record) {
+            delivery.counts.delivered += 1;
+        } else {
+            self.drop_records(delivery, 1);
+        }
+    }
+
+    fn write(&self, delivery: &mut Delivery, record: &[u8]) -> bool {
+        if let Some(open) = &mut delivery.open {
+            if open.write(record) {
+                return true;
+            }
+            if open.is_empty() {
+                self.violations.note(Rule::SmallBuffer, || format!("a record of {} bytes does not fit", record.len()));
+                self.hand_over(delivery, By::Worker, 0, 0);
+                return false;
+            }
+        }
+        let Some(buffers) = self.client().buffers else {
+            self.violations.note(Rule::NoCallbacks, || format!("a record of {} bytes is lost", record.len()));
+            return false;
+        };
+        // The next buffer is there before the full one goes back, so for a moment the library holds two; a client
+        // with only one gets it back first.
+        let next = self.request(delivery, buffers, false);
+        self.hand_over(delivery, By::Worker, 0, 0);
+        delivery.open = next.or_else(|| self.request(delivery, buffers, self.clock.is_patient()));
+        let Some(open) = &mut delivery.open else { return false };
+        if open.write(record) {
+            return true;
+        }
+        self.violations.note(Rule::SmallBuffer, || format!("a record of {} bytes does not fit", record.len()));
+        self.hand_over(delivery, By::Worker, 0, 0);
+        false
+    }
+
+    /// Asks for a buffer; when `patient`, again and again.
+    fn request(&self, delivery: &Delivery, buffers: BufferCallbacks, patient: bool) -> Option<Held> {
+        self.begun.store(true, Ordering::SeqCst);
+        let terms = lend::Terms {
+            open: delivery.open.as_ref(),
+            zeroed: self.client().zeroed_buffers,
+            version: self.session.origin.version,
+            patient,
+        };
+        lend::request(buffers.requested, &terms, &self.violations)
+    }
+
+    fn hand_over(&self, delivery: &mut Delivery, by: By, context: u64, stream: u32) {
+        let Some(held) = delivery.open.take() else { return };
+        let returned = held.give_back(&self.violations);
+        delivery.counts.buffers += 1;
+        // Callbacks that were taken away since the buffer was lent leave it with the library for ever, as in CUPTI.
+        let Some(buffers) = self.client().buffers else { return };
+        let job = border::Return { completed: buffers.completed, context, stream, returned };
+        match by {
+            By::Caller => job.run(),
+            By::Worker => delivery.worker.get_or_insert_with(Worker::start).run(job),
+        }
+    }
+
+    fn drop_records(&self, delivery: &mut Delivery, records: u64) {
+        delivery.counts.dropped += records;
+        self.unreported.fetch_add(usize::try_from(records).unwrap_or(usize::MAX), Ordering::SeqCst);
+    }
+
+    fn delivery(&self) -> MutexGuard<'_, Delivery> {
+        self.delivery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,238 @@
+//! A recording, taken apart and ready to be played.
+//!
+//! The whole recording is kept in memory, because a flush must find every record that was complete at that moment,
+//! also those which the real run delivered much later. Recordings are a few megabytes; this is not for hour-long
+//! ones.
+//!
+//! Pointers in records are replaced here, once: texts point into this session, which is never freed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::CString;
+use std::fmt;
+use std::ops::Range;
+
+use crate::layout;
+
+/// What the recording says about the library it was made with.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// What `cuptiGetVersion` answered.
+    pub version: u32,
+    /// Size in bytes of the records of each kind.
+    pub sizes: BTreeMap<u32, usize>,
+    /// When recording began, nanoseconds on CUPTI's clock.
+    pub start: u64,
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    /// Offset of the record in the session's bytes.
+    offset: usize,
+    length: usize,
+    /// Its kind.
+    pub kind: u32,
+    /// The API function, for API records.
+    pub function: Option<u32>,
+    /// When it began; 0 for a record without times.
+    pub start: u64,
+    /// When it was complete: its end, or that of the record before it when it has no times, or its delivery.
+    pub complete: u64,
+}
+
+/// What happens at a moment of the recording.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// The real library handed over a buffer with these items.
+    Deliver {
+        /// Indices into [`Session::items`].
+        items: Range<usize>,
+        /// The context's address in the recorded process: a token, never to be followed.
+        context: u64,
+        /// Stream id as it was passed to `bufferCompleted`.
+        stream: u32,
+    },
+    /// The real library reported this many dropped records.
+    Dropped(u64),
+    /// The recording client flushed.
+    Flush,
+}
+
+/// An action and its time, which never goes back from step to step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Nanoseconds on the recording's clock.
+    pub at: u64,
+    /// What happens.
+    pub action: Action,
+}
+
+/// Why a buffer of the recording cannot be played.
+#[derive(Debug)]
+pub struct BadBuffer {
+    buffer: usize,
+    offset: usize,
+    reason: String,
+}
+
+impl fmt::Display for BadBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "recorded buffer {}, byte {}: {}", self.buffer, self.offset, self.reason)
+    }
+}
+
+impl std::error::Error for BadBuffer {}
+
+/// The recording.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Where it comes from.
+    pub origin: Origin,
+    names: HashMap<(u32, u32), CString>,
+    items: Vec<Item>,
+    bytes: Vec<u8>,
+    steps: Vec<Step>,
+    by_completion: Vec<usize>,
+    contexts: BTreeSet<u32>,
+    /// The text behind each address, as of now in the recording.
+    texts: HashMap<u64, usize>,
+    /// Every text, never changed once in.
+    kept: Vec<CString>,
+}
+
+impl Session {
+    /// An empty session of a recording with this origin.
+    #[must_use]
+    pub fn new(origin: Origin) -> Self {
+        Self { origin, ..Self::default() }
+    }
+
+    /// Adds the name of an API function.
+    pub fn add_name(&mut self, domain: u32, function: u32, name: CString) {
+        self.names.insert((domain, function), name);
+    }
+
+    /// From here on `address` points to `text`.
+    pub fn add_text(&mut self, address: u64, text: CString) {
+        self.texts.insert(address, self.kept.len());
+        self.kept.push(text);
+    }
+
+    /// Adds what happened next.
+    pub fn add_step(&mut self, at: u64, action: Action) {
+        let at = at.max(self.end());
+        self.steps.push(Step { at, action });
+    }
+
+    /// Adds a buffer that was handed over at `at`.
+    ///
+    /// # Errors
+    /// When the buffer does not consist of whole records of known size.
+    pub fn add_buffer(&mut self, at: u64, context: u64, stream: u32, buffer: &[u8]) -> Result<(), BadBuffer> {
+        let number = self.steps.iter().filter(|step| matches!(step.action, Action::Deliver { .. })).count();
+        let first = self.items.len();
+        let (mut offset, mut latest) = (0, at);
+        while offset < buffer.len() {
+            let bad = |reason: String| BadBuffer { buffer: number, offset, reason };
+            let rest = buffer.get(offset..).unwrap_or_default();
+            let kind = layout::u32_at(rest, 0).ok_or_else(|| bad("less than a record is left".to_owned()))?;
+            let length = *self
+                .origin
+                .sizes
+                .get(&kind)
+                .filter(|&&size| size > 0)
+                .ok_or_else(|| bad(format!("the recording gives no size for records of kind {kind}")))?;
+            let record = rest
+                .get(..length)
+                .ok_or_else(|| bad(format!("a record of kind {kind} has {length} bytes, {} are left", rest.len())))?;
+            let item = self.take(record, kind, at, latest);
+            if item.start != 0 {
+                latest = item.complete;
+            }
+            self.items.push(item);
+            offset += length;
+        }
+        self.add_step(at, Action::Deliver { items: first..self.items.len(), context, stream });
+        Ok(())
+    }
+
+    fn take(&mut self, record: &[u8], kind: u32, delivered: u64, neighbour: u64) -> Item {
+        let (start, end) = layout::times(kind).map_or((0, 0), |(start, end)| {
+            (layout::u64_at(record, start).unwrap_or(0), layout::u64_at(record, end).unwrap_or(0))
+        });
+        // Device times are mapped to the host's clock and may lie a little behind the delivery.
+        let complete = if end != 0 {
+            end.min(delivered)
+        } else if layout::times(kind).is_none() {
+            neighbour
+        } else {
+            delivered
+        };
+        if let Some(context) = layout::context(kind).and_then(|at| layout::u32_at(record, at)) {
+            self.contexts.insert(context);
+        }
+        let offset = self.bytes.len();
+        self.bytes.extend_from_slice(record);
+        let copy = self.bytes.get_mut(offset..).unwrap_or_default();
+        for &field in layout::texts(kind) {
+            let text = layout::u64_at(copy, field).and_then(|address| self.texts.get(&address));
+            let text = text.and_then(|&index| self.kept.get(index));
+            layout::put_u64(copy, field, text.map_or(0, |text| text.as_ptr().addr() as u64));
+        }
+        for &field in layout::others(kind) {
+            layout::put_u64(copy, field, 0);
+        }
+        let function = layout::function(kind).and_then(|at| layout::u32_at(record, at));
+        Item { offset, length: record.len(), kind, function, start, complete }
+    }
+
+    /// Ends the making of the session.
+    #[must_use]
+    pub fn finish(mut self) -> Self {
+        self.by_completion = (0..self.items.len()).collect();
+        let items = &self.items;
+        self.by_completion.sort_by_key(|&index| items.get(index).map(|item| item.complete));
+        self
+    }
+
+    /// All records, as they were delivered.
+    #[must_use]
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The record behind an item.
+    #[must_use]
+    pub fn bytes(&self, item: &Item) -> &[u8] {
+        self.bytes.get(item.offset..item.offset + item.length).unwrap_or_default()
+    }
+
+    /// Indices of all items, the first complete first.
+    #[must_use]
+    pub fn by_completion(&self) -> &[usize] {
+        &self.by_completion
+    }
+
+    /// All that happens, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Ids of the contexts.
+    pub fn contexts(&self) -> impl Iterator<Item = u32> {
+        self.contexts.iter().copied()
+    }
+
+    /// Time of the last step, or the start.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.steps.last().map_or(self.origin.start, |step| step.at)
+    }
+
+    /// Name of an API function.
+    #[must_use]
+    pub fn name(&self, domain: u32, function: u32) -> Option<&CString> {
+        self.names.get(&(domain, function))
+    }
+}

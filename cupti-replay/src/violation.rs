@@ -1,0 +1,100 @@
+//! What the client did that the real library punishes with a crash, a deadlock or silent loss.
+//!
+//! A mistake with a result code is answered by that code and is no violation: the client sees it. Listed here is
+//! what a client can do wrong without being told, so that a test fails instead of a training job. Nothing here
+//! changes what is played.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A rule of CUPTI that has no result code of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// `cuptiActivityFlushAll` from inside a buffer or resource callback: the real library deadlocks.
+    FlushInCallback,
+    /// Two threads in `cuptiActivityFlushAll`: the real library deadlocks.
+    ConcurrentFlush,
+    /// A buffer whose address is not a multiple of 8: records are read and written as 8-byte words.
+    MisalignedBuffer,
+    /// A buffer into which not even one record fits: every record is dropped.
+    SmallBuffer,
+    /// A buffer that overlaps one which the library still holds.
+    OverlappingBuffer,
+    /// The memory changed between `bufferRequested` and `bufferCompleted`: freed and reused, or written to.
+    TouchedBuffer,
+    /// The client promised zeroed buffers (`ZEROED_OUT_ACTIVITY_BUFFER`) and gave one that is not.
+    UnzeroedBuffer,
+    /// No buffer given: CUPTI before 12.9 writes to address 0.
+    NullBuffer,
+    /// An attribute that only counts before the first buffer was set after it; the real library ignores it.
+    LateAttribute,
+    /// Records had to be written while no buffer callbacks were registered.
+    NoCallbacks,
+    /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
+    CallAfterFork,
+}
+
+impl Rule {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::FlushInCallback => "cuptiActivityFlushAll called from inside a callback",
+            Self::ConcurrentFlush => "cuptiActivityFlushAll called while another thread is in it",
+            Self::MisalignedBuffer => "buffer not aligned to 8 bytes",
+            Self::SmallBuffer => "buffer too small for a record",
+            Self::OverlappingBuffer => "buffer overlaps one that the library still holds",
+            Self::TouchedBuffer => "buffer changed while the library held it",
+            Self::UnzeroedBuffer => "buffer not zeroed although the client promised it",
+            Self::NullBuffer => "no buffer given, which crashes CUPTI before 12.9",
+            Self::LateAttribute => "attribute set after the first buffer was requested",
+            Self::NoCallbacks => "records to deliver but no buffer callbacks",
+            Self::CallAfterFork => "called in the child of a fork",
+        }
+    }
+}
+
+/// One breach of a rule, with how often it happened.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// What was broken.
+    pub rule: Rule,
+    /// The particulars of the first time.
+    pub detail: String,
+    /// How often.
+    pub times: u64,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule.text(), self.detail)?;
+        if self.times > 1 {
+            write!(f, " ({} times)", self.times)?;
+        }
+        Ok(())
+    }
+}
+
+/// All breaches so far, one entry for each rule.
+#[derive(Debug, Default)]
+pub struct Violations(Mutex<Vec<Violation>>);
+
+impl Violations {
+    /// Notes a breach. The first detail of each rule is kept, the rest only counted.
+    pub fn note(&self, rule: Rule, detail: impl FnOnce() -> String) {
+        let mut list = self.lock();
+        match list.iter_mut().find(|known| known.rule == rule) {
+            Some(known) => known.times += 1,
+            None => list.push(Violation { rule, detail: detail(), times: 1 }),
+        }
+    }
+
+    /// The breaches, in order of first appearance.
+    #[must_use]
+    pub fn list(&self) -> Vec<Violation> {
+        self.lock().clone()
+    }
+
+    /// Usable after a panic elsewhere too: a list of texts has no invariant that a panic could break.
+    fn lock(&self) -> MutexGuard<'_, Vec<Violation>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
