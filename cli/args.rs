@@ -200,6 +200,9 @@ pub struct DemoArgs {
     /// Play as fast as possible instead of at the recorded speed
     #[arg(long)]
     fast: bool,
+    /// Folder with recordings, such as your own [default: those that come with gpuprof]
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
     /// Folder for the traces [default: a new one in the folder for temporary files]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -212,6 +215,6 @@ impl From<DemoArgs> for demo::Props {
             (false, true) => demo::Choice::Default,
             (false, false) => demo::Choice::Named(args.names),
         };
-        Self { choice, list: args.list, fast: args.fast, output: args.output }
+        Self { choice, from: args.from, list: args.list, fast: args.fast, output: args.output }
     }
 }

@@ -33,6 +33,8 @@ const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 pub struct Props {
     /// Which recordings.
     pub choice: Choice,
+    /// The folder with the recordings; those that come with gpuprof when `None`.
+    pub from: Option<PathBuf>,
     /// Only list them.
     pub list: bool,
     /// As fast as possible instead of at the recorded speed.
@@ -59,7 +61,7 @@ pub enum Choice {
 /// When there are no recordings, when a name is unknown, when the libraries are neither there nor can be built, or
 /// when a recording fails.
 pub fn run(props: &Props) -> Result<u8> {
-    let all = fixtures::find()?;
+    let all = fixtures::find(props.from.as_deref())?;
     if props.list {
         let mut text = String::new();
         for Fixture { name, description, .. } in &all {

@@ -1,6 +1,6 @@
 //! The recordings that are delivered with gpuprof: which there are, in which order, and what each program does.
 //!
-//! A recording is `NAME.cupti.zst`. Beside them `index.txt` has a line `NAME DESCRIPTION` for each, in the order in
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUPROF_RECORD` writes it. Beside them `index.txt` has a line `NAME DESCRIPTION` for each, in the order in
 //! which the demo plays them; a recording without a line comes after those, by name.
 
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use crate::files;
 
-const SUFFIX: &str = ".cupti.zst";
+const SUFFIXES: [&str; 2] = [".cupti.zst", ".cupti"];
 
 /// A recorded session.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct Fixture {
     pub description: String,
 }
 
-/// The recordings in the first folder that has any.
+/// The recordings in `from`, or in the first of the usual folders that has any.
 ///
 /// # Errors
 ///
 /// When no folder has one: names the folders.
-pub fn find() -> Result<Vec<Fixture>> {
-    let folders = folders();
+pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
+    let folders = from.map_or_else(folders, |folder| vec![folder.to_owned()]);
     for folder in &folders {
         let fixtures = read(folder);
         if !fixtures.is_empty() {
@@ -38,8 +38,9 @@ pub fn find() -> Result<Vec<Fixture>> {
     }
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
-        "no recordings (*{SUFFIX}) found. Looked in{}\nThey come with the source checkout and the release archive. \
-         On a machine with a GPU, `gpuprof run -- COMMAND` needs none.",
+        "no recordings ({}) found. Looked in{}\nThey come with the source checkout and the release archive. On a \
+         machine with a GPU, GPUPROF_RECORD=NAME.cupti makes one, and `gpuprof run -- COMMAND` needs none.",
+        SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );
 }
@@ -62,7 +63,8 @@ fn read(folder: &Path) -> Vec<Fixture> {
         .flatten()
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
+            let file = path.file_name()?.to_str()?;
+            let name = SUFFIXES.iter().find_map(|suffix| file.strip_suffix(suffix))?.to_owned();
             let line = described.iter().position(|(described, _)| *described == name);
             let description = line.map_or("", |line| described[line].1.trim()).to_owned();
             Some((line.unwrap_or(described.len()), Fixture { name, path, description }))
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn the_index_orders_and_describes() {
         let folder = tempfile::tempdir().unwrap();
-        for file in ["gpt.cupti.zst", "mlp.cupti.zst", "extra.cupti.zst", "README.md"] {
+        for file in ["gpt.cupti.zst", "mlp.cupti.zst", "extra.cupti", "README.md"] {
             fs::write(folder.path().join(file), "").unwrap();
         }
         fs::write(folder.path().join("index.txt"), "mlp  Small layers\ngpt\tTraining\nlost  Not there\n").unwrap();

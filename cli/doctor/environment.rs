@@ -78,7 +78,8 @@ fn preload_complaint(stderr: &str) -> Option<String> {
 
 /// Where the next trace would go.
 fn output_pattern() -> PathBuf {
-    env::var_os("GPUPROF_OUTPUT").filter(|value| !value.is_empty()).map_or_else(|| "./".into(), PathBuf::from)
+    let set = env::var_os("GPUPROF_OUTPUT").filter(|value| !value.is_empty());
+    set.map_or_else(|| PathBuf::from("gpuprof-%p.gpuprof"), PathBuf::from)
 }
 
 /// Whether a file can be created in the folder of `pattern`. Creates one and removes it, because permissions, quota
@@ -88,8 +89,7 @@ fn output_folder(pattern: &Path) -> Check {
     if pattern == Path::new("off") {
         return Check::ok(NAME, "GPUPROF_OUTPUT=off: no trace is written");
     }
-    let folder = if pattern.to_string_lossy().ends_with('/') { Some(pattern) } else { pattern.parent() };
-    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let shown = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let shown = shown.display();
     if folder.to_string_lossy().contains('%') {
