@@ -1,2 +1,86 @@
-//! Host.
-fn main() {}
+//! A stand-in for a CUDA program.
+//!
+//! The driver loads the library named by `CUDA_INJECTION64_PATH` at the first `cuInit`; this program does the same,
+//! then lets the replay library be the GPU's history, then leaves in a chosen way. It knows nothing of the profiler
+//! that it loads.
+
+mod args;
+mod leave;
+mod libraries;
+
+use std::env;
+use std::process::ExitCode;
+
+use args::{Args, Fork};
+use libraries::Replay;
+
+/// Exit code when nothing could be tested.
+const SET_UP: u8 = 2;
+
+/// Why this program does not go on.
+enum Failure {
+    /// Nothing could be tested.
+    SetUp(String),
+    /// The test has failed.
+    Child(String),
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Self::SetUp(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let (error, code) = match args::parse(env::args_os().skip(1)).map_err(Failure::from) {
+        Ok(None) => {
+            println!("{}", args::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Some(args)) => match run(&args) {
+            Ok(()) => {
+                leave::leave(args.leave, args.exit_code);
+                return ExitCode::from(args.exit_code);
+            }
+            Err(Failure::SetUp(error)) => (error, SET_UP),
+            Err(Failure::Child(error)) => (error, leave::VIOLATED),
+        },
+        Err(Failure::SetUp(error) | Failure::Child(error)) => (error, SET_UP),
+    };
+    eprintln!("gpuprof-replay-host: {error}");
+    ExitCode::from(code)
+}
+
+fn run(args: &Args) -> Result<(), Failure> {
+    leave::register(args.counts)?;
+    fork_at(args, Fork::Before)?;
+    let injected = inject()?;
+    fork_at(args, Fork::After)?;
+    if injected {
+        let path = env::var_os("GPUPROF_CUPTI_PATH");
+        let path = path.ok_or_else(|| "GPUPROF_CUPTI_PATH is not set: name the replay library".to_owned())?;
+        Replay::find(&path)?.play(args.until)?;
+    }
+    fork_at(args, Fork::End)?;
+    if let Some(text) = &args.print {
+        println!("{text}");
+    }
+    Ok(())
+}
+
+/// Loads the profiler, if there is one. Without it the program goes on, as CUDA programs do.
+fn inject() -> Result<bool, Failure> {
+    let Some(profiler) = env::var_os("CUDA_INJECTION64_PATH").filter(|path| !path.is_empty()) else {
+        eprintln!("gpuprof-replay-host: CUDA_INJECTION64_PATH is not set: running without a profiler");
+        return Ok(false);
+    };
+    let answer = libraries::inject(&profiler)?;
+    if answer != 1 {
+        eprintln!("gpuprof-replay-host: InitializeInjection answered {answer}: running without a profiler");
+    }
+    Ok(answer == 1)
+}
+
+fn fork_at(args: &Args, when: Fork) -> Result<(), Failure> {
+    if args.fork == Some(when) { leave::fork(args.child_exits).map_err(Failure::Child) } else { Ok(()) }
+}

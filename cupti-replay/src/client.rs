@@ -147,23 +147,27 @@ mod tests {
     use super::*;
     use std::ffi::c_void;
 
-    unsafe extern "C" fn ignore(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {}
+    extern "C" fn ignore(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {}
 
     #[test]
     fn one_subscriber_at_a_time() {
         let mut client = Client::default();
-        let first = client.subscribe(ignore, 0).unwrap();
-        assert_eq!(client.subscribe(ignore, 0), Err(CuptiResult(39)));
+        let first = client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 0).unwrap();
+        assert_eq!(client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 0), Err(CuptiResult(39)));
         assert_eq!(client.unsubscribe(first + 1), Err(CuptiResult(1)));
         assert_eq!(client.unsubscribe(first), Ok(()));
         assert_eq!(client.unsubscribe(first), Err(CuptiResult(1)));
-        assert_ne!(client.subscribe(ignore, 0), Ok(first), "an old handle must not open the new slot");
+        assert_ne!(
+            client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 0),
+            Ok(first),
+            "an old handle must not open the new slot"
+        );
     }
 
     #[test]
     fn events_end_with_the_subscription() {
         let mut client = Client::default();
-        let handle = client.subscribe(ignore, 7).unwrap();
+        let handle = client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 7).unwrap();
         assert_eq!(client.enable_callback(true, handle + 1, 3, 1), Err(CuptiResult(1)));
         assert_eq!(client.enable_callback(true, handle, 0, 1), Err(CuptiResult(1)));
         assert_eq!(client.enable_callback(true, handle, 7, 1), Err(CuptiResult(1)));
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!(client.listener(Domain::RESOURCE, 1).map(|subscriber| subscriber.userdata), Some(7));
         assert!(client.listener(Domain::RESOURCE, 5).is_none());
         client.unsubscribe(handle).unwrap();
-        client.subscribe(ignore, 8).unwrap();
+        client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 8).unwrap();
         assert!(client.listener(Domain::RESOURCE, 1).is_none());
     }
 

@@ -64,7 +64,7 @@ fn take(
     terms: &Terms<'_>,
     violations: &Violations,
 ) -> Option<Held> {
-    if address.addr() % ALIGNMENT != 0 {
+    if !address.addr().is_multiple_of(ALIGNMENT) {
         violations.note(Rule::MisalignedBuffer, || format!("{address:p}, {size} bytes"));
         return None;
     }

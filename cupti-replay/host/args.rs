@@ -1,0 +1,153 @@
+//! The command line of the host program.
+//!
+//! Parsed by hand: a dozen lines, and a stand-in for a user's program should bring no library along that the user's
+//! program would not.
+
+use std::ffi::OsString;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Loads the library named by CUDA_INJECTION64_PATH as the CUDA driver does, has the replay library play its recording,
+and leaves. Prints nothing on stdout but --print.
+
+Usage: gpuprof-replay-host [options]
+  --print TEXT          print TEXT and a newline on stdout after playing
+  --exit-code N         exit code, 0 to 255 (default 0)
+  --leave HOW           exit: return from main (default); _exit; abort; kill: SIGKILL to itself
+  --until MILLISECONDS  leave at this time of the recording instead of its end
+  --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
+  --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers
+  --counts              print what became of the records on stderr
+
+Environment: CUDA_INJECTION64_PATH (the profiler), GPUPROF_CUPTI_PATH (the replay library, which the profiler loads),
+GPUPROF_REPLAY (the recording), GPUPROF_REPLAY_SPEED (max, or 1 for real time).
+
+Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
+
+/// How to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Return from main.
+    Exit,
+    /// Leave without exit handlers.
+    QuickExit,
+    /// `SIGABRT`.
+    Abort,
+    /// `SIGKILL`.
+    Kill,
+}
+
+/// When to fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// Before the profiler is loaded.
+    Before,
+    /// After it was initialised, before anything is played.
+    After,
+    /// After everything was played.
+    End,
+}
+
+/// All options.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Args {
+    /// Text for stdout.
+    pub print: Option<String>,
+    /// Exit code.
+    pub exit_code: u8,
+    /// How to end.
+    pub leave: Leave,
+    /// Where to stop, nanoseconds after the start of the recording.
+    pub until: u64,
+    /// When to fork, if at all.
+    pub fork: Option<Fork>,
+    /// Whether the child runs the exit handlers.
+    pub child_exits: bool,
+    /// Whether to print counts.
+    pub counts: bool,
+}
+
+/// The options in `given`, without the program's name. `Ok(None)` asks for help.
+pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
+    let mut args = Args {
+        print: None,
+        exit_code: 0,
+        leave: Leave::Exit,
+        until: u64::MAX,
+        fork: None,
+        child_exits: false,
+        counts: false,
+    };
+    let mut given = given.into_iter().map(|text| text.to_string_lossy().into_owned());
+    while let Some(option) = given.next() {
+        let mut value = || given.next().ok_or_else(|| format!("{option} needs a value"));
+        match option.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "--counts" => args.counts = true,
+            "--print" => args.print = Some(value()?),
+            "--exit-code" => args.exit_code = number(&option, &value()?)?,
+            "--until" => args.until = number::<u64>(&option, &value()?)?.saturating_mul(1_000_000),
+            "--leave" => {
+                args.leave = choose(
+                    &option,
+                    &value()?,
+                    &[
+                        ("exit", Leave::Exit),
+                        ("_exit", Leave::QuickExit),
+                        ("abort", Leave::Abort),
+                        ("kill", Leave::Kill),
+                    ],
+                )?;
+            }
+            "--fork" => {
+                let choices = [("before", Fork::Before), ("after", Fork::After), ("end", Fork::End)];
+                args.fork = Some(choose(&option, &value()?, &choices)?);
+            }
+            "--child" => args.child_exits = choose(&option, &value()?, &[("nothing", false), ("exit", true)])?,
+            _ => return Err(format!("unknown option {option}; --help lists them")),
+        }
+    }
+    Ok(Some(args))
+}
+
+fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{option} {value}: not a number in range"))
+}
+
+fn choose<T: Copy>(option: &str, value: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| *name == value).map(|&(_, choice)| choice);
+    found.ok_or_else(|| {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        format!("{option} {value}: give one of {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Result<Option<Args>, String> {
+        parse(text.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn options_are_read() {
+        let args =
+            parse_text("--leave kill --fork after --child exit --until 5 --exit-code 7 --print hi").unwrap().unwrap();
+        assert_eq!((args.leave, args.fork, args.child_exits), (Leave::Kill, Some(Fork::After), true));
+        assert_eq!((args.until, args.exit_code, args.print.as_deref()), (5_000_000, 7, Some("hi")));
+        assert_eq!(parse_text("--counts --help"), Ok(None));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("--leave soon", "abort"),
+            ("--exit-code 256", "256"),
+            ("--print", "--print needs"),
+            ("--prin x", "--prin"),
+        ] {
+            assert!(parse_text(text).unwrap_err().contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Ways out: returning, leaving without handlers, dying; and children that come and go.
+//!
+//! The list of violations has to come last, after the profiler's own exit handler has run: handlers run in the
+//! opposite order of their registration, so [`register`] is called before the profiler is loaded.
+#![expect(unsafe_code, reason = "atexit, fork and signals are C")]
+
+use std::process;
+use std::sync::OnceLock;
+
+use crate::args::Leave;
+use crate::libraries::Replay;
+
+/// Exit code when the profiler broke a rule of CUPTI, or a child failed.
+pub const VIOLATED: u8 = 3;
+/// A child that hangs is ended by an alarm after so many seconds: it has nothing to do that takes one.
+const CHILD_SECONDS: u32 = 30;
+
+/// The process that [`register`] was called in, and whether it prints counts.
+static HOST: OnceLock<(u32, bool)> = OnceLock::new();
+
+/// Has violations listed at the end, and counts too if asked for.
+pub fn register(counts: bool) -> Result<(), String> {
+    HOST.get_or_init(|| (process::id(), counts));
+    // SAFETY: `at_exit` is a function of this program, which is not unloaded.
+    if unsafe { libc::atexit(at_exit) } == 0 { Ok(()) } else { Err("atexit: no memory".to_owned()) }
+}
+
+extern "C" fn at_exit() {
+    if let Some(code) = verdict() {
+        // SAFETY: ends the process; other handlers have run.
+        unsafe { libc::_exit(code.into()) };
+    }
+}
+
+/// Lists violations. The exit code that they ask for, if there are any.
+fn verdict() -> Option<u8> {
+    let replay = Replay::found()?;
+    let (host, counts) = *HOST.get()?;
+    let who = if host == process::id() { "" } else { "forked child: " };
+    if counts
+        && who.is_empty()
+        && let Some(counts) = replay.counts()
+    {
+        eprintln!("gpuprof-replay-host: {counts:?}");
+    }
+    let violations = replay.violations();
+    for violation in &violations {
+        eprintln!("gpuprof-replay-host: {who}{violation}");
+    }
+    (!violations.is_empty()).then_some(VIOLATED)
+}
+
+/// Forks a child, which leaves at once, and waits for it.
+pub fn fork(child_exits: bool) -> Result<(), String> {
+    // SAFETY: what the child of a process with threads may not do, it does on purpose or not at all: it leaves, and
+    // that it can do so safely with the profiler loaded is what is tested.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => Err(format!("fork: {}", std::io::Error::last_os_error())),
+        0 => {
+            // SAFETY: sets a timer of this process.
+            unsafe { libc::alarm(CHILD_SECONDS) };
+            if child_exits {
+                process::exit(0);
+            }
+            let code = verdict().unwrap_or(0);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code.into()) }
+        }
+        child => wait(child),
+    }
+}
+
+fn wait(child: i32) -> Result<(), String> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live local.
+        if unsafe { libc::waitpid(child, &raw mut status, 0) } == child {
+            break;
+        }
+        let error = std::io::Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(format!("waitpid: {error}"));
+        }
+    }
+    if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
+        return Ok(());
+    }
+    Err(if libc::WIFSIGNALED(status) {
+        format!("the forked child died of signal {} (14 is its alarm: it hung)", libc::WTERMSIG(status))
+    } else {
+        format!("the forked child left with exit code {}", libc::WEXITSTATUS(status))
+    })
+}
+
+/// Ends the process, except for [`Leave::Exit`], where main is to return.
+pub fn leave(how: Leave, exit_code: u8) {
+    if how == Leave::Exit {
+        return;
+    }
+    // No exit handler will run, so now is the last moment.
+    let code = verdict();
+    match (how, code) {
+        // SAFETY: ends the process without handlers, as asked.
+        (_, Some(violated)) => unsafe { libc::_exit(violated.into()) },
+        // SAFETY: as above.
+        (Leave::QuickExit, None) => unsafe { libc::_exit(exit_code.into()) },
+        (Leave::Abort, None) => process::abort(),
+        (Leave::Kill, None) => {
+            // SAFETY: a signal to this process only.
+            unsafe { libc::raise(libc::SIGKILL) };
+        }
+        (Leave::Exit, None) => {}
+    }
+}

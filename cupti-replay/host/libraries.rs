@@ -1,0 +1,105 @@
+//! The two libraries in this process: the profiler, loaded as the driver loads it, and the replay library, which
+//! the profiler has loaded.
+#![expect(unsafe_code, reason = "loads libraries and calls their C functions")]
+
+use std::ffi::{CString, OsStr};
+use std::sync::OnceLock;
+
+use cupti_replay::player::Counts;
+use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
+
+/// Longest text that is shown of an error or a violation.
+const TEXT: usize = 4096;
+
+/// Loads the profiler and has it initialise, on this thread, as `cuInit` does. Answers what it answered.
+pub fn inject(path: &OsStr) -> Result<i32, String> {
+    let shown = path.to_string_lossy();
+    // SAFETY: the caller of this program asks for this library's initialisers to run.
+    let library = unsafe { Library::open(Some(path), RTLD_LAZY) }.map_err(|error| format!("{shown}: {error}"))?;
+    // The driver never unloads it, and it may have threads by now.
+    let library = Box::leak(Box::new(library));
+    // SAFETY: the name stands for a function of this type: the driver's contract with injected libraries.
+    let initialize: Symbol<extern "C" fn() -> i32> =
+        unsafe { library.get("InitializeInjection") }.map_err(|error| format!("{shown}: {error}"))?;
+    Ok(initialize())
+}
+
+type Copy = unsafe extern "C" fn(*mut u8, usize) -> usize;
+type CopyAt = unsafe extern "C" fn(usize, *mut u8, usize) -> usize;
+
+/// The replay library.
+#[derive(Debug)]
+pub struct Replay {
+    play: extern "C" fn(u64) -> i32,
+    error: Copy,
+    violation: CopyAt,
+    counts: unsafe extern "C" fn(*mut Counts) -> i32,
+}
+
+/// Found once, and never unloaded.
+static REPLAY: OnceLock<Replay> = OnceLock::new();
+
+impl Replay {
+    /// The replay library in the file `path`, if the profiler has loaded it.
+    pub fn find(path: &OsStr) -> Result<&'static Self, String> {
+        let found = Self::look_up(path)?;
+        Ok(REPLAY.get_or_init(|| found))
+    }
+
+    /// The replay library, if it was found before.
+    pub fn found() -> Option<&'static Self> {
+        REPLAY.get()
+    }
+
+    fn look_up(path: &OsStr) -> Result<Self, String> {
+        let shown = path.to_string_lossy().into_owned();
+        CString::new(path.as_encoded_bytes()).map_err(|_| format!("{shown:?}: a path cannot hold a NUL"))?;
+        // SAFETY: RTLD_NOLOAD only looks at what is loaded; no code runs.
+        let library = unsafe { Library::open(Some(path), RTLD_LAZY | libc::RTLD_NOLOAD) }
+            .map_err(|_| format!("{shown} is not loaded: the profiler uses another CUPTI, or none"))?;
+        let library = Box::leak(Box::new(library));
+        // SAFETY: each name stands for a function of this type; this program and the library are built together.
+        unsafe {
+            let missing = |error: libloading::Error| format!("{shown} is no replay library: {error}");
+            Ok(Self {
+                play: *library.get("gpuprof_replay_play").map_err(missing)?,
+                error: *library.get("gpuprof_replay_error").map_err(missing)?,
+                violation: *library.get("gpuprof_replay_violation").map_err(missing)?,
+                counts: *library.get("gpuprof_replay_counts").map_err(missing)?,
+            })
+        }
+    }
+
+    /// Plays on to `until` nanoseconds after the start. Says why when that is impossible.
+    pub fn play(&self, until: u64) -> Result<(), String> {
+        if (self.play)(until) == 0 {
+            return Ok(());
+        }
+        // SAFETY: `receive` passes memory of the length that it says.
+        let why = receive(|text, capacity| unsafe { (self.error)(text, capacity) });
+        Err(why.unwrap_or_else(|| "the replay library cannot play in this process".to_owned()))
+    }
+
+    /// What the profiler did wrong, in this process.
+    pub fn violations(&self) -> Vec<String> {
+        // SAFETY: `receive` passes memory of the length that it says.
+        let at = |index| receive(|text, capacity| unsafe { (self.violation)(index, text, capacity) });
+        (0..).map_while(at).collect()
+    }
+
+    /// What became of the records so far.
+    pub fn counts(&self) -> Option<Counts> {
+        let mut counts = Counts::default();
+        // SAFETY: the pointer is to a live local.
+        let answer = unsafe { (self.counts)(&raw mut counts) };
+        (answer == 0).then_some(counts)
+    }
+}
+
+/// A text that a function of the replay library writes; `None` when it is empty.
+fn receive(write: impl FnOnce(*mut u8, usize) -> usize) -> Option<String> {
+    let mut text = vec![0; TEXT];
+    let length = write(text.as_mut_ptr(), text.len());
+    text.truncate(length);
+    (length > 0).then(|| String::from_utf8_lossy(&text).into_owned())
+}
