@@ -128,7 +128,10 @@ def save(out: pathlib.Path, machine: str, rows: list[dict]) -> None:
 
 
 def describe_machine(suite: Suite) -> str:
-    run = suite.run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    try:
+        run = suite.run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    except OSError:
+        return "unknown device"
     return run.stdout.strip().splitlines()[0] if run.code == 0 and run.stdout.strip() else "unknown device"
 
 

@@ -95,6 +95,10 @@ class Run:
         return f"exit code {self.code}" if self.code >= 0 else f"killed by {signal.Signals(-self.code).name}"
 
 
+class BareRunFailed(Exception):
+    """A program of the suite fails by itself."""
+
+
 class Suite:
     """Where things are, and the log."""
 
@@ -189,6 +193,17 @@ class Suite:
         began = time.monotonic()
         process, folder = self.start(name, command, mode, extra)
         return self.finish(process, folder, began, limit)
+
+    def bare(self, name: str, command: Sequence[str | os.PathLike[str]]) -> Run:
+        """Runs a program without gpuprof, as the reference for a traced run.
+
+        Raises BareRunFailed when it does not end with 0: comparing two failures would prove nothing.
+        """
+        run = self.run(f"{name}-bare", command)
+        if run.code != 0:
+            lines = run.stderr.strip().splitlines()
+            raise BareRunFailed(f"fails without gpuprof: {run.ending()}: {lines[-1] if lines else ''}")
+        return run
 
     def python(self, script: str, *arguments: str) -> list[str]:
         """The command line of one of the workloads."""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 
 from checks import counts, endings, neighbours, processes, transparency, verdicts
-from harness import REPOSITORY, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
+from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
 # Time that one check is given credit for when deciding whether to still start it, seconds.
@@ -78,6 +78,8 @@ def perform(suite: Suite, check: Check) -> list[Result]:
     try:
         for result in check.function(suite):
             results.append(result)
+    except BareRunFailed as error:
+        results.append(expect(f"{check.name}.bare", False, str(error)))
     except Unreadable as error:
         results.append(expect(f"{check.name}.trace", False, str(error)))
     except Exception as error:  # noqa: BLE001: one broken check must not end the suite

@@ -47,6 +47,7 @@ def compare_time(name: str, trace: Trace, nsys: Counts) -> Result:
 def check_program(suite: Suite, program: Program) -> Iterator[Result]:
     prefix = f"counts.{program.name}"
     run = suite.run(f"{program.name}-counts", program.quiet(), Mode.VARIABLE)
+    yield expect(f"{prefix}.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     yield expect(f"{prefix}.end", trace.end == "clean" and trace.exit_code == 0, f"{trace.end}, report exit code {trace.exit_code}")
     losses = trace.losses()

@@ -13,7 +13,7 @@ from trace_report import single
 def torch_profiler(suite: Suite) -> Iterator[Result]:
     """CUPTI has one subscriber a process: torch.profiler may see nothing, but nobody crashes and our trace is whole."""
     command = suite.python("profiled_by_torch.py")
-    bare = suite.run("torch-profiler-bare", command)
+    bare = suite.bare("torch-profiler", command)
     traced = suite.run("torch-profiler-variable", command, Mode.VARIABLE)
     yield from compare("neighbours.torch_profiler", bare, traced, with_stderr=False)
     trace = single(suite, traced)
@@ -24,7 +24,7 @@ def torch_profiler(suite: Suite) -> Iterator[Result]:
 def no_kernels(suite: Suite) -> Iterator[Result]:
     """A context and nothing else: the report says that there was no work, and does not invent a bottleneck."""
     command = [suite.microbench, "init", "--quiet-times"]
-    bare = suite.run("init-bare", command)
+    bare = suite.bare("init", command)
     traced = suite.run("init-variable", command, Mode.VARIABLE)
     yield from compare("neighbours.no_kernels", bare, traced, with_stderr=True)
     trace = single(suite, traced)
@@ -36,7 +36,7 @@ def no_kernels(suite: Suite) -> Iterator[Result]:
 def no_cuda(suite: Suite) -> Iterator[Result]:
     """A program that never loads the driver: nothing is printed and no file appears."""
     command = [sys.executable, "-c", "print('no device used')"]
-    bare = suite.run("no-cuda-bare", command)
+    bare = suite.bare("no-cuda", command)
     for mode in (Mode.VARIABLE, Mode.COMMAND):
         traced = suite.run(f"no-cuda-{mode.value}", command, mode)
         name = f"neighbours.no_cuda.{mode.value}"
@@ -47,7 +47,7 @@ def no_cuda(suite: Suite) -> Iterator[Result]:
 def unwritable(suite: Suite) -> Iterator[Result]:
     """The trace cannot be written: the program runs as ever, and stderr names the place."""
     command = [suite.microbench, "launch", "10000", "--quiet-times"]
-    bare = suite.run("unwritable-bare", command)
+    bare = suite.bare("unwritable", command)
     place = "/proc/gpuprof-cannot-be-here/trace.gpuprof"
     traced = suite.run("unwritable-variable", command, Mode.VARIABLE, {"GPUPROF_OUTPUT": place})
     yield from compare("neighbours.unwritable", bare, traced, with_stderr=False)
@@ -57,7 +57,7 @@ def unwritable(suite: Suite) -> Iterator[Result]:
 def live_line(suite: Suite) -> Iterator[Result]:
     """The live verdict appears on stderr while the program runs, and never on stdout."""
     command = suite.python("train.py", "gpt", "--steps", "40", "--quiet-times")
-    bare = suite.run("live-bare", command)
+    bare = suite.bare("live", command)
     traced = suite.run("live-variable", command, Mode.VARIABLE, {"GPUPROF_LIVE": "500ms"})
     yield from compare("neighbours.live", bare, traced, with_stderr=False)
     lines = [line for line in traced.stderr.splitlines() if "gpuprof" in line]
