@@ -18,6 +18,9 @@ macro_rules! numbers {
         impl $name {
             $($(#[$value_doc])* pub const $value: Self = Self($number);)*
 
+            /// Every value that has a name here.
+            pub const ALL: &'static [Self] = &[$(Self::$value),*];
+
             /// The name of this value, if this version knows it.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {

@@ -4,9 +4,10 @@
 //! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends at this border: the
 //! host program goes on, the buffer in question counts as not given or is freed.
 
-use crate::abi::{self, CuptiResult, Domain, ResourceCallback};
+use crate::abi::{self, Domain, ResourceCallback};
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
 use crate::cupti::Cupti;
+use crate::walk::count_by_library;
 use std::ffi::c_void;
 use std::panic::catch_unwind;
 use std::ptr;
@@ -96,35 +97,21 @@ pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
 ) {
     // A panic unwinds through the buffer, which frees it. There is nobody here to tell.
     let _ = catch_unwind(|| match take_back(address) {
-        Some((buffer, Purpose::Deliver)) => {
+        Some((buffer, purpose)) => {
             // SAFETY: CUPTI just handed over this buffer with `valid` bytes of records, and is never unloaded.
-            H::buffer_completed(unsafe { CompletedBuffer::from_cupti(buffer, valid, context as usize, stream) });
-        }
-        Some((buffer, Purpose::Discard)) => {
-            let valid = valid.min(buffer.capacity());
-            H::buffer_discarded(REGISTERED.get().map_or(0, |registered| count(registered.cupti, buffer, valid)));
+            let buffer = unsafe { CompletedBuffer::from_cupti(buffer, valid, context as usize, stream) };
+            match purpose {
+                Purpose::Deliver => H::buffer_completed(buffer),
+                Purpose::Discard => {
+                    let records = REGISTERED.get().map_or(0, |registered| count_by_library(registered.cupti, &buffer));
+                    H::buffer_discarded(records);
+                }
+            }
         }
         // An answer of NULL may be handed back as a completed buffer of nothing.
         None if address.is_null() => {}
         None => H::foreign_buffer(valid),
     });
-}
-
-/// Counts the records in a discarded buffer by CUPTI's own walk: the size table belongs to the client.
-fn count(cupti: &Cupti, mut buffer: Buffer, valid: usize) -> u64 {
-    let memory = buffer.bytes_mut().as_mut_ptr();
-    let mut record = ptr::null_mut();
-    let mut records = 0;
-    // The smallest record is 8 bytes, which bounds a library that makes no progress.
-    while records < valid as u64 / 8 {
-        // SAFETY: the memory is borrowed exclusively until the end, `valid` is within it, and `record` is NULL or
-        // what the previous call stored.
-        if unsafe { (cupti.symbols.next_record)(memory, valid, &raw mut record) } != CuptiResult::SUCCESS {
-            break;
-        }
-        records += 1;
-    }
-    records
 }
 
 pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(

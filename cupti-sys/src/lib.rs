@@ -41,4 +41,4 @@ pub use library::LoadError;
 pub use record::Record;
 pub use search::{Candidate, FoundBy, Search, Skip, discover};
 pub use sizes::RecordSizes;
-pub use walk::{Broken, Records};
+pub use walk::{Broken, Records, count_by_library};

@@ -1,0 +1,76 @@
+//! Offsets and widths of cupti-sys equal those of cudarc, which generates its bindings from the headers.
+//!
+//! cudarc's structs are those of CUDA 13.4. As layouts only grow, a field at the same place there and in an older
+//! measured size is at the same place everywhere.
+
+use cudarc::cupti::sys;
+use cupti_sys::record::{
+    ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
+    MemcpyRecord, MemsetRecord, OverheadRecord, SyncRecord,
+};
+use std::mem::offset_of;
+
+/// Width of what a function takes out of a struct, without a value of either.
+fn width<S, T>(_: impl FnOnce(S) -> T) -> usize {
+    size_of::<T>()
+}
+
+/// Compares all fields that a view reads with the named fields of cudarc's struct; an unnamed field fails.
+macro_rules! same_fields {
+    ($view:ident, $theirs:ident: $($field:ident)*) => {{
+        let theirs = [$(Field {
+            name: stringify!($field).trim_end_matches('_'),
+            offset: offset_of!(sys::$theirs, $field),
+            width: width(|record: sys::$theirs| record.$field),
+        }),*];
+        assert!(!$view::FIELDS.is_empty());
+        for ours in $view::FIELDS {
+            assert!(theirs.contains(ours), "{}: {ours:?} is not among {theirs:#?}", stringify!($theirs));
+        }
+        assert_eq!($view::FIELDS.len(), theirs.len(), "{}", stringify!($theirs));
+        assert!($view::LEAST_BYTES <= size_of::<sys::$theirs>());
+    }};
+}
+
+#[test]
+fn records_of_device_work() {
+    same_fields!(KernelRecord, CUpti_ActivityKernel13: registersPerThread start end completed deviceId contextId streamId
+        gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread correlationId
+        name queued submitted launchType sharedMemoryExecuted graphNodeId graphId channelID clusterX clusterY clusterZ
+        priority);
+    same_fields!(MemcpyRecord, CUpti_ActivityMemcpy7: copyKind srcKind dstKind flags bytes start end deviceId contextId
+        streamId correlationId graphNodeId graphId channelID copyCount);
+    same_fields!(MemcpyP2pRecord, CUpti_ActivityMemcpyPtoP4: copyKind srcKind dstKind flags bytes start end deviceId
+        contextId streamId srcDeviceId srcContextId dstDeviceId dstContextId correlationId graphNodeId graphId channelID);
+    same_fields!(MemsetRecord, CUpti_ActivityMemset5: value bytes start end deviceId contextId streamId correlationId
+        flags memoryKind graphNodeId graphId channelID);
+    same_fields!(GraphTraceRecord, CUpti_ActivityGraphTrace2: correlationId start end deviceId graphId contextId streamId
+        endDeviceId);
+}
+
+#[test]
+fn records_of_the_host() {
+    same_fields!(ApiRecord, CUpti_ActivityAPI: cbid start end processId threadId correlationId returnValue);
+    same_fields!(SyncRecord, CUpti_ActivitySynchronization2: type_ start end correlationId contextId streamId cudaEventId
+        cudaEventSyncId returnValue);
+    same_fields!(CudaEventRecord, CUpti_ActivityCudaEvent2: correlationId contextId streamId eventId deviceId
+        deviceTimestamp cudaEventSyncId);
+    same_fields!(OverheadRecord, CUpti_ActivityOverhead3: overheadKind objectKind objectId start end correlationId);
+}
+
+#[test]
+fn records_of_objects() {
+    same_fields!(DeviceRecord, CUpti_ActivityDevice6: globalMemoryBandwidth globalMemorySize l2CacheSize
+        numThreadsPerWarp coreClockRate numMemcpyEngines numMultiprocessors maxWarpsPerMultiprocessor
+        maxBlocksPerMultiprocessor maxSharedMemoryPerMultiprocessor maxRegistersPerMultiprocessor
+        computeCapabilityMajor computeCapabilityMinor id uuid name isCudaVisible isMigEnabled);
+    same_fields!(ContextRecord, CUpti_ActivityContext4: contextId deviceId nullStreamId parentContextId isGreenContext
+        numMultiprocessors);
+}
+
+/// Where strings are is not an accessor of its own.
+#[test]
+fn offsets_of_strings() {
+    assert_eq!(KernelRecord::NAME_OFFSET, offset_of!(sys::CUpti_ActivityKernel13, name));
+    assert_eq!(DeviceRecord::NAME_OFFSET, offset_of!(sys::CUpti_ActivityDevice6, name));
+}
