@@ -89,7 +89,8 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int) ->
         "time": float(match[1]) if match and succeeded else None, "wall_s": round(run.seconds, 3),
         "trace_bytes": sum(file.stat().st_size for file in files)}
     if row["time"] is None:
-        row["error"] = f"{run.ending()}: {run.stderr.strip()[-200:]}"
+        lines = run.stderr.strip().splitlines()
+        row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
     shutil.rmtree(run.folder, ignore_errors=True)
     return row
 
@@ -110,7 +111,7 @@ def table(rows: list[dict]) -> str:
             of_tool = [row for row in mine if row["tool"] == tool]
             good = [row for row in of_tool if row["time"]]
             if not good:
-                lines.append(f"| {name} | {tool} | failed: {of_tool[-1].get('error', '').splitlines()[0][:80]} | | | | 0 |")
+                lines.append(f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | 0 |")
                 continue
             ratios = paired_ratios(mine, tool)
             cost = "" if tool == "none" or not ratios else (
