@@ -1,0 +1,74 @@
+//! Files that were written once stay readable, and the specification stays true.
+//!
+//! `golden/trace-1.0.bin` is never written again: a change of the format that breaks it needs a new major version.
+
+#[expect(dead_code, reason = "each test binary uses its part of the sample")]
+mod trace_sample;
+
+use std::fs::{self, File};
+use std::io::Write as _;
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::*;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::TraceWriter;
+use trace_sample::{assert_same_dictionary, read, sample, session};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.0.bin");
+const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FORMAT.md");
+
+#[test]
+fn version_1_0_is_read_as_it_was_written() {
+    let golden = fs::read(GOLDEN).unwrap();
+    let (dictionary, now) = sample();
+    let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
+    assert!(old.damage.is_none(), "{:?}", old.damage);
+    assert_eq!(old.session, session());
+    assert_eq!(old.items, new.items);
+    // 3 calls, kernels and copies and 4 others in each of two intervals, with their marks, two losses and the end.
+    assert_eq!(old.items.len(), 2 * (3 * 3 + 4 + 1) + 2 + 1);
+    assert_same_dictionary(&old.dictionary, &dictionary);
+}
+
+#[test]
+#[ignore = "writes the golden file of a new version; refuses when it is there"]
+fn write_golden_file() {
+    File::create_new(GOLDEN).unwrap().write_all(&sample().1).unwrap();
+}
+
+/// The trace that the specification takes apart.
+fn example() -> Vec<u8> {
+    let mut dictionary = Dictionary::new();
+    let name = dictionary.intern_name("cuInit");
+    let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Driver, callback_id: 1, name });
+    let session = Session { process_id: 300, host: "n7".into(), ..Session::default() };
+    let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
+    for (start, end, correlation) in [(1000, 1500, 1), (1600, 1900, 2)] {
+        let call = ApiCall {
+            start: Timestamp::from_nanos(start),
+            end: Timestamp::from_nanos(end),
+            thread: ThreadId(300),
+            correlation: CorrelationId(correlation),
+            function,
+            return_value: 0,
+        };
+        writer.push(&Record::Api(call), &dictionary).unwrap();
+    }
+    writer.finish(End::Clean, Timestamp::from_nanos(2000), &Loss::default(), &dictionary).unwrap()
+}
+
+/// The bytes of the block that starts with "```hex": two digits each, up to a `|` that starts the annotation.
+fn hex_of(specification: &str) -> Vec<u8> {
+    let (_, rest) = specification.split_once("```hex\n").expect("the specification has an example");
+    let (block, _) = rest.split_once("```").expect("the example ends");
+    let digits = block.lines().flat_map(|line| line.split('|').next().unwrap_or_default().split_whitespace());
+    digits.map(|digit| u8::from_str_radix(digit, 16).expect("two hexadecimal digits")).collect()
+}
+
+#[test]
+fn the_example_of_the_specification_is_what_the_writer_writes() {
+    let specification = fs::read_to_string(SPECIFICATION).unwrap();
+    let bytes = hex_of(&specification);
+    assert_eq!(bytes, example(), "docs/FORMAT.md has to show: {:02x?}", example());
+    assert!(read(&bytes).unwrap().damage.is_none());
+}

@@ -1,0 +1,319 @@
+//! Whatever is pushed comes back: every field, any value, any order, across chunks and flushes.
+
+#[expect(dead_code, reason = "each test binary uses its part of the sample")]
+mod trace_sample;
+
+use std::io::{self, Write};
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::*;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::{Item, TraceWriter};
+use proptest::prelude::*;
+use trace_sample::{assert_same_dictionary, read, sample, session};
+
+/// Numbers from every length class, with the edges more often than chance would have them.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        Just(1 << 63),
+        Just(u64::from(u32::MAX)),
+        0..200u64,
+        1_790_000_000_000_000_000..1_790_000_001_000_000_000u64,
+        any::<u64>(),
+    ]
+}
+
+fn pick<T: std::marker::Copy>(choices: &[T], number: u64) -> T {
+    choices[(number % choices.len() as u64) as usize]
+}
+
+fn record_of(kind: u8, n: &[u64]) -> Record {
+    let time = |index: usize| Timestamp::from_nanos(n[index]);
+    let memory = [
+        MemoryKind::Unknown,
+        MemoryKind::Pageable,
+        MemoryKind::Pinned,
+        MemoryKind::Device,
+        MemoryKind::Array,
+        MemoryKind::Managed,
+    ];
+    let (start, end) = (time(0), time(1));
+    let (device, context, stream) = (DeviceId(n[2] as u32), ContextId(n[3] as u32), StreamId(n[4] as u32));
+    let correlation = CorrelationId(n[5] as u32);
+    let (graph_id, graph_node_id) = (n[6] as u32, n[7]);
+    match kind {
+        0 => {
+            let config = LaunchConfigId(n[8] as u32);
+            Record::Kernel(Kernel { start, end, device, context, stream, correlation, config, graph_id, graph_node_id })
+        }
+        1 => Record::Copy(Copy {
+            start,
+            end,
+            device,
+            context,
+            stream,
+            correlation,
+            kind: pick(
+                &[
+                    CopyKind::Unknown,
+                    CopyKind::HostToDevice,
+                    CopyKind::DeviceToHost,
+                    CopyKind::DeviceToDevice,
+                    CopyKind::HostToHost,
+                    CopyKind::PeerToPeer,
+                ],
+                n[8],
+            ),
+            source: pick(&memory, n[9]),
+            destination: pick(&memory, n[10]),
+            is_async: n[11] & 1 == 1,
+            bytes: n[12],
+            peers: [DeviceId(n[13] as u32), DeviceId(n[14] as u32)],
+            graph_id,
+            graph_node_id,
+        }),
+        2 => Record::Memset(Memset {
+            start,
+            end,
+            device,
+            context,
+            stream,
+            correlation,
+            memory: pick(&memory, n[9]),
+            is_async: n[11] & 1 == 1,
+            value: n[8] as u32,
+            bytes: n[12],
+            graph_id,
+            graph_node_id,
+        }),
+        3 => Record::Api(ApiCall {
+            start,
+            end,
+            thread: ThreadId(n[2] as u32),
+            correlation,
+            function: ApiFunctionId(n[3] as u32),
+            return_value: n[4] as u32,
+        }),
+        4 => Record::Sync(Sync {
+            start,
+            end,
+            kind: pick(
+                &[SyncKind::Unknown, SyncKind::Event, SyncKind::StreamWaitEvent, SyncKind::Stream, SyncKind::Context],
+                n[8],
+            ),
+            context,
+            stream,
+            correlation,
+            event_id: n[6] as u32,
+            event_sync_id: n[7],
+        }),
+        5 => Record::Event(CudaEvent { correlation, context, stream, event_id: n[6] as u32, event_sync_id: n[7] }),
+        _ => Record::Overhead(Overhead {
+            start,
+            end,
+            kind: pick(
+                &[
+                    OverheadKind::Unknown,
+                    OverheadKind::DriverCompiler,
+                    OverheadKind::BufferFlush,
+                    OverheadKind::Instrumentation,
+                    OverheadKind::Resource,
+                    OverheadKind::RuntimeModuleLoading,
+                    OverheadKind::LazyFunctionLoading,
+                    OverheadKind::CommandBufferFull,
+                    OverheadKind::ActivityBufferRequest,
+                    OverheadKind::UnifiedMemoryInit,
+                ],
+                n[8],
+            ),
+            thread: ThreadId(n[2] as u32),
+            correlation,
+        }),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(Record),
+    Name(String),
+    Flush(u64, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (0..7u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
+        2 => ".{0,20}".prop_map(Step::Name),
+        1 => (number(), 0..3u64).prop_map(|(at, lost)| Step::Flush(at, lost)),
+    ]
+}
+
+/// Items by kind in their order: what the format promises to keep.
+fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
+    let mut kinds = vec![Vec::new(); 10];
+    for &item in items {
+        kinds[match item {
+            Item::Record(Record::Kernel(_)) => 0,
+            Item::Record(Record::Copy(_)) => 1,
+            Item::Record(Record::Memset(_)) => 2,
+            Item::Record(Record::Api(_)) => 3,
+            Item::Record(Record::Sync(_)) => 4,
+            Item::Record(Record::Event(_)) => 5,
+            Item::Record(Record::Overhead(_)) => 6,
+            Item::Flush(_) => 7,
+            Item::Loss(_) => 8,
+            Item::End(..) => 9,
+        }]
+        .push(item);
+    }
+    kinds
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
+    #[test]
+    fn arbitrary_traces_come_back(steps in prop::collection::vec(step(), 0..120)) {
+        let mut dictionary = Dictionary::new();
+        let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();
+        let (mut intervals, mut interval, mut loss) = (Vec::new(), Vec::new(), Loss::default());
+        for step in steps {
+            match step {
+                Step::Push(record) => {
+                    writer.push(&record, &dictionary).unwrap();
+                    interval.push(Item::Record(record));
+                }
+                Step::Name(text) => {
+                    let name = dictionary.intern_name(&text);
+                    dictionary.intern_launch_config(LaunchConfig { name, grid: [7, 0, u32::MAX], ..LaunchConfig::default() });
+                    dictionary.add_context(Context { id: ContextId(name.0), ..Context::default() });
+                }
+                Step::Flush(at, lost) => {
+                    if lost > 0 {
+                        loss.unknown_kinds += lost;
+                        interval.push(Item::Loss(loss));
+                    }
+                    let at = Timestamp::from_nanos(at);
+                    writer.flush(at, &loss, &dictionary).unwrap();
+                    interval.push(Item::Flush(at));
+                    intervals.push(std::mem::take(&mut interval));
+                }
+            }
+        }
+        let at = Timestamp::from_nanos(9);
+        interval.push(Item::End(End::Clean, at));
+        intervals.push(interval);
+        let bytes = writer.finish(End::Clean, at, &loss, &dictionary).unwrap();
+
+        let back = read(&bytes).unwrap();
+        prop_assert!(back.damage.is_none(), "{:?}", back.damage);
+        prop_assert_eq!(&back.session, &session());
+        assert_same_dictionary(&back.dictionary, &dictionary);
+        let mut rest = back.items.as_slice();
+        for interval in &intervals {
+            let (here, later) = rest.split_at_checked(interval.len()).expect("items are missing");
+            prop_assert_eq!(by_kind(here), by_kind(interval));
+            rest = later;
+        }
+        prop_assert!(rest.is_empty());
+    }
+}
+
+#[test]
+fn full_chunks_are_written_without_a_flush_and_keep_their_order() {
+    let dictionary = Dictionary::new();
+    let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let before = writer.bytes_written();
+    let kernel = |index: u64| Record::Kernel(Kernel { graph_node_id: index * 3, ..Kernel::default() });
+    for index in 0..50_000 {
+        writer.push(&kernel(index), &dictionary).unwrap();
+    }
+    assert!(writer.bytes_written() > before, "three chunks are full");
+    let bytes = writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).unwrap();
+    let back = read(&bytes).unwrap();
+    assert_eq!(back.items.len(), 50_001);
+    assert!((0..50_000).all(|index| back.items[index as usize] == Item::Record(kernel(index))));
+}
+
+#[test]
+fn a_dictionary_larger_than_a_block_is_split_and_comes_back() {
+    let mut dictionary = Dictionary::new();
+    for index in 0..3_000 {
+        dictionary.intern_name(&format!("{index:x<2000}"));
+    }
+    let long = "é".repeat(1 << 20);
+    dictionary.intern_name(&long);
+    let name = dictionary.intern_name("last");
+    dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
+    let writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let bytes = writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).unwrap();
+    let back = read(&bytes).unwrap();
+    assert!(back.damage.is_none(), "{:?}", back.damage);
+    assert_eq!(back.dictionary.names().len(), 3_002);
+    assert_eq!(back.dictionary.names()[..3_000], dictionary.names()[..3_000]);
+    assert_eq!(*back.dictionary.names()[3_000], long[..1 << 20], "cut to 1 MiB");
+    assert_eq!(back.dictionary.launch_configs(), dictionary.launch_configs());
+}
+
+/// Takes some bytes, then answers an error once, then works again.
+struct Hiccup {
+    bytes: Vec<u8>,
+    fail_at: usize,
+}
+
+impl Write for Hiccup {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.fail_at.saturating_sub(self.bytes.len());
+        if room == 0 {
+            self.fail_at = usize::MAX;
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        let taken = bytes.len().min(room);
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_failed_write_loses_its_rows_and_nothing_else() {
+    let mut dictionary = Dictionary::new();
+    dictionary.intern_name("first");
+    let plain = TraceWriter::new(Vec::new(), &session()).unwrap().bytes_written() as usize;
+    let mut writer = TraceWriter::new(Hiccup { bytes: Vec::new(), fail_at: plain + 30 }, &session()).unwrap();
+    let record = |index| Record::Event(CudaEvent { event_id: index, ..CudaEvent::default() });
+    let loss = Loss { broken_buffers: 1, ..Loss::default() };
+    writer.push(&record(1), &dictionary).unwrap();
+    let error = writer.flush(Timestamp::from_nanos(1), &loss, &dictionary).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(writer.rows_lost(), 1);
+    writer.push(&record(2), &dictionary).unwrap();
+    let sink = writer.finish(End::Clean, Timestamp::from_nanos(2), &loss, &dictionary).unwrap();
+
+    let back = read(&sink.bytes).unwrap();
+    let end = Item::End(End::Clean, Timestamp::from_nanos(2));
+    assert_eq!(back.items, [Item::Record(record(2)), Item::Loss(loss), end]);
+    assert_same_dictionary(&back.dictionary, &dictionary);
+    assert!(back.damage.missing_blocks > 0 && back.damage.skipped_bytes == 30, "{:?}", back.damage);
+}
+
+#[test]
+fn a_flush_of_little_stays_little() {
+    let (_, bytes) = sample();
+    let quiet = |flushes: u64| {
+        let dictionary = Dictionary::new();
+        let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+        for at in 0..flushes {
+            writer.flush(Timestamp::from_nanos(at), &Loss::default(), &dictionary).unwrap();
+        }
+        writer.bytes_written()
+    };
+    assert_eq!(quiet(11) - quiet(10), 40, "an idle process writes one bare mark");
+    // 13 rows of seven kinds: 40 bytes of header and about 20 bytes a row, mostly first values of columns.
+    let second = &trace_sample::blocks(&bytes)[5];
+    assert!(second.len() < 320, "{}", second.len());
+}
