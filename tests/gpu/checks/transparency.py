@@ -7,6 +7,7 @@ switched off stderr must be the same as well. `gpuprof run` is started with its 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from harness import Check, Mode, Result, Run, Suite, expect
@@ -23,12 +24,18 @@ def first_difference(expected: str, got: str) -> str:
     return " | ".join(lines[:4])[:300]
 
 
+def without_log_times(stderr: str) -> str:
+    """PyTorch's C++ warnings begin with the time and the thread: `[W1121 07:50:32.123456 4711 file.cpp:48]`."""
+    return re.sub(r"^\[([WEIF])\d{4} [\d:.]+( \d+)?", r"[\1", stderr, flags=re.MULTILINE)
+
+
 def compare(name: str, bare: Run, traced: Run, with_stderr: bool) -> Iterator[Result]:
     """The result lines for one traced run against the bare one."""
     yield expect(f"{name}.exit", bare.code == traced.code, f"bare {bare.ending()}, traced {traced.ending()}")
     yield expect(f"{name}.stdout", bare.stdout == traced.stdout, first_difference(bare.stdout, traced.stdout))
     if with_stderr:
-        yield expect(f"{name}.stderr", bare.stderr == traced.stderr, first_difference(bare.stderr, traced.stderr))
+        expected, got = without_log_times(bare.stderr), without_log_times(traced.stderr)
+        yield expect(f"{name}.stderr", expected == got, first_difference(expected, got))
 
 
 def one_program(name: str) -> Check:
