@@ -61,7 +61,7 @@ class Check:
     """A function that yields result lines. Exclusive ones have the machine to themselves, because they measure time."""
 
     name: str
-    function: Callable[["Suite"], Iterator[Result]]
+    function: Callable[[Suite], Iterator[Result]]
     exclusive: bool = True
 
 

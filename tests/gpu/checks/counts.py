@@ -30,9 +30,10 @@ def compare(name: str, trace: Trace, oracle: Counts) -> Iterator[Result]:
     if oracle.names is None:
         return
     left, right = oracles.by_base_name(trace.kernel_counts()), oracles.by_base_name(oracle.names)
+    surplus, missing = describe(left - right), describe(right - left)
     yield expect(
         f"{name}.names", left == right,
-        f"{len(left)} names" if left == right else f"only gpuprof: {describe(left - right)}; only there: {describe(right - left)}")
+        f"{len(left)} names" if left == right else f"only gpuprof: {surplus}; only there: {missing}")
 
 
 def compare_time(name: str, trace: Trace, nsys: Counts) -> Result:
@@ -49,7 +50,8 @@ def check_program(suite: Suite, program: Program) -> Iterator[Result]:
     run = suite.run(f"{program.name}-counts", program.quiet(), Mode.VARIABLE)
     yield expect(f"{prefix}.exit", run.code == 0, run.ending())
     trace = single(suite, run)
-    yield expect(f"{prefix}.end", trace.end == "clean" and trace.exit_code == 0, f"{trace.end}, report exit code {trace.exit_code}")
+    intact = trace.end == "clean" and trace.exit_code == 0
+    yield expect(f"{prefix}.end", intact, f"{trace.end}, report exit code {trace.exit_code}")
     losses = trace.losses()
     yield expect(f"{prefix}.nothing_lost", not losses, str(losses) if losses else f"{trace.path.stat().st_size / 1e6:.1f} MB")
 
