@@ -70,14 +70,19 @@ impl Replay {
         }
     }
 
+    /// Whether there is something to play, and if not, why.
+    pub fn ready(&self) -> Result<(), String> {
+        // SAFETY: `receive` passes memory of the length that it says.
+        receive(|text, capacity| unsafe { (self.error)(text, capacity) }).map_or(Ok(()), Err)
+    }
+
     /// Plays on to `until` nanoseconds after the start. Says why when that is impossible.
     pub fn play(&self, until: u64) -> Result<(), String> {
         if (self.play)(until) == 0 {
             return Ok(());
         }
-        // SAFETY: `receive` passes memory of the length that it says.
-        let why = receive(|text, capacity| unsafe { (self.error)(text, capacity) });
-        Err(why.unwrap_or_else(|| "the replay library cannot play in this process".to_owned()))
+        self.ready()?;
+        Err("the replay library cannot play in this process".to_owned())
     }
 
     /// What the profiler did wrong, in this process.

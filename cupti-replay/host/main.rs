@@ -9,6 +9,7 @@ mod leave;
 mod libraries;
 
 use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Args, Fork};
@@ -54,18 +55,20 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Failure> {
     leave::register(args.counts)?;
     fork_at(args, Fork::Before)?;
-    let injected = inject()?;
+    let replay = if inject()? { Some(Replay::find(&replay_path()?)?) } else { None };
     fork_at(args, Fork::After)?;
-    if injected {
-        let path = env::var_os("GPUPROF_CUPTI_PATH");
-        let path = path.ok_or_else(|| "GPUPROF_CUPTI_PATH is not set: name the replay library".to_owned())?;
-        Replay::find(&path)?.play(args.until)?;
+    if let Some(replay) = replay {
+        replay.play(args.until)?;
     }
     fork_at(args, Fork::End)?;
     if let Some(text) = &args.print {
         println!("{text}");
     }
     Ok(())
+}
+
+fn replay_path() -> Result<OsString, String> {
+    env::var_os("GPUPROF_CUPTI_PATH").ok_or_else(|| "GPUPROF_CUPTI_PATH is not set: name the replay library".to_owned())
 }
 
 /// Loads the profiler, if there is one. Without it the program goes on, as CUDA programs do.
@@ -76,6 +79,10 @@ fn inject() -> Result<bool, Failure> {
     };
     let answer = libraries::inject(&profiler)?;
     if answer != 1 {
+        // Perhaps because it found a CUPTI without anything to play, which is a mistake of ours.
+        if let Ok(replay) = Replay::find(&replay_path()?) {
+            replay.ready()?;
+        }
         eprintln!("gpuprof-replay-host: InitializeInjection answered {answer}: running without a profiler");
     }
     Ok(answer == 1)

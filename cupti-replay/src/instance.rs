@@ -57,8 +57,8 @@ pub fn player() -> Result<&'static Player, &'static str> {
 
 fn start(path: Option<PathBuf>, speed: &str) -> Result<Player, String> {
     OWNER.store(process::id(), Ordering::SeqCst);
-    let path = path.ok_or_else(|| format!("{RECORDING} is not set: name the recording to play"))?;
     let speed: Speed = speed.parse()?;
+    let path = path.ok_or_else(|| format!("{RECORDING} is not set: name the recording to play"))?;
     Ok(Player::new(load::session(&path)?, speed))
 }
 
