@@ -19,7 +19,7 @@ use crate::record::{Loss, Record, Timestamp};
 use crate::session::{End, Session};
 
 /// Rows of a full chunk, all kinds together. In `benches/trace.rs` 64 Ki rows take 9 % fewer bytes, 4 Ki rows 4 % more;
-/// but what waits here is memory of the traced process (1.5 MB now) and lost when that process is killed.
+/// but what waits here is memory of the traced process (about 1 MB now) and lost when that process is killed.
 const CHUNK_ROWS: usize = 16 << 10;
 /// Level 1 of zstd. In `benches/trace.rs` level 9 takes 4 % fewer bytes at a third of the speed.
 const ZSTD_LEVEL: i32 = 1;
