@@ -43,8 +43,14 @@ class Trace:
         return self.completeness["end"]
 
     def records(self, kind: str) -> int:
-        """How many records of a kind: `kernel`, `copy` or `memset`."""
-        return self.completeness["records"].get(kind, 0)
+        """How many records of a kind: `kernel`, `copy` or `memset`.
+
+        Raises Unreadable when the report does not say: a count that is not there is not a count of 0.
+        """
+        counts = self.completeness["records"]
+        if kind not in counts:
+            raise Unreadable(f"the report of {self.path.name} has no completeness.records.{kind}, only {sorted(counts)}")
+        return counts[kind]
 
     def kernel_counts(self) -> collections.Counter[str]:
         """Launches by kernel name, over all devices."""
