@@ -159,7 +159,7 @@ impl Settings {
     /// Reads the process environment.
     #[must_use]
     pub fn from_env() -> (Self, Vec<BadValue>) {
-        Self::from_lookup(|name| env::var_os(name))
+        Self::from_lookup(env::var_os)
     }
 
     fn from_lookup(lookup: impl Fn(&'static str) -> Option<OsString>) -> (Self, Vec<BadValue>) {

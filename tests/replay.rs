@@ -1,0 +1,173 @@
+//! The main job from end to end without a GPU: buffers recorded on an NVIDIA H200, played by the replay library
+//! through the real libprof.so, into a trace, and from the trace into a report.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{GPUPROF, Stage, fixtures, report, stderr, sum};
+
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {value:#}"))
+}
+
+/// Verdicts that the recorded programs must get; each was written to have one bottleneck.
+const VERDICTS: &[(&str, &str)] = &[
+    ("gpt", "gpu_compute"),
+    ("mlp", "launch"),
+    ("resnet_workers0", "data_loading"),
+    ("copy_pageable", "copy"),
+    ("sync_item", "sync"),
+    ("graph_torch", "gpu_compute"),
+];
+
+#[test]
+fn recorded_programs_get_their_verdict() {
+    for &(fixture, verdict) in VERDICTS {
+        let stage = Stage::new();
+        assert!(stage.host(fixture).status().unwrap().success(), "{fixture}");
+        let report = stage.report();
+        assert_eq!(report.pointer("/verdict/group").unwrap(), verdict, "{fixture}: {:#}", report["verdict"]);
+        assert!(!report["verdict"]["evidence"].as_array().unwrap().is_empty(), "{fixture}");
+    }
+}
+
+#[test]
+fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
+    for fixture in fixtures() {
+        let stage = Stage::new();
+        let output = stage.host(&fixture).arg("--counts").output().unwrap();
+        assert!(output.status.success(), "{fixture}: {}", stderr(&output));
+        let report = stage.report();
+        // The replay library's own count; it also delivers one device and one context, which are no records.
+        let text = stderr(&output);
+        let delivered = text.split("delivered: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        assert_eq!(sum(&report["completeness"]["records"]) + 2, delivered.parse().unwrap(), "{fixture}");
+        for counter in
+            ["dropped_by_cupti", "dropped_by_gpuprof", "unknown_kinds", "zero_timestamps", "activities_without_launch"]
+        {
+            assert_eq!(number(&report, &format!("/completeness/{counter}")), 0, "{fixture}: {counter}");
+        }
+        assert_eq!(report["completeness"]["end"], "clean", "{fixture}");
+        for device in report["devices"].as_array().unwrap() {
+            assert!(number(device, "/window_ns") > 0);
+            assert_eq!(sum(&device["leaves"]), number(device, "/window_ns"), "{fixture}");
+        }
+    }
+}
+
+#[test]
+fn the_report_at_exit_is_the_report_from_the_trace() {
+    for fixture in ["mlp", "multi_stream"] {
+        let stage = Stage::new();
+        let output = stage.host(fixture).output().unwrap();
+        let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+        let live = stderr(&output);
+        let live = live.rsplit_once("trace: ").unwrap().0;
+        assert_eq!(live.trim(), String::from_utf8(again.stdout).unwrap().trim(), "{fixture}");
+    }
+}
+
+#[test]
+fn flush_period_and_buffer_memory_do_not_change_the_answer() {
+    let mut answers = Vec::new();
+    for (flush, memory) in [("10ms", "8M"), ("100ms", "64M"), ("10s", "256M")] {
+        let stage = Stage::new();
+        let mut host = stage.host("resnet_workers4");
+        assert!(host.env("GPUPROF_FLUSH", flush).env("GPUPROF_MEMORY", memory).status().unwrap().success());
+        let report = stage.report();
+        answers.push((report["devices"].clone(), report["verdict"].clone()));
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[1], answers[2]);
+}
+
+#[test]
+fn the_program_does_not_notice() {
+    let stage = Stage::new();
+    let output = stage.host("sync_item").args(["--print", "loss 0.25", "--exit-code", "7"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"loss 0.25\n");
+    // Switched off, not a byte of ours appears anywhere.
+    let stage = Stage::new();
+    let mut host = stage.host("sync_item");
+    let output = host.env("GPUPROF_OUTPUT", "off").env("GPUPROF_REPORT", "off").output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn whoever_leaves_without_an_exit_handler_leaves_a_trace_that_reads() {
+    for leave in ["_exit", "abort", "kill"] {
+        let stage = Stage::new();
+        let mut host = stage.host("mlp");
+        host.args(["--leave", leave, "--until", "1500"]).env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_FLUSH", "20ms");
+        let _ = host.output().unwrap();
+        let (code, report) = report(&stage.path("trace.gpuprof"));
+        assert_eq!(report["completeness"]["end"], "abrupt", "{leave}");
+        assert!(number(&report, "/completeness/records/kernel") > 1000, "{leave}: {:#}", report["completeness"]);
+        assert_eq!(sum(&report["devices"][0]["leaves"]), number(&report, "/devices/0/window_ns"), "{leave}");
+        assert!(code == 0 || code == 1, "{leave}: {code}");
+    }
+}
+
+#[test]
+fn a_forked_child_is_left_alone() {
+    for (when, child) in [("before", "exit"), ("after", "nothing"), ("after", "exit"), ("end", "exit")] {
+        let stage = Stage::new();
+        let output = stage.host("multi_stream").args(["--fork", when, "--child", child]).output().unwrap();
+        assert!(output.status.success(), "{when} {child}: {}", stderr(&output));
+        assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1, "{when} {child}");
+        assert_eq!(stderr(&output).matches("trace: ").count(), 1, "{when} {child}: {}", stderr(&output));
+        assert_eq!(stage.report()["completeness"]["end"], "clean");
+    }
+}
+
+#[test]
+fn a_live_verdict_appears_while_the_program_runs() {
+    let stage = Stage::new();
+    let mut host = stage.host("mlp");
+    let output = host.env("GPUPROF_LIVE", "200ms").env("GPUPROF_REPLAY_SPEED", "1").output().unwrap();
+    let text = stderr(&output);
+    let live: Vec<_> = text.lines().filter(|line| line.starts_with("gpuprof") && line.contains("launch")).collect();
+    assert!(live.len() >= 2, "{text}");
+}
+
+#[test]
+fn names_follow_the_pattern_and_nothing_is_overwritten() {
+    let stage = Stage::new();
+    fs::write(stage.path("run-9.gpuprof"), "precious").unwrap();
+    let mut host = stage.host("copy_pageable");
+    assert!(host.env("GPUPROF_OUTPUT", "run-%q{RANK}.gpuprof").env("RANK", "9").status().unwrap().success());
+    assert_eq!(fs::read(stage.path("run-9.gpuprof")).unwrap(), b"precious");
+    assert_eq!(report(&stage.path("run-9-1.gpuprof")).0, 0);
+}
+
+#[test]
+fn trouble_is_said_in_one_line_and_the_program_goes_on() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("GPUPROF_OUTPUT", "/proc/nowhere/x.gpuprof", "/proc/nowhere/x.gpuprof"),
+        ("GPUPROF_LIVE", "sometimes", "GPUPROF_LIVE"),
+        ("GPUPROF_CUPTI_PATH", "/nowhere/libcupti.so.13", "/nowhere/libcupti.so.13"),
+    ];
+    for (variable, value, expected) in cases {
+        let stage = Stage::new();
+        let output = stage.host("copy_pageable").arg("--print").arg("done").env(variable, value).output().unwrap();
+        assert!(stderr(&output).contains(expected), "{variable}: {}", stderr(&output));
+        if *variable != "GPUPROF_CUPTI_PATH" {
+            assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"done\n"[..]), "{variable}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_of_a_replay_replays_the_same() {
+    let first = Stage::new();
+    assert!(first.host("multi_stream").env("GPUPROF_RECORD", "again.cupti").status().unwrap().success());
+    let second = Stage::new();
+    let mut host = second.host("multi_stream");
+    assert!(host.env("GPUPROF_REPLAY", first.path("again.cupti")).status().unwrap().success());
+    assert_eq!(first.report()["devices"], second.report()["devices"]);
+}

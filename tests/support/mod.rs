@@ -1,0 +1,89 @@
+//! Plays a recorded session through the real libprof.so, as the demo does.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The `gpuprof` binary.
+pub const GPUPROF: &str = env!("CARGO_BIN_EXE_gpuprof");
+
+/// A folder to play in.
+pub struct Stage {
+    pub folder: TempDir,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The host program with libprof.so injected, playing `fixture` as fast as possible; the trace goes to
+    /// `trace.gpuprof`.
+    pub fn host(&self, fixture: &str) -> Command {
+        let mut command = Command::new(built("gpuprof-replay-host"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("GPUPROF_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .current_dir(self.folder.path())
+            .env("CUDA_INJECTION64_PATH", built("libprof.so"))
+            .env("GPUPROF_CUPTI_PATH", built("libcupti_replay.so"))
+            .env("GPUPROF_REPLAY", self::fixture(fixture))
+            .env("GPUPROF_OUTPUT", "trace.gpuprof");
+        command
+    }
+
+    /// `gpuprof report --json` of the trace.
+    pub fn report(&self) -> Value {
+        report(&self.path("trace.gpuprof")).1
+    }
+}
+
+/// Exit code and JSON of `gpuprof report --json FILE`.
+pub fn report(trace: &Path) -> (i32, Value) {
+    let output = Command::new(GPUPROF).args(["report", "--json"]).arg(trace).output().unwrap();
+    let value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code().unwrap(), value)
+}
+
+/// A recorded session.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/{name}.cupti.zst"))
+}
+
+/// All recorded sessions.
+pub fn fixtures() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".cupti.zst").map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+/// A file that cargo built beside the binary: libraries of dependencies lie in `deps`.
+fn built(file: &str) -> PathBuf {
+    let folder = Path::new(GPUPROF).parent().unwrap();
+    let places = [folder.join("deps").join(file), folder.join(file)];
+    let found = places.iter().find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{file} was not built: run `cargo test --workspace`")).clone()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The sum of an object's numbers.
+pub fn sum(object: &Value) -> u64 {
+    object.as_object().unwrap().values().map(|value| value.as_u64().unwrap()).sum()
+}
