@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{demo, doctor, run};
+use crate::{demo, doctor, report, run};
 
 /// Tells, while a CUDA program runs, why it is not faster.
 #[derive(Parser)]
@@ -22,6 +22,9 @@ pub enum Command {
     /// Start a command with gpuprof loaded into every CUDA process of it
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Print what a trace says
+    #[command(after_help = REPORT_HELP)]
+    Report(ReportArgs),
     /// Check whether this machine can be profiled, and say what to do where it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -60,6 +63,19 @@ EXAMPLES:
   gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
   gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
   gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
+
+const REPORT_HELP: &str = "\
+With --json each trace gives one JSON object on one line, in the order of the files.
+
+EXIT CODES:
+  0  every trace was read
+  1  every trace was reported, but at least one is truncated or damaged; the report says where
+  2  at least one trace could not be read at all; the others were reported
+
+EXAMPLES:
+  gpuprof report gpuprof-4711.gpuprof
+  gpuprof report --top 30 *.gpuprof | less
+  gpuprof report --json gpuprof-4711.gpuprof | jq .verdict";
 
 const DOCTOR_HELP: &str = "\
 Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
@@ -155,6 +171,33 @@ impl From<RunArgs> for run::Props {
             force: args.force,
             command: args.command,
         }
+    }
+}
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Trace files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// Print all tables behind the verdict
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print all tables, with the N kernels that took longest
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "full"])]
+    top: Option<usize>,
+}
+
+impl From<ReportArgs> for report::Props {
+    fn from(args: ReportArgs) -> Self {
+        let extent = match (args.top, args.full) {
+            (Some(kernels), _) => report::Extent::Top(kernels),
+            (None, true) => report::Extent::Full,
+            (None, false) => report::Extent::Summary,
+        };
+        Self { files: args.files, json: args.json, extent }
     }
 }
 

@@ -4,12 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn demo(from: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gpuprof"))
-        .args(["demo", "--from"])
-        .arg(from)
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(["demo", "--from"]).arg(from).args(arguments).output().unwrap()
 }
 
 fn stderr(output: &Output) -> String {

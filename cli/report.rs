@@ -1,0 +1,80 @@
+//! `gpuprof report`: prints what traces say.
+//!
+//! Opening a trace and wording its report are library code ([`gpuprof::open`], [`gpuprof::Report`]); here is only the
+//! order of files, streams and exit codes.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use profiler_core::report::json::Document;
+
+use crate::complain;
+
+/// Exit code when a trace was reported but is not complete.
+const DAMAGED: u8 = 1;
+/// Exit code when a trace could not be read at all.
+pub const UNREADABLE: u8 = 2;
+
+/// Which traces to print and how.
+#[derive(Debug, Default)]
+pub struct Props {
+    /// The files, in the order in which they are printed.
+    pub files: Vec<PathBuf>,
+    /// A line of JSON for each file instead of text.
+    pub json: bool,
+    /// How much the text says.
+    pub extent: Extent,
+}
+
+/// How much the text says.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Extent {
+    /// What a program prints at its end.
+    #[default]
+    Summary,
+    /// With all tables.
+    Full,
+    /// With all tables, that of the kernels limited.
+    Top(usize),
+}
+
+/// Prints the reports and answers with the exit code: that of the worst file.
+///
+/// # Errors
+///
+/// When stdout cannot be written. Files that cannot be read are told on stderr, and the others are printed.
+pub fn run(props: &Props) -> Result<u8> {
+    let mut worst = 0;
+    for file in &props.files {
+        match gpuprof::open(file) {
+            Err(error) => {
+                complain(&error.to_string());
+                worst = UNREADABLE;
+            }
+            Ok(report) => {
+                if let Some(first) = report.completeness.damage.first() {
+                    complain(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
+                    worst = worst.max(DAMAGED);
+                }
+                let mut text = String::new();
+                if props.json {
+                    text.push_str(&serde_json::to_string(&Document::new(&report))?);
+                    text.push('\n');
+                } else {
+                    if props.files.len() > 1 {
+                        writeln!(text, "== {}", file.display())?;
+                    }
+                    text.push_str(&match props.extent {
+                        Extent::Summary => report.summary(),
+                        Extent::Full => report.full(),
+                        Extent::Top(kernels) => report.full_with_kernels(kernels),
+                    });
+                }
+                io::stdout().write_all(text.as_bytes())?;
+            }
+        }
+    }
+    Ok(worst)
+}

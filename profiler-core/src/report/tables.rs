@@ -1,0 +1,112 @@
+//! The long report for people: the short one, then every table behind it.
+//!
+//! The first line of a table names its columns and their units. Rows keep the order of the model, the largest total
+//! first; only the name at the end of a row may be shortened, so that rows stay comparable line by line.
+
+use std::fmt::Write;
+
+use super::text::{duration, path_name, short};
+use super::{DeviceReport, Report, names};
+use crate::attribution::leaf::Leaf;
+
+/// Longest name in a row. With the numbers before it a row takes at most 150 columns.
+const NAME_WIDTH: usize = 80;
+
+/// The long report with at most `kernels` rows in each table of kernels.
+#[must_use]
+pub fn full(report: &Report, kernels: usize) -> String {
+    let mut out = short(report);
+    for device in &report.devices {
+        let _ = writeln!(out, "\n== device {}", device.device.id);
+        leaf_rows(&mut out, device);
+        kernel_rows(&mut out, device, kernels);
+        copy_rows(&mut out, device);
+    }
+    api_rows(&mut out, report);
+    for note in &report.process.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64 * 100.0
+}
+
+fn leaf_rows(out: &mut String, device: &DeviceReport) {
+    let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (device.leaves[leaf as usize], leaf)).collect();
+    leaves.retain(|&(nanos, _)| nanos > 0);
+    leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let _ = writeln!(out, "{:>10} {:>6}  cause", "time", "%");
+    for (nanos, leaf) in leaves {
+        let _ = writeln!(out, "{:>10} {:>6.2}  {}", duration(nanos), share(nanos, device.window_ns), leaf.name());
+    }
+}
+
+fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
+    if limit == 0 || device.kernels.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10}  kernel",
+        "time", "count", "mean", "median", "min", "max"
+    );
+    for row in device.kernels.iter().take(limit) {
+        let of = &row.durations;
+        let _ = writeln!(
+            out,
+            "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10}  {}{}",
+            duration(of.total()),
+            of.count(),
+            duration(of.mean()),
+            duration(of.median()),
+            duration(of.min()),
+            duration(of.max()),
+            names::shortened(&row.name, NAME_WIDTH),
+            if row.communication { " (communication)" } else { "" },
+        );
+    }
+    if let Some(rest) = device.kernels.get(limit..).filter(|rest| !rest.is_empty()) {
+        let time = rest.iter().map(|row| row.durations.total()).sum();
+        let count: u64 = rest.iter().map(|row| row.durations.count()).sum();
+        let _ = writeln!(out, "{:>10} {count:>9}  in {} more kernels", duration(time), rest.len());
+    }
+}
+
+fn copy_rows(out: &mut String, device: &DeviceReport) {
+    if device.copies.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "{:>10} {:>9} {:>10} {:>12} {:>8}  copy", "time", "count", "median", "MB", "GB/s");
+    for row in &device.copies {
+        let _ = writeln!(
+            out,
+            "{:>10} {:>9} {:>10} {:>12.3} {:>8.2}  {}",
+            duration(row.durations.total()),
+            row.durations.count(),
+            duration(row.durations.median()),
+            row.bytes as f64 / 1e6,
+            row.gigabytes_per_second(),
+            path_name(row.path),
+        );
+    }
+}
+
+fn api_rows(out: &mut String, report: &Report) {
+    if report.api.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n== host\n{:>10} {:>9} {:>10} {:>7}  CUDA call", "time", "count", "max", "failed");
+    for row in &report.api {
+        let _ = writeln!(
+            out,
+            "{:>10} {:>9} {:>10} {:>7}  {}",
+            duration(row.total_ns),
+            row.calls,
+            duration(row.max_ns),
+            row.failed,
+            names::shortened(&row.name, NAME_WIDTH),
+        );
+    }
+}

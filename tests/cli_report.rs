@@ -1,0 +1,250 @@
+//! `gpuprof report` with good, damaged and foreign files.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
+    ThreadId, Timestamp,
+};
+use profiler_core::report::json::Document;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::TraceWriter;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Kernels in the traces that [`trace`] makes: enough for several blocks.
+const KERNELS: u32 = 400;
+
+/// The bytes of a trace with launches and kernels, flushed every 100 of them.
+fn trace() -> Vec<u8> {
+    let mut dictionary = Dictionary::new();
+    let name = dictionary.intern_name("my_kernel");
+    let config = dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
+    let name = dictionary.intern_name("cudaLaunchKernel_v7000");
+    let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
+    let session = Session {
+        process_id: 4711,
+        command: vec!["python".into(), "train.py".into()],
+        host: "node7".into(),
+        start: at(0),
+        ..Session::default()
+    };
+    let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
+    for number in 0..KERNELS {
+        let begin = u64::from(number) * 10;
+        let correlation = CorrelationId(number + 1);
+        let call = ApiCall {
+            start: at(begin),
+            end: at(begin + 3),
+            thread: ThreadId(9),
+            correlation,
+            function,
+            return_value: 0,
+        };
+        let kernel = Kernel {
+            start: at(begin + 5),
+            end: at(begin + 9),
+            device: DeviceId(0),
+            context: ContextId(1),
+            stream: StreamId(7),
+            correlation,
+            config,
+            ..Kernel::default()
+        };
+        writer.push(&Record::Api(call), &dictionary).unwrap();
+        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        if number % 100 == 99 {
+            writer.flush(at(begin + 10), &Loss::default(), &dictionary).unwrap();
+        }
+    }
+    let end = at(u64::from(KERNELS) * 10);
+    writer.finish(End::Clean, end, &Loss::default(), &dictionary).unwrap()
+}
+
+/// A time `micros` microseconds after the start of the trace.
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_nanos(1_700_000_000_000_000_000 + micros * 1000)
+}
+
+/// A folder with files.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn add(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+fn report(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
+    command.arg("report");
+    for argument in arguments {
+        command.arg(argument.as_ref());
+    }
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn kernels(report: &Value) -> u64 {
+    report["devices"][0]["kernels"].as_array().unwrap().iter().map(|kernel| kernel["count"].as_u64().unwrap()).sum()
+}
+
+/// A file that must give exit code 2, nothing on stdout, and a message that names it and says `wanted`.
+fn refused(path: &Path, wanted: &str) {
+    let output = report(&[&path]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+    let message = stderr(&output);
+    assert!(message.contains(path.to_str().unwrap()) && message.contains(wanted), "{message}");
+}
+
+#[test]
+fn a_good_trace_is_reported_as_text_and_as_json() {
+    let files = Files::new();
+    let path = files.add("good.gpuprof", &trace());
+
+    let output = report(&[&path]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("my_kernel"), "{}", stdout(&output));
+
+    let output = report(&[&"--json", &path]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["process"]["pid"], 4711);
+    assert_eq!(json["completeness"]["end"], "clean");
+    assert_eq!(kernels(&json), u64::from(KERNELS));
+}
+
+#[test]
+fn the_library_says_the_same_as_the_command() {
+    let files = Files::new();
+    let path = files.add("good.gpuprof", &trace());
+    let json: Value = serde_json::from_slice(&report(&[&"--json", &path]).stdout).unwrap();
+    let report = gpuprof::open(&path).unwrap();
+    assert_eq!(serde_json::to_value(Document::new(&report)).unwrap(), json);
+}
+
+#[test]
+fn several_traces_give_a_line_of_json_each() {
+    let files = Files::new();
+    let (first, second) = (files.add("1.gpuprof", &trace()), files.add("2.gpuprof", &trace()));
+    let output = report(&[&"--json", &first, &second]);
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0], lines[1]);
+
+    let text = stdout(&report(&[&first, &second]));
+    assert!(text.contains("1.gpuprof") && text.contains("2.gpuprof"), "{text}");
+}
+
+#[test]
+fn a_truncated_trace_is_reported_up_to_the_cut() {
+    let whole = trace();
+    let files = Files::new();
+    let path = files.add("cut.gpuprof", &whole[..whole.len() * 2 / 3]);
+
+    let output = report(&[&"--json", &path]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["completeness"]["end"], "abrupt");
+    assert!(!json["completeness"]["damage"].as_array().unwrap().is_empty());
+    let read = kernels(&json);
+    assert!((1..u64::from(KERNELS)).contains(&read), "{read}");
+    assert!(stderr(&output).contains("cut.gpuprof"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_damaged_middle_costs_its_block_only() {
+    let mut bytes = trace();
+    let middle = bytes.len() / 2;
+    for byte in &mut bytes[middle..middle + 8] {
+        *byte ^= 0xff;
+    }
+    let files = Files::new();
+    let path = files.add("flipped.gpuprof", &bytes);
+    let output = report(&[&"--json", &path]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["completeness"]["end"], "clean", "the end behind the damage was found");
+    let read = kernels(&json);
+    assert!((1..u64::from(KERNELS)).contains(&read), "{read}");
+}
+
+#[test]
+fn files_that_are_no_traces_are_refused_by_name() {
+    let files = Files::new();
+    refused(&files.add("empty.gpuprof", b""), "empty");
+    refused(&files.add("trace.json.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0]), "gzip");
+    refused(&files.add("notes.txt", b"some text that is long enough for a header"), "not a gpuprof trace");
+    refused(&files.0.path().join("missing.gpuprof"), "No such file");
+    refused(files.0.path(), "folder");
+    refused(&files.add("header.gpuprof", &trace()[..20]), "byte");
+}
+
+#[test]
+fn a_trace_from_the_future_is_refused_with_both_versions() {
+    let mut bytes = trace();
+    // The major version stands behind the eight magic bytes, and the check sum of both at 12.
+    bytes[8] = 99;
+    let check = crc32fast::hash(&bytes[..12]);
+    bytes[12..16].copy_from_slice(&check.to_le_bytes());
+    let files = Files::new();
+    refused(&files.add("future.gpuprof", &bytes), "99");
+}
+
+#[test]
+fn an_unreadable_file_does_not_hide_the_readable_one() {
+    let files = Files::new();
+    let (bad, good) = (files.add("bad.gpuprof", b"x"), files.add("good.gpuprof", &trace()));
+    let output = report(&[&bad, &good]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("bad.gpuprof"));
+    assert!(stdout(&output).contains("my_kernel"));
+}
+
+#[test]
+fn top_limits_the_table_of_kernels() {
+    let files = Files::new();
+    let path = files.add("good.gpuprof", &trace());
+    let rows = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
+        stdout(&report(arguments)).lines().filter(|line| line.ends_with("  my_kernel")).count()
+    };
+    // The summary names the kernel once, the table once more.
+    assert_eq!(rows(&[&path]), 1);
+    assert_eq!(rows(&[&"--full", &path]), 2);
+    assert_eq!(rows(&[&"--top", &"1", &path]), 2);
+    assert_eq!(rows(&[&"--top", &"0", &path]), 1);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let files = Files::new();
+    let path = files.add("good.gpuprof", &trace());
+    // Many files, so that the output is larger than a pipe holds.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gpuprof"))
+        .arg("report")
+        .args(std::iter::repeat_n(&path, 200))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+}
