@@ -1,1 +1,424 @@
-//! Gives every nanosecond of device time one cause.
+//! Where the device's time went: an accounting that runs while the program does.
+//!
+//! Records come in any order within a flush. [`Attributor::push`] counts them at once and puts them aside;
+//! [`Attributor::flushed`] joins operations to their launching calls, works out the watermark before which nothing
+//! can change any more, and enters everything before it into the books of each device. The work is O(1) amortised a
+//! record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by what is in flight.
+//! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
+//!
+//! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `threads` and `join` (who launched what),
+//! `sweep` (the timeline), `gap` (why nothing ran), `account` (the books).
+//!
+//! Not here: steps, what-if replay, stacks of host threads.
+
+mod account;
+mod activity;
+pub mod api;
+mod gap;
+mod join;
+pub mod leaf;
+mod quantile;
+mod slices;
+pub mod statistics;
+mod sweep;
+mod threads;
+
+use rustc_hash::FxHashMap;
+
+pub use account::{DeviceAccount, Subject, Tally};
+pub use activity::is_communication;
+pub use gap::{
+    DISPATCH_NANOS, INPUT_BYTES, INPUT_HOLE_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS,
+    SYNC_SLACK_NANOS,
+};
+
+use self::activity::{KernelClasses, leaf_of_copy};
+use self::api::ApiClasses;
+use self::join::{Launch, Launches};
+use self::leaf::Leaf;
+use self::statistics::{ApiStatistics, ApiTable, CopyPath};
+use self::sweep::{Operation, Timeline};
+use self::threads::{HostThread, Nesting};
+use crate::dictionary::Dictionary;
+use crate::record::{
+    ApiCall, ApiFunctionId, Copy, CopyKind, CorrelationId, DeviceId, Kernel, Memset, Overhead, OverheadKind, Record,
+    StreamId, ThreadId, Timestamp,
+};
+use crate::report::Completeness;
+
+/// Host and device clocks are mapped to each other with an error; an operation may seem to begin this much before
+/// the call that launched it. Measured differences stay under 20 us.
+pub const CLOCK_SLACK_NANOS: u64 = 50_000;
+/// An operation waits for its launching call for as long as a launch waits for its operation.
+const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
+const JOIN_PATIENCE_FLUSHES: u64 = 3;
+/// A record that ends this much after the flush that delivered it cannot be true.
+const FUTURE_NANOS: u64 = 10_000_000_000;
+/// Operations that may wait for the watermark (104 bytes each). When there are more, it advances to the flush
+/// regardless: bounded memory goes before exact order, and what then comes late is counted.
+const PENDING_LIMIT: usize = 1_000_000;
+/// Devices of one process; ordinals beyond are damage.
+const DEVICE_LIMIT: usize = 256;
+
+/// The online attributor. See the [module](self).
+#[derive(Debug, Default)]
+pub struct Attributor {
+    api_classes: ApiClasses,
+    kernel_classes: KernelClasses,
+    api_table: ApiTable,
+    threads: Vec<HostThread>,
+    thread_indices: FxHashMap<ThreadId, u32>,
+    launches: Launches,
+    arrivals: Vec<Operation>,
+    timelines: Vec<Timeline>,
+    completeness: Completeness,
+    observed: Option<(u64, u64)>,
+    flush: u64,
+    newest_flush: u64,
+    ready: Vec<ApiCall>,
+}
+
+impl Attributor {
+    /// Knows nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a record. Order does not matter between two calls of [`flushed`](Self::flushed).
+    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        match record {
+            Record::Kernel(kernel) => self.push_kernel(kernel, dictionary),
+            Record::Copy(copy) => self.push_copy(copy),
+            Record::Memset(memset) => self.push_memset(memset),
+            Record::Api(call) => self.push_call(*call),
+            Record::Overhead(overhead) => self.push_overhead(overhead),
+            Record::Sync(_) => self.completeness.syncs += 1,
+            Record::Event(_) => self.completeness.events += 1,
+        }
+    }
+
+    /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
+    pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        let at = at.nanos().max(self.newest_flush);
+        self.newest_flush = at;
+        let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
+        self.place_calls(horizon, dictionary);
+        let oldest_operation = self.join_arrivals(at, false);
+        let oldest_launch = self.launches.oldest_waiting(at);
+        let oldest_call = self.threads.iter().filter_map(HostThread::earliest_pending).min();
+        let oldest_host =
+            oldest_launch.into_iter().chain(oldest_call).min().map(|time| time.saturating_sub(CLOCK_SLACK_NANOS));
+        let mut watermark = oldest_host.into_iter().chain(oldest_operation).fold(horizon, u64::min);
+        if self.timelines.iter().map(Timeline::pending).sum::<usize>() > PENDING_LIMIT {
+            watermark = horizon;
+        }
+        self.advance(watermark);
+        self.flush += 1;
+    }
+
+    /// No more records will come: enters everything. `at` is when the trace ended, or the last flush when unknown.
+    pub fn finish(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        self.newest_flush = at.nanos().max(self.newest_flush);
+        self.place_calls(u64::MAX, dictionary);
+        self.join_arrivals(self.newest_flush, true);
+        self.launches.give_up_all();
+        self.advance(u64::MAX);
+        self.flush += 1;
+    }
+
+    /// The books of every device on which something ran, by ordinal.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
+        self.timelines.iter().map(|timeline| &timeline.account)
+    }
+
+    /// Outermost API calls by function.
+    pub fn api_statistics(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
+        self.api_table.rows()
+    }
+
+    /// From the first begin to the last end of any record with times, nanoseconds.
+    #[must_use]
+    pub fn observed_ns(&self) -> u64 {
+        self.observed.map_or(0, |(first, last)| last - first)
+    }
+
+    /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
+    #[must_use]
+    pub fn completeness(&self) -> Completeness {
+        let beyond = self.devices().map(|account| account.statistics.kernels_beyond_table()).sum();
+        Completeness {
+            launches_without_activity: self.launches.without_activity,
+            kernels_beyond_table: beyond,
+            ..self.completeness.clone()
+        }
+    }
+
+    fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
+        self.completeness.kernels += 1;
+        let (name, communication) = self.kernel_classes.get(kernel.config, dictionary);
+        let operation = Operation {
+            leaf: if communication { Leaf::Communication } else { Leaf::Compute },
+            subject: Subject::Kernel(name),
+            graph: kernel.graph_id != 0,
+            ..operation(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
+        };
+        if let Some((index, nanos)) = self.arrive(operation) {
+            self.timelines[index].account.statistics.add_kernel(name, communication, nanos);
+        }
+    }
+
+    fn push_copy(&mut self, copy: &Copy) {
+        self.completeness.copies += 1;
+        let from_host = copy.kind == CopyKind::HostToDevice;
+        let operation = Operation {
+            leaf: leaf_of_copy(copy),
+            subject: if from_host { Subject::HostToDevice } else { Subject::OtherTransfer },
+            graph: copy.graph_id != 0,
+            input: from_host && copy.bytes >= INPUT_BYTES,
+            ..operation(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
+        };
+        if let Some((index, nanos)) = self.arrive(operation) {
+            let path = CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination };
+            self.timelines[index].account.statistics.add_copy(path, copy.bytes, nanos);
+        }
+    }
+
+    fn push_memset(&mut self, memset: &Memset) {
+        self.completeness.memsets += 1;
+        let operation = Operation {
+            leaf: Leaf::Memset,
+            subject: Subject::OtherTransfer,
+            graph: memset.graph_id != 0,
+            ..operation(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
+        };
+        self.arrive(operation);
+    }
+
+    /// Puts an operation aside; gives the index of its timeline and its duration when it has times.
+    fn arrive(&mut self, mut operation: Operation) -> Option<(usize, u64)> {
+        operation.flush = self.flush;
+        let index = self.timeline_index(operation.device);
+        let timed = operation.start != 0 && operation.end != 0 && index.is_some();
+        if !timed {
+            // It still answers its launch, but has no place on a timeline.
+            self.completeness.bad_timestamps += 1;
+            operation.start = 0;
+        } else if operation.end < operation.start {
+            self.completeness.clamped_clocks += 1;
+            operation.end = operation.start;
+        }
+        self.arrivals.push(operation);
+        timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
+    }
+
+    fn push_call(&mut self, mut call: ApiCall) {
+        self.completeness.api_calls += 1;
+        if call.start == Timestamp::ZERO || call.end == Timestamp::ZERO {
+            self.completeness.bad_timestamps += 1;
+            return;
+        }
+        if call.end < call.start {
+            self.completeness.clamped_clocks += 1;
+            call.end = call.start;
+        }
+        let thread = self.thread_index(call.thread);
+        self.threads[thread as usize].push(call);
+    }
+
+    /// Only what tracing itself costs a thread is kept: module loading and the like are the program's own doing and
+    /// show as API time.
+    fn push_overhead(&mut self, overhead: &Overhead) {
+        self.completeness.overheads += 1;
+        let by_tracing = matches!(
+            overhead.kind,
+            OverheadKind::BufferFlush
+                | OverheadKind::Instrumentation
+                | OverheadKind::Resource
+                | OverheadKind::ActivityBufferRequest
+                | OverheadKind::UnifiedMemoryInit
+        );
+        if by_tracing && overhead.thread.0 != 0 && overhead.start != Timestamp::ZERO {
+            let thread = self.thread_index(overhead.thread);
+            self.threads[thread as usize].push_overhead(overhead.start.nanos(), overhead.end.nanos());
+        }
+    }
+
+    fn place_calls(&mut self, horizon: u64, dictionary: &Dictionary) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for index in 0..self.threads.len() {
+            let mut newest_launch = None;
+            self.threads[index].take_ready(horizon, &mut ready);
+            for call in &ready {
+                let (start, end) = (call.start.nanos(), call.end.nanos());
+                if self.is_future(end) {
+                    self.completeness.bad_timestamps += 1;
+                    continue;
+                }
+                self.observe(start, end);
+                self.place_call(index, call, &mut newest_launch, dictionary);
+            }
+        }
+        self.ready = ready;
+    }
+
+    /// `newest_launch` is the launch of the newest outermost call, when it launches: its bounds and sequence.
+    fn place_call(
+        &mut self,
+        index: usize,
+        call: &ApiCall,
+        newest_launch: &mut Option<(Launch, u64)>,
+        dictionary: &Dictionary,
+    ) {
+        let (start, end) = (call.start.nanos(), call.end.nanos());
+        let class = self.api_classes.get(call.function, dictionary);
+        let thread = &mut self.threads[index];
+        let succeeded = call.return_value == 0;
+        match thread.place(start, end, call.function, class) {
+            Nesting::Outermost => {
+                self.api_table.add(call.function, end - start, succeeded);
+                *newest_launch = None;
+                if succeeded {
+                    match class {
+                        api::ApiClass::CaptureBegin => thread.capturing = true,
+                        api::ApiClass::CaptureEnd => thread.capturing = false,
+                        _ => {}
+                    }
+                    if class.launches() {
+                        let launch = Launch { start, end, thread: index as u32, class };
+                        let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
+                        *newest_launch = Some((launch, sequence));
+                    }
+                }
+            }
+            Nesting::Within { start, end } => {
+                self.completeness.nested_api_calls += 1;
+                if !succeeded || !class.launches() {
+                    return;
+                }
+                match newest_launch {
+                    Some((launch, sequence)) if launch.start == start => {
+                        self.launches.alias(call.correlation, *launch, *sequence);
+                    }
+                    _ => {
+                        // A launch inside a call that is not known to launch.
+                        let launch = Launch { start, end, thread: index as u32, class };
+                        let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
+                        *newest_launch = Some((launch, sequence));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands operations to their timelines; those whose call is not there yet stay. Gives the earliest of these.
+    fn join_arrivals(&mut self, at: u64, last: bool) -> Option<u64> {
+        let arrivals = std::mem::take(&mut self.arrivals);
+        let mut oldest: Option<u64> = None;
+        for mut operation in arrivals {
+            operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
+            if operation.launch.is_none() && !last {
+                let patient = at.saturating_sub(operation.end) <= JOIN_PATIENCE_NANOS
+                    || self.flush - operation.flush < JOIN_PATIENCE_FLUSHES;
+                // Without a single launch on record, API calls are not being traced and waiting is pointless.
+                if patient && self.launches.seen > 0 {
+                    if operation.start != 0 {
+                        oldest = Some(oldest.map_or(operation.start, |time| time.min(operation.start)));
+                    }
+                    self.arrivals.push(operation);
+                    continue;
+                }
+            }
+            self.enter(operation);
+        }
+        oldest
+    }
+
+    fn enter(&mut self, mut operation: Operation) {
+        match operation.launch {
+            None => self.completeness.activities_without_launch += 1,
+            Some(launch) => {
+                operation.graph |= launch.class == api::ApiClass::GraphLaunch;
+                self.completeness.clamped_clocks += u64::from(operation.start != 0 && operation.start < launch.start);
+            }
+        }
+        if operation.start == 0 {
+            return;
+        }
+        if self.is_future(operation.end) {
+            self.completeness.bad_timestamps += 1;
+            return;
+        }
+        self.observe(operation.start, operation.end);
+        if let Some(index) = self.timeline_index(operation.device) {
+            let late = self.timelines[index].push(operation);
+            self.completeness.late_ns += late.total;
+            self.completeness.patched_ns += late.patched;
+        }
+    }
+
+    fn advance(&mut self, watermark: u64) {
+        for timeline in &mut self.timelines {
+            timeline.advance(watermark, &self.threads, &self.launches);
+        }
+        // A device on which nothing runs yet has no gap that could need old calls.
+        let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
+        if let Some(oldest) = open.min() {
+            for thread in &mut self.threads {
+                thread.forget_before(oldest.saturating_sub(SYNC_SLACK_NANOS));
+            }
+        }
+    }
+
+    /// Without any flush there is nothing to compare with.
+    fn is_future(&self, end: u64) -> bool {
+        self.newest_flush != 0 && end > self.newest_flush.saturating_add(FUTURE_NANOS)
+    }
+
+    fn observe(&mut self, start: u64, end: u64) {
+        let (first, last) = self.observed.get_or_insert((start, end));
+        *first = (*first).min(start);
+        *last = (*last).max(end);
+    }
+
+    fn timeline_index(&mut self, device: DeviceId) -> Option<usize> {
+        match self.timelines.binary_search_by_key(&device, |timeline| timeline.account.id()) {
+            Ok(index) => Some(index),
+            Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,
+            Err(index) => {
+                self.timelines.insert(index, Timeline::new(device));
+                Some(index)
+            }
+        }
+    }
+
+    fn thread_index(&mut self, id: ThreadId) -> u32 {
+        let threads = &mut self.threads;
+        *self.thread_indices.entry(id).or_insert_with(|| {
+            threads.push(HostThread::default());
+            (threads.len() - 1) as u32
+        })
+    }
+}
+
+fn operation(
+    start: Timestamp,
+    end: Timestamp,
+    device: DeviceId,
+    stream: StreamId,
+    correlation: CorrelationId,
+) -> Operation {
+    Operation {
+        start: start.nanos(),
+        end: end.nanos(),
+        launch: None,
+        device,
+        stream,
+        correlation,
+        subject: Subject::None,
+        leaf: Leaf::CopyOther,
+        graph: false,
+        input: false,
+        flush: 0,
+    }
+}

@@ -1,1 +1,239 @@
-//! One report model for text and JSON.
+//! What a run looked like: plain data made from the attributor's state, at any moment.
+//!
+//! One model serves every output: [`text`] for people, [`json`] (with the feature `serde`) for programs, one line
+//! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
+//! Nothing here reads a clock or decides about colours or destinations.
+
+#[cfg(feature = "serde")]
+pub mod json;
+mod names;
+mod tables;
+pub mod text;
+mod verdict;
+
+pub use verdict::{Verdict, verdict_of};
+
+use crate::attribution::leaf::{Leaves, Overlap};
+use crate::attribution::statistics::{CopyPath, Durations};
+use crate::attribution::{Attributor, DeviceAccount};
+use crate::dictionary::Dictionary;
+use crate::record::{Device, Loss};
+use crate::session::{End, Session};
+
+/// Everything that is reported about one process.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The traced process.
+    pub process: Session,
+    /// From the first record of any kind to the last, nanoseconds.
+    pub observed_ns: u64,
+    /// What is missing or doubtful.
+    pub completeness: Completeness,
+    /// Devices on which anything ran, by ordinal.
+    pub devices: Vec<DeviceReport>,
+    /// API functions by total time, the largest first.
+    pub api: Vec<ApiRow>,
+    /// The answer.
+    pub verdict: Verdict,
+}
+
+/// How much of the truth the report rests on. Every counter is a number of records unless it says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completeness {
+    /// Kernels received.
+    pub kernels: u64,
+    /// Copies received.
+    pub copies: u64,
+    /// Memsets received.
+    pub memsets: u64,
+    /// API calls received, nested ones included.
+    pub api_calls: u64,
+    /// API calls made by another API call on the same thread; left out of the API statistics.
+    pub nested_api_calls: u64,
+    /// Synchronisations received.
+    pub syncs: u64,
+    /// Event recordings received.
+    pub events: u64,
+    /// Overhead records received.
+    pub overheads: u64,
+    /// What never became a record.
+    pub loss: Loss,
+    /// Records whose begin or end is zero or far in the future; not on the timeline.
+    pub bad_timestamps: u64,
+    /// Kernel launches for which no kernel came.
+    pub launches_without_activity: u64,
+    /// Device operations whose launching call was not seen.
+    pub activities_without_launch: u64,
+    /// Operations that begin before their launching call, or end before they begin.
+    pub clamped_clocks: u64,
+    /// Device time that arrived after its place on the timeline was final, nanoseconds.
+    pub late_ns: u64,
+    /// The part of `late_ns` that was corrected afterwards, nanoseconds.
+    pub patched_ns: u64,
+    /// Distinct kernels whose statistics were merged into one row because the table was full.
+    pub kernels_beyond_table: u64,
+    /// How the trace ended.
+    pub end: End,
+    /// Damage that the reader of the trace met, one sentence each.
+    pub damage: Vec<String>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceReport {
+    /// What it is; only the ordinal is known when the device record is missing.
+    pub device: Device,
+    /// From the begin of its first operation to the end of its last, nanoseconds.
+    pub window_ns: u64,
+    /// The window by cause. Sums to `window_ns` exactly.
+    pub leaves: Leaves,
+    /// The window without start-up, by cause; the verdict rests on it.
+    pub steady_leaves: Leaves,
+    /// What ran beneath what.
+    pub overlap: Overlap,
+    /// Kernels by total time, the largest first.
+    pub kernels: Vec<KernelRow>,
+    /// Copies by direction and memory, the largest total time first.
+    pub copies: Vec<CopyRow>,
+}
+
+/// Kernels of one name on one device.
+#[derive(Clone, Debug)]
+pub struct KernelRow {
+    /// Demangled name.
+    pub name: String,
+    /// Whether it is counted as communication.
+    pub communication: bool,
+    /// Their durations.
+    pub durations: Durations,
+}
+
+/// Copies of one kind on one device.
+#[derive(Clone, Debug)]
+pub struct CopyRow {
+    /// Direction and memory.
+    pub path: CopyPath,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Their durations.
+    pub durations: Durations,
+}
+
+impl CopyRow {
+    /// Bytes by summed duration, in 10^9 bytes per second; 0 without duration. Bytes per nanosecond are the same.
+    #[must_use]
+    pub fn gigabytes_per_second(&self) -> f64 {
+        if self.durations.total() == 0 { 0.0 } else { self.bytes as f64 / self.durations.total() as f64 }
+    }
+}
+
+/// Calls of one API function, by whichever thread.
+#[derive(Clone, Debug)]
+pub struct ApiRow {
+    /// Name without version suffix.
+    pub name: String,
+    /// Calls that were not made by another API call.
+    pub calls: u64,
+    /// Calls that did not return success.
+    pub failed: u64,
+    /// Time in them, nanoseconds.
+    pub total_ns: u64,
+    /// The longest, nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Report {
+    /// Describes what `attributor` knows now. `damage` is what a trace reader had to skip; empty when live.
+    #[must_use]
+    pub fn new(
+        session: &Session,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        end: End,
+        damage: Vec<String>,
+    ) -> Self {
+        let completeness = Completeness { loss: *loss, end, damage, ..attributor.completeness() };
+        let devices: Vec<_> =
+            attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
+        let verdict = verdict_of(attributor, dictionary, &devices, &completeness);
+        Self {
+            process: session.clone(),
+            observed_ns: attributor.observed_ns(),
+            completeness,
+            devices,
+            api: api_rows(attributor, dictionary),
+            verdict,
+        }
+    }
+
+    /// The verdict in one line, for a run that is still going.
+    #[must_use]
+    pub fn live_line(&self) -> String {
+        text::live_line(self)
+    }
+
+    /// The short report: 15 to 25 lines, at most 100 columns.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        text::short(self)
+    }
+
+    /// The short report and every table behind it.
+    #[must_use]
+    pub fn full(&self) -> String {
+        tables::full(self, usize::MAX)
+    }
+
+    /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device.
+    #[must_use]
+    pub fn full_with_kernels(&self, kernels: usize) -> String {
+        tables::full(self, kernels)
+    }
+}
+
+fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &Dictionary) -> DeviceReport {
+    let statistics = account.statistics();
+    let mut kernels: Vec<_> = statistics
+        .kernels()
+        .map(|(name, row)| KernelRow {
+            name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::demangled(dictionary.name(id))),
+            communication: row.communication,
+            durations: row.durations.clone(),
+        })
+        .collect();
+    kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
+    let mut copies: Vec<_> = statistics
+        .copies()
+        .map(|(path, row)| CopyRow { path, bytes: row.bytes, durations: row.durations.clone() })
+        .collect();
+    copies.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.path.cmp(&b.path)));
+    debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
+    DeviceReport {
+        device: dictionary
+            .device(account.id())
+            .cloned()
+            .unwrap_or_else(|| Device { id: account.id(), ..Device::default() }),
+        window_ns: account.window_ns(),
+        leaves: *account.leaves(),
+        steady_leaves: account.steady().0,
+        overlap: *account.overlap(),
+        kernels,
+        copies,
+    }
+}
+
+fn api_rows(attributor: &Attributor, dictionary: &Dictionary) -> Vec<ApiRow> {
+    let mut rows: Vec<_> = attributor
+        .api_statistics()
+        .map(|(function, row)| ApiRow {
+            name: names::function(dictionary, function),
+            calls: row.calls,
+            failed: row.failed,
+            total_ns: row.total_ns,
+            max_ns: row.max_ns,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+    rows
+}

@@ -1,0 +1,241 @@
+//! The books of one device: every nanosecond of its window entered once.
+//!
+//! The timeline hands over segments that touch; each goes to one leaf, to the slice it falls in, and, when idle, to
+//! a short log, so that an operation that arrives too late can still take the idle time it fills.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
+use super::slices::Slices;
+use super::statistics::DeviceStatistics;
+use crate::record::{ApiFunctionId, DeviceId, NameId};
+
+/// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
+/// 0.4 s, and far further where a long kernel leaves few gaps beside it.
+const LOG_LIMIT: usize = 4_096;
+/// Distinct causes with a row of their own; further ones go to the row without subject.
+const CAUSE_LIMIT: usize = 4_096;
+
+/// What an idle segment is blamed on, where that says more than the leaf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// Nothing in particular.
+    #[default]
+    None,
+    /// The call that the host was in.
+    Call(ApiFunctionId),
+    /// The kernel that came next.
+    Kernel(NameId),
+    /// A copy from host to device came next.
+    HostToDevice,
+    /// Another copy or a memset came next.
+    OtherTransfer,
+}
+
+/// How often and how long a cause kept the device idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Segments.
+    pub count: u64,
+    /// Their sum, nanoseconds.
+    pub total_ns: u64,
+    /// The longest, nanoseconds.
+    pub longest_ns: u64,
+}
+
+/// The accounts of one device.
+#[derive(Debug)]
+pub struct DeviceAccount {
+    id: DeviceId,
+    start: u64,
+    position: u64,
+    leaves: Leaves,
+    overlap: Overlap,
+    pub(super) slices: Slices,
+    log: VecDeque<(Leaf, u64, u64)>,
+    causes: FxHashMap<(Leaf, Subject), Tally>,
+    pub(super) statistics: DeviceStatistics,
+    pub(super) operations: u64,
+    /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
+    /// copy ended it. The second number says how many bits are filled.
+    pub(super) long_holes: (u8, u8),
+    /// Bit by name id: kernels that ran before the current position.
+    known_kernels: Vec<u64>,
+}
+
+impl DeviceAccount {
+    pub(super) fn new(id: DeviceId) -> Self {
+        Self {
+            id,
+            start: 0,
+            position: 0,
+            leaves: [0; LEAF_COUNT],
+            overlap: Overlap::default(),
+            slices: Slices::new(0),
+            log: VecDeque::new(),
+            causes: FxHashMap::default(),
+            statistics: DeviceStatistics::default(),
+            operations: 0,
+            long_holes: (0, 0),
+            known_kernels: Vec::new(),
+        }
+    }
+
+    /// Ordinal of the device.
+    #[must_use]
+    pub fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    /// From the begin of the first operation to the point up to which the timeline is final, which after
+    /// `Attributor::finish` is the end of the last operation. Nanoseconds.
+    #[must_use]
+    pub fn window_ns(&self) -> u64 {
+        self.position - self.start
+    }
+
+    /// The window by cause. Sums to [`window_ns`](Self::window_ns) exactly.
+    #[must_use]
+    pub fn leaves(&self) -> &Leaves {
+        &self.leaves
+    }
+
+    /// The window without start-up by cause, and how much was left out, nanoseconds.
+    #[must_use]
+    pub fn steady(&self) -> (Leaves, u64) {
+        self.slices.steady()
+    }
+
+    /// What ran beneath what, nanoseconds.
+    #[must_use]
+    pub fn overlap(&self) -> &Overlap {
+        &self.overlap
+    }
+
+    /// Kernels, copies and memsets on the timeline.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// What ran, by name.
+    #[must_use]
+    pub fn statistics(&self) -> &DeviceStatistics {
+        &self.statistics
+    }
+
+    /// What `leaf` was blamed on, over the whole window, the largest first.
+    #[must_use]
+    pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, Tally)> {
+        let mut rows: Vec<_> = self
+            .causes
+            .iter()
+            .filter(|((of, _), _)| *of == leaf)
+            .map(|(&(_, subject), &tally)| (subject, tally))
+            .collect();
+        rows.sort_by(|a, b| b.1.total_ns.cmp(&a.1.total_ns).then_with(|| a.0.cmp(&b.0)));
+        rows
+    }
+
+    pub(super) fn open(&mut self, start: u64) {
+        self.start = start;
+        self.position = start;
+        self.slices = Slices::new(start);
+    }
+
+    /// A kernel begins at the current position or later: its first appearance is part of start-up.
+    pub(super) fn note_kernel(&mut self, name: NameId, start: u64) {
+        let (word, bit) = (name.0 as usize / 64, 1u64 << (name.0 % 64));
+        if self.known_kernels.len() <= word {
+            self.known_kernels.resize(word + 1, 0);
+        }
+        if self.known_kernels[word] & bit == 0 {
+            self.known_kernels[word] |= bit;
+            self.slices.mark_novel(start);
+        }
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Enters the busy time up to `to`; `running` has a bit for each running leaf.
+    pub(super) fn busy(&mut self, running: u32, to: u64) {
+        let top = Leaf::ALL[running.trailing_zeros() as usize];
+        let nanos = to - self.position;
+        // Beneath the winner only other kinds of work count: two kernels at once are one computing device.
+        if let (Some(work), true) = (top.work(), running & (running - 1) != 0) {
+            let mut counted = [false; Work::ALL.len()];
+            counted[work as usize] = true;
+            let mut rest = running & (running - 1);
+            while rest != 0 {
+                if let Some(beneath) = Leaf::ALL[rest.trailing_zeros() as usize].work() {
+                    if !std::mem::replace(&mut counted[beneath as usize], true) {
+                        self.overlap[work as usize][beneath as usize] += nanos;
+                    }
+                }
+                rest &= rest - 1;
+            }
+        }
+        self.enter(top, to);
+    }
+
+    /// Enters idle time from the current position to `to`.
+    pub(super) fn idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
+        if to <= self.position {
+            return;
+        }
+        let from = self.position;
+        self.enter(leaf, to);
+        match self.log.back_mut() {
+            Some(last) if last.0 == leaf && last.2 == from => last.2 = to,
+            _ => {
+                if self.log.len() >= LOG_LIMIT {
+                    self.log.pop_front();
+                }
+                self.log.push_back((leaf, from, to));
+            }
+        }
+        if subject != Subject::None {
+            let full = self.causes.len() >= CAUSE_LIMIT && !self.causes.contains_key(&(leaf, subject));
+            let tally = self.causes.entry((leaf, if full { Subject::None } else { subject })).or_default();
+            tally.count += 1;
+            tally.total_ns += to - from;
+            tally.longest_ns = tally.longest_ns.max(to - from);
+        }
+    }
+
+    fn enter(&mut self, leaf: Leaf, to: u64) {
+        self.leaves[leaf as usize] += to - self.position;
+        self.slices.add(leaf, self.position, to);
+        self.position = to;
+    }
+
+    /// An operation arrived for `from..to`, which is entered already: it takes the idle time in it that the log
+    /// still knows. Returns how much that was.
+    pub(super) fn patch(&mut self, leaf: Leaf, from: u64, to: u64) -> u64 {
+        let mut patched = 0;
+        let mut index = self.log.partition_point(|&(_, _, end)| end <= from);
+        while let Some(&(was, start, end)) = self.log.get(index) {
+            if start >= to {
+                break;
+            }
+            let (a, b) = (start.max(from), end.min(to));
+            self.leaves[was as usize] -= b - a;
+            self.leaves[leaf as usize] += b - a;
+            self.slices.transfer(was, leaf, a, b);
+            patched += b - a;
+            self.log.remove(index);
+            for (rest_start, rest_end) in [(b, end), (start, a)] {
+                if rest_start < rest_end {
+                    self.log.insert(index, (was, rest_start, rest_end));
+                }
+            }
+            index += usize::from(start < a);
+            index += usize::from(b < end);
+        }
+        patched
+    }
+}

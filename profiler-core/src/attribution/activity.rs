@@ -1,0 +1,88 @@
+//! What a device operation is, judged by its record: the leaf it is entered under while it runs.
+
+use super::leaf::Leaf;
+use crate::dictionary::Dictionary;
+use crate::record::{Copy, CopyKind, LaunchConfigId, MemoryKind, NameId};
+
+/// Parts of kernel names, in lower case, that mean communication between devices. Not NCCL alone: MoE and inference
+/// engines bring their own collectives.
+const COMMUNICATION: [&str; 12] = [
+    "nccl",
+    "nvshmem",
+    "deep_ep",
+    "cross_device_reduce",
+    "allreduce",
+    "all_reduce",
+    "allgather",
+    "all_gather",
+    "reducescatter",
+    "reduce_scatter",
+    "alltoall",
+    "all_to_all",
+];
+
+/// Whether a kernel of this name (mangled or not) communicates.
+#[must_use]
+pub fn is_communication(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    COMMUNICATION.iter().any(|part| name.contains(part))
+}
+
+/// The leaf of a copy while nothing of more value runs. A host end that is neither pageable nor pinned (managed
+/// memory, not reported) is kept apart: it supports no advice.
+pub(super) fn leaf_of_copy(copy: &Copy) -> Leaf {
+    match (copy.kind, copy.source, copy.destination) {
+        (CopyKind::HostToDevice, MemoryKind::Pageable, _) => Leaf::CopyH2dPageable,
+        (CopyKind::HostToDevice, MemoryKind::Pinned, _) => Leaf::CopyH2dPinned,
+        (CopyKind::HostToDevice, ..) => Leaf::CopyH2dOther,
+        (CopyKind::DeviceToHost, _, MemoryKind::Pageable) => Leaf::CopyD2hPageable,
+        (CopyKind::DeviceToHost, _, MemoryKind::Pinned) => Leaf::CopyD2hPinned,
+        (CopyKind::DeviceToHost, ..) => Leaf::CopyD2hOther,
+        (CopyKind::DeviceToDevice, ..) => Leaf::CopyD2d,
+        (CopyKind::PeerToPeer, ..) => Leaf::CopyP2p,
+        (CopyKind::Unknown | CopyKind::HostToHost, ..) => Leaf::CopyOther,
+    }
+}
+
+/// Kernel name and class by launch configuration, so that names are looked at once.
+#[derive(Debug, Default)]
+pub(super) struct KernelClasses(Vec<Option<(NameId, bool)>>);
+
+impl KernelClasses {
+    /// Name, and whether it communicates. Configurations that the dictionary does not know are not cached.
+    pub(super) fn get(&mut self, config: LaunchConfigId, dictionary: &Dictionary) -> (NameId, bool) {
+        let index = config.0 as usize;
+        if let Some(&Some(known)) = self.0.get(index) {
+            return known;
+        }
+        let name = dictionary.launch_config(config).name;
+        let class = (name, is_communication(dictionary.name(name)));
+        if index < dictionary.launch_configs().len() {
+            if self.0.len() <= index {
+                self.0.resize(index + 1, None);
+            }
+            self.0[index] = Some(class);
+        }
+        class
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn communication_by_name() {
+        for name in [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "_ZN4vllm26cross_device_reduce_1stageI6__halfLi2EEEvv",
+            "_ZN7deep_ep9intranode8dispatchILi2EEEvv",
+            "one_shot_all_reduce_kernel",
+        ] {
+            assert!(is_communication(name), "{name}");
+        }
+        for name in ["ampere_sgemm_128x64_tn", "_ZN2at6native13reduce_kernelILi512EEEvv", "?"] {
+            assert!(!is_communication(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a CUDA function does, judged by its name.
+//!
+//! Names are used rather than callback numbers because a recorded name stays readable when a newer CUDA adds a
+//! variant (`cudaLaunchKernelExC`), and most variants differ only in a suffix. A function that no rule knows is
+//! [`ApiClass::Other`]: it still counts as time inside CUDA. The answer is cached by function id, so the string
+//! work happens once per function and not once per call.
+
+use crate::dictionary::Dictionary;
+use crate::record::ApiFunctionId;
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ApiClass {
+    /// Launches a kernel; exactly one kernel record follows, or more for a launch on several devices.
+    KernelLaunch,
+    /// Launches a graph; any number of records follows.
+    GraphLaunch,
+    /// Issues a copy and may return before it is done. A copy of nothing leaves no record.
+    Copy,
+    /// Copies, and in general returns when the copy is done.
+    BlockingCopy,
+    /// Issues a memset. A memset of nothing leaves no record.
+    Memset,
+    /// Waits for device work.
+    Synchronize,
+    /// Asks whether device work is done, without waiting: a polling loop is a wait all the same.
+    Query,
+    /// Allocates, frees, maps or registers memory.
+    Memory,
+    /// Loads code or creates a context: start-up work.
+    Load,
+    /// Builds, instantiates or uploads a graph.
+    GraphBuild,
+    /// Starts to capture launches into a graph: from here on, they run nothing.
+    CaptureBegin,
+    /// Ends a capture.
+    CaptureEnd,
+    /// Anything else.
+    Other,
+}
+
+impl ApiClass {
+    /// Judges a function by its name, with or without version suffix.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let name = without_suffix(name);
+        let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
+        // Order matters: `GraphAddMemcpyNode` copies nothing and `MemcpyAsync` is asynchronous only by its end.
+        if stem == "GraphLaunch" {
+            Self::GraphLaunch
+        } else if stem.starts_with("Graph") {
+            Self::GraphBuild
+        } else if stem.starts_with("LaunchHostFunc") {
+            Self::Other
+        } else if stem.starts_with("Launch") {
+            Self::KernelLaunch
+        } else if stem.starts_with("Memcpy") {
+            if stem.contains("Async") { Self::Copy } else { Self::BlockingCopy }
+        } else if stem.starts_with("Memset") {
+            Self::Memset
+        } else if stem.ends_with("Synchronize") {
+            Self::Synchronize
+        } else if matches!(stem, "EventQuery" | "StreamQuery") {
+            Self::Query
+        } else if stem.starts_with("StreamBeginCapture") {
+            Self::CaptureBegin
+        } else if stem == "StreamEndCapture" {
+            Self::CaptureEnd
+        } else if starts_with_any(stem, &MEMORY) {
+            Self::Memory
+        } else if starts_with_any(stem, &LOAD) {
+            Self::Load
+        } else {
+            Self::Other
+        }
+    }
+
+    /// Whether device work comes out of such a call.
+    #[must_use]
+    pub const fn launches(self) -> bool {
+        matches!(self, Self::KernelLaunch | Self::GraphLaunch | Self::Copy | Self::BlockingCopy | Self::Memset)
+    }
+
+    /// Whether such a call, having lasted `nanos`, kept the host waiting for the device.
+    ///
+    /// An asynchronous copy blocks when one end is pageable. The record of the call does not say so, its duration
+    /// does: issuing takes 2 to 10 us, so [`BLOCKING_COPY_NANOS`] separates the two.
+    #[must_use]
+    pub const fn waits(self, nanos: u64) -> bool {
+        match self {
+            Self::Synchronize | Self::Query | Self::BlockingCopy => true,
+            Self::Copy => nanos > BLOCKING_COPY_NANOS,
+            _ => false,
+        }
+    }
+}
+
+/// An asynchronous copy call longer than this blocked: five times the slowest median of issuing one (10 us).
+pub const BLOCKING_COPY_NANOS: u64 = 50_000;
+
+const MEMORY: [&str; 17] = [
+    "Malloc",
+    "Free",
+    "HostAlloc",
+    "HostRegister",
+    "HostUnregister",
+    "MemAlloc",
+    "MemFree",
+    "MemHost",
+    "MemCreate",
+    "MemRelease",
+    "MemMap",
+    "MemUnmap",
+    "MemSetAccess",
+    "MemAddress",
+    "MemPool",
+    "ArrayCreate",
+    "ArrayDestroy",
+];
+
+const LOAD: [&str; 9] =
+    ["ModuleLoad", "ModuleUnload", "ModuleGet", "Library", "Link", "FuncLoad", "CtxCreate", "DevicePrimaryCtx", "Init"];
+
+fn starts_with_any(stem: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| stem.starts_with(prefix))
+}
+
+/// `cudaLaunchKernel_ptsz_v7000` -> `cudaLaunchKernel`: versions and per-thread-stream variants do the same thing.
+#[must_use]
+pub fn without_suffix(name: &str) -> &str {
+    let mut name = name;
+    while let Some((stem, suffix)) = name.rsplit_once('_') {
+        let version = suffix
+            .strip_prefix('v')
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
+        if !version && suffix != "ptsz" && suffix != "ptds" {
+            break;
+        }
+        name = stem;
+    }
+    name
+}
+
+/// Classes by function id.
+#[derive(Debug, Default)]
+pub(super) struct ApiClasses(Vec<Option<ApiClass>>);
+
+impl ApiClasses {
+    /// The class of `function`. A function that the dictionary does not know yet is not cached.
+    pub(super) fn get(&mut self, function: ApiFunctionId, dictionary: &Dictionary) -> ApiClass {
+        let index = function.0 as usize;
+        if let Some(&Some(class)) = self.0.get(index) {
+            return class;
+        }
+        let Some(known) = dictionary.api_function(function) else {
+            return ApiClass::Other;
+        };
+        let class = ApiClass::of(dictionary.name(known.name));
+        // The id is an index into the dictionary, so this never grows beyond the dictionary itself.
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        self.0[index] = Some(class);
+        class
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_by_name() {
+        use ApiClass::*;
+        for (name, class) in [
+            ("cudaLaunchKernel_v7000", KernelLaunch),
+            ("cudaLaunchKernel_ptsz_v7000", KernelLaunch),
+            ("cudaLaunchKernelExC_v11060", KernelLaunch),
+            ("cuLaunchKernel", KernelLaunch),
+            ("cuLaunchCooperativeKernel_ptsz", KernelLaunch),
+            ("cudaLaunchHostFunc_v10000", Other),
+            ("cudaGraphLaunch_v10000", GraphLaunch),
+            ("cuGraphLaunch_ptsz", GraphLaunch),
+            ("cudaGraphInstantiate_v12000", GraphBuild),
+            ("cudaGraphAddMemcpyNode_v10000", GraphBuild),
+            ("cudaMemcpyAsync_v3020", Copy),
+            ("cuMemcpyHtoDAsync_v2", Copy),
+            ("cudaMemcpy_v3020", BlockingCopy),
+            ("cuMemcpyDtoH_v2", BlockingCopy),
+            ("cudaMemsetAsync_v3020", Memset),
+            ("cuMemsetD8_v2", Memset),
+            ("cudaDeviceSynchronize_v3020", Synchronize),
+            ("cuCtxSynchronize", Synchronize),
+            ("cudaEventSynchronize_v3020", Synchronize),
+            ("cudaEventQuery_v3020", Query),
+            ("cudaMalloc_v3020", Memory),
+            ("cudaFreeAsync_v11020", Memory),
+            ("cudaFree_v3020", Memory),
+            ("cuMemAlloc_v2", Memory),
+            ("cudaHostAlloc_v3020", Memory),
+            ("cuMemHostRegister_v2", Memory),
+            ("cuModuleLoadData", Load),
+            ("cuLibraryLoadData", Load),
+            ("cuDevicePrimaryCtxRetain", Load),
+            ("cudaStreamBeginCapture_v10000", CaptureBegin),
+            ("cuStreamEndCapture", CaptureEnd),
+            ("cudaStreamWaitEvent_v3020", Other),
+            ("cudaEventRecord_v3020", Other),
+            ("", Other),
+        ] {
+            assert_eq!(ApiClass::of(name), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn suffixes_are_removed_and_names_with_underscores_kept() {
+        assert_eq!(without_suffix("cuMemcpyHtoDAsync_v2_ptsz"), "cuMemcpyHtoDAsync");
+        assert_eq!(without_suffix("some_value"), "some_value");
+        assert_eq!(without_suffix("_v"), "_v");
+    }
+}

@@ -1,0 +1,188 @@
+//! Why the device was idle: the rule that explains one gap.
+//!
+//! A gap is judged by the operation that ends it, because that is the one that should have come sooner. Its launching
+//! call splits the gap into three: before the call the host was late, during the call it was launching, after the
+//! call the device was slow to start or waited for something else. The host's part is then told apart by what the
+//! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
+//!
+//! Not here: stacks of the host thread (which would tell a data loader from a logger) and event dependencies (which
+//! would tell what a queued operation waited for).
+
+use super::account::{DeviceAccount, Subject};
+use super::api::ApiClass;
+use super::join::Launch;
+use super::leaf::Leaf;
+use super::threads::{Call, HostThread};
+
+/// Longest gap before a queued operation that the device needs for itself. Measured medians are 1 to 4 us and the
+/// 99th percentile at most 9 us, from V100 to B200.
+pub const INTER_KERNEL_NANOS: u64 = 10_000;
+/// Longest time from the return of a launch to the begin of its kernel on an idle device that is plain latency.
+/// Measured medians are 1 to 7 us.
+pub const LAUNCH_LATENCY_NANOS: u64 = 20_000;
+/// Longest time between two CUDA calls that is the framework's cost of one operation. Eager PyTorch takes 5 to 50 us.
+pub const DISPATCH_NANOS: u64 = 100_000;
+/// Shortest time between CUDA calls that can be a wait for input: below, fetching is not worth a mention.
+pub const INPUT_HOLE_NANOS: u64 = 1_000_000;
+/// Smallest copy that can be an input batch: scalars and flags that programs move about are smaller.
+pub const INPUT_BYTES: u64 = 4_096;
+/// Time between CUDA calls after which a process is more likely parked (a server, a notebook) than slow.
+pub const PARKED_NANOS: u64 = 10_000_000_000;
+/// A wait that returned at most this long before the gap opened had let the device run dry: waking a thread takes
+/// some microseconds and clocks differ a little.
+pub const SYNC_SLACK_NANOS: u64 = 20_000;
+
+/// The operation that ends a gap.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    pub(super) start: u64,
+    pub(super) launch: Option<Launch>,
+    pub(super) graph: bool,
+    pub(super) input: bool,
+    pub(super) subject: Subject,
+}
+
+/// Enters the gap from the account's position to `next.start`.
+///
+/// `thread` is the launching thread; `lost_end` the return of an earlier launch in the gap whose record is missing.
+pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&HostThread>, lost_end: Option<u64>) {
+    let (from, to) = (account.position(), next.start);
+    let (Some(launch), Some(thread)) = (next.launch, thread) else {
+        account.idle(Leaf::Unobserved, to, next.subject);
+        return;
+    };
+    let waiting = if next.graph { Leaf::GraphWait } else { Leaf::DependencyWait };
+    if launch.start <= from {
+        // Issued before the gap opened. A copy that begins inside its own call was submitted early in it.
+        let submitted = if to < launch.end && launch.class != ApiClass::KernelLaunch {
+            launch.start.saturating_add(LAUNCH_LATENCY_NANOS).min(launch.end)
+        } else {
+            launch.end
+        };
+        account.idle(Leaf::LaunchApi, submitted.clamp(from, to), Subject::None);
+        let (leaf, limit) = if submitted <= from {
+            (Leaf::InterKernel, INTER_KERNEL_NANOS)
+        } else {
+            (Leaf::LaunchLatency, LAUNCH_LATENCY_NANOS)
+        };
+        let rest = to - account.position();
+        let subject = if rest <= limit { Subject::None } else { next.subject };
+        account.idle(if rest <= limit { leaf } else { waiting }, to, subject);
+        return;
+    }
+    host_part(account, next, launch.start.min(to), thread, lost_end);
+    account.idle(Leaf::LaunchApi, launch.end.clamp(account.position(), to), Subject::None);
+    let latency = to.min(account.position().saturating_add(LAUNCH_LATENCY_NANOS));
+    account.idle(Leaf::LaunchLatency, latency, Subject::None);
+    account.idle(waiting, to, next.subject);
+}
+
+/// Enters the part of a gap in which the launching thread had not come to its launch yet.
+fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThread, lost_end: Option<u64>) {
+    let from = account.position();
+    let (before, calls) = thread.calls_after(from);
+    let calls: Vec<&Call> = calls.take_while(|call| call.start < to).collect();
+
+    // Run-ahead lost: had the host not waited while the device was busy, it would have been that much further on.
+    let spanning = calls.first().filter(|call| call.start < from).copied();
+    let just_ended = before.filter(|call| call.end + SYNC_SLACK_NANOS >= from);
+    let wait = spanning.or(just_ended).filter(|call| call.class.waits(call.end - call.start));
+    let mut slack = wait.map_or(0, |call| from.saturating_sub(call.start));
+    let wait_subject = wait.map_or(Subject::None, |call| Subject::Call(call.function));
+
+    let input_wait = recurring_input(account, next, from, to, before, &calls);
+    let mut writer = Writer { account, thread, lost_end: lost_end.unwrap_or(u64::MAX) };
+    let mut previous_end = before.map_or(from, |call| call.end);
+    let ends = calls.iter().map(|call| (call.start, Some(*call))).chain(std::iter::once((to, None)));
+    for (hole_end, call) in ends {
+        let hole = hole_end.saturating_sub(previous_end);
+        let end = hole_end.clamp(writer.account.position(), to);
+        if hole > PARKED_NANOS {
+            writer.write(Leaf::NoWork, end, next.subject);
+        } else if input_wait && hole > INPUT_HOLE_NANOS {
+            // The data loader is what the user can name, so it goes before the wait that exposed it.
+            writer.write(Leaf::DataLoading, end, next.subject);
+        } else {
+            let drained = end.min(writer.account.position().saturating_add(slack));
+            slack -= drained - writer.account.position();
+            writer.write(Leaf::SyncDrain, drained, wait_subject);
+            let (leaf, subject) =
+                if hole <= DISPATCH_NANOS { (Leaf::Dispatch, Subject::None) } else { (Leaf::HostCpu, next.subject) };
+            writer.write(leaf, end, subject);
+        }
+        if let Some(call) = call {
+            let (leaf, subject) = leaf_of_call(call);
+            writer.write(leaf, call.end.min(to), subject);
+            previous_end = call.end;
+        }
+    }
+}
+
+fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
+    let lasted = call.end - call.start;
+    let subject = Subject::Call(call.function);
+    match call.class {
+        class if class.waits(lasted) => (Leaf::SyncDrain, subject),
+        ApiClass::Memory => (Leaf::Allocator, subject),
+        class if class.launches() => (Leaf::LaunchApi, Subject::None),
+        // Short calls (event record, attribute queries) are part of what the framework does for one operation.
+        ApiClass::Other | ApiClass::CaptureBegin | ApiClass::CaptureEnd if lasted <= DISPATCH_NANOS => {
+            (Leaf::Dispatch, Subject::None)
+        }
+        _ => (Leaf::RuntimeApi, subject),
+    }
+}
+
+/// Whether this gap is a wait for an input batch, inferred from a pattern: the thread stayed away from CUDA for more
+/// than 1 ms, came back with a copy of at least 4 KiB from the host, and so did at least three, and at least half, of
+/// the last eight such absences. A single one proves nothing, so the first two are plain host time.
+fn recurring_input(
+    account: &mut DeviceAccount,
+    next: &Next,
+    from: u64,
+    to: u64,
+    before: Option<&Call>,
+    calls: &[&Call],
+) -> bool {
+    let mut previous_end = before.map_or(from, |call| call.end);
+    let starts = calls.iter().map(|call| (call.start, call.end)).chain(std::iter::once((to, to)));
+    let mut longest = 0;
+    for (start, end) in starts {
+        let hole = start.saturating_sub(previous_end);
+        if hole <= PARKED_NANOS && start > from {
+            longest = longest.max(hole);
+        }
+        previous_end = end;
+    }
+    if longest <= INPUT_HOLE_NANOS {
+        return false;
+    }
+    let (bits, filled) = &mut account.long_holes;
+    *bits = (*bits << 1) | u8::from(next.input);
+    *filled = (*filled + 1).min(8);
+    let inputs = bits.count_ones() as u8;
+    next.input && inputs >= 3 && inputs * 2 >= *filled
+}
+
+/// Enters pieces, with what the tracing library took and what is unknowable carved out.
+struct Writer<'a> {
+    account: &'a mut DeviceAccount,
+    thread: &'a HostThread,
+    lost_end: u64,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, leaf: Leaf, to: u64, subject: Subject) {
+        let known = to.min(self.lost_end);
+        let from = self.account.position();
+        // In a wait the thread had nothing else to do, so tracing cost nothing.
+        if leaf != Leaf::SyncDrain {
+            for (start, end) in self.thread.overheads_within(from, known) {
+                self.account.idle(leaf, start, subject);
+                self.account.idle(Leaf::Profiler, end, Subject::None);
+            }
+        }
+        self.account.idle(leaf, known, subject);
+        self.account.idle(Leaf::Unobserved, to, Subject::None);
+    }
+}

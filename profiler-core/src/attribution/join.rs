@@ -1,0 +1,271 @@
+//! Which call launched which device operation, and from when on the timeline can be final.
+//!
+//! An undelivered operation cannot begin before the call that launches it. So nothing before the oldest launch that
+//! still waits for its record can change any more: that time, less the clock slack, is the watermark. Most launches
+//! resolve exactly (one kernel, one record). Three kinds do not: a copy or memset of nothing leaves no record, a
+//! graph leaves an unknown number, and a record can be lost. Each has a rule below that lets the watermark go on,
+//! and what arrives afterwards is counted as late by the timeline.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::api::ApiClass;
+use crate::record::{CorrelationId, DeviceId, StreamId};
+
+/// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than
+/// almost every kernel and every delivery delay, and short enough for a live display. A longer kernel is late.
+const GIVE_UP_NANOS: u64 = 2_000_000_000;
+const GIVE_UP_FLUSHES: u64 = 3;
+/// A blocking copy had ended when its call returned (small pageable ones: shortly afterwards), so its record comes
+/// with the first or second flush or never.
+const BLOCKING_GIVE_UP_NANOS: u64 = 100_000_000;
+/// A graph is taken to be complete when nothing of it came for this long and in this many flushes.
+const GRAPH_QUIET_NANOS: u64 = 200_000_000;
+const GRAPH_QUIET_FLUSHES: u64 = 2;
+/// Launches that are remembered though nothing waits for them, so that a late record still finds its call.
+const REMEMBERED: usize = 65_536;
+/// Lost launches that gaps are checked against.
+const LOST_LIMIT: usize = 1_024;
+/// Streams whose newest graph is remembered.
+const GRAPH_STREAM_LIMIT: usize = 4_096;
+
+/// A launching call: the outermost one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launch {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Index of the calling thread.
+    pub(super) thread: u32,
+    pub(super) class: ApiClass,
+}
+
+/// A kernel launch whose record never came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub(super) thread: u32,
+    pub(super) end: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    launch: Launch,
+    /// Place in the thread's queue.
+    sequence: u64,
+    /// Counted as a launch without activity.
+    lost: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    start: u64,
+    end: u64,
+    correlation: u32,
+    class: ApiClass,
+    resolved: bool,
+    /// Number of the newest flush that concerned it: its own, or that of a graph's newest record.
+    flush: u64,
+    has_record: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Sequence number of the front.
+    base: u64,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Queue {
+    fn get_mut(&mut self, sequence: u64) -> Option<&mut Waiting> {
+        self.waiting.get_mut(usize::try_from(sequence.checked_sub(self.base)?).ok()?)
+    }
+}
+
+/// Launches by correlation id, and the queue of those that wait, by thread.
+#[derive(Debug, Default)]
+pub(super) struct Launches {
+    by_correlation: FxHashMap<u32, Entry>,
+    queues: Vec<Queue>,
+    remembered: VecDeque<(u32, u32, u64)>,
+    newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
+    lost: VecDeque<Lost>,
+    flush: u64,
+    pub(super) without_activity: u64,
+    pub(super) seen: u64,
+}
+
+impl Launches {
+    /// A successful launching call. `captured`: into a graph, so that nothing need follow. Returns its sequence.
+    pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
+        self.seen += 1;
+        let thread = launch.thread as usize;
+        if self.queues.len() <= thread {
+            self.queues.resize_with(thread + 1, Queue::default);
+        }
+        let queue = &mut self.queues[thread];
+        let sequence = queue.base + queue.waiting.len() as u64;
+        queue.waiting.push_back(Waiting {
+            start: launch.start,
+            end: launch.end,
+            correlation: correlation.0,
+            class: launch.class,
+            resolved: captured,
+            flush: self.flush,
+            has_record: false,
+        });
+        let before = self.by_correlation.insert(correlation.0, Entry { launch, sequence, lost: false });
+        // The id wrapped round: whatever it stood for four billion calls ago is over.
+        if let Some(before) = before {
+            self.resolve(before.launch.thread, before.sequence);
+        }
+        if captured {
+            self.remember(correlation.0, launch.thread, sequence);
+        }
+        sequence
+    }
+
+    /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
+    pub(super) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
+        if !self.by_correlation.contains_key(&correlation.0) {
+            self.by_correlation.insert(correlation.0, Entry { launch, sequence, lost: false });
+            self.remember(correlation.0, launch.thread, sequence);
+        }
+    }
+
+    /// The launch behind an operation on `stream`. Each kernel launch is found once; graphs any number of times.
+    pub(super) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+        let Entry { launch, sequence, lost } = *self.by_correlation.get(&correlation.0)?;
+        if launch.class == ApiClass::GraphLaunch {
+            let flush = self.flush;
+            if let Some(waiting) = self.queues[launch.thread as usize].get_mut(sequence) {
+                waiting.has_record = true;
+                waiting.flush = flush;
+            }
+        } else {
+            self.by_correlation.remove(&correlation.0);
+            self.resolve(launch.thread, sequence);
+            if lost {
+                self.without_activity -= 1;
+                self.lost.retain(|lost| (lost.thread, lost.end) != (launch.thread, launch.end));
+            }
+        }
+        self.close_older_graph(&launch, sequence, device, stream);
+        Some(launch)
+    }
+
+    /// A stream runs in order, so an operation of a later launch means that the graph before it is complete.
+    fn close_older_graph(&mut self, launch: &Launch, sequence: u64, device: DeviceId, stream: StreamId) {
+        let graph = launch.class == ApiClass::GraphLaunch;
+        if self.newest_graph.is_empty() && !graph {
+            return;
+        }
+        let key = (device, stream);
+        if let Some(&(thread, older)) = self.newest_graph.get(&key) {
+            if (thread, older) == (launch.thread, sequence) {
+                return;
+            }
+            let waiting = self.queues[thread as usize].get_mut(older);
+            match waiting.map(|waiting| waiting.start) {
+                Some(start) if start > launch.start => return,
+                Some(_) => self.resolve(thread, older),
+                None => {}
+            }
+            self.newest_graph.remove(&key);
+        }
+        if graph {
+            if self.newest_graph.len() >= GRAPH_STREAM_LIMIT {
+                self.newest_graph.clear();
+            }
+            self.newest_graph.insert(key, (launch.thread, sequence));
+        }
+    }
+
+    fn resolve(&mut self, thread: u32, sequence: u64) {
+        let Some(waiting) = self.queues.get_mut(thread as usize).and_then(|queue| queue.get_mut(sequence)) else {
+            return;
+        };
+        if !waiting.resolved {
+            waiting.resolved = true;
+            if waiting.class == ApiClass::GraphLaunch {
+                let correlation = waiting.correlation;
+                self.remember(correlation, thread, sequence);
+            }
+        }
+    }
+
+    /// Keeps an entry that nothing waits for until enough newer ones are kept.
+    fn remember(&mut self, correlation: u32, thread: u32, sequence: u64) {
+        self.remembered.push_back((correlation, thread, sequence));
+        if self.remembered.len() > REMEMBERED {
+            if let Some((old, thread, sequence)) = self.remembered.pop_front() {
+                let same = |entry: &Entry| entry.launch.thread == thread && entry.sequence == sequence;
+                if self.by_correlation.get(&old).is_some_and(same) {
+                    self.by_correlation.remove(&old);
+                }
+            }
+        }
+    }
+
+    /// After the records of a flush at `at` were joined: the begin of the oldest launch that still waits.
+    pub(super) fn oldest_waiting(&mut self, at: u64) -> Option<u64> {
+        self.flush += 1;
+        let mut oldest: Option<u64> = None;
+        for thread in 0..self.queues.len() {
+            while let Some(front) = self.queues[thread].waiting.front() {
+                if !front.resolved && !gives_up(front, at, self.flush) {
+                    oldest = Some(oldest.map_or(front.start, |time| time.min(front.start)));
+                    break;
+                }
+                self.drop_front(thread);
+            }
+        }
+        oldest
+    }
+
+    /// No more records will come: whatever still waits is lost.
+    pub(super) fn give_up_all(&mut self) {
+        for thread in 0..self.queues.len() {
+            while !self.queues[thread].waiting.is_empty() {
+                self.drop_front(thread);
+            }
+        }
+    }
+
+    fn drop_front(&mut self, thread: usize) {
+        let queue = &mut self.queues[thread];
+        let Some(front) = queue.waiting.pop_front() else { return };
+        let sequence = queue.base;
+        queue.base += 1;
+        if front.resolved {
+            return;
+        }
+        let thread = thread as u32;
+        self.remember(front.correlation, thread, sequence);
+        if front.class == ApiClass::KernelLaunch {
+            self.without_activity += 1;
+            if let Some(entry) = self.by_correlation.get_mut(&front.correlation) {
+                entry.lost = entry.launch.thread == thread && entry.sequence == sequence;
+            }
+            self.lost.push_back(Lost { thread, end: front.end });
+            if self.lost.len() > LOST_LIMIT {
+                self.lost.pop_front();
+            }
+        }
+    }
+
+    /// The end of the first lost launch by `thread` that returned within `from..to`.
+    pub(super) fn lost_within(&self, thread: u32, from: u64, to: u64) -> Option<u64> {
+        let inside = |lost: &&Lost| lost.thread == thread && from < lost.end && lost.end < to;
+        self.lost.iter().filter(inside).map(|lost| lost.end).min()
+    }
+}
+
+fn gives_up(waiting: &Waiting, at: u64, flush: u64) -> bool {
+    let age = at.saturating_sub(waiting.start);
+    let flushes = flush - waiting.flush;
+    match waiting.class {
+        ApiClass::GraphLaunch if waiting.has_record => age > GRAPH_QUIET_NANOS && flushes > GRAPH_QUIET_FLUSHES,
+        ApiClass::BlockingCopy => at.saturating_sub(waiting.end) > BLOCKING_GIVE_UP_NANOS && flushes >= 2,
+        _ => age > GIVE_UP_NANOS && flushes >= GIVE_UP_FLUSHES,
+    }
+}

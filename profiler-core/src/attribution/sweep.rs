@@ -1,0 +1,151 @@
+//! The timeline of one device: operations in order of begin, turned into segments that touch.
+//!
+//! Operations wait until the watermark passes their begin; then nothing earlier can come any more and each takes
+//! its place once. At every instant the set of running operations is a small vector of counters, so a step costs a
+//! heap operation and no memory grows with the run.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::account::{DeviceAccount, Subject};
+use super::gap::{self, Next};
+use super::join::{Launch, Launches};
+use super::leaf::{BUSY_COUNT, Leaf};
+use super::threads::HostThread;
+use crate::record::{CorrelationId, DeviceId, StreamId};
+
+/// A kernel, copy or memset on its way to the timeline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) launch: Option<Launch>,
+    pub(super) device: DeviceId,
+    pub(super) stream: StreamId,
+    pub(super) correlation: CorrelationId,
+    pub(super) subject: Subject,
+    pub(super) leaf: Leaf,
+    pub(super) graph: bool,
+    /// A copy from the host that is large enough to be an input batch.
+    pub(super) input: bool,
+    /// Number of the flush during which it came.
+    pub(super) flush: u64,
+}
+
+/// One device's timeline and its books.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    pub(super) account: DeviceAccount,
+    pending: Vec<Operation>,
+    running: BinaryHeap<Reverse<(u64, u8)>>,
+    counts: [u32; BUSY_COUNT],
+    /// Bit by leaf: whether its counter is not zero.
+    mask: u32,
+}
+
+/// What came too late, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Late {
+    pub(super) total: u64,
+    pub(super) patched: u64,
+}
+
+impl Timeline {
+    pub(super) fn new(id: DeviceId) -> Self {
+        Self {
+            account: DeviceAccount::new(id),
+            pending: Vec::new(),
+            running: BinaryHeap::new(),
+            counts: [0; BUSY_COUNT],
+            mask: 0,
+        }
+    }
+
+    /// Operations that the watermark has not passed.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Adds an operation. If its time is entered already, it takes what idle time it can; the rest goes on.
+    pub(super) fn push(&mut self, mut operation: Operation) -> Late {
+        let mut late = Late::default();
+        self.account.operations += 1;
+        let position = self.account.position();
+        if operation.start < position {
+            let to = operation.end.min(position);
+            late.total = to - operation.start;
+            late.patched = self.account.patch(operation.leaf, operation.start, to);
+            if operation.end <= position {
+                return late;
+            }
+            operation.start = position;
+        }
+        self.pending.push(operation);
+        late
+    }
+
+    /// Enters everything before `watermark`.
+    pub(super) fn advance(&mut self, watermark: u64, threads: &[HostThread], launches: &Launches) {
+        // Stable and adaptive: what is left from before is sorted, and streams deliver runs.
+        self.pending.sort_by_key(|operation| operation.start);
+        let count = self.pending.partition_point(|operation| operation.start < watermark);
+        let pending = std::mem::take(&mut self.pending);
+        for operation in &pending[..count] {
+            self.enter_ends(operation.start);
+            self.begin(operation, threads, launches);
+        }
+        self.pending = pending;
+        self.pending.drain(..count);
+        self.enter_ends(watermark);
+        debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
+    }
+
+    /// Enters busy time up to the last end that is not after `limit`.
+    fn enter_ends(&mut self, limit: u64) {
+        while let Some(&Reverse((end, leaf))) = self.running.peek() {
+            if end > limit {
+                break;
+            }
+            self.running.pop();
+            if end > self.account.position() {
+                self.account.busy(self.mask, end);
+            }
+            let leaf = usize::from(leaf);
+            self.counts[leaf] -= 1;
+            if self.counts[leaf] == 0 {
+                self.mask &= !(1 << leaf);
+            }
+        }
+    }
+
+    fn begin(&mut self, operation: &Operation, threads: &[HostThread], launches: &Launches) {
+        let start = operation.start;
+        if self.account.position() == 0 {
+            self.account.open(start);
+        } else if self.mask != 0 {
+            if start > self.account.position() {
+                self.account.busy(self.mask, start);
+            }
+        } else if start > self.account.position() {
+            let thread = operation.launch.and_then(|launch| threads.get(launch.thread as usize));
+            let lost_end = operation
+                .launch
+                .and_then(|launch| launches.lost_within(launch.thread, self.account.position(), launch.start));
+            let next = Next {
+                start,
+                launch: operation.launch,
+                graph: operation.graph,
+                input: operation.input,
+                subject: operation.subject,
+            };
+            gap::explain(&mut self.account, &next, thread, lost_end);
+        }
+        if let Subject::Kernel(name) = operation.subject {
+            self.account.note_kernel(name, start);
+        }
+        let leaf = operation.leaf as usize;
+        self.counts[leaf] += 1;
+        self.mask |= 1 << leaf;
+        self.running.push(Reverse((operation.end, operation.leaf as u8)));
+    }
+}

@@ -1,0 +1,167 @@
+//! What each host thread did: its outermost API calls in order, and the time that tracing took from it.
+//!
+//! Records of one thread arrive in any order within a flush. A call is placed only when it ended before the horizon
+//! and no unfinished call began before it, because an enclosing call ends (and is delivered) after those inside it.
+//! Nested calls are recognised by containment, not by correlation id: the tracing library gives a runtime call and
+//! the driver call inside it the same id in some versions only.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use super::api::ApiClass;
+use crate::record::{ApiCall, ApiFunctionId};
+
+/// Calls kept of one thread (24 bytes each, 6 MiB). What is older than an open gap is dropped sooner.
+const CALL_LIMIT: usize = 262_144;
+/// Overhead intervals kept of one thread.
+const OVERHEAD_LIMIT: usize = 16_384;
+
+/// An outermost call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) function: ApiFunctionId,
+    pub(super) class: ApiClass,
+}
+
+/// How a call relates to the ones before it on its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nesting {
+    Outermost,
+    /// Made by the newest outermost call, which has these bounds.
+    Within {
+        start: u64,
+        end: u64,
+    },
+}
+
+/// One host thread.
+#[derive(Debug, Default)]
+pub(super) struct HostThread {
+    pending: Vec<ApiCall>,
+    calls: VecDeque<Call>,
+    overheads: VecDeque<(u64, u64)>,
+    /// Between the begin and the end of a stream capture.
+    pub(super) capturing: bool,
+}
+
+impl HostThread {
+    pub(super) fn push(&mut self, call: ApiCall) {
+        self.pending.push(call);
+    }
+
+    /// Tracing took this thread's time. Kept sorted and disjoint.
+    pub(super) fn push_overhead(&mut self, start: u64, end: u64) {
+        let index = self.overheads.partition_point(|&(begin, _)| begin < start);
+        let start = index.checked_sub(1).and_then(|i| self.overheads.get(i)).map_or(start, |&(_, e)| start.max(e));
+        let end = self.overheads.get(index).map_or(end, |&(next, _)| end.min(next));
+        if start < end {
+            self.overheads.insert(index, (start, end));
+        }
+        if self.overheads.len() > OVERHEAD_LIMIT {
+            self.overheads.pop_front();
+        }
+    }
+
+    /// Moves the calls that can be placed into `ready`, in order of begin, enclosing before enclosed.
+    pub(super) fn take_ready(&mut self, horizon: u64, ready: &mut Vec<ApiCall>) {
+        ready.clear();
+        self.pending.sort_by_key(|call| (call.start, Reverse(call.end)));
+        let count = self.pending.iter().position(|call| call.end.nanos() > horizon).unwrap_or(self.pending.len());
+        ready.extend(self.pending.drain(..count));
+    }
+
+    /// The begin of the earliest call that is not placed yet.
+    pub(super) fn earliest_pending(&self) -> Option<u64> {
+        self.pending.iter().map(|call| call.start.nanos()).min()
+    }
+
+    /// Places a call; calls come in the order of [`take_ready`](Self::take_ready).
+    pub(super) fn place(&mut self, start: u64, end: u64, function: ApiFunctionId, class: ApiClass) -> Nesting {
+        // An enclosing call that came a flush late: what it encloses was taken for outermost until now.
+        while self.calls.back().is_some_and(|last| start < last.start && last.end <= end) {
+            self.calls.pop_back();
+        }
+        let index = self.calls.partition_point(|call| call.start <= start);
+        if let Some(before) = index.checked_sub(1).and_then(|i| self.calls.get(i)) {
+            if start < before.end {
+                return Nesting::Within { start: before.start, end: before.end };
+            }
+        }
+        let end = self.calls.get(index).map_or(end, |next| end.min(next.start));
+        self.calls.insert(index, Call { start, end, function, class });
+        if self.calls.len() > CALL_LIMIT {
+            self.calls.pop_front();
+        }
+        Nesting::Outermost
+    }
+
+    /// Calls that end after `at`, oldest first, preceded by the last one that does not.
+    pub(super) fn calls_after(&self, at: u64) -> (Option<&Call>, impl Iterator<Item = &Call>) {
+        let index = self.calls.partition_point(|call| call.end <= at);
+        (index.checked_sub(1).and_then(|i| self.calls.get(i)), self.calls.range(index..))
+    }
+
+    /// Time that tracing took between `from` and `to`, as intervals clipped to it.
+    pub(super) fn overheads_within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
+        let index = self.overheads.partition_point(|&(_, end)| end <= from);
+        self.overheads
+            .range(index..)
+            .take_while(move |&&(start, _)| start < to)
+            .map(move |&(start, end)| (start.max(from), end.min(to)))
+    }
+
+    /// Forgets what no gap can need: everything that ended before `keep_from`, except the last such call.
+    pub(super) fn forget_before(&mut self, keep_from: u64) {
+        while self.calls.get(1).is_some_and(|second| second.end < keep_from) {
+            self.calls.pop_front();
+        }
+        while self.overheads.front().is_some_and(|&(_, end)| end < keep_from) {
+            self.overheads.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Timestamp;
+
+    fn call(start: u64, end: u64) -> ApiCall {
+        ApiCall { start: Timestamp::from_nanos(start), end: Timestamp::from_nanos(end), ..ApiCall::default() }
+    }
+
+    #[test]
+    fn a_call_waits_for_the_one_around_it() {
+        let mut thread = HostThread::default();
+        let mut ready = Vec::new();
+        thread.push(call(12, 18));
+        thread.push(call(10, 120));
+        thread.take_ready(100, &mut ready);
+        assert!(ready.is_empty());
+        assert_eq!(thread.earliest_pending(), Some(10));
+        thread.take_ready(200, &mut ready);
+        assert_eq!(ready.iter().map(|c| c.start.nanos()).collect::<Vec<_>>(), [10, 12]);
+    }
+
+    #[test]
+    fn nesting_is_containment() {
+        let mut thread = HostThread::default();
+        let mut place = |start, end| thread.place(start, end, ApiFunctionId(0), ApiClass::Other);
+        assert_eq!(place(10, 20), Nesting::Outermost);
+        assert_eq!(place(12, 18), Nesting::Within { start: 10, end: 20 });
+        assert_eq!(place(20, 30), Nesting::Outermost);
+        assert_eq!(place(19, 31), Nesting::Within { start: 10, end: 20 }, "overlap counts as containment");
+    }
+
+    #[test]
+    fn overheads_stay_disjoint() {
+        let mut thread = HostThread::default();
+        thread.push_overhead(50, 60);
+        thread.push_overhead(10, 20);
+        thread.push_overhead(15, 55);
+        assert_eq!(thread.overheads_within(0, 100).collect::<Vec<_>>(), [(10, 20), (20, 50), (50, 60)]);
+        assert_eq!(thread.overheads_within(18, 52).collect::<Vec<_>>(), [(18, 20), (20, 50), (50, 52)]);
+    }
+}

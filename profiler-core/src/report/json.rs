@@ -1,0 +1,252 @@
+//! The report for programs. Wire types of their own: the model may change without changing the schema.
+//!
+//! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/METRICS.md` defines every field. A field
+//! may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{DeviceReport, Report, text};
+use crate::attribution::leaf::{Leaf, Work};
+use crate::session::End;
+
+/// Version of the schema below.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The whole document.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    schema_version: u32,
+    process: Process,
+    observed_ns: u64,
+    completeness: CompletenessJson,
+    devices: Vec<DeviceJson>,
+    api: Vec<ApiJson>,
+    verdict: VerdictJson,
+}
+
+#[derive(Debug, Serialize)]
+struct Process {
+    pid: u32,
+    parent_pid: u32,
+    command: Vec<String>,
+    host: String,
+    start_time_unix_ns: u64,
+    gpuprof_version: String,
+    driver_version: String,
+    driver_cuda_version: u32,
+    cupti_version: u32,
+    rank_variables: BTreeMap<String, String>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct CompletenessJson {
+    records: BTreeMap<&'static str, u64>,
+    nested_api_calls: u64,
+    dropped_by_cupti: u64,
+    dropped_by_gpuprof: u64,
+    unknown_kinds: u64,
+    broken_buffers: u64,
+    broken_bytes: u64,
+    undelivered_buffers: u64,
+    zero_timestamps: u64,
+    launches_without_activity: u64,
+    activities_without_launch: u64,
+    clamped: u64,
+    late_ns: u64,
+    patched_ns: u64,
+    kernels_beyond_table: u64,
+    end: &'static str,
+    damage: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceJson {
+    id: u32,
+    name: String,
+    window_ns: u64,
+    leaves: BTreeMap<&'static str, u64>,
+    steady_leaves: BTreeMap<&'static str, u64>,
+    overlap: Vec<OverlapJson>,
+    kernels: Vec<KernelJson>,
+    copies: Vec<CopyJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct OverlapJson {
+    top: &'static str,
+    beneath: &'static str,
+    ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct KernelJson {
+    name: String,
+    communication: bool,
+    count: u64,
+    total_ns: u64,
+    mean_ns: u64,
+    median_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct CopyJson {
+    direction: &'static str,
+    source: &'static str,
+    destination: &'static str,
+    count: u64,
+    bytes: u64,
+    total_ns: u64,
+    median_ns: u64,
+    gigabytes_per_second: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ApiJson {
+    name: String,
+    calls: u64,
+    failed: u64,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct VerdictJson {
+    group: &'static str,
+    share: f64,
+    evidence: Vec<String>,
+    recommendation: String,
+}
+
+impl Document {
+    /// The document of `report`.
+    #[must_use]
+    pub fn new(report: &Report) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            process: process(report),
+            observed_ns: report.observed_ns,
+            completeness: completeness(report),
+            devices: report.devices.iter().map(device).collect(),
+            api: report
+                .api
+                .iter()
+                .map(|row| ApiJson {
+                    name: row.name.clone(),
+                    calls: row.calls,
+                    failed: row.failed,
+                    total_ns: row.total_ns,
+                    max_ns: row.max_ns,
+                })
+                .collect(),
+            verdict: VerdictJson {
+                group: report.verdict.group.name(),
+                share: report.verdict.share,
+                evidence: report.verdict.evidence.clone(),
+                recommendation: report.verdict.recommendation.clone(),
+            },
+        }
+    }
+}
+
+fn process(report: &Report) -> Process {
+    let session = &report.process;
+    Process {
+        pid: session.process_id,
+        parent_pid: session.parent_process_id,
+        command: session.command.clone(),
+        host: session.host.clone(),
+        start_time_unix_ns: session.start.nanos(),
+        gpuprof_version: session.gpuprof_version.clone(),
+        driver_version: session.driver_version.clone(),
+        driver_cuda_version: session.driver_cuda_version,
+        cupti_version: session.cupti_version,
+        rank_variables: session.rank_variables.iter().cloned().collect(),
+        notes: session.notes.clone(),
+    }
+}
+
+fn completeness(report: &Report) -> CompletenessJson {
+    let from = &report.completeness;
+    CompletenessJson {
+        records: BTreeMap::from([
+            ("kernels", from.kernels),
+            ("copies", from.copies),
+            ("memsets", from.memsets),
+            ("api_calls", from.api_calls),
+            ("syncs", from.syncs),
+            ("events", from.events),
+            ("overheads", from.overheads),
+        ]),
+        nested_api_calls: from.nested_api_calls,
+        dropped_by_cupti: from.loss.dropped_by_cupti,
+        dropped_by_gpuprof: from.loss.dropped_by_gpuprof,
+        unknown_kinds: from.loss.unknown_kinds,
+        broken_buffers: from.loss.broken_buffers,
+        broken_bytes: from.loss.broken_bytes,
+        undelivered_buffers: from.loss.undelivered_buffers,
+        zero_timestamps: from.bad_timestamps,
+        launches_without_activity: from.launches_without_activity,
+        activities_without_launch: from.activities_without_launch,
+        clamped: from.clamped_clocks,
+        late_ns: from.late_ns,
+        patched_ns: from.patched_ns,
+        kernels_beyond_table: from.kernels_beyond_table,
+        end: match from.end {
+            End::Clean => "clean",
+            End::Abrupt => "abrupt",
+            End::TimedOut => "timed_out",
+        },
+        damage: from.damage.clone(),
+    }
+}
+
+fn device(from: &DeviceReport) -> DeviceJson {
+    let named = |leaves: &[u64]| Leaf::ALL.into_iter().map(|leaf| (leaf.name(), leaves[leaf as usize])).collect();
+    let mut overlap = Vec::new();
+    for (top, row) in Work::ALL.into_iter().zip(&from.overlap) {
+        for (beneath, &ns) in Work::ALL.into_iter().zip(row).filter(|(_, ns)| **ns > 0) {
+            overlap.push(OverlapJson { top: top.name(), beneath: beneath.name(), ns });
+        }
+    }
+    DeviceJson {
+        id: from.device.id.0,
+        name: from.device.name.clone(),
+        window_ns: from.window_ns,
+        leaves: named(&from.leaves),
+        steady_leaves: named(&from.steady_leaves),
+        overlap,
+        kernels: from
+            .kernels
+            .iter()
+            .map(|row| KernelJson {
+                name: row.name.clone(),
+                communication: row.communication,
+                count: row.durations.count(),
+                total_ns: row.durations.total(),
+                mean_ns: row.durations.mean(),
+                median_ns: row.durations.median(),
+                min_ns: row.durations.min(),
+                max_ns: row.durations.max(),
+            })
+            .collect(),
+        copies: from
+            .copies
+            .iter()
+            .map(|row| CopyJson {
+                direction: text::kind_name(row.path.kind),
+                source: text::memory_name(row.path.source),
+                destination: text::memory_name(row.path.destination),
+                count: row.durations.count(),
+                bytes: row.bytes,
+                total_ns: row.durations.total(),
+                median_ns: row.durations.median(),
+                gigabytes_per_second: row.gigabytes_per_second(),
+            })
+            .collect(),
+    }
+}

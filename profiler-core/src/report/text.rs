@@ -1,0 +1,209 @@
+//! The report for people: a short form that fits a terminal, and one line for a run that is still going.
+//!
+//! Plain ASCII, at most 100 columns, no colour: the caller knows whether there is a terminal.
+
+use std::fmt::Write;
+
+use super::{DeviceReport, Report, names};
+use crate::attribution::leaf::{Group, Leaf, Work};
+use crate::attribution::statistics::CopyPath;
+use crate::record::{CopyKind, MemoryKind};
+use crate::session::End;
+
+const WIDTH: usize = 100;
+
+/// One line: verdict, its share, and how the time of all devices divides.
+#[must_use]
+pub fn live_line(report: &Report) -> String {
+    let total: u64 = report.devices.iter().map(|device| device.window_ns).sum();
+    let share = |group: Group| {
+        let nanos: u64 = report.devices.iter().map(|device| group.total(&device.leaves)).sum();
+        nanos as f64 / total.max(1) as f64 * 100.0
+    };
+    let mut parts: Vec<_> = Group::ALL.into_iter().map(|group| (share(group), group)).collect();
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut line = format!(
+        "gpuprof: {} {:.0} % | {}",
+        report.verdict.group.name(),
+        report.verdict.share * 100.0,
+        duration(report.observed_ns)
+    );
+    for (percent, group) in parts.into_iter().take(3).filter(|(percent, _)| *percent >= 1.0) {
+        let _ = write!(line, " | {} {percent:.0} %", group.name());
+    }
+    names::shortened(&line, WIDTH)
+}
+
+/// The short report.
+#[must_use]
+pub fn short(report: &Report) -> String {
+    let mut out = String::new();
+    let command = names::shortened(&report.process.command.join(" "), 60);
+    let _ =
+        writeln!(out, "gpuprof: process {} ({command}), {}", report.process.process_id, duration(report.observed_ns));
+    let verdict = &report.verdict;
+    let _ = writeln!(out, "verdict: {} ({:.1} % of steady device time)", verdict.group.name(), verdict.share * 100.0);
+    for sentence in &verdict.evidence {
+        wrapped(&mut out, "  - ", sentence);
+    }
+    wrapped(&mut out, "  > ", &verdict.recommendation);
+    for device in report.devices.iter().take(2) {
+        device_lines(&mut out, device);
+    }
+    if report.devices.len() > 2 {
+        let _ = writeln!(out, "... and {} more devices", report.devices.len() - 2);
+    }
+    completeness_lines(&mut out, report);
+    out
+}
+
+fn device_lines(out: &mut String, device: &DeviceReport) {
+    let name = if device.device.name.is_empty() { "unknown device" } else { &device.device.name };
+    let title = format!("device {} ({name}), window {}", device.device.id, duration(device.window_ns));
+    let _ = writeln!(out, "{}", names::shortened(&title, WIDTH));
+    let percent = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64 * 100.0;
+    let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (device.leaves[leaf as usize], leaf)).collect();
+    leaves.retain(|&(nanos, _)| percent(nanos) >= 0.05);
+    leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let parts: Vec<_> =
+        leaves.iter().take(10).map(|&(nanos, leaf)| format!("{} {:.1} %", leaf.name(), percent(nanos))).collect();
+    wrapped(out, "  ", &parts.join(", "));
+    for row in device.kernels.iter().take(3) {
+        let _ = writeln!(
+            out,
+            "  {:>9} x{:<8} median {:>9}  {}",
+            duration(row.durations.total()),
+            row.durations.count(),
+            duration(row.durations.median()),
+            names::shortened(&row.name, 56),
+        );
+    }
+    for row in device.copies.iter().take(2) {
+        let _ = writeln!(
+            out,
+            "  {:>9} x{:<8} copy {}, {:.1} MB, {:.1} GB/s",
+            duration(row.durations.total()),
+            row.durations.count(),
+            path_name(row.path),
+            row.bytes as f64 / 1e6,
+            row.gigabytes_per_second(),
+        );
+    }
+    let mut beneath = Vec::new();
+    for (top, row) in Work::ALL.into_iter().zip(&device.overlap) {
+        for (under, &nanos) in Work::ALL.into_iter().zip(row) {
+            if percent(nanos) >= 0.05 {
+                beneath.push(format!("{} under {} {:.1} %", under.name(), top.name(), percent(nanos)));
+            }
+        }
+    }
+    if !beneath.is_empty() {
+        wrapped(out, "  overlapped: ", &beneath.join(", "));
+    }
+}
+
+/// Says only what is wrong; a complete trace takes one line.
+fn completeness_lines(out: &mut String, report: &Report) {
+    let completeness = &report.completeness;
+    let loss = &completeness.loss;
+    let mut parts = Vec::new();
+    for (count, what) in [
+        (loss.dropped_by_cupti, "records dropped by CUPTI"),
+        (loss.dropped_by_gpuprof, "records dropped by gpuprof"),
+        (loss.unknown_kinds, "records of unknown kind"),
+        (loss.broken_buffers, "broken buffers"),
+        (loss.undelivered_buffers, "buffers never delivered"),
+        (completeness.bad_timestamps, "records without usable times"),
+        (completeness.launches_without_activity, "launches without kernel"),
+        (completeness.activities_without_launch, "operations without launch"),
+        (completeness.clamped_clocks, "clamped clocks"),
+        (completeness.kernels_beyond_table, "kernels beyond the table"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    if completeness.late_ns > 0 {
+        parts.push(format!(
+            "{} late, {} of it put right",
+            duration(completeness.late_ns),
+            duration(completeness.patched_ns)
+        ));
+    }
+    match completeness.end {
+        End::Clean => {}
+        End::Abrupt => parts.push("no end was written".to_owned()),
+        End::TimedOut => parts.push("the wait at exit timed out".to_owned()),
+    }
+    let records = format!(
+        "{} kernels, {} copies, {} API calls",
+        completeness.kernels, completeness.copies, completeness.api_calls
+    );
+    if parts.is_empty() {
+        let _ = writeln!(out, "complete: {records}, nothing missing");
+    } else {
+        wrapped(out, "incomplete: ", &format!("{records}; {}", parts.join(", ")));
+    }
+    for damage in completeness.damage.iter().take(3) {
+        wrapped(out, "damage: ", damage);
+    }
+}
+
+/// Breaks `text` at spaces, indenting what follows the first line by the width of `lead`.
+fn wrapped(out: &mut String, lead: &str, text: &str) {
+    let mut line = lead.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(out, "{line}");
+            line = " ".repeat(lead.chars().count());
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(out, "{line}");
+}
+
+/// Three or four significant digits and a unit.
+pub(super) fn duration(nanos: u64) -> String {
+    let value = nanos as f64;
+    match nanos {
+        0..1_000 => format!("{nanos} ns"),
+        1_000..1_000_000 => format!("{:.1} us", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+/// Direction and memory of a copy, for people.
+pub(super) fn path_name(path: CopyPath) -> String {
+    format!("{} ({} to {})", kind_name(path.kind), memory_name(path.source), memory_name(path.destination))
+}
+
+/// Stable name of a direction.
+pub(super) fn kind_name(kind: CopyKind) -> &'static str {
+    match kind {
+        CopyKind::Unknown => "unknown",
+        CopyKind::HostToDevice => "host_to_device",
+        CopyKind::DeviceToHost => "device_to_host",
+        CopyKind::DeviceToDevice => "device_to_device",
+        CopyKind::HostToHost => "host_to_host",
+        CopyKind::PeerToPeer => "peer_to_peer",
+    }
+}
+
+/// Stable name of a kind of memory.
+pub(super) fn memory_name(memory: MemoryKind) -> &'static str {
+    match memory {
+        MemoryKind::Unknown => "unknown",
+        MemoryKind::Pageable => "pageable",
+        MemoryKind::Pinned => "pinned",
+        MemoryKind::Device => "device",
+        MemoryKind::Array => "array",
+        MemoryKind::Managed => "managed",
+    }
+}
