@@ -24,7 +24,9 @@ impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start(why) => f.write_str(why),
-            Self::TimedOut => f.write_str("the last records were not processed in time (GPUPROF_EXIT_TIMEOUT sets the limit)"),
+            Self::TimedOut => {
+                f.write_str("the last records were not processed in time (GPUPROF_EXIT_TIMEOUT sets the limit)")
+            }
         }
     }
 }
