@@ -18,11 +18,11 @@ from harness import Suite
 
 # Record kind of gpuprof's report -> table of nsys's SQLite export.
 NSYS_TABLES = {
-    "kernel": "CUPTI_ACTIVITY_KIND_KERNEL", "copy": "CUPTI_ACTIVITY_KIND_MEMCPY", "memset": "CUPTI_ACTIVITY_KIND_MEMSET"}
+    "kernels": "CUPTI_ACTIVITY_KIND_KERNEL", "copies": "CUPTI_ACTIVITY_KIND_MEMCPY", "memsets": "CUPTI_ACTIVITY_KIND_MEMSET"}
 # Record kind -> category in torch.profiler's trace.
-TORCH_CATEGORIES = {"kernel": "kernel", "copy": "gpu_memcpy", "memset": "gpu_memset"}
-# Record kind -> word in the line that microbench prints.
-PRINTED_WORDS = {"kernel": "kernels", "copy": "copies", "memset": "memsets"}
+TORCH_CATEGORIES = {"kernels": "kernel", "copies": "gpu_memcpy", "memsets": "gpu_memset"}
+# Record kinds in the line that microbench prints.
+PRINTED_WORDS = ("kernels", "copies", "memsets")
 
 
 class NoCount(Exception):
@@ -41,10 +41,10 @@ class Counts:
 def printed(stdout: str) -> Counts:
     """The sums in microbench's own line."""
     records = {}
-    for kind, word in PRINTED_WORDS.items():
-        match = re.search(rf"\b{word}=(\d+)", stdout)
+    for kind in PRINTED_WORDS:
+        match = re.search(rf"\b{kind}=(\d+)", stdout)
         if not match:
-            raise NoCount(f"no {word}=N in the program's output")
+            raise NoCount(f"no {kind}=N in the program's output")
         records[kind] = int(match[1])
     return Counts(records)
 
@@ -79,7 +79,7 @@ def read_nsys(database: pathlib.Path) -> Counts:
             for kind, table in NSYS_TABLES.items()}
         names: collections.Counter[str] = collections.Counter()
         nanoseconds = 0
-        if NSYS_TABLES["kernel"] in tables:
+        if NSYS_TABLES["kernels"] in tables:
             for text, count, total in connection.execute(
                     "SELECT s.value, count(*), sum(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k "
                     "JOIN StringIds s ON s.id = k.demangledName GROUP BY k.demangledName"):
@@ -97,7 +97,7 @@ def by_torch(suite: Suite, name: str, command: list[str]) -> Counts:
         raise NoCount(f"torch.profiler wrote no trace: {run.ending()}: {lines[-1] if lines else ''}")
     events = json.loads(file.read_text())["traceEvents"]
     categories = collections.Counter(event.get("cat") for event in events)
-    names = collections.Counter(event["name"] for event in events if event.get("cat") == TORCH_CATEGORIES["kernel"])
+    names = collections.Counter(event["name"] for event in events if event.get("cat") == TORCH_CATEGORIES["kernels"])
     return Counts({kind: categories[category] for kind, category in TORCH_CATEGORIES.items()}, names)
 
 

@@ -43,7 +43,7 @@ class Trace:
         return self.completeness["end"]
 
     def records(self, kind: str) -> int:
-        """How many records of a kind: `kernel`, `copy` or `memset`.
+        """How many records of a kind: `kernels`, `copies` or `memsets`.
 
         Raises Unreadable when the report does not say: a count that is not there is not a count of 0.
         """

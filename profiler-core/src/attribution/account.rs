@@ -1,22 +1,18 @@
 //! The books of one device: every nanosecond of its window entered once.
 //!
-//! The timeline hands over segments that touch; each goes to one leaf, to the slice it falls in, and, when idle, to
+//! The timeline hands over segments that touch; each goes to one leaf, to the stretch it falls in, and, when idle, to
 //! a short log, so that an operation that arrives too late can still take the idle time it fills.
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
-
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
-use super::slices::Slices;
 use super::statistics::DeviceStatistics;
+use super::stretches::{Causes, Stretches};
 use crate::record::{ApiFunctionId, DeviceId, NameId};
 
 /// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
 const LOG_LIMIT: usize = 4_096;
-/// Distinct causes with a row of their own; further ones go to the row without subject.
-const CAUSE_LIMIT: usize = 4_096;
 
 /// What an idle segment is blamed on, where that says more than the leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +41,14 @@ pub struct Tally {
     pub longest_ns: u64,
 }
 
+impl Tally {
+    pub(super) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
 /// The accounts of one device.
 #[derive(Debug)]
 pub struct DeviceAccount {
@@ -53,9 +57,8 @@ pub struct DeviceAccount {
     position: u64,
     leaves: Leaves,
     overlap: Overlap,
-    pub(super) slices: Slices,
+    stretches: Stretches,
     log: VecDeque<(Leaf, u64, u64)>,
-    causes: FxHashMap<(Leaf, Subject), Tally>,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
     /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
@@ -73,9 +76,8 @@ impl DeviceAccount {
             position: 0,
             leaves: [0; LEAF_COUNT],
             overlap: Overlap::default(),
-            slices: Slices::new(0),
+            stretches: Stretches::new(0),
             log: VecDeque::new(),
-            causes: FxHashMap::default(),
             statistics: DeviceStatistics::default(),
             operations: 0,
             long_holes: (0, 0),
@@ -102,10 +104,16 @@ impl DeviceAccount {
         &self.leaves
     }
 
-    /// The window without start-up by cause, and how much was left out, nanoseconds.
+    /// The window without start-up, by cause.
     #[must_use]
-    pub fn steady(&self) -> (Leaves, u64) {
-        self.slices.steady()
+    pub fn steady_leaves(&self) -> Leaves {
+        self.stretches.steady_leaves()
+    }
+
+    /// How much of the window is start-up, nanoseconds.
+    #[must_use]
+    pub fn start_up_ns(&self) -> u64 {
+        self.stretches.steady_start().saturating_sub(self.start)
     }
 
     /// What ran beneath what, nanoseconds.
@@ -126,15 +134,16 @@ impl DeviceAccount {
         &self.statistics
     }
 
-    /// What `leaf` was blamed on, over the whole window, the largest first.
+    /// What `leaf` was blamed on after start-up, the largest first.
     #[must_use]
     pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, Tally)> {
-        let mut rows: Vec<_> = self
-            .causes
-            .iter()
-            .filter(|((of, _), _)| *of == leaf)
-            .map(|(&(_, subject), &tally)| (subject, tally))
-            .collect();
+        let mut causes = Causes::default();
+        for (&key, &tally) in self.stretches.steady().iter().flat_map(|stretch| &stretch.causes) {
+            if key.0 == leaf {
+                causes.entry(key).or_default().add(tally);
+            }
+        }
+        let mut rows: Vec<_> = causes.into_iter().map(|((_, subject), tally)| (subject, tally)).collect();
         rows.sort_by(|a, b| b.1.total_ns.cmp(&a.1.total_ns).then_with(|| a.0.cmp(&b.0)));
         rows
     }
@@ -142,19 +151,21 @@ impl DeviceAccount {
     pub(super) fn open(&mut self, start: u64) {
         self.start = start;
         self.position = start;
-        self.slices = Slices::new(start);
+        self.stretches = Stretches::new(start);
     }
 
-    /// A kernel begins at the current position or later: its first appearance is part of start-up.
-    pub(super) fn note_kernel(&mut self, name: NameId, start: u64) {
-        let (word, bit) = (name.0 as usize / 64, 1u64 << (name.0 % 64));
-        if self.known_kernels.len() <= word {
-            self.known_kernels.resize(word + 1, 0);
-        }
-        if self.known_kernels[word] & bit == 0 {
+    /// An operation begins at the current position. A kernel's first appearance is part of start-up.
+    pub(super) fn begin(&mut self, subject: Subject) {
+        let mut novel = false;
+        if let Subject::Kernel(name) = subject {
+            let (word, bit) = (name.0 as usize / 64, 1u64 << (name.0 % 64));
+            if self.known_kernels.len() <= word {
+                self.known_kernels.resize(word + 1, 0);
+            }
+            novel = self.known_kernels[word] & bit == 0;
             self.known_kernels[word] |= bit;
-            self.slices.mark_novel(start);
         }
+        self.stretches.operation(self.position, novel);
     }
 
     pub(super) fn position(&self) -> u64 {
@@ -199,17 +210,13 @@ impl DeviceAccount {
             }
         }
         if subject != Subject::None {
-            let full = self.causes.len() >= CAUSE_LIMIT && !self.causes.contains_key(&(leaf, subject));
-            let tally = self.causes.entry((leaf, if full { Subject::None } else { subject })).or_default();
-            tally.count += 1;
-            tally.total_ns += to - from;
-            tally.longest_ns = tally.longest_ns.max(to - from);
+            self.stretches.blame(leaf, subject, to - from);
         }
     }
 
     fn enter(&mut self, leaf: Leaf, to: u64) {
         self.leaves[leaf as usize] += to - self.position;
-        self.slices.add(leaf, self.position, to);
+        self.stretches.add(leaf, to - self.position);
         self.position = to;
     }
 
@@ -225,7 +232,7 @@ impl DeviceAccount {
             let (a, b) = (start.max(from), end.min(to));
             self.leaves[was as usize] -= b - a;
             self.leaves[leaf as usize] += b - a;
-            self.slices.transfer(was, leaf, a, b);
+            self.stretches.transfer(was, leaf, a, b);
             patched += b - a;
             self.log.remove(index);
             for (rest_start, rest_end) in [(b, end), (start, a)] {

@@ -91,13 +91,11 @@ pub(super) struct Launches {
     lost: VecDeque<Lost>,
     flush: u64,
     pub(super) without_activity: u64,
-    pub(super) seen: u64,
 }
 
 impl Launches {
     /// A successful launching call. `captured`: into a graph, so that nothing need follow. Returns its sequence.
     pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
-        self.seen += 1;
         let thread = launch.thread as usize;
         if self.queues.len() <= thread {
             self.queues.resize_with(thread + 1, Queue::default);

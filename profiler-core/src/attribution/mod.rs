@@ -18,8 +18,8 @@ mod gap;
 mod join;
 pub mod leaf;
 mod quantile;
-mod slices;
 pub mod statistics;
+mod stretches;
 mod sweep;
 mod threads;
 
@@ -320,8 +320,7 @@ impl Attributor {
             if operation.launch.is_none() && !last {
                 let patient = at.saturating_sub(operation.end) <= JOIN_PATIENCE_NANOS
                     || self.flush - operation.flush < JOIN_PATIENCE_FLUSHES;
-                // Without a single launch on record, API calls are not being traced and waiting is pointless.
-                if patient && self.launches.seen > 0 {
+                if patient {
                     if operation.start != 0 {
                         oldest = Some(oldest.map_or(operation.start, |time| time.min(operation.start)));
                     }

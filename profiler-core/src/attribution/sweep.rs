@@ -140,9 +140,7 @@ impl Timeline {
             };
             gap::explain(&mut self.account, &next, thread, lost_end);
         }
-        if let Subject::Kernel(name) = operation.subject {
-            self.account.note_kernel(name, start);
-        }
+        self.account.begin(operation.subject);
         let leaf = operation.leaf as usize;
         self.counts[leaf] += 1;
         self.mask |= 1 << leaf;

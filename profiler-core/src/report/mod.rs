@@ -216,7 +216,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
             .unwrap_or_else(|| Device { id: account.id(), ..Device::default() }),
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
-        steady_leaves: account.steady().0,
+        steady_leaves: account.steady_leaves(),
         overlap: *account.overlap(),
         kernels,
         copies,

@@ -211,7 +211,7 @@ fn group_evidence(
     evidence
 }
 
-/// The largest causes of a group, over the whole window.
+/// The largest causes of a group.
 fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionary) -> Vec<String> {
     let mut rows = Vec::new();
     for account in attributor.devices() {
@@ -233,7 +233,7 @@ fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionar
                 Subject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
             };
             format!(
-                "{what}: {}, {} in all, the longest {} (whole window).",
+                "{what}: {}, {} in all, the longest {}.",
                 tally.count,
                 millis(tally.total_ns),
                 millis(tally.longest_ns),

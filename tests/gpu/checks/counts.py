@@ -81,7 +81,7 @@ def threads(suite: Suite) -> Iterator[Result]:
     trace = single(suite, run)
     yield from compare("counts.threads.program", trace, oracles.printed(run.stdout))
     losses = trace.losses()
-    yield expect("counts.threads.nothing_lost", not losses, str(losses) if losses else f"{trace.records('kernel')} kernels")
+    yield expect("counts.threads.nothing_lost", not losses, str(losses) if losses else f"{trace.records('kernels')} kernels")
 
 
 def checks() -> list[Check]:

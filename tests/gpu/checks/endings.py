@@ -69,7 +69,7 @@ def one_manner(manner: str) -> Check:
         ended_at = ended_at or lines[-1][0]
 
         trace = single(suite, run)
-        kernels = trace.records("kernel")
+        kernels = trace.records("kernels")
         yield expect(f"{prefix}.stated_end", trace.end == end, f"report says {trace.end}, expected {end}")
         # The first moment of which the trace no longer holds everything.
         missing_from = next((at for at, completed in lines if completed > kernels), ended_at)

@@ -18,7 +18,7 @@ def torch_profiler(suite: Suite) -> Iterator[Result]:
     yield from compare("neighbours.torch_profiler", bare, traced, with_stderr=False)
     trace = single(suite, traced)
     # Two profiles of 8 rounds of 50 kernels.
-    yield expect("neighbours.torch_profiler.trace", trace.records("kernel") >= 800, f"{trace.records('kernel')} kernels")
+    yield expect("neighbours.torch_profiler.trace", trace.records("kernels") >= 800, f"{trace.records('kernels')} kernels")
 
 
 def no_kernels(suite: Suite) -> Iterator[Result]:
@@ -29,7 +29,7 @@ def no_kernels(suite: Suite) -> Iterator[Result]:
     yield from compare("neighbours.no_kernels", bare, traced, with_stderr=True)
     trace = single(suite, traced)
     yield expect(
-        "neighbours.no_kernels.verdict", trace.verdict in ("no_work", "cannot_tell") and trace.records("kernel") == 0,
+        "neighbours.no_kernels.verdict", trace.verdict in ("no_work", "cannot_tell") and trace.records("kernels") == 0,
         trace.verdict_line())
 
 

@@ -40,8 +40,8 @@ def one_case(name: str, arguments: list[str]) -> Check:
             f"{len(files)} traces from {expected} processes that used the device, other files: {others}")
         traces = [Trace(suite, file) for file in files]
         yield expect(
-            f"{prefix}.readable", bool(traces) and all(trace.records("kernel") > 0 for trace in traces),
-            ", ".join(f"{trace.records('kernel')} kernels ({trace.end})" for trace in traces))
+            f"{prefix}.readable", bool(traces) and all(trace.records("kernels") > 0 for trace in traces),
+            ", ".join(f"{trace.records('kernels')} kernels ({trace.end})" for trace in traces))
 
     return Check(f"processes.{name}", check, exclusive=False)
 

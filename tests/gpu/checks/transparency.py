@@ -25,7 +25,9 @@ def first_difference(expected: str, got: str) -> str:
 
 
 def without_log_times(stderr: str) -> str:
-    """PyTorch's C++ warnings begin with the time and the thread: `[W1121 07:50:32.123456 4711 file.cpp:48]`."""
+    """PyTorch's C++ warnings begin with the time and the thread, `[W1121 07:50:32.123456 4711 file.cpp:48]`; Python's
+    warning about a fork among threads names the process, `(pid=4711)`."""
+    stderr = re.sub(r"\(pid=\d+\)", "(pid)", stderr)
     return re.sub(r"^\[([WEIF])\d{4} [\d:.]+( \d+)?", r"[\1", stderr, flags=re.MULTILINE)
 
 
