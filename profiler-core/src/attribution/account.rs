@@ -14,6 +14,9 @@ use crate::record::{ApiFunctionId, DeviceId, NameId};
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
 const LOG_LIMIT: usize = 4_096;
 
+/// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
+const KNOWN_LIMIT: u32 = 1 << 20;
+
 /// What an idle segment is blamed on, where that says more than the leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
@@ -157,7 +160,9 @@ impl DeviceAccount {
     /// An operation begins at the current position. A kernel's first appearance is part of start-up.
     pub(super) fn begin(&mut self, subject: Subject) {
         let mut novel = false;
-        if let Subject::Kernel(name) = subject {
+        if let Subject::Kernel(name) = subject
+            && name.0 < KNOWN_LIMIT
+        {
             let (word, bit) = (name.0 as usize / 64, 1u64 << (name.0 % 64));
             if self.known_kernels.len() <= word {
                 self.known_kernels.resize(word + 1, 0);
@@ -166,6 +171,10 @@ impl DeviceAccount {
             self.known_kernels[word] |= bit;
         }
         self.stretches.operation(self.position, novel);
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.start
     }
 
     pub(super) fn position(&self) -> u64 {
@@ -182,10 +191,10 @@ impl DeviceAccount {
             counted[work as usize] = true;
             let mut rest = running & (running - 1);
             while rest != 0 {
-                if let Some(beneath) = Leaf::ALL[rest.trailing_zeros() as usize].work() {
-                    if !std::mem::replace(&mut counted[beneath as usize], true) {
-                        self.overlap[work as usize][beneath as usize] += nanos;
-                    }
+                if let Some(beneath) = Leaf::ALL[rest.trailing_zeros() as usize].work()
+                    && !std::mem::replace(&mut counted[beneath as usize], true)
+                {
+                    self.overlap[work as usize][beneath as usize] += nanos;
                 }
                 rest &= rest - 1;
             }

@@ -6,7 +6,7 @@
 //! graph leaves an unknown number, and a record can be lost. Each has a rule below that lets the watermark go on,
 //! and what arrives afterwards is counted as late by the timeline.
 
-use std::collections::VecDeque;
+use std::collections::{VecDeque, hash_map};
 
 use rustc_hash::FxHashMap;
 
@@ -124,8 +124,8 @@ impl Launches {
 
     /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
     pub(super) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
-        if !self.by_correlation.contains_key(&correlation.0) {
-            self.by_correlation.insert(correlation.0, Entry { launch, sequence, lost: false });
+        if let hash_map::Entry::Vacant(vacant) = self.by_correlation.entry(correlation.0) {
+            vacant.insert(Entry { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
         }
     }
@@ -194,12 +194,12 @@ impl Launches {
     /// Keeps an entry that nothing waits for until enough newer ones are kept.
     fn remember(&mut self, correlation: u32, thread: u32, sequence: u64) {
         self.remembered.push_back((correlation, thread, sequence));
-        if self.remembered.len() > REMEMBERED {
-            if let Some((old, thread, sequence)) = self.remembered.pop_front() {
-                let same = |entry: &Entry| entry.launch.thread == thread && entry.sequence == sequence;
-                if self.by_correlation.get(&old).is_some_and(same) {
-                    self.by_correlation.remove(&old);
-                }
+        if self.remembered.len() > REMEMBERED
+            && let Some((old, thread, sequence)) = self.remembered.pop_front()
+        {
+            let same = |entry: &Entry| entry.launch.thread == thread && entry.sequence == sequence;
+            if self.by_correlation.get(&old).is_some_and(same) {
+                self.by_correlation.remove(&old);
             }
         }
     }

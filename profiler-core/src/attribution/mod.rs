@@ -251,7 +251,7 @@ impl Attributor {
             self.threads[index].take_ready(horizon, &mut ready);
             for call in &ready {
                 let (start, end) = (call.start.nanos(), call.end.nanos());
-                if self.is_future(end) {
+                if self.is_damaged(start, end) {
                     self.completeness.bad_timestamps += 1;
                     continue;
                 }
@@ -344,7 +344,7 @@ impl Attributor {
         if operation.start == 0 {
             return;
         }
-        if self.is_future(operation.end) {
+        if self.is_damaged(operation.start, operation.end) {
             self.completeness.bad_timestamps += 1;
             return;
         }
@@ -358,7 +358,7 @@ impl Attributor {
 
     fn advance(&mut self, watermark: u64) {
         for timeline in &mut self.timelines {
-            timeline.advance(watermark, &self.threads, &self.launches);
+            self.completeness.bad_timestamps += timeline.advance(watermark, &self.threads, &self.launches);
         }
         // A device on which nothing runs yet has no gap that could need old calls.
         let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
@@ -369,9 +369,12 @@ impl Attributor {
         }
     }
 
+    /// Whether a record cannot have been delivered by now, or only by a process that ran for the longest window.
     /// Without any flush there is nothing to compare with.
-    fn is_future(&self, end: u64) -> bool {
-        self.newest_flush != 0 && end > self.newest_flush.saturating_add(FUTURE_NANOS)
+    fn is_damaged(&self, start: u64, end: u64) -> bool {
+        self.newest_flush != 0
+            && (end > self.newest_flush.saturating_add(FUTURE_NANOS)
+                || start < self.newest_flush.saturating_sub(sweep::LONGEST_WINDOW))
     }
 
     fn observe(&mut self, start: u64, end: u64) {

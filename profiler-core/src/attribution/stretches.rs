@@ -170,7 +170,10 @@ mod tests {
         assert!(stretches.rows.len() <= LIMIT);
         let total: u64 = stretches.rows.iter().flat_map(|row| row.leaves).sum();
         assert_eq!(total, 9_000 + 1_000 + 1_000);
-        assert!(stretches.rows.iter().any(|row| row.leaves[Leaf::Compute as usize] == 910), "the 91 steps stay together");
+        assert!(
+            stretches.rows.iter().any(|row| row.leaves[Leaf::Compute as usize] == 910),
+            "the 91 steps stay together"
+        );
     }
 
     #[test]

@@ -14,6 +14,9 @@ use super::leaf::{BUSY_COUNT, Leaf};
 use super::threads::HostThread;
 use crate::record::{CorrelationId, DeviceId, StreamId};
 
+/// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
+pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
+
 /// A kernel, copy or memset on its way to the timeline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
@@ -84,13 +87,25 @@ impl Timeline {
         late
     }
 
-    /// Enters everything before `watermark`.
-    pub(super) fn advance(&mut self, watermark: u64, threads: &[HostThread], launches: &Launches) {
-        // Stable and adaptive: what is left from before is sorted, and streams deliver runs.
-        self.pending.sort_by_key(|operation| operation.start);
+    /// Enters everything before `watermark`. Gives the number of operations that cannot be part of any window.
+    pub(super) fn advance(&mut self, watermark: u64, threads: &[HostThread], launches: &Launches) -> u64 {
+        let mut refused = 0;
+        // Adaptive: what is left from before is sorted, and streams deliver runs. Operations that begin together get an
+        // order of their own, so that the one which ends a gap does not depend on the order of delivery.
+        self.pending.sort_by(|a, b| {
+            a.start
+                .cmp(&b.start)
+                .then_with(|| (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf)))
+        });
         let count = self.pending.partition_point(|operation| operation.start < watermark);
         let pending = std::mem::take(&mut self.pending);
         for operation in &pending[..count] {
+            let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
+            if operation.end - window_start > LONGEST_WINDOW {
+                refused += 1;
+                self.account.operations -= 1;
+                continue;
+            }
             self.enter_ends(operation.start);
             self.begin(operation, threads, launches);
         }
@@ -98,6 +113,7 @@ impl Timeline {
         self.pending.drain(..count);
         self.enter_ends(watermark);
         debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
+        refused
     }
 
     /// Enters busy time up to the last end that is not after `limit`.

@@ -84,10 +84,10 @@ impl HostThread {
             self.calls.pop_back();
         }
         let index = self.calls.partition_point(|call| call.start <= start);
-        if let Some(before) = index.checked_sub(1).and_then(|i| self.calls.get(i)) {
-            if start < before.end {
-                return Nesting::Within { start: before.start, end: before.end };
-            }
+        if let Some(before) = index.checked_sub(1).and_then(|i| self.calls.get(i))
+            && start < before.end
+        {
+            return Nesting::Within { start: before.start, end: before.end };
         }
         let end = self.calls.get(index).map_or(end, |next| end.min(next.start));
         self.calls.insert(index, Call { start, end, function, class });

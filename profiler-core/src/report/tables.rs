@@ -68,7 +68,7 @@ fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
         );
     }
     if let Some(rest) = device.kernels.get(limit..).filter(|rest| !rest.is_empty()) {
-        let time = rest.iter().map(|row| row.durations.total()).sum();
+        let time = rest.iter().map(|row| row.durations.total()).fold(0, u64::saturating_add);
         let count: u64 = rest.iter().map(|row| row.durations.count()).sum();
         let _ = writeln!(out, "{:>10} {count:>9}  in {} more kernels", duration(time), rest.len());
     }

@@ -191,7 +191,7 @@ fn group_evidence(
         Group::Launch => {
             let kernels = || devices.iter().flat_map(|device| &device.kernels);
             let count: u64 = kernels().map(|row| row.durations.count()).sum();
-            let total: u64 = kernels().map(|row| row.durations.total()).sum();
+            let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
             evidence.push(format!(
                 "{count} kernels of {} on average: shorter than what it takes to launch the next.",
                 micros(total / count.max(1)),

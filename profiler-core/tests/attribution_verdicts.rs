@@ -1,0 +1,164 @@
+//! One made-up program for each verdict.
+
+mod support;
+
+use profiler_core::attribution::leaf::Group;
+use profiler_core::record::{Loss, MemoryKind};
+use profiler_core::report::Report;
+use profiler_core::session::{End, Session};
+use support::{Scenario, gpu};
+
+#[track_caller]
+fn assert_verdict(scenario: &Scenario, group: Group) -> Report {
+    let report = scenario.report();
+    assert_eq!(report.verdict.group, group, "\n{}", report.summary());
+    for line in report.summary().lines().chain([report.live_line().as_str()]) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    assert!(report.summary().lines().count() <= 28, "{}", report.summary());
+    report
+}
+
+/// `steps` times `step(scenario, begin in microseconds)`, `period` microseconds apart.
+fn steps(count: u64, period: u64, mut step: impl FnMut(&mut Scenario, u64)) -> Scenario {
+    let mut scenario = Scenario::new();
+    for index in 0..count {
+        step(&mut scenario, 1_000 + index * period);
+    }
+    scenario
+}
+
+#[test]
+fn eager_mlp_is_launch_bound() {
+    let scenario = steps(5_000, 20, |scenario, at| {
+        gpu(0).kernel("elementwise").at(at + 7).lasting(3).launched(scenario, 1, at, 5);
+    });
+    let report = assert_verdict(&scenario, Group::Launch);
+    assert!(report.verdict.share > 0.8);
+}
+
+#[test]
+fn gpt_is_compute_bound() {
+    let scenario = steps(400, 1_000, |scenario, at| {
+        gpu(0).kernel("flash_fwd_kernel").at(at + 500).lasting(998).launched(scenario, 1, at, 5);
+    });
+    let report = assert_verdict(&scenario, Group::GpuCompute);
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("flash_fwd_kernel")));
+}
+
+#[test]
+fn resnet_with_a_slow_loader_waits_for_data_even_when_it_reads_its_loss() {
+    let scenario = steps(20, 100_000, |scenario, at| {
+        gpu(0).h2d(MemoryKind::Pageable, 19_267_584).at(at + 200).lasting(4_000).launched(scenario, 1, at, 4_250);
+        gpu(0).kernel("conv").at(at + 4_300).lasting(50_000).launched(scenario, 1, at + 4_260, 5);
+        scenario.call(1, "cudaStreamSynchronize_v3020", at + 4_300, 50_010);
+    });
+    let report = assert_verdict(&scenario, Group::DataLoading);
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("Inferred")));
+}
+
+#[test]
+fn pageable_copies_in_a_loop_are_copy_bound() {
+    let scenario = steps(40, 30_000, |scenario, at| {
+        let correlation = scenario.call(1, "cudaMemcpy_v3020", at, 25_000);
+        scenario.add(gpu(0).h2d(MemoryKind::Pageable, 268_435_456).at(at + 100).lasting(24_890).by(correlation));
+        gpu(0).kernel("sum").at(at + 25_020).lasting(4_970).launched(scenario, 1, at + 25_010, 5);
+        scenario.call(1, "cudaDeviceSynchronize_v3020", at + 25_020, 4_975);
+    });
+    let report = assert_verdict(&scenario, Group::Copy);
+    assert!(report.verdict.recommendation.contains("page-locked"));
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("GB/s")));
+}
+
+#[test]
+fn item_in_every_iteration_is_sync_bound() {
+    let scenario = steps(200, 2_000, |scenario, at| {
+        // The host takes 900 us to launch ten kernels of 100 us, then waits for the last: no run-ahead is left.
+        for kernel in 0..10 {
+            let call = at + kernel * 90;
+            gpu(0).kernel("layer").at(at + 10 + kernel * 101).lasting(100).launched(scenario, 1, call, 5);
+        }
+        let correlation = scenario.call(1, "cudaMemcpyAsync_v3020", at + 900, 140);
+        scenario.add(gpu(0).d2h(MemoryKind::Pageable, 4).at(at + 1_022).lasting(2).by(correlation));
+        scenario.call(1, "cudaStreamSynchronize_v3020", at + 1_041, 3);
+    });
+    // The pause after each wait is far longer than the wait was: plain host time...
+    assert_verdict(&scenario, Group::HostCpu);
+    // ...and when the wait is as long as the pause, the wait is to blame.
+    let scenario = steps(200, 2_000, |scenario, at| {
+        gpu(0).kernel("layer").at(at + 10).lasting(1_000).launched(scenario, 1, at, 5);
+        scenario.call(1, "cudaStreamSynchronize_v3020", at + 10, 1_005);
+    });
+    let report = assert_verdict(&scenario, Group::Sync);
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("cudaStreamSynchronize")));
+}
+
+#[test]
+fn a_collective_that_nothing_covers_is_communication() {
+    let scenario = steps(100, 1_000, |scenario, at| {
+        gpu(0).kernel("gemm").at(at + 500).lasting(498).launched(scenario, 1, at, 5);
+        gpu(0).stream(9).kernel("ncclDevKernel_AllReduce_Sum").at(at + 1_000).lasting(498).launched(
+            scenario,
+            1,
+            at + 10,
+            5,
+        );
+    });
+    assert_verdict(&scenario, Group::Communication);
+}
+
+#[test]
+fn allocating_in_the_loop_is_the_allocator() {
+    let scenario = steps(200, 1_000, |scenario, at| {
+        scenario.call(1, "cudaMalloc_v3020", at, 600);
+        gpu(0).kernel("k").at(at + 610).lasting(300).launched(scenario, 1, at + 602, 5);
+    });
+    let report = assert_verdict(&scenario, Group::Allocator);
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("cudaMalloc")));
+}
+
+#[test]
+fn python_between_launches_is_host_time() {
+    let scenario = steps(200, 1_000, |scenario, at| {
+        gpu(0).kernel("k").at(at + 10).lasting(300).launched(scenario, 1, at, 5);
+    });
+    assert_verdict(&scenario, Group::HostCpu);
+}
+
+#[test]
+fn a_server_between_requests_has_no_work() {
+    let scenario = steps(30, 15_000_000, |scenario, at| {
+        gpu(0).kernel("request").at(at + 10).lasting(20_000).launched(scenario, 1, at, 5);
+    });
+    assert_verdict(&scenario, Group::NoWork);
+}
+
+#[test]
+fn nothing_recorded_is_no_work() {
+    let mut scenario = Scenario::new();
+    scenario.call(1, "cuInit", 10, 100);
+    assert_verdict(&scenario, Group::NoWork);
+}
+
+#[test]
+fn little_data_unknown_waits_and_losses_are_no_ground_for_a_verdict() {
+    let few = steps(3, 1_000, |scenario, at| {
+        gpu(0).kernel("k").at(at + 10).lasting(300).launched(scenario, 1, at, 5);
+    });
+    assert_verdict(&few, Group::CannotTell);
+
+    let unlaunched = steps(200, 1_000, |scenario, at| scenario.add(gpu(0).kernel("k").at(at).lasting(300)));
+    let report = assert_verdict(&unlaunched, Group::CannotTell);
+    assert!(report.verdict.evidence[0].contains("unobserved"));
+
+    let busy = steps(200, 1_000, |scenario, at| {
+        gpu(0).kernel("k").at(at + 500).lasting(999).launched(scenario, 1, at, 5);
+    });
+    let loss = Loss { dropped_by_cupti: 1_000, ..Loss::default() };
+    let lossy =
+        Report::new(&Session::default(), &busy.run(), &busy.dictionary, &loss, End::Abrupt, vec!["a hole".to_owned()]);
+    assert_eq!(lossy.verdict.group, Group::CannotTell);
+    assert!(lossy.summary().contains("1000 records dropped by CUPTI"));
+    assert!(lossy.summary().contains("no end was written"));
+    assert!(lossy.summary().contains("damage: a hole"));
+}
