@@ -83,7 +83,9 @@ impl HostThread {
         while self.calls.back().is_some_and(|last| start < last.start && last.end <= end) {
             self.calls.pop_back();
         }
-        let index = self.calls.partition_point(|call| call.start <= start);
+        // Almost every call is the newest one; a search through all that are kept is for the late ones.
+        let newest = self.calls.back().is_none_or(|last| last.start <= start);
+        let index = if newest { self.calls.len() } else { self.calls.partition_point(|call| call.start <= start) };
         if let Some(before) = index.checked_sub(1).and_then(|i| self.calls.get(i))
             && start < before.end
         {

@@ -1,0 +1,99 @@
+//! The JSON report is read back with types of its own, which refuse fields they do not know: whoever changes the
+//! wire format has to change this file too, and with it `docs/METRICS.md` and the schema version.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::record::MemoryKind;
+use profiler_core::report::json::{Document, SCHEMA_VERSION};
+use serde::Deserialize;
+use support::{Scenario, gpu};
+
+macro_rules! wire {
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code, reason = "that a field is there is what is tested")]
+        struct $name { $($field: $type),* }
+    )*};
+}
+
+wire! {
+    Report {
+        schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
+        api: Vec<Api>, verdict: Verdict,
+    }
+    Process {
+        pid: u32, parent_pid: u32, command: Vec<String>, host: String, start_time_unix_ns: u64,
+        gpuprof_version: String, driver_version: String, driver_cuda_version: u32, cupti_version: u32,
+        rank_variables: BTreeMap<String, String>, notes: Vec<String>,
+    }
+    Completeness {
+        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64,
+        broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64, zero_timestamps: u64,
+        launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,
+        kernels_beyond_table: u64, end: String, damage: Vec<String>,
+    }
+    Records {
+        kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64,
+    }
+    Device {
+        id: u32, name: String, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
+        overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>,
+    }
+    Overlap { top: String, beneath: String, ns: u64 }
+    Kernel {
+        name: String, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
+        max_ns: u64,
+    }
+    Copy {
+        direction: String, source: String, destination: String, count: u64, bytes: u64, total_ns: u64,
+        median_ns: u64, gigabytes_per_second: f64,
+    }
+    Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
+    Verdict { group: String, share: f64, evidence: Vec<String>, recommendation: String }
+}
+
+fn read_back(scenario: &Scenario) -> Report {
+    let json = serde_json::to_string(&Document::new(&scenario.report())).unwrap();
+    serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}\n{json}"))
+}
+
+#[test]
+fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
+    let mut scenario = Scenario::new();
+    for step in 0..50 {
+        let at = 100 + step * 1_000;
+        let copy = gpu(0).stream(9).h2d(MemoryKind::Pinned, 1 << 20).at(at + 100).lasting(100);
+        copy.launched(&mut scenario, 1, at + 20, 5);
+        gpu(0).kernel("_Z4gemmPfS_i").at(at + 10).lasting(200).launched(&mut scenario, 1, at, 5);
+    }
+    let report = read_back(&scenario);
+    assert_eq!(report.schema_version, SCHEMA_VERSION);
+    assert_eq!((report.process.pid, report.completeness.end.as_str()), (42, "clean"));
+    assert_eq!(report.completeness.records.kernels, 50);
+    assert_eq!(report.verdict.group, "host_cpu");
+    let device = &report.devices[0];
+    assert_eq!(device.leaves.len(), Leaf::ALL.len(), "leaves of zero are written too");
+    assert_eq!(device.leaves.values().sum::<u64>(), device.window_ns);
+    assert_eq!(device.leaves["compute"], 50 * 200_000);
+    let overlap = &device.overlap[0];
+    assert_eq!((overlap.top.as_str(), overlap.beneath.as_str(), overlap.ns), ("compute", "copy", 50 * 100_000));
+    let kernel = &device.kernels[0];
+    assert_eq!((kernel.name.as_str(), kernel.count), ("gemm", 50));
+    assert!(kernel.median_ns.abs_diff(200_000) <= 200_000 / 32);
+    let copy = &device.copies[0];
+    assert_eq!((copy.direction.as_str(), copy.source.as_str()), ("host_to_device", "pinned"));
+    assert!((copy.gigabytes_per_second - 1_048_576.0 / 100_000.0).abs() < 1e-9);
+    let launch = report.api.iter().find(|row| row.name == "cudaLaunchKernel").unwrap();
+    assert_eq!((launch.calls, launch.failed, launch.total_ns), (50, 0, 250_000));
+}
+
+#[test]
+fn an_empty_run_is_a_document_too() {
+    let report = read_back(&Scenario::new());
+    assert!(report.devices.is_empty());
+    assert_eq!((report.verdict.group.as_str(), report.observed_ns), ("no_work", 0));
+}
