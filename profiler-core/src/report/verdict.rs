@@ -192,9 +192,11 @@ fn group_evidence(
             let kernels = || devices.iter().flat_map(|device| &device.kernels);
             let count: u64 = kernels().map(|row| row.durations.count()).sum();
             let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
+            let waited = devices.iter().map(|device| group.total(&device.leaves)).fold(0, u64::saturating_add);
             evidence.push(format!(
-                "{count} kernels of {} on average: shorter than what it takes to launch the next.",
+                "{count} kernels ran for {} on average; for each, the device waited {} for its launch (whole window).",
                 micros(total / count.max(1)),
+                micros(waited / count.max(1)),
             ));
         }
         _ => {
