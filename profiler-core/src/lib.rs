@@ -13,4 +13,5 @@ pub mod dictionary;
 pub mod record;
 pub mod report;
 pub mod session;
+pub mod steps;
 pub mod trace;
