@@ -16,3 +16,8 @@ pub use open::{OpenError, open, read};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
 pub use session::{Session, SessionError};
+
+/// Compiles the Rust code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -67,12 +67,7 @@ struct Live {
 
 impl Collector {
     /// A collector for this process.
-    pub fn new(
-        cupti: &'static Cupti,
-        settings: &Settings,
-        session: Session,
-        inlet: Arc<Inlet>,
-    ) -> Self {
+    pub fn new(cupti: &'static Cupti, settings: &Settings, session: Session, inlet: Arc<Inlet>) -> Self {
         let raw = settings.record.as_ref().and_then(|pattern| {
             let path = pattern.expand(session.process_id, &session.host);
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
@@ -189,15 +184,18 @@ impl Collector {
 }
 
 fn open(path: PathBuf, session: &Session) -> Trace {
-    let opened =
-        output::create_new(path.clone()).and_then(|(file, path)| Ok((TraceWriter::new(file, session)?, path)));
+    let opened = output::create_new(path.clone()).and_then(|(file, path)| Ok((TraceWriter::new(file, session)?, path)));
     match opened {
         Ok((trace, path)) => {
             log::info!("writing {}", path.display());
             Trace::Open(Box::new(trace), path)
         }
         Err(error) => {
-            log::warning!("{}: {error}; no trace is written (set {} to a writable place)", path.display(), settings::OUTPUT);
+            log::warning!(
+                "{}: {error}; no trace is written (set {} to a writable place)",
+                path.display(),
+                settings::OUTPUT
+            );
             Trace::Off
         }
     }

@@ -8,14 +8,15 @@ use std::ffi::{CStr, CString};
 
 use cupti_sys::abi;
 use cupti_sys::record::{
-    Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord, MemsetRecord,
-    OverheadRecord, SyncRecord,
+    Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord,
+    MemsetRecord, OverheadRecord, SyncRecord,
 };
 use cupti_sys::{Cupti, Domain};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, Device, DeviceId,
-    Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
+    Device, DeviceId, Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync,
+    SyncKind, ThreadId, Timestamp,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -286,7 +287,9 @@ fn copy_kind(kind: abi::MemcpyKind) -> CopyKind {
     match kind {
         abi::MemcpyKind::HTOD | abi::MemcpyKind::HTOA => CopyKind::HostToDevice,
         abi::MemcpyKind::DTOH | abi::MemcpyKind::ATOH => CopyKind::DeviceToHost,
-        abi::MemcpyKind::DTOD | abi::MemcpyKind::ATOA | abi::MemcpyKind::ATOD | abi::MemcpyKind::DTOA => CopyKind::DeviceToDevice,
+        abi::MemcpyKind::DTOD | abi::MemcpyKind::ATOA | abi::MemcpyKind::ATOD | abi::MemcpyKind::DTOA => {
+            CopyKind::DeviceToDevice
+        }
         abi::MemcpyKind::HTOH => CopyKind::HostToHost,
         abi::MemcpyKind::PTOP => CopyKind::PeerToPeer,
         _ => CopyKind::Unknown,

@@ -27,10 +27,36 @@ pub const LAST_CALLBACK_ID: u32 = 1200;
 
 /// What a wanted function's name begins with, behind `cu` or `cuda`.
 const BEGINNINGS: &[&str] = &[
-    "Launch", "GraphLaunch", "GraphInstantiate", "GraphUpload", "GraphExecUpdate", "Memcpy", "Memset", "MemPrefetch",
-    "EventRecord", "StreamWaitEvent", "StreamBeginCapture", "StreamEndCapture", "Malloc", "Free", "MemAlloc", "MemFree",
-    "MemHost", "HostAlloc", "HostRegister", "HostUnregister", "MemCreate", "MemMap", "MemUnmap", "MemRelease",
-    "ModuleLoad", "LibraryLoad", "LinkComplete", "DeviceReset", "CtxCreate", "CtxDestroy",
+    "Launch",
+    "GraphLaunch",
+    "GraphInstantiate",
+    "GraphUpload",
+    "GraphExecUpdate",
+    "Memcpy",
+    "Memset",
+    "MemPrefetch",
+    "EventRecord",
+    "StreamWaitEvent",
+    "StreamBeginCapture",
+    "StreamEndCapture",
+    "Malloc",
+    "Free",
+    "MemAlloc",
+    "MemFree",
+    "MemHost",
+    "HostAlloc",
+    "HostRegister",
+    "HostUnregister",
+    "MemCreate",
+    "MemMap",
+    "MemUnmap",
+    "MemRelease",
+    "ModuleLoad",
+    "LibraryLoad",
+    "LinkComplete",
+    "DeviceReset",
+    "CtxCreate",
+    "CtxDestroy",
 ];
 
 /// Whether calls of this function are recorded. `name` may carry a version suffix (`cudaLaunchKernel_v7000`).
@@ -54,11 +80,29 @@ mod tests {
     #[test]
     fn calls_that_carry_information_are_wanted() {
         for name in [
-            "cudaLaunchKernel_v7000", "cudaLaunchKernelExC_v11060", "cuLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync_v3020",
-            "cuMemcpyHtoDAsync_v2", "cudaStreamSynchronize_v3020", "cuCtxSynchronize", "cudaEventSynchronize_v3020",
-            "cudaGraphLaunch_v10000", "cudaMalloc_v3020", "cudaFree_v3020", "cudaFreeAsync_v11020", "cuMemAlloc_v2",
-            "cudaEventRecord_v3020", "cudaStreamWaitEvent_v3020", "cuModuleLoadDataEx", "cuLibraryLoadData", "cudaHostAlloc_v3020",
-            "cudaStreamBeginCapture_v10000", "cuMemHostAlloc", "cudaDeviceSynchronize_v3020", "cudaLaunchHostFunc_v10000",
+            "cudaLaunchKernel_v7000",
+            "cudaLaunchKernelExC_v11060",
+            "cuLaunchKernel",
+            "cuLaunchKernelEx",
+            "cudaMemcpyAsync_v3020",
+            "cuMemcpyHtoDAsync_v2",
+            "cudaStreamSynchronize_v3020",
+            "cuCtxSynchronize",
+            "cudaEventSynchronize_v3020",
+            "cudaGraphLaunch_v10000",
+            "cudaMalloc_v3020",
+            "cudaFree_v3020",
+            "cudaFreeAsync_v11020",
+            "cuMemAlloc_v2",
+            "cudaEventRecord_v3020",
+            "cudaStreamWaitEvent_v3020",
+            "cuModuleLoadDataEx",
+            "cuLibraryLoadData",
+            "cudaHostAlloc_v3020",
+            "cudaStreamBeginCapture_v10000",
+            "cuMemHostAlloc",
+            "cudaDeviceSynchronize_v3020",
+            "cudaLaunchHostFunc_v10000",
         ] {
             assert!(wants(name), "{name}");
         }
@@ -67,9 +111,18 @@ mod tests {
     #[test]
     fn floods_are_not() {
         for name in [
-            "cudaGetDevice_v3020", "cudaGetLastError_v3020", "cuDevicePrimaryCtxGetState", "cudaEventQuery_v3020", "cudaPeekAtLastError_v3020",
-            "cudaStreamIsCapturing_v10000", "cudaFuncGetAttributes_v3020", "cuMemHostGetDevicePointer_v2", "cudaSetDevice_v3020",
-            "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_v7000", "INVALID", "",
+            "cudaGetDevice_v3020",
+            "cudaGetLastError_v3020",
+            "cuDevicePrimaryCtxGetState",
+            "cudaEventQuery_v3020",
+            "cudaPeekAtLastError_v3020",
+            "cudaStreamIsCapturing_v10000",
+            "cudaFuncGetAttributes_v3020",
+            "cuMemHostGetDevicePointer_v2",
+            "cudaSetDevice_v3020",
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_v7000",
+            "INVALID",
+            "",
         ] {
             assert!(!wants(name), "{name}");
         }

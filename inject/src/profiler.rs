@@ -90,7 +90,13 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let (stop, stopped) = bounded(1);
     let (tell, outcome) = bounded(1);
     let inlet = Arc::new(Inlet { pool, deliveries: give.clone(), sizes, dropped: 0.into(), foreign_bytes: 0.into() });
-    let profiler = Profiler { inlet: Arc::clone(&inlet), stop, outcome, exit_timeout: settings.exit_timeout, report: settings.report };
+    let profiler = Profiler {
+        inlet: Arc::clone(&inlet),
+        stop,
+        outcome,
+        exit_timeout: settings.exit_timeout,
+        report: settings.report,
+    };
     if PROFILER.set(profiler).is_err() {
         return Err(StartError("gpuprof was started twice".to_owned()));
     }

@@ -165,9 +165,14 @@ impl Settings {
     fn from_lookup(lookup: impl Fn(&'static str) -> Option<OsString>) -> (Self, Vec<BadValue>) {
         let mut bad = Vec::new();
         let settings = Self {
-            output: read(&lookup, &mut bad, OUTPUT, "a file name pattern or `off`", Some(Pattern::new("gpuprof-%p.gpuprof")), |text| {
-                Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
-            }),
+            output: read(
+                &lookup,
+                &mut bad,
+                OUTPUT,
+                "a file name pattern or `off`",
+                Some(Pattern::new("gpuprof-%p.gpuprof")),
+                |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
+            ),
             report: read(&lookup, &mut bad, REPORT, "off, summary or full", ReportStyle::Summary, |text| match text {
                 "summary" | "1" | "on" => Some(ReportStyle::Summary),
                 "full" => Some(ReportStyle::Full),
@@ -177,12 +182,21 @@ impl Settings {
                 if is_off(text) { Some(None) } else { parse_duration(text).filter(|d| !d.is_zero()).map(Some) }
             }),
             log: read(&lookup, &mut bad, LOG, "off, error, warn, info or debug", Level::Warn, Level::parse),
-            cupti_path: read(&lookup, &mut bad, CUPTI_PATH, "a file name", None, |text| Some(Some(PathBuf::from(text)))),
+            cupti_path: read(&lookup, &mut bad, CUPTI_PATH, "a file name", None, |text| {
+                Some(Some(PathBuf::from(text)))
+            }),
             record: read(&lookup, &mut bad, RECORD, "a file name pattern or `off`", None, |text| {
                 Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
             }),
             record_limit: read(&lookup, &mut bad, RECORD_LIMIT, "a size such as 64M", 64 << 20, parse_bytes),
-            exit_timeout: read(&lookup, &mut bad, EXIT_TIMEOUT, "a duration such as 3s", Duration::from_secs(3), parse_duration),
+            exit_timeout: read(
+                &lookup,
+                &mut bad,
+                EXIT_TIMEOUT,
+                "a duration such as 3s",
+                Duration::from_secs(3),
+                parse_duration,
+            ),
             flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
                 parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
             }),
@@ -280,7 +294,8 @@ mod tests {
 
     #[test]
     fn values_are_read() {
-        let (settings, bad) = parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RECORD_LIMIT, "2K"), (LOG, "debug")]);
+        let (settings, bad) =
+            parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RECORD_LIMIT, "2K"), (LOG, "debug")]);
         assert!(bad.is_empty());
         assert_eq!(settings.live, Some(Duration::from_millis(500)));
         assert_eq!(settings.report, ReportStyle::Off);
@@ -291,7 +306,9 @@ mod tests {
 
     #[test]
     fn a_bad_value_names_its_variable_and_keeps_the_default() {
-        for (variable, value) in [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")] {
+        for (variable, value) in
+            [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")]
+        {
             let (settings, bad) = parse(&[(variable, value)]);
             assert_eq!(bad.len(), 1, "{variable}={value}");
             assert!(bad[0].to_string().contains(variable) && bad[0].to_string().contains(value));
@@ -316,6 +333,10 @@ mod tests {
         if env::var_os("GPUPROF_BLESS").is_some() {
             std::fs::write(file, markdown()).unwrap();
         }
-        assert_eq!(std::fs::read_to_string(file).unwrap(), markdown(), "run the tests with GPUPROF_BLESS=1 to renew {file}");
+        assert_eq!(
+            std::fs::read_to_string(file).unwrap(),
+            markdown(),
+            "run the tests with GPUPROF_BLESS=1 to renew {file}"
+        );
     }
 }
