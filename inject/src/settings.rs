@@ -99,8 +99,8 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: MEMORY,
-        default: "64M",
-        meaning: "Most host memory for activity buffers (buffers of 1 MiB). When it is used up, records are dropped and counted.",
+        default: "256M",
+        meaning: "Most host memory for activity buffers, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
     },
 ];
 
@@ -200,7 +200,7 @@ impl Settings {
             flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
                 parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
             }),
-            memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 64 << 20, |text| {
+            memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
                 parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
             }),
         };
