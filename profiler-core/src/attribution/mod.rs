@@ -164,7 +164,7 @@ impl Attributor {
             ..operation(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
-            self.timelines[index].account.statistics.add_kernel(name, communication, nanos);
+            self.timelines[index].account.statistics.add_kernel(kernel.config, name, communication, nanos);
         }
     }
 

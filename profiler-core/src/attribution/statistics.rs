@@ -1,16 +1,27 @@
-//! Counts and durations by kernel name, copy path and API function, in bounded memory.
+//! Counts and durations by kernel name, launch configuration, copy path and API function, in bounded memory.
 //!
 //! These describe what ran, whether or not anything else ran at the same time; they do not sum to the window. They
 //! are updated as records arrive, so they need no order and are complete even when the timeline is not.
+//!
+//! What a launch configuration means on a device (occupancy, waves) is not worked out here: the device's description
+//! may come after its first kernels, and a tally of integers is the same in every order of delivery.
 
 use rustc_hash::FxHashMap;
 
 pub use super::quantile::Durations;
-use crate::record::{ApiFunctionId, CopyKind, MemoryKind, NameId};
+use crate::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 
 /// Distinct kernel names kept for one device. Large programs have hundreds, just-in-time compilers thousands;
 /// beyond this, kernels share one row. At up to 1 KiB a row this bounds the table to 16 MiB.
 const KERNEL_LIMIT: usize = 16_384;
+
+/// Launch configurations tallied for one device, by id (24 bytes each, 1.5 MiB). Dynamic shapes make many; kernels
+/// whose configuration has a higher id are of unknown geometry.
+const CONFIG_LIMIT: usize = 65_536;
+
+/// A kernel shorter than this is tiny: launching it costs the host 5 to 10 us, so a stream of them runs at the pace
+/// of the host, and start and end of the grid are a large part of it.
+pub const TINY_NANOS: u64 = 10_000;
 
 /// Direction and memory of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +43,17 @@ pub struct KernelStatistics {
     pub durations: Durations,
 }
 
+/// Kernels of one launch configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConfigTally {
+    /// Launches.
+    pub count: u64,
+    /// Sum of their durations, nanoseconds.
+    pub total_ns: u64,
+    /// The part of it in kernels shorter than [`TINY_NANOS`].
+    pub tiny_ns: u64,
+}
+
 /// Copies of one path.
 #[derive(Clone, Debug, Default)]
 pub struct CopyStatistics {
@@ -39,6 +61,20 @@ pub struct CopyStatistics {
     pub bytes: u64,
     /// Durations.
     pub durations: Durations,
+    /// By size: row `i` has copies of `2^i` bytes and more, less than twice that. At most 64 rows; empty copies are
+    /// in none.
+    pub octaves: Vec<OctaveTally>,
+}
+
+/// Copies of similar size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OctaveTally {
+    /// Copies.
+    pub count: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Sum of their durations, nanoseconds.
+    pub total_ns: u64,
 }
 
 /// Calls of one API function.
@@ -60,6 +96,7 @@ pub struct DeviceStatistics {
     kernels: FxHashMap<NameId, KernelStatistics>,
     other_kernels: KernelStatistics,
     kernels_beyond_table: u64,
+    configs: Vec<ConfigTally>,
     copies: FxHashMap<CopyPath, CopyStatistics>,
 }
 
@@ -68,6 +105,12 @@ impl DeviceStatistics {
     pub fn kernels(&self) -> impl Iterator<Item = (Option<NameId>, &KernelStatistics)> {
         let other = (self.other_kernels.durations.count() > 0).then_some((None, &self.other_kernels));
         self.kernels.iter().map(|(&name, row)| (Some(name), row)).chain(other)
+    }
+
+    /// Launch configurations that ran. Their sum may be less than that of [`kernels`](Self::kernels).
+    pub fn configs(&self) -> impl Iterator<Item = (LaunchConfigId, &ConfigTally)> {
+        let ran = |(_, tally): &(usize, &ConfigTally)| tally.count > 0;
+        self.configs.iter().enumerate().filter(ran).map(|(index, tally)| (LaunchConfigId(index as u32), tally))
     }
 
     /// Copies by path.
@@ -82,7 +125,14 @@ impl DeviceStatistics {
     }
 
     /// Counts a kernel; tells whether its name is new on this device.
-    pub(super) fn add_kernel(&mut self, name: NameId, communication: bool, nanos: u64) -> bool {
+    pub(super) fn add_kernel(
+        &mut self,
+        config: LaunchConfigId,
+        name: NameId,
+        communication: bool,
+        nanos: u64,
+    ) -> bool {
+        self.add_config(config, nanos);
         if let Some(row) = self.kernels.get_mut(&name) {
             row.durations.add(nanos);
             return false;
@@ -98,11 +148,35 @@ impl DeviceStatistics {
         true
     }
 
+    fn add_config(&mut self, config: LaunchConfigId, nanos: u64) {
+        let index = config.0 as usize;
+        if index >= CONFIG_LIMIT {
+            return;
+        }
+        if self.configs.len() <= index {
+            self.configs.resize(index + 1, ConfigTally::default());
+        }
+        let tally = &mut self.configs[index];
+        tally.count += 1;
+        tally.total_ns = tally.total_ns.saturating_add(nanos);
+        if nanos < TINY_NANOS {
+            tally.tiny_ns = tally.tiny_ns.saturating_add(nanos);
+        }
+    }
+
     /// Counts a copy. Paths are pairs of small enumerations, so the table bounds itself.
     pub(super) fn add_copy(&mut self, path: CopyPath, bytes: u64, nanos: u64) {
         let row = self.copies.entry(path).or_default();
         row.bytes = row.bytes.saturating_add(bytes);
         row.durations.add(nanos);
+        let Some(octave) = bytes.checked_ilog2().map(|octave| octave as usize) else { return };
+        if row.octaves.len() <= octave {
+            row.octaves.resize(octave + 1, OctaveTally::default());
+        }
+        let tally = &mut row.octaves[octave];
+        tally.count += 1;
+        tally.bytes = tally.bytes.saturating_add(bytes);
+        tally.total_ns = tally.total_ns.saturating_add(nanos);
     }
 }
 
