@@ -125,13 +125,7 @@ impl DeviceStatistics {
     }
 
     /// Counts a kernel; tells whether its name is new on this device.
-    pub(super) fn add_kernel(
-        &mut self,
-        config: LaunchConfigId,
-        name: NameId,
-        communication: bool,
-        nanos: u64,
-    ) -> bool {
+    pub(super) fn add_kernel(&mut self, config: LaunchConfigId, name: NameId, communication: bool, nanos: u64) -> bool {
         self.add_config(config, nanos);
         if let Some(row) = self.kernels.get_mut(&name) {
             row.durations.add(nanos);

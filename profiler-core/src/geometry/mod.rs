@@ -1,0 +1,126 @@
+//! What the shape of a launch says about how it fills a device: occupancy and its limiter, waves, tail, empty
+//! multiprocessors.
+//!
+//! Everything follows from the kernel record and the device record, without counters and so without cost. It is
+//! arithmetic about room, not a measurement: it assumes that the kernel has the device to itself, that all its blocks
+//! last equally long, and that the driver grants the largest shared-memory carve-out. Clusters, which may leave part
+//! of a GPC empty, are not considered. Low occupancy is not a fault in itself: matrix kernels keep tiles in registers
+//! and shared memory and are fast with one or two blocks on a multiprocessor.
+
+mod multiprocessor;
+
+pub use multiprocessor::{Multiprocessors, PARTITIONS, REGISTER_UNIT, WARP_THREADS};
+
+use crate::record::LaunchConfig;
+
+/// What keeps more blocks from being resident on a multiprocessor. Where two do equally, the first of this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Limiter {
+    /// Resident threads, that is warps.
+    Threads,
+    /// Resident blocks.
+    Blocks,
+    /// Registers.
+    Registers,
+    /// Shared memory.
+    SharedMemory,
+}
+
+impl Limiter {
+    /// Stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Blocks => "blocks",
+            Self::Registers => "registers",
+            Self::SharedMemory => "shared_memory",
+        }
+    }
+}
+
+/// How one launch configuration fills one device. Fractions are 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Geometry {
+    /// Blocks of the grid.
+    pub blocks: u64,
+    /// Threads of a block.
+    pub block_threads: u32,
+    /// Blocks that fit on a multiprocessor at once; at least 1.
+    pub resident_blocks: u32,
+    /// Why not more.
+    pub limiter: Limiter,
+    /// Resident warps by the warps that a multiprocessor has room for.
+    pub theoretical_occupancy: f64,
+    /// Threads of the grid by multiprocessor, at most those that fit, by the threads that it has room for. The
+    /// definition of the PyTorch profiler's "est. achieved occupancy", which counts threads where
+    /// [`theoretical_occupancy`](Self::theoretical_occupancy) counts warps.
+    pub achieved_occupancy: f64,
+    /// Multiprocessors that get a block at all: the PyTorch profiler's "est. SM efficiency" of a kernel.
+    pub sm_efficiency: f64,
+    /// Blocks of the grid by blocks that fit on the device at once.
+    pub waves: f64,
+    /// Room that stays empty in the last wave, as a part of all waves; 0 for a single wave.
+    pub tail_loss: f64,
+}
+
+impl Geometry {
+    /// How `config` fills `device`; `None` when the record has no shape, or one that does not fit the device.
+    #[must_use]
+    pub fn of(config: &LaunchConfig, device: &Multiprocessors) -> Option<Self> {
+        let product = |of: [u32; 3]| of.into_iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(n)));
+        let blocks = product(config.grid).filter(|&blocks| blocks > 0)?;
+        let block_threads = u32::try_from(product(config.block)?).ok().filter(|&threads| threads > 0)?;
+        let warps = block_threads.div_ceil(WARP_THREADS);
+        let (resident_blocks, limiter) = [
+            (device.warps / warps, Limiter::Threads),
+            (device.blocks, Limiter::Blocks),
+            (blocks_by_registers(config, warps, device), Limiter::Registers),
+            (blocks_by_shared_memory(config, device), Limiter::SharedMemory),
+        ]
+        .into_iter()
+        .min_by_key(|&(blocks, _)| blocks)
+        .filter(|&(blocks, _)| blocks > 0)?;
+        let by_multiprocessor = blocks as f64 / f64::from(device.count);
+        let waves = by_multiprocessor / f64::from(resident_blocks);
+        let room = f64::from(device.warps * WARP_THREADS);
+        Some(Self {
+            blocks,
+            block_threads,
+            resident_blocks,
+            limiter,
+            theoretical_occupancy: f64::from(resident_blocks * warps) / f64::from(device.warps),
+            achieved_occupancy: by_multiprocessor.min(f64::from(resident_blocks)) * f64::from(block_threads) / room,
+            sm_efficiency: by_multiprocessor.min(1.0),
+            waves,
+            tail_loss: if waves > 1.0 { 1.0 - waves / waves.ceil() } else { 0.0 },
+        })
+    }
+
+    /// Multiprocessors without a block, as a part of all.
+    #[must_use]
+    pub fn empty_multiprocessors(&self) -> f64 {
+        1.0 - self.sm_efficiency
+    }
+}
+
+/// Registers are given to warps, within the partition that runs the warp.
+fn blocks_by_registers(config: &LaunchConfig, warps: u32, device: &Multiprocessors) -> u32 {
+    let of_warp = (u32::from(config.registers_per_thread) * WARP_THREADS).next_multiple_of(REGISTER_UNIT);
+    if of_warp == 0 {
+        return u32::MAX;
+    }
+    device.registers / PARTITIONS / of_warp * PARTITIONS / warps.next_multiple_of(PARTITIONS)
+}
+
+fn blocks_by_shared_memory(config: &LaunchConfig, device: &Multiprocessors) -> u32 {
+    let of_block = [config.static_shared_bytes, config.dynamic_shared_bytes, device.shared_reserved]
+        .into_iter()
+        .fold(0, u32::saturating_add)
+        .checked_next_multiple_of(device.shared_unit);
+    match of_block {
+        Some(0) => u32::MAX,
+        Some(bytes) => device.shared_bytes / bytes,
+        None => 0,
+    }
+}
