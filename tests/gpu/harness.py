@@ -116,16 +116,18 @@ class Suite:
         self._log = open(out / log_name, "w", encoding="utf-8", errors="replace")
         self._lock = threading.Lock()
 
-    def build_microbench(self) -> Run:
-        """Compiles the CUDA program for the device that is there.
+    def compile(self, source: pathlib.Path, program: pathlib.Path) -> Run:
+        """Compiles a CUDA program for the device that is there.
 
         Raises FileNotFoundError when there is no nvcc.
         """
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         if not pathlib.Path(nvcc).exists():
             raise FileNotFoundError("nvcc is neither on the PATH nor in /usr/local/cuda/bin")
-        source = self.workloads / "microbench.cu"
-        return self.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", self.microbench, source])
+        return self.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", program, source])
+
+    def build_microbench(self) -> Run:
+        return self.compile(self.workloads / "microbench.cu", self.microbench)
 
     def log(self, text: str) -> None:
         with self._lock:

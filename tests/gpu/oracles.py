@@ -60,6 +60,9 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
         f"{name}-nsys-profile",
         [suite.nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
          "-o", report, *command], extra=extra)
+    # nsys ends with the program's status, which is 0 for all of these. If it crashed, the report it left is not whole.
+    if profile.code != 0:
+        raise NoCount(f"nsys profile: {profile.ending()}")
     export = suite.run(
         f"{name}-nsys-export",
         [suite.nsys, "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
@@ -123,3 +126,20 @@ def by_base_name(names: collections.Counter[str]) -> collections.Counter[str]:
     for name, count in names.items():
         folded[base_name(name)] += count
     return folded
+
+
+def settle_mangled(left: collections.Counter[str], right: collections.Counter[str]) -> int:
+    """Takes out of both what differs only because one side could not demangle it, and returns how many launches.
+
+    torch.profiler keeps names that its demangler does not know (`_ZN17cutlass__5x_cudnn6KernelI...`). A mangled name
+    holds every identifier behind its length, so it can be one of the other side's `Kernel` only if it holds `6Kernel`.
+    """
+    settled = 0
+    for mangled_side, other in ((left, right), (right, left)):
+        for mangled in [name for name in mangled_side if name.startswith("_Z")]:
+            for name in [name for name in other if f"{len(name)}{name}" in mangled]:
+                count = min(mangled_side[mangled], other[name])
+                mangled_side[mangled] -= count
+                other[name] -= count
+                settled += count
+    return settled

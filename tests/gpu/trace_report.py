@@ -70,6 +70,13 @@ class Trace:
         found = {name: counters.get(name, -1) for name in LOSSES}
         return {name: value for name, value in found.items() if value != 0}
 
+    def steady_leaves(self) -> dict[str, int]:
+        """Nanoseconds by cause after start-up, over all devices."""
+        sums: collections.Counter[str] = collections.Counter()
+        for device in self.report["devices"]:
+            sums.update(device["steady_leaves"])
+        return dict(sums)
+
     @property
     def verdict(self) -> str:
         return self.report["verdict"]["group"]

@@ -1,0 +1,42 @@
+"""Lesson 8: kernels that keep the device busy and most of it idle.
+
+The softmax of one long row is the work of one thread block, so it runs on one multiprocessor while the others stand
+still. The device is never without a kernel, and its utilisation is 100 % in nvidia-smi; no copy, launch or wait is to
+blame. Given all rows at once, the same kernel uses a multiprocessor for each.
+
+Verdict: `gpu_compute`
+
+    CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py            # a kernel for each row
+    CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py --batched  # one kernel for all rows
+"""
+
+import argparse
+import time
+
+import torch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--steps", type=int, help="stop after so many steps instead")
+    parser.add_argument("--batched", action="store_true", help="all rows in one kernel: the knob of this lesson")
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--columns", type=int, default=1 << 19, help="long enough for a block to outlast its launch")
+    options = parser.parse_args()
+
+    scores = torch.randn(options.rows, options.columns, device="cuda")
+    steps, began = 0, time.perf_counter()
+    while steps != options.steps and (options.steps or time.perf_counter() - began < options.seconds):
+        for part in [scores] if options.batched else scores.split(1):
+            torch.softmax(part, dim=1)
+        steps += 1
+        if steps % 10 == 0:
+            torch.cuda.synchronize()  # as a training loop does when it logs
+    torch.cuda.synchronize()
+    how = "in one kernel" if options.batched else "one by one"
+    print(f"{steps / (time.perf_counter() - began):.0f} steps/s with {options.rows} rows {how}")
+
+
+if __name__ == "__main__":
+    main()
