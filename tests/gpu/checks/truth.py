@@ -21,12 +21,12 @@ from trace_report import Trace, Unreadable, single
 
 # Largest error of a change, as a part of the longer of the two steps.
 TOLERANCE = 0.02
-# What gpuprof needs of a group to name it before computation (docs/METRICS.md, Verdict).
-WORTH_SHARE = 0.15
+# What gpuprof needs of a group to name it before computation, and to say that it cannot tell (docs/METRICS.md, Verdict).
+WORTH_SHARE, UNKNOWN_SHARE = 0.15, 0.20
 # Length of one run, seconds.
 SECONDS = "0.6"
 
-# Program -> doses. The shares that they give stay away from WORTH_SHARE, so that the right verdict is never a toss-up.
+# Program -> doses. The shares that they give stay away from these limits, so that the right verdict is never a toss-up.
 DOSES: dict[str, tuple[float, ...]] = {
     "compute": (50, 100),
     "dispatch": (20, 40),
@@ -39,7 +39,7 @@ DOSES: dict[str, tuple[float, ...]] = {
     "h2d_pinned": (32, 128),
     "h2d_hidden": (32, 128),
     "small_copies": (200, 800),
-    "malloc": (2, 8),
+    "malloc": (4, 12),
     "host_func": (0, 500, 2000),
     "event_wait": (500, 2000),
     "tail": (0, 1, 100),
@@ -79,7 +79,8 @@ def outcome(run: Run, trace: Trace) -> Outcome:
         raise Unreadable(f"{pathlib.Path(run.command[0]).name} {run.ending()}: {run.stderr.strip()[-200:]}")
     own = json.loads(lines[-1])
     leaves = {name: value / own["steps"] for name, value in trace.steady_leaves().items()}
-    is_worth_naming = own["cost_ns"] >= WORTH_SHARE * own["step_ns"]
+    limit = UNKNOWN_SHARE if own["group"] == "cannot_tell" else WORTH_SHARE
+    is_worth_naming = own["cost_ns"] >= limit * own["step_ns"]
     return Outcome(
         own["dose"], own["unit"], own["leaves"], own["step_ns"], own["cost_ns"],
         sum(leaves.get(name, 0.0) for name in own["leaves"]), own["group"] if is_worth_naming else "gpu_compute",
