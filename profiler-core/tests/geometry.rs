@@ -45,8 +45,8 @@ fn each_resource_limits() {
         ((32, 16, 0), 32, Limiter::Blocks, 0.5),
         // 168 registers take 5,376 a warp: 3 warps a partition, 12 in all, blocks of 4 (128 threads).
         ((128, 168, 0), 3, Limiter::Registers, 12.0 / 64.0),
-        // The same registers in blocks of 3 warps: handed out in fours.
-        ((96, 168, 0), 3, Limiter::Registers, 9.0 / 64.0),
+        // The same 12 warps in blocks of 3.
+        ((96, 168, 0), 4, Limiter::Registers, 12.0 / 64.0),
         // 227 KiB and the 1 KiB that the system takes fill the 228 KiB exactly.
         ((384, 168, 227 * 1024), 1, Limiter::Registers, 12.0 / 64.0),
         ((128, 32, 227 * 1024), 1, Limiter::SharedMemory, 4.0 / 64.0),

@@ -104,13 +104,13 @@ impl Geometry {
     }
 }
 
-/// Registers are given to warps, within the partition that runs the warp.
+/// Registers are given to warps, within the partition that runs the warp; the warps of a block may go to any.
 fn blocks_by_registers(config: &LaunchConfig, warps: u32, device: &Multiprocessors) -> u32 {
     let of_warp = (u32::from(config.registers_per_thread) * WARP_THREADS).next_multiple_of(REGISTER_UNIT);
     if of_warp == 0 {
         return u32::MAX;
     }
-    device.registers / PARTITIONS / of_warp * PARTITIONS / warps.next_multiple_of(PARTITIONS)
+    device.registers / PARTITIONS / of_warp * PARTITIONS / warps
 }
 
 fn blocks_by_shared_memory(config: &LaunchConfig, device: &Multiprocessors) -> u32 {

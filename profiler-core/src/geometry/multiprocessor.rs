@@ -13,8 +13,7 @@ use crate::record::Device;
 pub const WARP_THREADS: u32 = 32;
 /// Registers are handed out to a warp in units of this many.
 pub const REGISTER_UNIT: u32 = 256;
-/// A multiprocessor has four partitions with a quarter of the registers each; a block's warps are spread over them,
-/// so warps are handed out in fours.
+/// A multiprocessor has this many partitions, each with an equal part of the registers.
 pub const PARTITIONS: u32 = 4;
 
 const KIB: u32 = 1024;
