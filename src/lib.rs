@@ -1,7 +1,7 @@
 //! gpuprof tells, while a CUDA program runs, why it is not faster.
 //!
-//! This crate is the way in for Rust programs. [`open`] reads a trace that `libprof.so` wrote; a [`Session`] measures
-//! the program itself. Both give the [`Report`] that the `gpuprof report` command prints.
+//! This crate is the way in for Rust programs. [`open`] reads a trace that `libprof.so` or the PyTorch profiler wrote;
+//! a [`Session`] measures the program itself. Both give the [`Report`] that the `gpuprof report` command prints.
 //!
 //! ```no_run
 //! let report = gpuprof::open("gpuprof-4711.gpuprof")?;
@@ -9,9 +9,11 @@
 //! # Ok::<(), gpuprof::OpenError>(())
 //! ```
 
+mod import;
 mod open;
 mod session;
 
+pub use import::{KinetoError, import_kineto};
 pub use open::{OpenError, open, read};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;

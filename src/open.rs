@@ -1,19 +1,30 @@
 //! From a trace file to its report.
 //!
-//! The one place where the reader, the attributor and the report meet for a finished trace. The injected library
-//! feeds the same attributor with the same items while the program runs, so both say the same.
+//! The one place where a file's format is recognised, and where the reader, the attributor and the report meet for a
+//! finished trace of ours. The injected library feeds the same attributor with the same items while the program runs,
+//! so both say the same. Other profilers' traces go through `import` to the same attributor.
 
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use flate2::bufread::MultiGzDecoder;
 use profiler_core::attribution::Attributor;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::End;
 use profiler_core::trace::{Damage, Item, TraceError, TraceReader};
+
+use crate::import::{KinetoError, import_kineto};
+
+/// Read at once: rows and blocks are small, system calls are not free.
+const BUFFER_BYTES: usize = 1 << 20;
+/// RFC 1952.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Some editors put it in front of a JSON text that they save.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Why a trace gave no report.
 #[derive(Debug)]
@@ -27,6 +38,7 @@ enum Cause {
     Io(io::Error),
     Folder,
     Trace(TraceError),
+    Kineto(KinetoError),
 }
 
 impl fmt::Display for OpenError {
@@ -36,6 +48,7 @@ impl fmt::Display for OpenError {
             Cause::Io(error) => write!(f, "{error}"),
             Cause::Folder => f.write_str("this is a folder; name the trace files in it"),
             Cause::Trace(error) => write!(f, "{error}"),
+            Cause::Kineto(error) => write!(f, "{error}"),
         }
     }
 }
@@ -45,8 +58,9 @@ impl Error for OpenError {}
 
 /// Reads the trace file at `path` and makes its report.
 ///
-/// A trace that was cut off or damaged is no error: the report covers what can be read, and its completeness says
-/// what is missing and where.
+/// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), either of them packed with gzip or not.
+/// Its contents say which, not its name. A trace that was cut off or damaged is no error: the report covers what can
+/// be read, and its completeness says what is missing and where.
 ///
 /// # Errors
 ///
@@ -54,12 +68,36 @@ impl Error for OpenError {}
 /// recorded. The error names the file, and the offset where there is one.
 pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
     let path = path.as_ref();
-    let error = |cause| OpenError { path: path.to_owned(), cause };
-    let file = File::open(path).map_err(|io| error(Cause::Io(io)))?;
+    report_of(path).map_err(|cause| OpenError { path: path.to_owned(), cause })
+}
+
+fn report_of(path: &Path) -> Result<Report, Cause> {
+    let file = File::open(path).map_err(Cause::Io)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(error(Cause::Folder));
+        return Err(Cause::Folder);
     }
-    read(BufReader::with_capacity(1 << 20, file)).map_err(|trace| error(Cause::Trace(trace)))
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
+    if !reader.fill_buf().map_err(Cause::Io)?.starts_with(&GZIP_MAGIC) {
+        return by_content(reader);
+    }
+    let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader));
+    match unpacked.fill_buf() {
+        Ok(_) => by_content(unpacked),
+        Err(error) => Err(Cause::Io(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
+    }
+}
+
+/// Tells the two formats apart by how they begin: a trace of ours has a magic that no text has.
+fn by_content(mut source: impl BufRead) -> Result<Report, Cause> {
+    let beginning = source.fill_buf().map_err(Cause::Io)?;
+    let first = beginning.strip_prefix(UTF8_MARK).unwrap_or(beginning).trim_ascii_start().first().copied();
+    if matches!(first, Some(b'{' | b'[')) {
+        if beginning.starts_with(UTF8_MARK) {
+            source.consume(UTF8_MARK.len());
+        }
+        return import_kineto(source).map_err(Cause::Kineto);
+    }
+    read(source).map_err(Cause::Trace)
 }
 
 /// Makes the report of a trace that comes from anywhere, as [`open`] does for a file.

@@ -1,0 +1,195 @@
+//! PyTorch profiler traces (Kineto, in Chrome's JSON) into the engine that also takes live records.
+//!
+//! The file is read in one pass as a stream. Its records are then brought into the order in which a live run would
+//! have delivered them, and fed to the attributor in the same portions, so that nothing in the engine knows where
+//! they come from.
+//!
+//! Three things that a trace of ours has are not in such a file: return values of calls, CUDA calls that Kineto leaves
+//! out on purpose (attribute and event queries), and anything before its recording window, so that operations at the
+//! beginning may lack their launch.
+//!
+//! Reading order: `document` (the stream), `row` and `scalar` (lenient reading), `collector` (the mapping), `time`,
+//! `copy_name`.
+
+mod collector;
+mod copy_name;
+mod document;
+mod row;
+mod scalar;
+mod time;
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Read};
+
+use profiler_core::attribution::Attributor;
+use profiler_core::record::{Loss, Record, Timestamp};
+use profiler_core::report::Report;
+use profiler_core::session::{End, Session};
+use serde::de::DeserializeSeed;
+
+use self::collector::Collector;
+use self::document::Document;
+
+/// Records are handed over in portions of this much trace time: the period with which the live collector flushes.
+const PORTION_NANOS: u64 = 100_000_000;
+
+/// Why a Kineto trace gave no report.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KinetoError {
+    /// It is JSON, and no trace.
+    NotATrace,
+    /// Nothing about a device is in it.
+    NoDeviceWork {
+        /// Rows that were read.
+        rows: u64,
+        /// Why reading ended before the end of the file, when it did.
+        stopped: Option<String>,
+    },
+    /// Reading failed before a single row was read.
+    Unreadable {
+        /// How far reading had come in the (unpacked) text, bytes.
+        offset: u64,
+        /// What was wrong there.
+        what: String,
+    },
+}
+
+impl fmt::Display for KinetoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotATrace => f.write_str("this is JSON, but no trace: it has no traceEvents"),
+            Self::NoDeviceWork { rows, stopped } => {
+                write!(f, "no kernel, copy or memset among the {rows} rows of this trace")?;
+                match stopped {
+                    Some(stopped) => write!(f, "; {stopped}"),
+                    None => f.write_str("; was it recorded with ProfilerActivity.CUDA, on a machine with a GPU?"),
+                }
+            }
+            Self::Unreadable { offset, what } => write!(f, "unreadable at byte {offset}: {what}"),
+        }
+    }
+}
+
+impl Error for KinetoError {}
+
+/// Makes the report of a Kineto trace. `source` is the JSON text; see [`open`](crate::open) for files, packed or not.
+///
+/// A text that ends too early, or that turns into something else, is reported up to there, and the completeness of
+/// the report says where that was. So are rows that could not be used, by reason.
+///
+/// # Errors
+/// When it is no trace, when it holds no device work, or when it cannot be read at all.
+pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
+    let mut counted = Counted { source, bytes: 0 };
+    let mut collector = Collector::default();
+    let mut deserializer = serde_json::Deserializer::from_reader(&mut counted);
+    let outcome = Document(&mut collector).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    let stopped = outcome.err().map(|error| (counted.bytes, describe(&error)));
+    match stopped {
+        None if !collector.found_rows => return Err(KinetoError::NotATrace),
+        Some((offset, what)) if collector.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
+        _ => {}
+    }
+    let stopped = stopped.map(|(offset, what)| format!("reading stopped at byte {offset} of the JSON text: {what}"));
+    if collector.device_rows == 0 {
+        return Err(KinetoError::NoDeviceWork { rows: collector.rows, stopped });
+    }
+    Ok(report(collector, stopped))
+}
+
+fn report(mut collector: Collector, stopped: Option<String>) -> Report {
+    let base = u64::try_from(collector.base_ns).unwrap_or(0);
+    for record in &mut collector.records {
+        shift(record, base);
+    }
+    // A stable order even where two records end together, and the one in which they would have been delivered.
+    collector.records.sort_by_key(|record| span(record).1);
+    let start = collector.records.iter().map(|record| span(record).0).min().unwrap_or_default();
+    let mut attributor = Attributor::new();
+    let last = feed(&mut attributor, &collector);
+    let session = Session {
+        process_id: collector.process_id,
+        command: vec!["(Kineto trace)".to_owned()],
+        host: collector.host,
+        start,
+        rank_variables: collector.rank_variables,
+        notes: vec![format!("imported from a Kineto trace with {} rows", collector.rows)],
+        ..Session::default()
+    };
+    attributor.finish(last, &collector.dictionary);
+    let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
+    let mut notes: Vec<String> = stopped.into_iter().collect();
+    for (reason, count) in &collector.unusable {
+        notes.push(format!("{count} row{} not used: {reason}", if *count == 1 { "" } else { "s" }));
+    }
+    Report::new(&session, &attributor, &collector.dictionary, &Loss::default(), end, notes)
+}
+
+/// Hands over the records, which are sorted by end, in portions. Returns the end of the last one.
+fn feed(attributor: &mut Attributor, collector: &Collector) -> Timestamp {
+    let mut portion_end = None;
+    let mut last = Timestamp::ZERO;
+    for record in &collector.records {
+        last = span(record).1;
+        let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
+        if last.nanos() > boundary {
+            attributor.flushed(Timestamp::from_nanos(boundary), &collector.dictionary);
+            portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
+        }
+        attributor.push(record, &collector.dictionary);
+    }
+    last
+}
+
+/// Begin and end; zero for a record that has none.
+fn span(record: &Record) -> (Timestamp, Timestamp) {
+    match record {
+        Record::Kernel(row) => (row.start, row.end),
+        Record::Copy(row) => (row.start, row.end),
+        Record::Memset(row) => (row.start, row.end),
+        Record::Api(row) => (row.start, row.end),
+        Record::Sync(row) => (row.start, row.end),
+        Record::Overhead(row) => (row.start, row.end),
+        Record::Event(_) => (Timestamp::ZERO, Timestamp::ZERO),
+    }
+}
+
+fn shift(record: &mut Record, base: u64) {
+    let (start, end) = match record {
+        Record::Kernel(row) => (&mut row.start, &mut row.end),
+        Record::Copy(row) => (&mut row.start, &mut row.end),
+        Record::Memset(row) => (&mut row.start, &mut row.end),
+        Record::Api(row) => (&mut row.start, &mut row.end),
+        Record::Sync(row) => (&mut row.start, &mut row.end),
+        Record::Overhead(row) => (&mut row.start, &mut row.end),
+        Record::Event(_) => return,
+    };
+    for time in [start, end] {
+        *time = Timestamp::from_nanos(time.nanos().saturating_add(base));
+    }
+}
+
+/// What the JSON reader says, without its line and column: the byte offset is what finds a place in such files.
+fn describe(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "the text ends in the middle".to_owned();
+    }
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
+}
+
+/// Counts what was read.
+struct Counted<R> {
+    source: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}

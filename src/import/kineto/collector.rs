@@ -1,0 +1,260 @@
+//! Rows become records.
+//!
+//! Kineto writes rows grouped by kind and not by time, and `baseTimeNanoseconds`, to which all times refer, at the
+//! end. So records are kept (about 100 bytes each) until the document is read, with times relative to that base.
+//! A row of a kind that matters and that cannot be used is counted with the reason; other rows are none of our
+//! business and are passed over.
+
+use std::collections::BTreeMap;
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CorrelationId, DeviceId, Kernel, LaunchConfig, Memset, Overhead,
+    OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+};
+use serde_json::value::RawValue;
+
+use super::copy_name;
+use super::row::{Category, Row};
+use super::scalar::Scalar;
+use super::time;
+
+/// Operations without correlation must not be taken for the work of calls without one.
+const CALL_WITHOUT_CORRELATION: CorrelationId = CorrelationId(u32::MAX);
+
+/// Why a row could not be used.
+type Unusable = &'static str;
+
+/// What was read so far.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    pub(super) dictionary: Dictionary,
+    /// In file order; times relative to `base_ns`.
+    pub(super) records: Vec<Record>,
+    /// Begins of `ProfilerStep#N` ranges, relative to `base_ns`, and the thread that marked them.
+    pub(super) steps: Vec<(ThreadId, Timestamp)>,
+    /// Whether an array of rows was seen at all.
+    pub(super) found_rows: bool,
+    /// All rows.
+    pub(super) rows: u64,
+    /// Rows about device work among them, usable or not.
+    pub(super) device_rows: u64,
+    /// Rows of kinds that matter that could not be used, by reason.
+    pub(super) unusable: BTreeMap<Unusable, u64>,
+    /// What all times are relative to, nanoseconds since the Unix epoch; 0 in files whose times are absolute.
+    pub(super) base_ns: i64,
+    pub(super) host: String,
+    pub(super) process_id: u32,
+    pub(super) rank_variables: Vec<(String, String)>,
+}
+
+impl Collector {
+    /// Takes an element of `traceEvents`; `None` when it is no object.
+    pub(super) fn take(&mut self, row: Option<Row>) {
+        self.rows += 1;
+        let Some(row) = row else {
+            self.count("not an object");
+            return;
+        };
+        let device_work = matches!(row.category, Category::Kernel | Category::Copy | Category::Memset);
+        self.device_rows += u64::from(device_work);
+        let is_step = row.category == Category::Range && row.name.starts_with("ProfilerStep#");
+        if row.category == Category::Other || (row.category == Category::Range && !is_step) {
+            return;
+        }
+        if let Err(reason) = self.convert(&row, is_step) {
+            self.count(reason);
+        }
+    }
+
+    fn count(&mut self, reason: Unusable) {
+        *self.unusable.entry(reason).or_default() += 1;
+    }
+
+    fn convert(&mut self, row: &Row, is_step: bool) -> Result<(), Unusable> {
+        let (start, end) = times(row)?;
+        if is_step {
+            self.steps.push((thread(row)?, start));
+            return Ok(());
+        }
+        let record = match row.category {
+            Category::Kernel => Record::Kernel(self.kernel(row, start, end)?),
+            Category::Copy => Record::Copy(copy(row, start, end)?),
+            Category::Memset => Record::Memset(memset(row, start, end)?),
+            Category::Runtime => Record::Api(self.call(row, ApiDomain::Runtime, start, end)?),
+            Category::Driver => Record::Api(self.call(row, ApiDomain::Driver, start, end)?),
+            Category::Sync => Record::Sync(sync(row, start, end)?),
+            Category::Overhead => Record::Overhead(overhead(row, start, end)),
+            Category::Range | Category::Other => return Ok(()),
+        };
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn kernel(&mut self, row: &Row, start: Timestamp, end: Timestamp) -> Result<Kernel, Unusable> {
+        let arguments = &row.arguments;
+        let config = LaunchConfig {
+            name: self.dictionary.intern_name(&row.name),
+            grid: arguments.grid.0,
+            block: arguments.block.0,
+            registers_per_thread: arguments.registers.within().unwrap_or(0),
+            // Kineto writes the sum of static and dynamic shared memory.
+            static_shared_bytes: arguments.shared_bytes.within().unwrap_or(0),
+            ..LaunchConfig::default()
+        };
+        let place = Place::of(row)?;
+        Ok(Kernel {
+            start,
+            end,
+            device: place.device,
+            context: place.context,
+            stream: place.stream,
+            correlation: place.correlation,
+            config: self.dictionary.intern_launch_config(config),
+            graph_id: arguments.graph.within().unwrap_or(0),
+            graph_node_id: arguments.graph_node.within().unwrap_or(0),
+        })
+    }
+
+    fn call(&mut self, row: &Row, domain: ApiDomain, start: Timestamp, end: Timestamp) -> Result<ApiCall, Unusable> {
+        let name = self.dictionary.intern_name(&row.name);
+        let callback_id = row.arguments.callback_id.within().unwrap_or(0);
+        if self.process_id == 0 {
+            self.process_id = row.process.within().unwrap_or(0);
+        }
+        Ok(ApiCall {
+            start,
+            end,
+            thread: thread(row)?,
+            correlation: correlation(row)?.unwrap_or(CALL_WITHOUT_CORRELATION),
+            function: self.dictionary.intern_api_function(ApiFunction { domain, callback_id, name }),
+            // Not in the file; what it holds had success as far as anyone can tell.
+            return_value: 0,
+        })
+    }
+}
+
+/// Where device work ran and which call caused it.
+struct Place {
+    device: DeviceId,
+    context: ContextId,
+    stream: StreamId,
+    correlation: CorrelationId,
+}
+
+impl Place {
+    fn of(row: &Row) -> Result<Self, Unusable> {
+        let arguments = &row.arguments;
+        // Rows of a device have its ordinal for process and its stream for thread.
+        let device = arguments.device.within().or_else(|| row.process.within());
+        let stream = arguments.stream.within().or_else(|| row.thread.within());
+        Ok(Self {
+            device: DeviceId(device.ok_or("device work without device")?),
+            context: ContextId(arguments.context.within().unwrap_or(0)),
+            stream: StreamId(stream.unwrap_or(0)),
+            correlation: correlation(row)?.unwrap_or_default(),
+        })
+    }
+}
+
+fn copy(row: &Row, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
+    let place = Place::of(row)?;
+    let (kind, source, destination) = copy_name::path_of(&row.name);
+    Ok(Copy {
+        start,
+        end,
+        device: place.device,
+        context: place.context,
+        stream: place.stream,
+        correlation: place.correlation,
+        kind,
+        source,
+        destination,
+        is_async: false,
+        bytes: row.arguments.bytes.within().unwrap_or(0),
+        peers: [place.device; 2],
+        graph_id: row.arguments.graph.within().unwrap_or(0),
+        graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
+    })
+}
+
+fn memset(row: &Row, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
+    let place = Place::of(row)?;
+    Ok(Memset {
+        start,
+        end,
+        device: place.device,
+        context: place.context,
+        stream: place.stream,
+        correlation: place.correlation,
+        memory: copy_name::memset_memory(&row.name),
+        is_async: false,
+        value: 0,
+        bytes: row.arguments.bytes.within().unwrap_or(0),
+        graph_id: row.arguments.graph.within().unwrap_or(0),
+        graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
+    })
+}
+
+/// A `cuda_sync` row stands on a stream's line and looks like device work; it is a wait of the host.
+fn sync(row: &Row, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
+    let written = row.arguments.sync_kind.text();
+    let kind = match if written.is_empty() { row.name.as_str() } else { written } {
+        "Event Sync" => SyncKind::Event,
+        "Stream Wait Event" => SyncKind::StreamWaitEvent,
+        "Stream Sync" => SyncKind::Stream,
+        "Context Sync" => SyncKind::Context,
+        _ => SyncKind::Unknown,
+    };
+    Ok(Sync {
+        start,
+        end,
+        kind,
+        context: ContextId(row.arguments.context.within().unwrap_or(0)),
+        stream: StreamId(row.arguments.stream.within().unwrap_or(u32::MAX)),
+        correlation: correlation(row)?.unwrap_or_default(),
+        event_id: u32::MAX,
+        event_sync_id: 0,
+    })
+}
+
+fn overhead(row: &Row, start: Timestamp, end: Timestamp) -> Overhead {
+    let kind = match row.name.as_str() {
+        "Driver Compiler" => OverheadKind::DriverCompiler,
+        "Buffer Flush" => OverheadKind::BufferFlush,
+        "Instrumentation" => OverheadKind::Instrumentation,
+        "Resource" => OverheadKind::Resource,
+        "Runtime Triggered Module Loading" => OverheadKind::RuntimeModuleLoading,
+        "Lazy Function Loading" => OverheadKind::LazyFunctionLoading,
+        "Command Buffer Full" => OverheadKind::CommandBufferFull,
+        "Activity Buffer Request" => OverheadKind::ActivityBufferRequest,
+        "UVM Activity Init" => OverheadKind::UnifiedMemoryInit,
+        _ => OverheadKind::Unknown,
+    };
+    // Without a thread the time is nobody's, which zero says.
+    Overhead { start, end, kind, thread: thread(row).unwrap_or_default(), correlation: CorrelationId(0) }
+}
+
+fn times(row: &Row) -> Result<(Timestamp, Timestamp), Unusable> {
+    let nanos = |value: &Option<Box<RawValue>>| value.as_ref().and_then(|raw| time::nanoseconds(raw.get()));
+    if !row.complete {
+        return Err("begin and end in rows of their own");
+    }
+    let start = nanos(&row.start).and_then(|start| u64::try_from(start).ok()).ok_or("without a usable begin")?;
+    let duration =
+        nanos(&row.duration).and_then(|duration| u64::try_from(duration).ok()).ok_or("without a usable duration")?;
+    Ok((Timestamp::from_nanos(start), Timestamp::from_nanos(start.saturating_add(duration))))
+}
+
+/// The id of the joining call; an error when there is one that cannot be an id.
+fn correlation(row: &Row) -> Result<Option<CorrelationId>, Unusable> {
+    match &row.arguments.correlation {
+        Scalar::Absent => Ok(None),
+        value => value.within().map(|id| Some(CorrelationId(id))).ok_or("with a correlation that is no 32-bit number"),
+    }
+}
+
+/// The thread as a number. Kineto cuts ids to 32 bits with sign; the bits are kept.
+fn thread(row: &Row) -> Result<ThreadId, Unusable> {
+    row.thread.integer().map(|id| ThreadId(id as u32)).ok_or("without a thread number")
+}

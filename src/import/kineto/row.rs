@@ -1,0 +1,248 @@
+//! One row of `traceEvents`: only the fields that become part of a record.
+//!
+//! Most rows of a file are framework operators with stacks and shapes. Their arguments are skipped without being
+//! kept, which is possible as soon as the category is known; Kineto writes it before the arguments.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::scalar::{Extent, Scalar};
+
+/// What a row is about. Names changed over the versions of Kineto; the older spellings are from 2021.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Category {
+    /// `kernel`, `Kernel`.
+    Kernel,
+    /// `gpu_memcpy`, `Memcpy`.
+    Copy,
+    /// `gpu_memset`, `Memset`.
+    Memset,
+    /// `cuda_runtime`, `Runtime`.
+    Runtime,
+    /// `cuda_driver`, `Driver`.
+    Driver,
+    /// `cuda_sync`.
+    Sync,
+    /// `overhead`.
+    Overhead,
+    /// Ranges on the host, among which are the steps: `user_annotation`, `cpu_op`, `Operator`.
+    Range,
+    /// Nothing that this import uses.
+    #[default]
+    Other,
+}
+
+impl Category {
+    fn of(text: &str) -> Self {
+        match text.to_ascii_lowercase().as_str() {
+            "kernel" => Self::Kernel,
+            "gpu_memcpy" | "memcpy" => Self::Copy,
+            "gpu_memset" | "memset" => Self::Memset,
+            "cuda_runtime" | "runtime" => Self::Runtime,
+            "cuda_driver" | "driver" => Self::Driver,
+            "cuda_sync" => Self::Sync,
+            "overhead" => Self::Overhead,
+            "user_annotation" | "cpu_op" | "operator" => Self::Range,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A row. Fields that it lacks are absent or empty.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// `"ph": "X"`: begin and duration in one row.
+    pub(super) complete: bool,
+    pub(super) category: Category,
+    pub(super) name: String,
+    pub(super) process: Scalar,
+    pub(super) thread: Scalar,
+    /// Microseconds, as written.
+    pub(super) start: Option<Box<RawValue>>,
+    /// Microseconds, as written.
+    pub(super) duration: Option<Box<RawValue>>,
+    pub(super) arguments: Arguments,
+}
+
+/// What stands under `args`.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    pub(super) device: Scalar,
+    pub(super) context: Scalar,
+    pub(super) stream: Scalar,
+    pub(super) correlation: Scalar,
+    pub(super) grid: Extent,
+    pub(super) block: Extent,
+    pub(super) registers: Scalar,
+    pub(super) shared_bytes: Scalar,
+    pub(super) bytes: Scalar,
+    pub(super) callback_id: Scalar,
+    pub(super) graph: Scalar,
+    pub(super) graph_node: Scalar,
+    pub(super) sync_kind: Scalar,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum RowKey {
+    Ph,
+    Cat,
+    Name,
+    Pid,
+    Tid,
+    Ts,
+    Dur,
+    Args,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum ArgumentKey {
+    Device,
+    Context,
+    Stream,
+    Correlation,
+    Grid,
+    Block,
+    #[serde(rename = "registers per thread")]
+    Registers,
+    #[serde(rename = "shared memory")]
+    SharedBytes,
+    Bytes,
+    #[serde(rename = "cbid")]
+    CallbackId,
+    #[serde(rename = "graph id")]
+    Graph,
+    #[serde(rename = "graph node id")]
+    GraphNode,
+    #[serde(rename = "cuda_sync_kind")]
+    SyncKind,
+    #[serde(other)]
+    Other,
+}
+
+/// An element of `traceEvents`: `None` when it is not even an object.
+pub(super) struct Element(pub(super) Option<Row>);
+
+impl<'de> Deserialize<'de> for Element {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ObjectVisitor(PhantomData)).map(Option::unwrap_or_default)
+    }
+}
+
+/// What is read from the members of an object. Written by hand because a derived reader refuses a repeated key, and
+/// Kineto has written such.
+trait Members: Sized {
+    fn read<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error>;
+}
+
+impl Members for Row {
+    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut row = Self::default();
+        let mut categorised = false;
+        while let Some(key) = map.next_key::<RowKey>()? {
+            match key {
+                RowKey::Ph => row.complete = map.next_value::<Scalar>()?.text() == "X",
+                RowKey::Cat => {
+                    row.category = Category::of(map.next_value::<Scalar>()?.text());
+                    categorised = true;
+                }
+                RowKey::Name => row.name = map.next_value::<Scalar>()?.into_text(),
+                RowKey::Pid => row.process = map.next_value()?,
+                RowKey::Tid => row.thread = map.next_value()?,
+                RowKey::Ts => row.start = Some(map.next_value()?),
+                RowKey::Dur => row.duration = Some(map.next_value()?),
+                RowKey::Args if !(categorised && matches!(row.category, Category::Range | Category::Other)) => {
+                    row.arguments = map.next_value()?;
+                }
+                RowKey::Args | RowKey::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(row)
+    }
+}
+
+impl Members for Arguments {
+    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut arguments = Self::default();
+        while let Some(key) = map.next_key::<ArgumentKey>()? {
+            match key {
+                ArgumentKey::Device => arguments.device = map.next_value()?,
+                ArgumentKey::Context => arguments.context = map.next_value()?,
+                ArgumentKey::Stream => arguments.stream = map.next_value()?,
+                ArgumentKey::Correlation => arguments.correlation = map.next_value()?,
+                ArgumentKey::Grid => arguments.grid = map.next_value()?,
+                ArgumentKey::Block => arguments.block = map.next_value()?,
+                ArgumentKey::Registers => arguments.registers = map.next_value()?,
+                ArgumentKey::SharedBytes => arguments.shared_bytes = map.next_value()?,
+                ArgumentKey::Bytes => arguments.bytes = map.next_value()?,
+                ArgumentKey::CallbackId => arguments.callback_id = map.next_value()?,
+                ArgumentKey::Graph => arguments.graph = map.next_value()?,
+                ArgumentKey::GraphNode => arguments.graph_node = map.next_value()?,
+                ArgumentKey::SyncKind => arguments.sync_kind = map.next_value()?,
+                ArgumentKey::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// Reads an object, and any other value over, as `None`.
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Members> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::read(map).map(Some)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
