@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{demo, doctor, report, run};
+use crate::{demo, diff, doctor, report, run};
 
 /// Tells, while a CUDA program runs, why it is not faster.
 #[derive(Parser)]
@@ -25,6 +25,9 @@ pub enum Command {
     /// Print what a trace says
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
+    /// Compare two traces of one program: what changed, why, and whether it could be chance
+    #[command(after_help = DIFF_HELP)]
+    Diff(DiffArgs),
     /// Check whether this machine can be profiled, and say what to do where it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -41,6 +44,8 @@ EXAMPLES:
   gpuprof run -- python train.py         profile a program; the verdict comes at its end
   gpuprof run --live 1s -- ./simulate    with a line about the bottleneck every second
   gpuprof report gpuprof-4711.gpuprof    read a trace again
+  gpuprof diff before.gpuprof after.gpuprof
+                                         what a change brought, and why
   gpuprof doctor                         can this machine be profiled?
   gpuprof demo                           see it work without a GPU";
 
@@ -76,6 +81,21 @@ EXAMPLES:
   gpuprof report gpuprof-4711.gpuprof
   gpuprof report --top 30 *.gpuprof | less
   gpuprof report --json gpuprof-4711.gpuprof | jq .verdict";
+
+const DIFF_HELP: &str = "\
+A is the run before a change, B the one after it. The median step of each is divided by cause, so that the
+changes of the causes sum to the change of the step.
+
+EXIT CODES:
+  0  the traces were compared
+  1  they are not comparable: different programs, or a run without work
+  2  one of them could not be read
+  3  compared, and B is slower by more than --fail-if-slower allows
+
+EXAMPLES:
+  gpuprof diff before.gpuprof after.gpuprof
+  gpuprof diff --fail-if-slower 5 main.gpuprof branch.gpuprof
+  gpuprof diff --json before.gpuprof after.gpuprof | jq '.devices[0].leaf_changes'";
 
 const DOCTOR_HELP: &str = "\
 Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
@@ -198,6 +218,40 @@ impl From<ReportArgs> for report::Props {
             (None, false) => report::Extent::Summary,
         };
         Self { files: args.files, json: args.json, extent }
+    }
+}
+
+#[derive(Args)]
+pub struct DiffArgs {
+    /// Trace of the first run
+    #[arg(value_name = "A")]
+    a: PathBuf,
+    /// Trace of the second run
+    #[arg(value_name = "B")]
+    b: PathBuf,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// At most N kernels in the table of those that changed
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
+    top: usize,
+    /// Exit with 3 when B's step is longer by more than this, and chance does not explain it
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_if_slower: Option<f64>,
+}
+
+/// A finite number that is not negative.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
+    number
+        .ok()
+        .filter(|number| number.is_finite() && *number >= 0.0)
+        .ok_or_else(|| "expected a number, such as 5".to_owned())
+}
+
+impl From<DiffArgs> for diff::Props {
+    fn from(args: DiffArgs) -> Self {
+        Self { a: args.a, b: args.b, json: args.json, kernels: args.top, fail_if_slower: args.fail_if_slower }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod args;
 mod demo;
+mod diff;
 mod doctor;
 mod files;
 mod report;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let (outcome, failure) = match cli.command {
         Command::Run(args) => (run::run(&args.into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
+        Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),

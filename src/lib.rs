@@ -15,6 +15,7 @@ mod session;
 
 pub use import::{KinetoError, import_kineto};
 pub use open::{OpenError, open, read};
+pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
 pub use session::{Session, SessionError};

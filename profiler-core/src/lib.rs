@@ -10,6 +10,7 @@
 
 pub mod attribution;
 pub mod dictionary;
+pub mod diff;
 pub mod geometry;
 pub mod record;
 pub mod report;

@@ -1,0 +1,72 @@
+//! `gpuprof diff`: compares two traces of one program.
+//!
+//! Comparing and wording are library code ([`gpuprof::compare`]); here is only the order of files, streams and exit
+//! codes. Damage is no exit code of its own: the comparison says what it rests on.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use profiler_core::diff::json::Document;
+
+use crate::complain;
+
+/// Exit code when the traces are not comparable.
+const REFUSED: u8 = 1;
+/// Exit code when a trace could not be read.
+pub const UNREADABLE: u8 = 2;
+/// Exit code when the second run is slower than allowed.
+const SLOWER: u8 = 3;
+
+/// Which traces to compare and how.
+#[derive(Debug)]
+pub struct Props {
+    /// Trace of the first run.
+    pub a: PathBuf,
+    /// Trace of the second run.
+    pub b: PathBuf,
+    /// JSON instead of text.
+    pub json: bool,
+    /// Kernels in the text, at most.
+    pub kernels: usize,
+    /// By how much the second run may be slower, in per cent.
+    pub fail_if_slower: Option<f64>,
+}
+
+/// Prints the comparison and answers with the exit code.
+///
+/// # Errors
+///
+/// When stdout cannot be written. Traces that cannot be read are told on stderr.
+pub fn run(props: &Props) -> Result<u8> {
+    let (a, b) = match (gpuprof::open(&props.a), gpuprof::open(&props.b)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (a, b) => {
+            for error in [a.err(), b.err()].into_iter().flatten() {
+                complain(&error.to_string());
+            }
+            return Ok(UNREADABLE);
+        }
+    };
+    let outcome = gpuprof::compare(&a, &b);
+    if props.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&Document::new(&outcome))?)?;
+    }
+    let diff = match outcome {
+        Ok(diff) => diff,
+        Err(refusal) => {
+            complain(&refusal.to_string());
+            return Ok(REFUSED);
+        }
+    };
+    if !props.json {
+        write!(io::stdout(), "{}", diff.text(props.kernels))?;
+    }
+    match props.fail_if_slower {
+        Some(allowed) if diff.slower_percent() > allowed => {
+            complain(&format!("B is {:.1} % slower than A, more than {allowed} %", diff.slower_percent()));
+            Ok(SLOWER)
+        }
+        _ => Ok(0),
+    }
+}

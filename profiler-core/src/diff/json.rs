@@ -1,0 +1,186 @@
+//! The comparison for programs. Wire types of their own: the model may change without changing the schema.
+//!
+//! Times are nanoseconds and named `_ns`, those of leaves and units integers; shares are 0 to 1. `docs/METRICS.md`
+//! defines every field. A field may be added within a schema version; renaming or removing one raises it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::rows::{Launches, Row, Speed, Usage};
+use super::text::source_name;
+use super::unit::{Basis, Representative};
+use super::{DeviceDiff, Diff, Outcome, Refusal};
+use crate::attribution::leaf::Leaf;
+
+/// Version of the schema below.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The whole document: a comparison, or the reason why there is none.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    schema_version: u32,
+    refused: Option<String>,
+    similarity: Option<f64>,
+    devices: Vec<DeviceJson>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceJson {
+    id_a: u32,
+    id_b: u32,
+    basis: &'static str,
+    outcome: &'static str,
+    headline: String,
+    change_ns: i64,
+    p: Option<f64>,
+    longer_pairs: Option<f64>,
+    a: UnitJson,
+    b: UnitJson,
+    leaf_changes: Vec<ChangeJson>,
+    group_changes: Vec<ChangeJson>,
+    kernels: Vec<RowJson>,
+    copies: Vec<RowJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct UnitJson {
+    unit_ns: u64,
+    median_ns: Option<u64>,
+    operations: u64,
+    steps_averaged: usize,
+    steps_considered: usize,
+    step_source: Option<&'static str>,
+    leaves: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChangeJson {
+    name: &'static str,
+    change_ns: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct RowJson {
+    name: String,
+    launches: &'static str,
+    speed: &'static str,
+    change_ns: f64,
+    p: Option<f64>,
+    a: UsageJson,
+    b: UsageJson,
+}
+
+#[derive(Debug, Serialize)]
+struct UsageJson {
+    count: u64,
+    per_unit: f64,
+    mean_ns: f64,
+    unit_ns: f64,
+    unit_bytes: f64,
+}
+
+impl Document {
+    /// The document of a comparison or of its refusal.
+    #[must_use]
+    pub fn new(outcome: &Result<Diff, Refusal>) -> Self {
+        match outcome {
+            Ok(diff) => Self {
+                schema_version: SCHEMA_VERSION,
+                refused: None,
+                similarity: Some(diff.similarity),
+                devices: diff.devices.iter().map(device).collect(),
+                warnings: diff.warnings.clone(),
+            },
+            Err(refusal) => Self {
+                schema_version: SCHEMA_VERSION,
+                refused: Some(refusal.to_string()),
+                similarity: match refusal {
+                    Refusal::DifferentPrograms(similarity) => Some(*similarity),
+                    Refusal::NoWork(_) => None,
+                },
+                devices: Vec::new(),
+                warnings: Vec::new(),
+            },
+        }
+    }
+}
+
+fn device(diff: &DeviceDiff) -> DeviceJson {
+    DeviceJson {
+        id_a: diff.ids.0.0,
+        id_b: diff.ids.1.0,
+        basis: match diff.basis {
+            Basis::Step => "step",
+            Basis::Operations => "operations",
+        },
+        outcome: match diff.outcome() {
+            Outcome::Faster => "faster",
+            Outcome::Slower => "slower",
+            Outcome::Unchanged => "unchanged",
+        },
+        headline: super::text::headline(diff),
+        change_ns: diff.change_ns(),
+        p: diff.test.map(|test| test.p),
+        longer_pairs: diff.test.map(|test| test.larger),
+        a: unit(&diff.a),
+        b: unit(&diff.b),
+        leaf_changes: diff
+            .leaves
+            .iter()
+            .map(|&(leaf, change_ns)| ChangeJson { name: leaf.name(), change_ns })
+            .collect(),
+        group_changes: diff
+            .groups
+            .iter()
+            .map(|&(group, change_ns)| ChangeJson { name: group.name(), change_ns })
+            .collect(),
+        kernels: diff.kernels.iter().map(row).collect(),
+        copies: diff.copies.iter().map(row).collect(),
+    }
+}
+
+fn unit(from: &Representative) -> UnitJson {
+    UnitJson {
+        unit_ns: from.unit_ns,
+        median_ns: from.median_ns,
+        operations: from.operations,
+        steps_averaged: from.averaged,
+        steps_considered: from.considered,
+        step_source: from.source.map(source_name),
+        leaves: Leaf::ALL.into_iter().map(|leaf| (leaf.name(), from.leaves[leaf as usize])).collect(),
+    }
+}
+
+fn row(from: &Row) -> RowJson {
+    RowJson {
+        name: from.name.clone(),
+        launches: match from.launches {
+            Launches::Added => "added",
+            Launches::Removed => "removed",
+            Launches::More => "more",
+            Launches::Fewer => "fewer",
+            Launches::Same => "same",
+        },
+        speed: match from.speed {
+            Speed::Slower => "slower",
+            Speed::Faster => "faster",
+            Speed::Same => "same",
+        },
+        change_ns: from.change_ns(),
+        p: from.p,
+        a: usage(&from.a),
+        b: usage(&from.b),
+    }
+}
+
+fn usage(from: &Usage) -> UsageJson {
+    UsageJson {
+        count: from.count,
+        per_unit: from.per_unit,
+        mean_ns: from.mean_ns,
+        unit_ns: from.unit_ns,
+        unit_bytes: from.unit_bytes,
+    }
+}

@@ -1,0 +1,95 @@
+//! One device of each run: choice of what is compared, and the comparison.
+//!
+//! Steps are compared when both runs have them and they are the same thing. A detector may take two iterations of a
+//! program for one step in one run and not in the other; then operations are compared.
+
+use super::rows;
+use super::significance::{RankTest, mann_whitney};
+use super::unit::{self, Basis, Representative};
+use super::{DeviceDiff, Side};
+use crate::attribution::leaf::{Group, Leaf};
+use crate::report::{DeviceReport, Report};
+use crate::steps::Steps;
+
+/// Steps of one mixture of kernels whose sizes differ by this factor hold different numbers of iterations.
+const SAME_STEP: f64 = 1.5;
+/// From this similarity of what runs on, the mixture of kernels is the same. Two runs of one program that differ in
+/// length only were measured at 0.985.
+const SAME_MIXTURE: f64 = 0.9;
+
+/// One device of one run.
+pub(super) struct Run<'a> {
+    device: &'a DeviceReport,
+    steps: Option<&'a Steps>,
+    /// Operations in its window.
+    operations: u64,
+}
+
+impl<'a> Run<'a> {
+    /// Memsets are counted for all devices together; each device is given its part by its other operations.
+    pub(super) fn new(report: &Report, device: &'a DeviceReport, steps: Option<&'a Steps>) -> Self {
+        let all: u64 = report.devices.iter().map(kernels_and_copies).sum();
+        let own = kernels_and_copies(device);
+        let memsets = u128::from(report.completeness.memsets) * u128::from(own) / u128::from(all.max(1));
+        Self { device, steps, operations: own.saturating_add(u64::try_from(memsets).unwrap_or(u64::MAX)) }
+    }
+}
+
+fn kernels_and_copies(device: &DeviceReport) -> u64 {
+    let kernels = device.kernels.iter().map(|row| row.durations.count());
+    kernels.chain(device.copies.iter().map(|row| row.durations.count())).sum()
+}
+
+/// Compares one device of each run; with the reason when it is not by steps. `similarity` is that of the runs.
+pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff, Option<String>) {
+    let (basis, before, after, test, reason) = match by_steps(a, b, similarity) {
+        Ok((before, after, test)) => (Basis::Step, before, after, test, None),
+        Err(reason) => {
+            let whole = |run: &Run<'_>| unit::by_operations(run.device, run.operations);
+            (Basis::Operations, whole(a), whole(b), None, Some(reason))
+        }
+    };
+    let part = |unit: &Representative, run: &Run<'_>| unit.operations as f64 / run.operations.max(1) as f64;
+    let scale = (part(&before, a), part(&after, b));
+    let diff = DeviceDiff {
+        ids: (a.device.device.id, b.device.device.id),
+        basis,
+        leaves: ranked(&Leaf::ALL, |leaf| change(before.leaves[leaf as usize], after.leaves[leaf as usize])),
+        groups: ranked(&Group::ALL, |group| change(group.total(&before.leaves), group.total(&after.leaves))),
+        kernels: rows::kernels(&a.device.kernels, &b.device.kernels, scale),
+        copies: rows::copies(&a.device.copies, &b.device.copies, scale),
+        a: before,
+        b: after,
+        test,
+    };
+    (diff, reason)
+}
+
+type BySteps = (Representative, Representative, Option<RankTest>);
+
+fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String> {
+    let missing = |side: Side| format!("{side} has fewer than {} comparable steps", unit::FEWEST_STEPS);
+    let first = unit::comparable(a.steps).ok_or_else(|| missing(Side::A))?;
+    let second = unit::comparable(b.steps).ok_or_else(|| missing(Side::B))?;
+    let (before, after) = (unit::representative(first.0, first.1), unit::representative(second.0, second.1));
+    let few = before.operations.min(after.operations);
+    let many = before.operations.max(after.operations);
+    if similarity >= SAME_MIXTURE && many as f64 >= SAME_STEP * few as f64 {
+        let (a, b) = (before.operations, after.operations);
+        return Err(format!("the steps that were found hold {a} operations in A and {b} in B, of the same kinds"));
+    }
+    let test = mann_whitney(&unit::durations(first.1), &unit::durations(second.1));
+    Ok((before, after, test))
+}
+
+/// `b - a`. Durations are far below 2^63 ns (292 years).
+fn change(a: u64, b: u64) -> i64 {
+    b.cast_signed().wrapping_sub(a.cast_signed())
+}
+
+/// Those that changed, the largest change first, then in their own order.
+fn ranked<T: Copy>(all: &[T], change: impl Fn(T) -> i64) -> Vec<(T, i64)> {
+    let mut changes: Vec<_> = all.iter().map(|&item| (item, change(item))).filter(|(_, nanos)| *nanos != 0).collect();
+    changes.sort_by_key(|(_, nanos)| std::cmp::Reverse(nanos.unsigned_abs()));
+    changes
+}
