@@ -2,6 +2,19 @@
 //!
 //! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
 //! marks carry run-ahead and would blur what the device did.
+//!
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor` and `tracker` are its
+//! parts), `books` (from boundaries to steps).
+
+mod anchor;
+pub(crate) mod books;
+mod detector;
+mod lags;
+mod sequence;
+mod tracker;
+
+pub use books::{REMEMBERED, WINDOW_NANOS};
+pub use detector::StepDetector;
 
 use crate::attribution::leaf::Leaves;
 use crate::record::Timestamp;
@@ -17,6 +30,41 @@ pub enum StepSource {
     Anchor,
     /// Nothing repeats: windows of a fixed length.
     Window,
+}
+
+impl StepSource {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Annotated => "annotated",
+            Self::Period => "period",
+            Self::Anchor => "anchor",
+            Self::Window => "window",
+        }
+    }
+}
+
+/// A step begins with a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// How it was found.
+    pub source: StepSource,
+    /// Launches of a step; 0 unless it is a period.
+    pub period: u32,
+    /// Launches of the step that ends; 0 for the first boundary.
+    pub launches: u32,
+    /// How many of them do the same as the one a period before.
+    pub matched: u32,
+}
+
+/// What a launch means for the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// A step begins with it, and the open one ends.
+    Begin(Boundary),
+    /// The open step is not one after all.
+    Lost,
 }
 
 /// One step on one device.

@@ -1,14 +1,17 @@
 //! The books of one device: every nanosecond of its window entered once.
 //!
-//! The timeline hands over segments that touch; each goes to one leaf, to the stretch it falls in, and, when idle, to
+//! The timeline hands over segments that touch; each goes to one leaf, to the stretch and the step it falls in, and, when idle, to
 //! a short log, so that an operation that arrives too late can still take the idle time it fills.
 
 use std::collections::VecDeque;
 
+use super::launch_order::Standing;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::statistics::DeviceStatistics;
 use super::stretches::{Causes, Stretches};
-use crate::record::{ApiFunctionId, DeviceId, NameId};
+use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
+use crate::steps::Steps;
+use crate::steps::books::StepBooks;
 
 /// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
@@ -61,6 +64,7 @@ pub struct DeviceAccount {
     leaves: Leaves,
     overlap: Overlap,
     stretches: Stretches,
+    steps: StepBooks,
     log: VecDeque<(Leaf, u64, u64)>,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
@@ -80,6 +84,7 @@ impl DeviceAccount {
             leaves: [0; LEAF_COUNT],
             overlap: Overlap::default(),
             stretches: Stretches::new(0),
+            steps: StepBooks::default(),
             log: VecDeque::new(),
             statistics: DeviceStatistics::default(),
             operations: 0,
@@ -117,6 +122,25 @@ impl DeviceAccount {
     #[must_use]
     pub fn start_up_ns(&self) -> u64 {
         self.stretches.steady_start().saturating_sub(self.start)
+    }
+
+    /// The time after which the verdict looks: the end of start-up, on the clock of the trace.
+    #[must_use]
+    pub fn steady_start(&self) -> Timestamp {
+        Timestamp::from_nanos(self.stretches.steady_start())
+    }
+
+    /// The steps that are remembered, found in the most trustworthy way that covers a fair part of the window.
+    #[must_use]
+    pub fn steps(&self) -> Steps {
+        self.steps.steps()
+    }
+
+    /// Share of launches that did the same (kernel and grid) as the one a period before, 0 to 1; when steps were
+    /// found by their period.
+    #[must_use]
+    pub fn match_rate(&self) -> Option<f64> {
+        self.steps.match_rate()
     }
 
     /// What ran beneath what, nanoseconds.
@@ -158,7 +182,7 @@ impl DeviceAccount {
     }
 
     /// An operation begins at the current position. A kernel's first appearance is part of start-up.
-    pub(super) fn begin(&mut self, subject: Subject) {
+    pub(super) fn begin(&mut self, subject: Subject, standing: &Standing) {
         let mut novel = false;
         if let Subject::Kernel(name) = subject
             && name.0 < KNOWN_LIMIT
@@ -171,6 +195,7 @@ impl DeviceAccount {
             self.known_kernels[word] |= bit;
         }
         self.stretches.operation(self.position, novel);
+        self.steps.operation(self.position, standing.marked, standing.cut);
     }
 
     pub(super) fn start(&self) -> u64 {
@@ -226,6 +251,7 @@ impl DeviceAccount {
     fn enter(&mut self, leaf: Leaf, to: u64) {
         self.leaves[leaf as usize] += to - self.position;
         self.stretches.add(leaf, to - self.position);
+        self.steps.add(leaf, to - self.position);
         self.position = to;
     }
 
@@ -242,6 +268,7 @@ impl DeviceAccount {
             self.leaves[was as usize] -= b - a;
             self.leaves[leaf as usize] += b - a;
             self.stretches.transfer(was, leaf, a, b);
+            self.steps.transfer(was, leaf, a, b);
             patched += b - a;
             self.log.remove(index);
             for (rest_start, rest_end) in [(b, end), (start, a)] {

@@ -1,8 +1,12 @@
 //! What a device operation is, judged by its record: the leaf it is entered under while it runs.
 
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
 use super::leaf::Leaf;
 use crate::dictionary::Dictionary;
-use crate::record::{Copy, CopyKind, LaunchConfigId, MemoryKind, NameId};
+use crate::record::{Copy, CopyKind, LaunchConfig, LaunchConfigId, MemoryKind, NameId};
 
 /// Parts of kernel names, in lower case, that mean communication between devices. Not NCCL alone: MoE and inference
 /// engines bring their own collectives.
@@ -44,19 +48,37 @@ pub(super) fn leaf_of_copy(copy: &Copy) -> Leaf {
     }
 }
 
-/// Kernel name and class by launch configuration, so that names are looked at once.
+/// A number for what an operation does. Chance makes one in four billion pairs equal.
+pub(super) fn symbol(what: &impl Hash) -> u32 {
+    let mut hasher = FxHasher::default();
+    what.hash(&mut hasher);
+    let hash = hasher.finish();
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// What is known of a kernel by its launch configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KernelClass {
+    pub(super) name: NameId,
+    pub(super) communication: bool,
+    /// Equal for the same name and grid.
+    pub(super) symbol: u32,
+}
+
+/// Classes by launch configuration, so that names are looked at once.
 #[derive(Debug, Default)]
-pub(super) struct KernelClasses(Vec<Option<(NameId, bool)>>);
+pub(super) struct KernelClasses(Vec<Option<KernelClass>>);
 
 impl KernelClasses {
-    /// Name, and whether it communicates. Configurations that the dictionary does not know are not cached.
-    pub(super) fn get(&mut self, config: LaunchConfigId, dictionary: &Dictionary) -> (NameId, bool) {
+    /// Configurations that the dictionary does not know are not cached.
+    pub(super) fn get(&mut self, config: LaunchConfigId, dictionary: &Dictionary) -> KernelClass {
         let index = config.0 as usize;
         if let Some(&Some(known)) = self.0.get(index) {
             return known;
         }
-        let name = dictionary.launch_config(config).name;
-        let class = (name, is_communication(dictionary.name(name)));
+        let LaunchConfig { name, grid, .. } = dictionary.launch_config(config);
+        let communication = is_communication(dictionary.name(name));
+        let class = KernelClass { name, communication, symbol: symbol(&(name, grid)) };
         if index < dictionary.launch_configs().len() {
             if self.0.len() <= index {
                 self.0.resize(index + 1, None);

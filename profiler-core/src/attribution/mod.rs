@@ -7,15 +7,16 @@
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `threads` and `join` (who launched what),
-//! `sweep` (the timeline), `gap` (why nothing ran), `account` (the books).
+//! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `account` (the books).
 //!
-//! Not here: steps, what-if replay, stacks of host threads.
+//! Not here: how steps are found ([`crate::steps`]), what-if replay, stacks of host threads.
 
 mod account;
 mod activity;
 pub mod api;
 mod gap;
 mod join;
+mod launch_order;
 pub mod leaf;
 mod quantile;
 pub mod statistics;
@@ -32,9 +33,10 @@ pub use gap::{
     SYNC_SLACK_NANOS,
 };
 
-use self::activity::{KernelClasses, leaf_of_copy};
+use self::activity::{KernelClass, KernelClasses, leaf_of_copy, symbol};
 use self::api::ApiClasses;
 use self::join::{Launch, Launches};
+use self::launch_order::{Marks, Standing};
 use self::leaf::Leaf;
 use self::statistics::{ApiStatistics, ApiTable, CopyPath};
 use self::sweep::{Operation, Timeline};
@@ -54,7 +56,7 @@ const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
 const JOIN_PATIENCE_FLUSHES: u64 = 3;
 /// A record that ends this much after the flush that delivered it cannot be true.
 const FUTURE_NANOS: u64 = 10_000_000_000;
-/// Operations that may wait for the watermark (104 bytes each). When there are more, it advances to the flush
+/// Operations that may wait for the watermark (144 bytes each). When there are more, it advances to the flush
 /// regardless: bounded memory goes before exact order, and what then comes late is counted.
 const PENDING_LIMIT: usize = 1_000_000;
 /// Devices of one process; ordinals beyond are damage.
@@ -71,6 +73,7 @@ pub struct Attributor {
     launches: Launches,
     arrivals: Vec<Operation>,
     timelines: Vec<Timeline>,
+    marks: Marks,
     completeness: Completeness,
     observed: Option<(u64, u64)>,
     flush: u64,
@@ -96,6 +99,14 @@ impl Attributor {
             Record::Sync(_) => self.completeness.syncs += 1,
             Record::Event(_) => self.completeness.events += 1,
         }
+    }
+
+    /// A step that the program or its framework named begins on the host at `at`: on each device, the first operation
+    /// launched at or after it, by whichever thread, begins the step. Marks must come before the flush that passes
+    /// them, else the step begins with a later operation. A mark at the end of the last step closes it. Marks of
+    /// other threads than the first one's are left out.
+    pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
+        self.marks.push(thread, at);
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
@@ -156,11 +167,12 @@ impl Attributor {
 
     fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         self.completeness.kernels += 1;
-        let (name, communication) = self.kernel_classes.get(kernel.config, dictionary);
+        let KernelClass { name, communication, symbol } = self.kernel_classes.get(kernel.config, dictionary);
         let operation = Operation {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
+            symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
             ..operation(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
@@ -175,6 +187,7 @@ impl Attributor {
             leaf: leaf_of_copy(copy),
             subject: if from_host { Subject::HostToDevice } else { Subject::OtherTransfer },
             graph: copy.graph_id != 0,
+            symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
             ..operation(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         };
@@ -190,6 +203,7 @@ impl Attributor {
             leaf: Leaf::Memset,
             subject: Subject::OtherTransfer,
             graph: memset.graph_id != 0,
+            symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
             ..operation(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
         };
         self.arrive(operation);
@@ -358,7 +372,7 @@ impl Attributor {
 
     fn advance(&mut self, watermark: u64) {
         for timeline in &mut self.timelines {
-            self.completeness.bad_timestamps += timeline.advance(watermark, &self.threads, &self.launches);
+            self.completeness.bad_timestamps += timeline.advance(watermark, &self.threads, &self.launches, &self.marks);
         }
         // A device on which nothing runs yet has no gap that could need old calls.
         let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
@@ -403,6 +417,11 @@ impl Attributor {
     }
 }
 
+/// All operations of a graph are one launch, whichever of them begins first.
+fn symbol_of_graph(graph_id: u32) -> u32 {
+    symbol(&("graph", graph_id))
+}
+
 fn operation(
     start: Timestamp,
     end: Timestamp,
@@ -422,5 +441,7 @@ fn operation(
         graph: false,
         input: false,
         flush: 0,
+        symbol: 0,
+        standing: Standing::default(),
     }
 }

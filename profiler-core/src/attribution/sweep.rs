@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use super::account::{DeviceAccount, Subject};
 use super::gap::{self, Next};
 use super::join::{Launch, Launches};
+use super::launch_order::{LaunchOrder, Marks, Standing};
 use super::leaf::{BUSY_COUNT, Leaf};
 use super::threads::HostThread;
 use crate::record::{CorrelationId, DeviceId, StreamId};
@@ -33,6 +34,9 @@ pub(super) struct Operation {
     pub(super) input: bool,
     /// Number of the flush during which it came.
     pub(super) flush: u64,
+    /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
+    pub(super) symbol: u32,
+    pub(super) standing: Standing,
 }
 
 /// One device's timeline and its books.
@@ -40,6 +44,7 @@ pub(super) struct Operation {
 pub(super) struct Timeline {
     pub(super) account: DeviceAccount,
     pending: Vec<Operation>,
+    launch_order: LaunchOrder,
     running: BinaryHeap<Reverse<(u64, u8)>>,
     counts: [u32; BUSY_COUNT],
     /// Bit by leaf: whether its counter is not zero.
@@ -58,6 +63,7 @@ impl Timeline {
         Self {
             account: DeviceAccount::new(id),
             pending: Vec::new(),
+            launch_order: LaunchOrder::default(),
             running: BinaryHeap::new(),
             counts: [0; BUSY_COUNT],
             mask: 0,
@@ -82,14 +88,23 @@ impl Timeline {
                 return late;
             }
             operation.start = position;
+            // Its place in launch order has gone by.
+            operation.standing.shown = true;
         }
         self.pending.push(operation);
         late
     }
 
     /// Enters everything before `watermark`. Gives the number of operations that cannot be part of any window.
-    pub(super) fn advance(&mut self, watermark: u64, threads: &[HostThread], launches: &Launches) -> u64 {
+    pub(super) fn advance(
+        &mut self,
+        watermark: u64,
+        threads: &[HostThread],
+        launches: &Launches,
+        marks: &Marks,
+    ) -> u64 {
         let mut refused = 0;
+        self.launch_order.show(&mut self.pending, watermark, marks);
         // Adaptive: what is left from before is sorted, and streams deliver runs. Operations that begin together get an
         // order of their own, so that the one which ends a gap does not depend on the order of delivery.
         self.pending.sort_by(|a, b| {
@@ -97,6 +112,9 @@ impl Timeline {
                 .cmp(&b.start)
                 .then_with(|| (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf)))
         });
+        // The first that was not shown is the end: at most the clock slack before the watermark.
+        let hidden = self.pending.iter().find(|operation| !operation.standing.shown);
+        let watermark = hidden.map_or(watermark, |operation| operation.start.min(watermark));
         let count = self.pending.partition_point(|operation| operation.start < watermark);
         let pending = std::mem::take(&mut self.pending);
         for operation in &pending[..count] {
@@ -156,7 +174,7 @@ impl Timeline {
             };
             gap::explain(&mut self.account, &next, thread, lost_end);
         }
-        self.account.begin(operation.subject);
+        self.account.begin(operation.subject, &operation.standing);
         let leaf = operation.leaf as usize;
         self.counts[leaf] += 1;
         self.mask |= 1 << leaf;

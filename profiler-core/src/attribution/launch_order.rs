@@ -1,0 +1,142 @@
+//! Shows the operations of one device to the step detector, in the order in which the host launched them.
+//!
+//! Operations become final in the order in which they begin, which on several streams is not the order of their
+//! launches, and records of launches come when the call is over. So each operation has a place in launch order (the
+//! end of its call) and is shown once the watermark has passed it; the timeline takes no operation that was not
+//! shown. Nothing here depends on where a flush falls.
+
+use std::collections::VecDeque;
+
+use super::CLOCK_SLACK_NANOS;
+use super::sweep::Operation;
+use crate::record::{ThreadId, Timestamp};
+use crate::steps::{Cut, StepDetector};
+
+/// Marks that are remembered: steps that a program can be ahead of its device by.
+const MARK_LIMIT: usize = 65_536;
+
+/// Whether and how an operation begins a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    /// It was shown to the detector, or is past it.
+    pub(super) shown: bool,
+    /// It is the first that was launched in a named step.
+    pub(super) marked: bool,
+    pub(super) cut: Option<Cut>,
+}
+
+/// Host times at which named steps begin, in order.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// One thread marks the steps of a process: the first that did. Others would cut its steps in pieces.
+    thread: Option<ThreadId>,
+    times: VecDeque<u64>,
+}
+
+impl Marks {
+    pub(super) fn push(&mut self, thread: ThreadId, at: Timestamp) {
+        if at == Timestamp::ZERO || *self.thread.get_or_insert(thread) != thread {
+            return;
+        }
+        let index = self.times.partition_point(|&time| time < at.nanos());
+        self.times.insert(index, at.nanos());
+        if self.times.len() > MARK_LIMIT {
+            self.times.pop_front();
+        }
+    }
+
+    /// The newest mark after `seen` and not after `launch`.
+    fn passed(&self, seen: u64, launch: u64) -> Option<u64> {
+        let newest = *self.times.back()?;
+        if newest <= seen {
+            return None;
+        }
+        let index = self.times.partition_point(|&time| time <= launch);
+        self.times.get(index.checked_sub(1)?).copied().filter(|&time| time > seen)
+    }
+}
+
+/// Where the host has got to on one device.
+#[derive(Debug, Default)]
+pub(super) struct LaunchOrder {
+    detector: StepDetector,
+    /// The newest mark that a step began for.
+    mark: u64,
+    /// Begin and thread of the newest graph launch: its operations are one launch.
+    graph: Option<(u64, u32)>,
+    /// When the newest launch returned.
+    returned: u64,
+    due: Vec<usize>,
+}
+
+impl LaunchOrder {
+    /// Shows those of `pending` that come before `watermark` in launch order and were not shown.
+    pub(super) fn show(&mut self, pending: &mut [Operation], watermark: u64, marks: &Marks) {
+        let mut due = std::mem::take(&mut self.due);
+        due.extend((0..pending.len()).filter(|&index| {
+            let operation = &pending[index];
+            !operation.standing.shown && (place(operation) < watermark || watermark == u64::MAX)
+        }));
+        due.sort_by_key(|&index| {
+            let operation = &pending[index];
+            let called = operation.launch.map_or(operation.start, |launch| launch.start);
+            (place(operation), called, operation.correlation, operation.start, operation.stream, operation.end)
+        });
+        for index in due.drain(..) {
+            pending[index].standing = self.standing(&pending[index], marks);
+        }
+        self.due = due;
+    }
+
+    fn standing(&mut self, operation: &Operation, marks: &Marks) -> Standing {
+        let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
+        let passed = marks.passed(self.mark, called);
+        self.mark = passed.unwrap_or(self.mark);
+        let marked = passed.is_some();
+        let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
+        if graph.is_some() && graph == self.graph {
+            return Standing { shown: true, marked, cut: None };
+        }
+        self.graph = graph.or(self.graph);
+        let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
+        self.returned = self.returned.max(returned);
+        Standing { shown: true, marked, cut: self.detector.push(operation.symbol, pause) }
+    }
+}
+
+/// Place in launch order: whatever is not known at a watermark comes after it, because a call that is not known has
+/// not returned and what it launches has not begun.
+fn place(operation: &Operation) -> u64 {
+    let latest = operation.start.saturating_add(CLOCK_SLACK_NANOS);
+    operation.launch.map_or(operation.start, |launch| launch.end.min(latest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(thread: u32, times: &[u64], marks: &mut Marks) {
+        for &at in times {
+            marks.push(ThreadId(thread), Timestamp::from_nanos(at));
+        }
+    }
+
+    #[test]
+    fn the_newest_mark_before_a_launch_counts_once() {
+        let mut all = Marks::default();
+        marks(1, &[300, 100, 200], &mut all);
+        marks(2, &[150], &mut all);
+        assert_eq!(all.passed(0, 99), None);
+        assert_eq!(all.passed(0, 160), Some(100), "thread 2 marks nothing");
+        assert_eq!(all.passed(100, 199), None);
+        assert_eq!(all.passed(100, 900), Some(300), "two steps without any launch are one");
+        assert_eq!(all.passed(300, 900), None);
+    }
+
+    #[test]
+    fn marks_are_bounded() {
+        let mut all = Marks::default();
+        marks(1, &(1..=MARK_LIMIT as u64 + 5).collect::<Vec<_>>(), &mut all);
+        assert_eq!((all.times.len(), all.times[0]), (MARK_LIMIT, 6));
+    }
+}

@@ -1,0 +1,252 @@
+//! The steps of one device with their time by cause.
+//!
+//! One series for each way in which steps were found: named ranges, a period (training and evaluation have one each),
+//! an anchor, windows. A series has at most one open step; each piece of the timeline is entered into all that are
+//! open, so a step's leaves sum to its time by construction. Which series speaks for the device is decided only
+//! when asked.
+
+use std::collections::VecDeque;
+
+use super::{Boundary, Cut, Step, StepSource, Steps};
+use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use crate::record::Timestamp;
+
+/// Steps that are remembered of a series (232 bytes each).
+pub const REMEMBERED: usize = 1_024;
+/// A window ends with the first operation that begins this long after its begin, nanoseconds.
+pub const WINDOW_NANOS: u64 = 1_000_000_000;
+/// Series that are kept; beyond, the one with the least time goes. A mistaken period is soon replaced.
+const SERIES_LIMIT: usize = 6;
+/// A more trustworthy source speaks for the device when its steps have at least this part of the time of any other.
+const SPEAKING_PART: u64 = 4;
+
+#[derive(Debug)]
+struct Open {
+    start: u64,
+    operations: u64,
+    leaves: Leaves,
+}
+
+#[derive(Debug)]
+struct Series {
+    source: StepSource,
+    /// Launches of a step; 0 unless it is a period.
+    period: u32,
+    seen: u64,
+    total_ns: u64,
+    launches: u64,
+    matched: u64,
+    rows: VecDeque<Step>,
+    open: Option<Open>,
+}
+
+impl Series {
+    fn new(source: StepSource, period: u32) -> Self {
+        Self { source, period, seen: 0, total_ns: 0, launches: 0, matched: 0, rows: VecDeque::new(), open: None }
+    }
+
+    /// A step begins at `at`; the open one ends there.
+    fn begin(&mut self, at: u64) {
+        let open = self.open.replace(Open { start: at, operations: 0, leaves: [0; LEAF_COUNT] });
+        let Some(Open { start, operations, leaves }) = open else { return };
+        self.seen += 1;
+        self.total_ns += at - start;
+        if self.rows.len() >= REMEMBERED {
+            self.rows.pop_front();
+        }
+        let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(at));
+        self.rows.push_back(Step { start, end, operations, leaves });
+    }
+}
+
+/// All series of one device.
+#[derive(Debug, Default)]
+pub(crate) struct StepBooks {
+    series: Vec<Series>,
+}
+
+impl StepBooks {
+    /// An operation begins at `at`, up to which everything is entered. `annotated`: a named step begins with it.
+    pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>) {
+        if annotated {
+            self.find_or_add(StepSource::Annotated, 0).begin(at);
+        }
+        match cut {
+            Some(Cut::Begin(boundary)) => self.begin(boundary, at),
+            Some(Cut::Lost) => self.close_found(None),
+            None => {}
+        }
+        let window = self.find_or_add(StepSource::Window, 0);
+        if window.open.as_ref().is_none_or(|open| at - open.start >= WINDOW_NANOS) {
+            window.begin(at);
+        }
+        for open in self.series.iter_mut().filter_map(|series| series.open.as_mut()) {
+            open.operations += 1;
+        }
+    }
+
+    fn begin(&mut self, boundary: Boundary, at: u64) {
+        let Boundary { source, period, launches, matched } = boundary;
+        self.close_found(Some((source, period)));
+        let series = self.find_or_add(source, period);
+        if series.open.is_some() {
+            series.launches += u64::from(launches);
+            series.matched += u64::from(matched);
+        }
+        series.begin(at);
+    }
+
+    /// Drops what is open in series that the detector found, except in `keep`.
+    fn close_found(&mut self, keep: Option<(StepSource, u32)>) {
+        for series in &mut self.series {
+            let found = matches!(series.source, StepSource::Period | StepSource::Anchor);
+            if found && Some((series.source, series.period)) != keep {
+                series.open = None;
+            }
+        }
+    }
+
+    /// Gives `nanos` of the open steps to `leaf`.
+    pub(crate) fn add(&mut self, leaf: Leaf, nanos: u64) {
+        for open in self.series.iter_mut().filter_map(|series| series.open.as_mut()) {
+            open.leaves[leaf as usize] += nanos;
+        }
+    }
+
+    /// Takes `from..to` from one leaf and gives it to another, in steps that are over, too.
+    pub(crate) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64) {
+        let moved = |leaves: &mut Leaves, start: u64, end: u64| {
+            let nanos = end.min(to).saturating_sub(start.max(from)).min(leaves[was as usize]);
+            leaves[was as usize] -= nanos;
+            leaves[is as usize] += nanos;
+        };
+        for series in &mut self.series {
+            if let Some(open) = &mut series.open {
+                moved(&mut open.leaves, open.start, u64::MAX);
+            }
+            for row in series.rows.iter_mut().rev().take_while(|row| row.end.nanos() > from) {
+                moved(&mut row.leaves, row.start.nanos(), row.end.nanos());
+            }
+        }
+    }
+
+    /// The steps that say most about the device: of the most trustworthy source that covers a fair part of it.
+    pub(crate) fn steps(&self) -> Steps {
+        let Some(series) = self.speaking() else {
+            return Steps { source: StepSource::Window, period: None, seen: 0, rows: Vec::new() };
+        };
+        let rows: Vec<Step> = series.rows.iter().copied().collect();
+        let period = (series.source == StepSource::Period).then(|| {
+            let mut operations: Vec<u64> = rows.iter().map(|row| row.operations).collect();
+            operations.sort_unstable();
+            operations[operations.len() / 2]
+        });
+        Steps { source: series.source, period, seen: series.seen, rows }
+    }
+
+    /// Of the launches in these steps, the share that did the same (kernel and grid) as the one a period before; when
+    /// they were found by period.
+    pub(crate) fn match_rate(&self) -> Option<f64> {
+        let series = self.speaking().filter(|series| series.source == StepSource::Period)?;
+        Some(series.matched as f64 / series.launches.max(1) as f64)
+    }
+
+    fn speaking(&self) -> Option<&Series> {
+        let most = self.series.iter().map(|series| series.total_ns).max()?;
+        let speaks = |series: &&Series| {
+            let named = series.source == StepSource::Annotated;
+            !series.rows.is_empty() && (named || series.total_ns >= most / SPEAKING_PART)
+        };
+        self.series.iter().filter(speaks).min_by_key(|series| (series.source, std::cmp::Reverse(series.total_ns)))
+    }
+
+    fn find_or_add(&mut self, source: StepSource, period: u32) -> &mut Series {
+        let same = |series: &Series| (series.source, series.period) == (source, period);
+        let index = self.series.iter().position(same).unwrap_or_else(|| {
+            if self.series.len() >= SERIES_LIMIT {
+                let periods = self.series.iter().enumerate().filter(|(_, series)| series.source == StepSource::Period);
+                let least = periods.min_by_key(|(_, series)| (series.open.is_some(), series.total_ns));
+                if let Some((index, _)) = least {
+                    self.series.remove(index);
+                }
+            }
+            self.series.push(Series::new(source, period));
+            self.series.len() - 1
+        });
+        &mut self.series[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(period: u32) -> Option<Cut> {
+        Some(Cut::Begin(Boundary { source: StepSource::Period, period, launches: 2, matched: 1 }))
+    }
+
+    #[test]
+    fn a_step_has_what_was_entered_between_its_boundaries() {
+        let mut books = StepBooks::default();
+        for step in 0..3 {
+            books.operation(100 * step, false, period(2));
+            books.add(Leaf::Compute, 60);
+            books.operation(100 * step + 60, false, None);
+            books.add(Leaf::Dispatch, 40);
+        }
+        let steps = books.steps();
+        assert_eq!((steps.source, steps.period, steps.seen), (StepSource::Period, Some(2), 2));
+        for row in &steps.rows {
+            assert_eq!(row.leaves.iter().sum::<u64>(), row.end.since(row.start));
+            assert_eq!((row.leaves[Leaf::Compute as usize], row.operations), (60, 2));
+        }
+        assert_eq!(books.match_rate(), Some(0.5));
+    }
+
+    #[test]
+    fn a_late_operation_changes_steps_that_are_over() {
+        let mut books = StepBooks::default();
+        for step in 0..4 {
+            books.operation(100 * step, false, period(1));
+            books.add(Leaf::HostCpu, 100);
+        }
+        books.transfer(Leaf::HostCpu, Leaf::Compute, 150, 330);
+        let compute: Vec<_> = books.steps().rows.iter().map(|row| row.leaves[Leaf::Compute as usize]).collect();
+        assert_eq!(compute, [0, 50, 100]);
+    }
+
+    #[test]
+    fn the_trustworthy_speak_when_they_cover_enough() {
+        let mut books = StepBooks::default();
+        let second = WINDOW_NANOS;
+        for at in 0..3 {
+            books.operation(at, false, period(15));
+        }
+        for at in 1..20 {
+            books.operation(at * second, false, (at > 10).then(|| period(1_206)).flatten());
+            books.add(Leaf::Compute, second);
+        }
+        assert_eq!(books.steps().period, Some(1), "operations, not launches");
+        assert_eq!((books.steps().source, books.steps().seen), (StepSource::Period, 8));
+        for at in 20..80 {
+            books.operation(at * second, false, Some(Cut::Lost));
+        }
+        assert_eq!(books.steps().source, StepSource::Window);
+        for at in 80..83 {
+            books.operation(at * second, true, None);
+        }
+        assert_eq!((books.steps().source, books.steps().seen), (StepSource::Annotated, 2));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_limits_allow() {
+        let mut books = StepBooks::default();
+        for step in 0..10_000 {
+            books.operation(step, true, period(1 + (step / 1_000) as u32));
+        }
+        assert!(books.series.len() <= SERIES_LIMIT);
+        let steps = books.steps();
+        assert_eq!((steps.seen, steps.rows.len()), (9_999, REMEMBERED));
+        assert_eq!(steps.rows.last().map(|row| row.end.nanos()), Some(9_999));
+    }
+}

@@ -1,0 +1,87 @@
+//! The newest launches of one device, as symbols.
+//!
+//! Looking back is all that finding a period needs, so a ring suffices; it grows up to its capacity only when a
+//! program launches that much. What a symbol stands for is not known here.
+
+/// Launches that are remembered (8 bytes each, 512 KiB). The longest period that can be found is shorter.
+pub(super) const CAPACITY: u32 = 1 << 16;
+
+/// One launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Launched {
+    /// Equal for launches that do the same.
+    pub(super) symbol: u32,
+    /// Time from the return of the launch before to this one, nanoseconds, at most 4.29 s.
+    pub(super) pause: u32,
+}
+
+/// A ring of launches, numbered from 0.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    ring: Vec<Launched>,
+    count: u64,
+}
+
+impl Sequence {
+    /// Adds a launch; gives its number.
+    pub(super) fn push(&mut self, launched: Launched) -> u64 {
+        let number = self.count;
+        if self.ring.len() < CAPACITY as usize {
+            self.ring.push(launched);
+        } else {
+            self.ring[Self::place(number)] = launched;
+        }
+        self.count += 1;
+        number
+    }
+
+    /// Launches so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Number of the oldest launch that is remembered.
+    pub(super) fn oldest(&self) -> u64 {
+        self.count.saturating_sub(u64::from(CAPACITY))
+    }
+
+    /// Launch `number`, if it is remembered.
+    pub(super) fn get(&self, number: u64) -> Option<Launched> {
+        if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::place(number)).copied() }
+    }
+
+    /// Whether launch `number` does the same as the one `lag` before it. Unknown when that is forgotten.
+    pub(super) fn repeats(&self, number: u64, lag: u32) -> Option<bool> {
+        let before = self.get(number.checked_sub(u64::from(lag))?)?;
+        Some(self.get(number)?.symbol == before.symbol)
+    }
+
+    /// The launches from `from` on that are remembered, oldest first.
+    pub(super) fn since(&self, from: u64) -> impl Iterator<Item = Launched> {
+        (from.max(self.oldest())..self.count).map_while(|number| self.get(number))
+    }
+
+    fn place(number: u64) -> usize {
+        (number % u64::from(CAPACITY)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_are_remembered() {
+        let mut sequence = Sequence::default();
+        for number in 0..u64::from(CAPACITY) + 10 {
+            assert_eq!(sequence.push(Launched { symbol: number as u32, pause: 0 }), number);
+        }
+        assert_eq!(sequence.oldest(), 10);
+        assert_eq!(sequence.get(9), None);
+        assert_eq!(sequence.get(10).map(|launched| launched.symbol), Some(10));
+        assert_eq!(sequence.get(u64::from(CAPACITY) + 10), None, "not launched yet");
+        assert_eq!(sequence.since(u64::from(CAPACITY) + 7).count(), 3);
+        assert_eq!(sequence.repeats(11, 2), None);
+        assert_eq!(sequence.repeats(12, 2), Some(false));
+    }
+}

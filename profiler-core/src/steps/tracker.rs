@@ -1,0 +1,96 @@
+//! Follows a known period from launch to launch and says where steps begin.
+//!
+//! Counting alone would run off with the first launch that is inserted or left out, so a step begins with a launch
+//! that comes once in it; counting takes over for one step when just that launch differs and its surroundings do
+//! not. The decision falls when the launch is seen and is never changed, so that it does not depend on what is
+//! known later.
+
+use rustc_hash::FxHashMap;
+
+use super::sequence::{Launched, Sequence};
+use super::{Boundary, Cut, StepSource};
+
+/// Launches before an expected boundary that are compared with those one period earlier.
+const CONTEXT: u32 = 8;
+/// How many of them must be equal.
+const CONTEXT_EQUAL: u32 = 6;
+
+/// The steps that are being followed.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    source: StepSource,
+    /// Launches of a step; about, for an anchor.
+    pub(super) period: u32,
+    /// The launch that begins a step. Without any, steps are counted out.
+    pub(super) marker: Option<u32>,
+    /// Launches since the step began; `None` before the first one and after losing track.
+    since: Option<u32>,
+    matched: u32,
+}
+
+impl Tracker {
+    /// Follows `period`. Of the launches that came once in the newest one, and in their place in the two before, the one
+    /// after the longest pause begins a step: programs fetch input and evaluate between steps.
+    pub(super) fn of_period(period: u32, sequence: &Sequence) -> Self {
+        let first = sequence.count().saturating_sub(u64::from(period));
+        let newest: Vec<(u64, Launched)> = (first..).zip(sequence.since(first)).collect();
+        let mut appearances: FxHashMap<u32, u32> = FxHashMap::default();
+        for (_, launched) in &newest {
+            *appearances.entry(launched.symbol).or_default() += 1;
+        }
+        // A launch of that moment alone must not be waited for ever after.
+        let steady = |number| (1..=2).all(|times| sequence.repeats(number, times * period) != Some(false));
+        let once =
+            newest.iter().rev().filter(|(number, launched)| appearances[&launched.symbol] == 1 && steady(*number));
+        let marker = once.max_by_key(|(_, launched)| launched.pause).map(|(_, launched)| launched.symbol);
+        Self { source: StepSource::Period, period, marker, since: None, matched: 0 }
+    }
+
+    /// Follows an anchor.
+    pub(super) fn of_anchor(symbol: u32, distance: u32) -> Self {
+        Self { source: StepSource::Anchor, period: distance, marker: Some(symbol), since: None, matched: 0 }
+    }
+
+    pub(super) fn source(&self) -> StepSource {
+        self.source
+    }
+
+    /// Judges launch `number`, the newest.
+    pub(super) fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32) -> Option<Cut> {
+        let expected = self.marker.is_none_or(|marker| marker == symbol);
+        let Some(since) = &mut self.since else {
+            return expected.then(|| self.begin(0, sequence, number));
+        };
+        *since = since.saturating_add(1);
+        let since = *since;
+        let begins = if self.source == StepSource::Period && since == self.period {
+            expected || self.undisturbed(sequence, number)
+        } else {
+            self.marker.is_some() && expected && since >= self.period.div_ceil(2)
+        };
+        if begins {
+            return Some(self.begin(since, sequence, number));
+        }
+        if since > self.period.saturating_mul(2) {
+            self.since = None;
+            return Some(Cut::Lost);
+        }
+        self.matched += u32::from(sequence.repeats(number, self.period) == Some(true));
+        None
+    }
+
+    /// A step of `launches` is over and another begins.
+    fn begin(&mut self, launches: u32, sequence: &Sequence, number: u64) -> Cut {
+        let first = u32::from(sequence.repeats(number, self.period) == Some(true));
+        let matched = std::mem::replace(&mut self.matched, first);
+        self.since = Some(0);
+        let period = if self.source == StepSource::Period { self.period } else { 0 };
+        Cut::Begin(Boundary { source: self.source, period, launches, matched })
+    }
+
+    fn undisturbed(&self, sequence: &Sequence, number: u64) -> bool {
+        let equal = (1..=u64::from(CONTEXT))
+            .filter(|&back| number.checked_sub(back).and_then(|n| sequence.repeats(n, self.period)) == Some(true));
+        equal.count() as u32 >= CONTEXT_EQUAL
+    }
+}

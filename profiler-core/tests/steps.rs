@@ -1,0 +1,181 @@
+//! Step detection on sequences that programs are known to launch, fed as symbols.
+
+use profiler_core::steps::{Cut, StepDetector, StepSource};
+
+/// A fixed sequence of numbers for a seed (xorshift), so that noise is the same on every machine.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// True with probability `per_mille` / 1000.
+    fn chance(&mut self, per_mille: u64) -> bool {
+        self.next() % 1_000 < per_mille
+    }
+}
+
+/// A decoder: `layers` times `per_layer` kernels between `extra` others; with kernels replaced and inserted by chance.
+fn decoder(steps: u32, layers: u32, per_layer: u32, extra: u32, replaced: u64, inserted: u64) -> Vec<u32> {
+    let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
+    let mut symbols = Vec::new();
+    for _ in 0..steps {
+        symbols.extend((0..extra / 2).map(|kernel| 1_000 + kernel));
+        for _ in 0..layers {
+            for kernel in 0..per_layer {
+                symbols.push(if noise.chance(replaced) { 5_000 + (noise.next() % 50) as u32 } else { kernel });
+                if noise.chance(inserted) {
+                    symbols.push(7_000 + (noise.next() % 5) as u32);
+                }
+            }
+        }
+        symbols.extend((0..extra - extra / 2).map(|kernel| 2_000 + kernel));
+    }
+    symbols
+}
+
+/// What is published in the end, and the begins of steps found since it was published.
+fn detect(symbols: &[u32]) -> (Option<(StepSource, u32)>, Vec<usize>) {
+    let mut detector = StepDetector::default();
+    let mut begins = Vec::new();
+    let mut published = None;
+    for (index, &symbol) in symbols.iter().enumerate() {
+        let cut = detector.push(symbol, 1_000);
+        if matches!(cut, Some(Cut::Begin(_))) {
+            begins.push(index);
+        }
+        if detector.published() != published {
+            published = detector.published();
+            begins.clear();
+        }
+    }
+    (published, begins)
+}
+
+#[track_caller]
+fn assert_period(symbols: &[u32], period: u32, fewest_steps: usize) {
+    let (published, begins) = detect(symbols);
+    assert_eq!(published, Some((StepSource::Period, period)));
+    assert!(begins.len() >= fewest_steps, "{} steps", begins.len());
+    assert!(begins.windows(2).all(|pair| pair[1] - pair[0] == period as usize), "{begins:?}");
+}
+
+#[test]
+fn a_decoder_repeats_by_token_and_not_by_layer() {
+    assert_period(&decoder(60, 32, 12, 10, 0, 0), 394, 45);
+    assert_period(&decoder(60, 80, 15, 6, 0, 0), 1_206, 45);
+}
+
+#[test]
+fn replaced_kernels_do_not_hide_the_period_and_hardly_a_step() {
+    // Two percent of all kernels are others: a step may begin with one.
+    assert_period(&decoder(60, 32, 12, 10, 20, 0), 394, 45);
+    // Here the one launch that comes once a step is replaced at times: its neighbours vouch for it.
+    let mut symbols = decoder(200, 32, 12, 1, 0, 0);
+    let mut noise = Noise(3);
+    for symbol in symbols.iter_mut().filter(|symbol| **symbol >= 1_000) {
+        if noise.chance(100) {
+            *symbol = 9_999;
+        }
+    }
+    assert_period(&symbols, 385, 180);
+}
+
+#[test]
+fn gradient_accumulation_steps_with_the_optimizer() {
+    let mut symbols = Vec::new();
+    for _ in 0..24 {
+        for _ in 0..4 {
+            (0..24).for_each(|_| symbols.extend(100..120));
+            symbols.extend(200..204);
+        }
+        symbols.extend(300..340);
+    }
+    assert_period(&symbols, 4 * 484 + 40, 10);
+}
+
+#[test]
+fn graphs_make_short_periods() {
+    let decode: Vec<u32> = (0..600).flat_map(|_| 1..=7).collect();
+    assert_period(&decode, 7, 400);
+    assert_period(&[1; 3_000], 1, 1_500);
+}
+
+#[test]
+fn inserted_launches_leave_an_anchor() {
+    for per_mille in [10, 50] {
+        let symbols = decoder(120, 32, 12, 10, 0, per_mille);
+        let truth: Vec<usize> = (0..symbols.len()).filter(|&index| symbols[index] == 1_000).collect();
+        let (published, begins) = detect(&symbols);
+        let (source, distance) = published.expect("an anchor");
+        assert_eq!(source, StepSource::Anchor, "{per_mille} per mille");
+        assert!(distance.abs_diff(394 + 384 * per_mille as u32 / 1_000) < 12, "{distance}");
+        // Whichever launch was chosen, each step has it once.
+        assert!(begins.len() >= 60, "{} steps at {per_mille} per mille", begins.len());
+        for pair in begins.windows(2) {
+            assert_eq!(truth.iter().filter(|&&begin| pair[0] < begin && begin <= pair[1]).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_few_inserted_launches_do_not_shift_the_boundaries() {
+    // An insertion in one of ten steps: the period holds, and each step still begins with the same launch.
+    let (mut symbols, mut noise) = (Vec::new(), Noise(7));
+    for _ in 0..400 {
+        symbols.extend(0..50u32);
+        if noise.chance(100) {
+            symbols.push(777);
+        }
+        symbols.extend(50..100u32);
+    }
+    let (published, begins) = detect(&symbols);
+    assert_eq!(published, Some((StepSource::Period, 100)));
+    assert!(begins.len() > 350);
+    assert!(begins.iter().all(|&begin| symbols[begin] == symbols[begins[0]]));
+    assert!(begins.windows(2).all(|pair| matches!(pair[1] - pair[0], 100 | 101)));
+}
+
+#[test]
+fn a_server_that_mixes_prompts_and_tokens_has_no_steps() {
+    let mut noise = Noise(11);
+    let mut symbols = Vec::new();
+    while symbols.len() < 40_000 {
+        if noise.chance(20) {
+            // The grid of a prompt's kernels depends on its length.
+            let prompt = (noise.next() % 60) as u32;
+            (0..32).for_each(|_| symbols.extend((0..9).map(|kernel| 100 * prompt + 50 + kernel)));
+        }
+        symbols.extend([9, 1, 2, 3].into_iter().chain((0..noise.next() % 7).map(|kernel| 20 + kernel as u32)));
+    }
+    assert_eq!(detect(&symbols).0, None);
+}
+
+#[test]
+fn another_phase_takes_over_and_a_stopped_one_is_given_up() {
+    let train = decoder(60, 12, 20, 10, 0, 0);
+    let evaluate = decoder(80, 12, 7, 4, 0, 0);
+    let mut noise = Noise(5);
+    let (published, _) = detect(&[train.clone(), evaluate.clone()].concat());
+    assert_eq!(published, Some((StepSource::Period, 88)));
+    let chaos: Vec<u32> = (0..20_000).map(|_| (noise.next() % 4_096) as u32).collect();
+    assert_eq!(detect(&[train, chaos].concat()).0, None);
+}
+
+#[test]
+fn the_pause_says_where_a_step_begins() {
+    let mut detector = StepDetector::default();
+    let mut begins = Vec::new();
+    for index in 0..20_000u32 {
+        let kernel = index % 100;
+        if let Some(Cut::Begin(boundary)) = detector.push(kernel, if kernel == 37 { 2_000_000 } else { 5_000 }) {
+            begins.push((kernel, boundary.launches, boundary.matched));
+        }
+    }
+    assert_eq!(begins[0], (37, 0, 0));
+    assert!(begins.len() > 150 && begins[1..].iter().all(|&begin| begin == (37, 100, 100)));
+}
