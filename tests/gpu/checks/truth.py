@@ -1,4 +1,4 @@
-"""Programs with a constructed bottleneck and a dose of it: the cause that was dosed changes by the dose, and no verdict lies.
+"""Programs with a constructed bottleneck and a dose of it: the dosed cause changes by the dose, and no verdict lies.
 
 Each program of `examples/cuda/dose.cu` measures with its own clocks what its dosed cause costs in a step. It runs at two
 or three doses; from one to the next the leaves that it names must change by as much as its own measurement, within 2 %
