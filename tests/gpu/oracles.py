@@ -60,9 +60,11 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
         f"{name}-nsys-profile",
         [suite.nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
          "-o", report, *command], extra=extra)
-    # nsys ends with the program's status, which is 0 for all of these. If it crashed, the report it left is not whole.
+    # nsys ends with the program's status, which is 0 for all of these without nsys. Otherwise nsys crashed, or made the
+    # program fail (seen with graph nodes: `unspecified launch failure`), and what it wrote is not the whole program.
     if profile.code != 0:
-        raise NoCount(f"nsys profile: {profile.ending()}")
+        lines = profile.stderr.strip().splitlines()
+        raise NoCount(f"nsys profile: {profile.ending()}: {lines[-1] if lines else 'no message'}")
     export = suite.run(
         f"{name}-nsys-export",
         [suite.nsys, "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
