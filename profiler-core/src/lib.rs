@@ -17,3 +17,4 @@ pub mod report;
 pub mod session;
 pub mod steps;
 pub mod trace;
+pub mod whatif;

@@ -1,0 +1,142 @@
+//! The answer to "what if": ceilings from the replay when it may be believed, else the reason why not.
+//!
+//! The gate is the only place that decides. It looks at the replay of the real world: if that does not give the real
+//! step times, no other world can be believed either.
+
+use std::fmt;
+
+use super::ceiling::Ceiling;
+use super::scenario::{SCENARIO_COUNT, ScenarioKind};
+use super::steps::StepTimes;
+use crate::attribution::leaf::Leaves;
+
+/// Largest median error of the base replay. Published replays of training traces err by 3 to 14 %.
+pub const BASE_ERROR_LIMIT: f64 = 0.05;
+/// Largest part of the step time in which operations waited for something that the records do not show.
+pub const UNEXPLAINED_LIMIT: f64 = 0.05;
+/// Fewest complete steps that a median means anything for.
+pub const FEWEST_STEPS: usize = 3;
+
+/// Why the replay is not believed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Refusal {
+    /// Fewer than [`FEWEST_STEPS`] complete steps were replayed: this many.
+    FewSteps(usize),
+    /// The replay of the real world is off by this part of the step, more than [`BASE_ERROR_LIMIT`].
+    BaseError(f64),
+    /// This part of the step was spent waiting for something unknown, more than [`UNEXPLAINED_LIMIT`].
+    Unexplained(f64),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FewSteps(steps) => write!(f, "only {steps} complete steps were seen, {FEWEST_STEPS} are needed"),
+            Self::BaseError(error) => {
+                write!(f, "the base replay is {:.1} % off, the limit is {:.0} %", error * 1e2, BASE_ERROR_LIMIT * 1e2)
+            }
+            Self::Unexplained(part) => write!(
+                f,
+                "for {:.1} % of the step the device waited for something that was not recorded, the limit is {:.0} %",
+                part * 1e2,
+                UNEXPLAINED_LIMIT * 1e2
+            ),
+        }
+    }
+}
+
+/// What the program could gain at most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    /// Complete steps looked at.
+    pub steps: usize,
+    /// Median over the steps of how far the base replay is off, as a part of the step, without sign. `None` without
+    /// steps.
+    pub base_error: Option<f64>,
+    /// Why the ceilings are additive bounds (or missing), and not replayed.
+    pub refused: Option<Refusal>,
+    /// One for each scenario that could be judged; scenarios that need evidence nobody gave are left out.
+    pub ceilings: Vec<Ceiling>,
+}
+
+impl WhatIf {
+    /// Judges the newest steps. `peers_known`: slower ranks were measured.
+    pub(super) fn of<'a>(steps: impl ExactSizeIterator<Item = &'a StepTimes> + Clone, peers_known: bool) -> Self {
+        let count = steps.len();
+        let base_error = median(steps.clone().map(|step| step.base_error().abs()).collect());
+        let unexplained = ratio(steps.clone().map(|step| step.unexplained), steps.clone().map(|step| step.real));
+        let refused = match base_error {
+            _ if count < FEWEST_STEPS => Some(Refusal::FewSteps(count)),
+            Some(error) if error > BASE_ERROR_LIMIT => Some(Refusal::BaseError(error)),
+            _ if unexplained >= UNEXPLAINED_LIMIT => Some(Refusal::Unexplained(unexplained)),
+            _ => None,
+        };
+        let mut ceilings = Vec::new();
+        if refused.is_none() {
+            let real = median_of(steps.clone().map(|step| step.real));
+            let replayed: [u64; SCENARIO_COUNT] =
+                std::array::from_fn(|index| median_of(steps.clone().map(|step| step.replayed[index])));
+            let base = replayed[ScenarioKind::Base as usize].max(1);
+            for kind in ScenarioKind::ALL {
+                if kind == ScenarioKind::Base || (kind == ScenarioKind::FastRank && !peers_known) {
+                    continue;
+                }
+                // The base error is in both, so the ratio is better than either.
+                let possible = real as f64 * replayed[kind as usize] as f64 / base as f64;
+                ceilings.push(Ceiling::new(kind, real, possible as u64));
+            }
+        }
+        Self { steps: count, base_error, refused, ceilings }
+    }
+
+    /// With the additive bounds of `leaves` in place of the replay, if that was refused.
+    #[must_use]
+    pub fn or_additive(mut self, leaves: &Leaves) -> Self {
+        if self.refused.is_some() {
+            self.ceilings = Ceiling::additive(leaves);
+        }
+        self
+    }
+
+    /// The ceiling of one scenario, if it could be judged.
+    #[must_use]
+    pub fn ceiling(&self, kind: ScenarioKind) -> Option<&Ceiling> {
+        self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
+    }
+}
+
+/// One line for each ceiling worth showing, the largest first, and what they rest on.
+impl fmt::Display for WhatIf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown: Vec<&Ceiling> = self.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
+        shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
+        for ceiling in shown {
+            match self.base_error {
+                _ if self.refused.is_some() => writeln!(f, "{ceiling}; additive bound")?,
+                Some(error) => writeln!(f, "{ceiling}; base replay within {:.1} %", error * 1e2)?,
+                None => writeln!(f, "{ceiling}")?,
+            }
+        }
+        match &self.refused {
+            Some(reason) => writeln!(f, "no replay: {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+fn median_of(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+fn ratio(parts: impl Iterator<Item = u64>, wholes: impl Iterator<Item = u64>) -> f64 {
+    let part: u64 = parts.fold(0, u64::saturating_add);
+    let whole: u64 = wholes.fold(0, u64::saturating_add);
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,242 @@
+//! What if: how fast the program would be if one of its costs were gone.
+//!
+//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of eight
+//! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
+//! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
+//! own weights:
+//!
+//! ```text
+//! entered = max(clock of the thread or of the one that handed over to it + hole, own clock)
+//! begin   = max(entered + issue, end of the operation before on the stream, end of the one waited for) + lag
+//! return  = max(entered, end of the operation that released the call) + wake-up, or entered + duration
+//! ```
+//!
+//! Edges keep the lag they really had, so that the base reproduces the real times except where something happened
+//! that no edge explains; that part is left out on purpose and shows as base error. [`WhatIf`] holds the gate.
+//!
+//! # Where the attributor calls in
+//!
+//! All input may come in any order as long as it comes before [`Replay::advance`] passes its time:
+//!
+//! 1. a call placed as outermost (or nested, if it launches): [`Replay::call`];
+//! 2. an operation that has been joined with its launch, on its way to the timeline: [`Replay::operation`];
+//! 3. a hole explained as a wait for input: [`Replay::input_wait`], with the whole hole, not only the idle part of it;
+//! 4. a step found: [`Replay::step_boundary`], at the begin of its first operation;
+//! 5. after the timelines have advanced to a watermark (and done 3 and 4): [`Replay::advance`] to the same one.
+//!
+//! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes), and any
+//! price of removing a cost.
+
+mod answer;
+mod ceiling;
+mod device;
+mod host;
+mod input;
+mod queue;
+mod scenario;
+mod steps;
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+pub use answer::{BASE_ERROR_LIMIT, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
+pub use ceiling::Ceiling;
+pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass};
+pub use scenario::{SCENARIO_COUNT, ScenarioKind};
+pub use steps::StepTimes;
+
+use self::device::{Launch, Progress, Streams};
+use self::host::{Open, Threads};
+use self::queue::{Event, Queue};
+use self::scenario::Clocks;
+use self::steps::Steps;
+use crate::attribution::api::BLOCKING_COPY_NANOS;
+use crate::record::{CorrelationId, DeviceId, ThreadId};
+
+/// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
+/// takes some microseconds to some tens.
+pub const RELEASE_NANOS: u64 = 40_000;
+/// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
+const SHORT_CALL_NANOS: u64 = 12_000;
+/// Launching calls remembered for their operations (200 bytes each). A stream takes about a thousand launches before
+/// the host has to wait.
+const LAUNCH_LIMIT: usize = 16_384;
+/// Devices of one process; operations on others are not replayed.
+const DEVICE_LIMIT: usize = 256;
+
+#[derive(Clone, Debug, Default)]
+struct Device {
+    progress: Progress,
+    steps: Steps,
+    peers_known: bool,
+}
+
+/// The streaming replay. See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    queue: Queue,
+    threads: Threads,
+    streams: Streams,
+    devices: FxHashMap<DeviceId, Device>,
+    launches: FxHashMap<CorrelationId, (Launch, u64)>,
+    launch_order: VecDeque<(CorrelationId, u64)>,
+    launch_sequence: u64,
+}
+
+impl Replay {
+    /// Knows nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A call was made. Nested calls may be told too; they only lend their correlation id to the outer one.
+    pub fn call(&mut self, call: &Call) {
+        let call = Call { end: call.end.max(call.start), ..*call };
+        self.queue.push(call.start, Event::Enter(call));
+        self.queue.push(call.end, Event::Return(call.thread));
+    }
+
+    /// An operation ran.
+    pub fn operation(&mut self, operation: &Operation) {
+        // Clocks differ a little: whatever they say, it began after its launch.
+        let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
+        self.queue.push(at, Event::Operation(*operation));
+    }
+
+    /// The thread waited for an input batch from `start` to `end`, between two calls.
+    pub fn input_wait(&mut self, thread: ThreadId, start: u64, end: u64) {
+        if start < end {
+            self.threads.input_wait(thread, start, end);
+        }
+    }
+
+    /// A step begins on the device with the operation that begins there at `at`.
+    pub fn step_boundary(&mut self, device: DeviceId, at: u64) {
+        self.queue.push(at, Event::Boundary(device));
+    }
+
+    /// Nothing that happened before `watermark` will be told any more: replays it.
+    pub fn advance(&mut self, watermark: u64) {
+        while let Some((at, event)) = self.queue.pop_before(watermark) {
+            match event {
+                Event::Boundary(device) => self.boundary(device),
+                Event::Return(thread) => self.leave(thread, at),
+                Event::Enter(call) => self.enter(&call),
+                Event::Operation(operation) => self.run(&operation),
+            }
+        }
+    }
+
+    /// What the device's newest steps say, if any operation ran on it.
+    #[must_use]
+    pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
+        let device = self.devices.get(&device)?;
+        let rows: Vec<&StepTimes> = device.steps.rows().collect();
+        Some(WhatIf::of(rows.into_iter(), device.peers_known))
+    }
+
+    /// The newest steps of a device, oldest first, at most 50.
+    pub fn steps(&self, device: DeviceId) -> impl Iterator<Item = &StepTimes> {
+        self.devices.get(&device).into_iter().flat_map(|device| device.steps.rows())
+    }
+
+    /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds.
+    #[must_use]
+    pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
+        self.devices.get(&device).map(|device| device.progress.clocks)
+    }
+
+    fn boundary(&mut self, device: DeviceId) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.steps.boundary(&device.progress);
+        }
+    }
+
+    fn enter(&mut self, call: &Call) {
+        if let Some(outer) = self.threads.open(call.thread).copied() {
+            if call.start < outer.call.end {
+                self.remember(call.correlation, &outer);
+                return;
+            }
+            // It returned at the instant it was entered, or right now.
+            self.close(&outer);
+        }
+        let open = self.threads.enter(call);
+        if call.class != CallClass::Other {
+            self.remember(call.correlation, &open);
+        }
+    }
+
+    fn leave(&mut self, thread: ThreadId, at: u64) {
+        // The return of a nested call finds the outer one still open.
+        if let Some(open) = self.threads.open(thread).copied().filter(|open| open.call.end <= at) {
+            self.close(&open);
+        }
+    }
+
+    fn close(&mut self, open: &Open) {
+        let (start, end, class) = (open.call.start, open.call.end, open.call.class);
+        let lasted = end - start;
+        let may_have_waited = match class {
+            CallClass::Wait => lasted > SHORT_CALL_NANOS,
+            // A full queue, or pageable memory.
+            CallClass::Launch => lasted > BLOCKING_COPY_NANOS,
+            CallClass::Other => false,
+        };
+        let released = if may_have_waited { self.released_by(&open.call) } else { None };
+        let clocks: Clocks = std::array::from_fn(|index| {
+            let kind = ScenarioKind::ALL[index];
+            let entered = open.entered[index];
+            match &released {
+                Some((at, clocks)) => {
+                    let from = if kind.never_waits() { entered } else { entered.max(clocks[index]) };
+                    from.saturating_add(kind.wake_up(end - at))
+                }
+                None => entered.saturating_add(kind.call(lasted, class)),
+            }
+        });
+        self.threads.leave(open, class == CallClass::Launch, clocks);
+    }
+
+    /// What a call that waited was waiting for: when that was, really and in every scenario.
+    ///
+    /// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
+    /// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
+    fn released_by(&self, call: &Call) -> Option<(u64, Clocks)> {
+        let own = self.launches.get(&call.correlation).and_then(|(launch, _)| launch.begun);
+        if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
+            return Some((own.start, own.clocks));
+        }
+        let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
+        self.streams.ended_within(earliest, call.end)
+    }
+
+    fn run(&mut self, operation: &Operation) {
+        if self.devices.len() >= DEVICE_LIMIT && !self.devices.contains_key(&operation.device) {
+            return;
+        }
+        let mut launch =
+            operation.launch.and_then(|launch| self.launches.get_mut(&launch.correlation)).map(|(launch, _)| launch);
+        let device = self.devices.entry(operation.device).or_default();
+        device.peers_known |= operation.peer_wait != 0;
+        let begun = self.streams.run(operation, launch.as_deref(), &mut device.progress);
+        if let Some(launch) = &mut launch {
+            launch.begun = Some(begun);
+        }
+    }
+
+    fn remember(&mut self, correlation: CorrelationId, open: &Open) {
+        self.launch_sequence += 1;
+        let launch = Launch { start: open.call.start, end: open.call.end, entered: open.entered, begun: None };
+        self.launches.insert(correlation, (launch, self.launch_sequence));
+        self.launch_order.push_back((correlation, self.launch_sequence));
+        if self.launch_order.len() > LAUNCH_LIMIT
+            && let Some((oldest, sequence)) = self.launch_order.pop_front()
+            && self.launches.get(&oldest).is_some_and(|&(_, newest)| newest == sequence)
+        {
+            self.launches.remove(&oldest);
+        }
+    }
+}

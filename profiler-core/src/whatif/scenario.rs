@@ -1,0 +1,134 @@
+//! The worlds that are replayed side by side: the real one, and seven in which one cost is gone.
+//!
+//! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
+//! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
+
+use super::input::{CallClass, OperationClass};
+use crate::attribution::DISPATCH_NANOS;
+
+/// Number of scenarios, the base included.
+pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
+
+/// One clock in every scenario, nanoseconds.
+pub(super) type Clocks = [u64; SCENARIO_COUNT];
+
+/// A world to replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ScenarioKind {
+    /// Nothing is changed: shows how well the replay reproduces what happened.
+    Base,
+    /// The host never waits for an input batch.
+    DataReady,
+    /// Launching costs the host nothing: no call time, no short holes between calls, no launch latency.
+    LaunchesFree,
+    /// The host never waits for the device.
+    NoSyncs,
+    /// Copies run beside everything else and only delay each other and whoever waits for them on the host.
+    CopiesOverlapped,
+    /// Communication runs beside everything else on its stream.
+    CommunicationHidden,
+    /// No communication kernel waits for a slower rank.
+    FastRank,
+    /// The host costs nothing at all: what the device alone needs.
+    DeviceOnly,
+}
+
+impl ScenarioKind {
+    /// All kinds, in the order of their discriminants.
+    pub const ALL: [Self; 8] = [
+        Self::Base,
+        Self::DataReady,
+        Self::LaunchesFree,
+        Self::NoSyncs,
+        Self::CopiesOverlapped,
+        Self::CommunicationHidden,
+        Self::FastRank,
+        Self::DeviceOnly,
+    ];
+
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::DataReady => "data_ready",
+            Self::LaunchesFree => "launches_free",
+            Self::NoSyncs => "no_syncs",
+            Self::CopiesOverlapped => "copies_overlapped",
+            Self::CommunicationHidden => "communication_hidden",
+            Self::FastRank => "fast_rank",
+            Self::DeviceOnly => "device_only",
+        }
+    }
+
+    /// The condition, to follow "if".
+    #[must_use]
+    pub const fn condition(self) -> &'static str {
+        match self {
+            Self::Base => "nothing changed",
+            Self::DataReady => "data were always ready",
+            Self::LaunchesFree => "launches cost nothing (CUDA graphs, larger kernels)",
+            Self::NoSyncs => "the host never waited for the device",
+            Self::CopiesOverlapped => "copies ran beside compute",
+            Self::CommunicationHidden => "communication ran beside compute",
+            Self::FastRank => "no rank were slower than this one",
+            Self::DeviceOnly => "the host cost nothing at all",
+        }
+    }
+
+    /// Host time of a hole of `nanos` between two calls, of which `input` was a wait for data.
+    pub(super) const fn hole(self, nanos: u64, input: u64) -> u64 {
+        match self {
+            Self::DataReady => nanos.saturating_sub(input),
+            Self::LaunchesFree if nanos <= DISPATCH_NANOS => 0,
+            Self::DeviceOnly => 0,
+            _ => nanos,
+        }
+    }
+
+    /// Whether entering and returning from a launching call, and the latency behind it, cost nothing.
+    pub(super) const fn launches_free(self) -> bool {
+        matches!(self, Self::LaunchesFree | Self::DeviceOnly)
+    }
+
+    /// Host time of a call of `nanos` that waited for nothing. Short calls that do not launch (event record, attribute
+    /// queries) are part of what a framework does for one launch.
+    pub(super) const fn call(self, nanos: u64, class: CallClass) -> u64 {
+        match self {
+            Self::LaunchesFree if matches!(class, CallClass::Launch) || nanos <= DISPATCH_NANOS => 0,
+            Self::DeviceOnly => 0,
+            _ => nanos,
+        }
+    }
+
+    /// Host time of `nanos` from the end of what a call waited for to its return.
+    pub(super) const fn wake_up(self, nanos: u64) -> u64 {
+        match self {
+            Self::DeviceOnly => 0,
+            _ => nanos,
+        }
+    }
+
+    /// Whether the host goes on where it really waited for the device.
+    pub(super) const fn never_waits(self) -> bool {
+        matches!(self, Self::NoSyncs | Self::DeviceOnly)
+    }
+
+    /// Whether an operation of this class does not keep later ones of its stream waiting.
+    pub(super) const fn runs_beside(self, class: OperationClass) -> bool {
+        match self {
+            Self::CopiesOverlapped => matches!(class, OperationClass::CopyFromHost | OperationClass::CopyOther),
+            Self::CommunicationHidden => matches!(class, OperationClass::Communication),
+            _ => false,
+        }
+    }
+
+    /// How long an operation of `nanos` runs, of which it waited `peer_wait` for other ranks.
+    pub(super) const fn duration(self, nanos: u64, peer_wait: u64) -> u64 {
+        match self {
+            Self::FastRank => nanos.saturating_sub(peer_wait),
+            _ => nanos,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The base replay against recorded traces of real programs: does it reproduce their step times?
+//!
+//! Reads just enough of the PyTorch profiler's JSON to feed the replay: calls, device operations, step marks and the
+//! data loader's ranges. The traces are not part of the project: without them, the test says so and passes.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
+use profiler_core::attribution::api::ApiClass;
+use profiler_core::attribution::is_communication;
+use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::whatif::{Call, LaunchedBy, Operation, OperationClass, Refusal, Replay, ScenarioKind, WhatIf};
+use serde_json::Value;
+
+#[derive(Default)]
+struct Trace {
+    calls: Vec<Call>,
+    operations: Vec<Operation>,
+    /// Host times at which steps begin.
+    steps: Vec<u64>,
+    inputs: Vec<(ThreadId, u64, u64)>,
+}
+
+fn number(value: &Value) -> Option<u32> {
+    let text = || value.as_str()?.rsplit(' ').next()?.parse().ok();
+    value.as_u64().and_then(|number| u32::try_from(number).ok()).or_else(text)
+}
+
+/// `None` without the file; fails on one that cannot be read.
+fn load(name: &str) -> Option<Trace> {
+    let folder = std::env::var_os("GPUPROF_REFERENCE_TRACES")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto"), PathBuf::from);
+    let Ok(file) = File::open(folder.join(format!("{name}.json.gz"))) else {
+        println!("SKIPPED: {name}: no such reference trace");
+        return None;
+    };
+    let mut text = String::new();
+    GzDecoder::new(file).read_to_string(&mut text).expect("a compressed trace");
+    let json: Value = serde_json::from_str(&text).expect("a JSON trace");
+    let events = json["traceEvents"].as_array().expect("a list of events");
+    let spans = || events.iter().filter(|event| event["ph"] == "X");
+    let first = spans().filter_map(|event| event["ts"].as_f64()).fold(f64::INFINITY, f64::min);
+    let mut trace = Trace::default();
+    for event in spans() {
+        let (Some(at), Some(name)) = (event["ts"].as_f64(), event["name"].as_str()) else { continue };
+        // One second of room, so that no time is 0.
+        let start = 1_000_000_000 + ((at - first) * 1e3).round() as u64;
+        let end = start + (event["dur"].as_f64().unwrap_or(0.0) * 1e3).round() as u64;
+        let arguments = &event["args"];
+        let correlation = CorrelationId(number(&arguments["correlation"]).unwrap_or(0));
+        let category = event["cat"].as_str().unwrap_or("").to_lowercase();
+        match category.as_str() {
+            "kernel" | "gpu_memcpy" | "gpu_memset" | "memcpy" | "memset" => {
+                let class = match category.trim_start_matches("gpu_") {
+                    "memset" => OperationClass::Memset,
+                    "memcpy" if name.contains("HtoD") => OperationClass::CopyFromHost,
+                    "memcpy" => OperationClass::CopyOther,
+                    _ if is_communication(name) => OperationClass::Communication,
+                    _ => OperationClass::Compute,
+                };
+                trace.operations.push(Operation {
+                    start,
+                    end,
+                    device: DeviceId(number(&arguments["device"]).unwrap_or(0)),
+                    stream: StreamId(number(&arguments["stream"]).unwrap_or(0)),
+                    class,
+                    launch: Some(LaunchedBy { correlation, start: 0 }),
+                    peer_wait: 0,
+                });
+            }
+            "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {
+                let thread = ThreadId(number(&event["tid"]).unwrap_or(0));
+                trace.calls.push(Call { thread, start, end, class: ApiClass::of(name).into(), correlation });
+            }
+            "gpu_user_annotation" => {}
+            _ if name.starts_with("ProfilerStep") => trace.steps.push(start),
+            _ if name.starts_with("enumerate(Data") => {
+                trace.inputs.push((ThreadId(number(&event["tid"]).unwrap_or(0)), start, end));
+            }
+            _ => {}
+        }
+    }
+    let entries: HashMap<CorrelationId, u64> = trace.calls.iter().map(|call| (call.correlation, call.start)).collect();
+    for operation in &mut trace.operations {
+        operation.launch = operation.launch.and_then(|launch| {
+            let start = *entries.get(&launch.correlation)?;
+            Some(LaunchedBy { start, ..launch })
+        });
+    }
+    trace.steps.sort_unstable();
+    trace.inputs.sort_by_key(|&(_, start, _)| start);
+    Some(trace)
+}
+
+fn replay(name: &str) -> Option<(Replay, WhatIf)> {
+    let trace = load(name)?;
+    let device = trace.operations.first().expect("operations").device;
+    let mut replay = Replay::new();
+    trace.calls.iter().for_each(|call| replay.call(call));
+    trace.operations.iter().for_each(|operation| replay.operation(operation));
+    trace.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
+    // A step begins on the device with the first operation that was launched in it.
+    for &mark in &trace.steps {
+        let launched_in = |operation: &&Operation| operation.launch.is_some_and(|launch| launch.start >= mark);
+        let begin = trace.operations.iter().filter(launched_in).map(|operation| operation.start).min();
+        if let Some(begin) = begin {
+            replay.step_boundary(device, begin);
+        }
+    }
+    replay.step_boundary(device, u64::MAX - 1);
+    replay.advance(u64::MAX);
+    let answer = replay.what_if(device).expect("the device ran something");
+    println!("\n{name}: {} steps, base error {:?}, refused {:?}", answer.steps, answer.base_error, answer.refused);
+    for step in replay.steps(device) {
+        let ms = |nanos: u64| nanos as f64 / 1e6;
+        let replayed: Vec<String> = step.replayed.iter().map(|&nanos| format!("{:.1}", ms(nanos))).collect();
+        println!("  real {:.1} unexplained {:.2} replayed {}", ms(step.real), ms(step.unexplained), replayed.join(" "));
+    }
+    print!("{answer}");
+    Some((replay, answer))
+}
+
+/// Replays `name`; the base must be near what happened, and the replay accepted if there are steps enough.
+fn reproduces(name: &str) -> Option<WhatIf> {
+    let (_, answer) = replay(name)?;
+    let error = answer.base_error.expect("complete steps");
+    assert!(error < 0.02, "{name}: the base replay is {:.2} % off", error * 1e2);
+    Some(answer)
+}
+
+fn step_ms(answer: &WhatIf, kind: ScenarioKind) -> f64 {
+    answer.ceiling(kind).expect("an accepted replay").step_ns as f64 / 1e6
+}
+
+#[test]
+fn data_loading_is_a_ceiling_that_the_real_change_approaches() {
+    let Some(before) = reproduces("resnet50_workers0") else { return };
+    let Some((after, answer)) = replay("resnet50_workers4") else { return };
+    assert!(answer.base_error.expect("complete steps") < 0.02);
+    let predicted = step_ms(&before, ScenarioKind::DataReady);
+    let mut real: Vec<u64> = after.steps(DeviceId(0)).map(|step| step.real).collect();
+    real.sort_unstable();
+    let real = real[real.len() / 2] as f64 / 1e6;
+    println!("data always ready: predicted {predicted:.1} ms, four workers gave {real:.1} ms");
+    assert!(predicted < real && predicted > 0.9 * real, "predicted {predicted:.1} ms, got {real:.1} ms");
+    // With the workers there is nothing left to gain from data.
+    assert!(answer.ceiling(ScenarioKind::DataReady).is_none_or(|ceiling| ceiling.speedup < 1.02));
+}
+
+#[test]
+fn nothing_but_faster_kernels_helps_a_program_that_keeps_the_device_busy() {
+    let Some(answer) = reproduces("hta_ns_resolution") else { return };
+    assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup < 1.02), "{answer}");
+}
+
+#[test]
+fn free_launches_almost_double_a_launch_bound_program() {
+    let Some(answer) = reproduces("hta_df_index_resolver") else { return };
+    let gain = answer.ceiling(ScenarioKind::LaunchesFree).expect("an accepted replay").speedup;
+    assert!((1.6..2.0).contains(&gain), "{answer}");
+}
+
+#[test]
+fn two_steps_are_too_few() {
+    let Some(answer) = reproduces("hta_nccl") else { return };
+    assert_eq!(answer.refused, Some(Refusal::FewSteps(2)));
+    assert!(answer.ceilings.is_empty());
+}
+
+#[test]
+fn events_between_streams_are_inferred() {
+    let Some((_, answer)) = replay("hta_trace_diff_control") else { return };
+    assert!(answer.base_error.expect("complete steps") < 0.05, "{answer}");
+}
