@@ -230,28 +230,28 @@ fn path_name(path: CopyPath) -> String {
 mod tests {
     use super::*;
 
-    fn kernel(name: &str, durations: &[u64]) -> KernelRow {
-        let mut row = KernelRow { name: name.to_owned(), communication: false, durations: Durations::default() };
-        durations.iter().for_each(|&nanos| row.durations.add(nanos));
-        row
+    /// Names and durations, as rows of a report.
+    fn run(rows: &[(&str, &[u64])]) -> BTreeMap<String, Tally> {
+        let mut tallies = BTreeMap::<String, Tally>::new();
+        for (name, nanos) in rows {
+            let mut durations = Durations::default();
+            nanos.iter().for_each(|&nanos| durations.add(nanos));
+            tallies.entry((*name).to_owned()).or_default().add(&durations, 0);
+        }
+        tallies
     }
 
     #[test]
     fn what_came_went_and_changed_is_told_apart() {
-        let a = [
-            kernel("gone", &[10; 20]),
-            kernel("slow", &[100; 20]),
-            kernel("more", &[7; 20]),
-            kernel("same", &[50, 51, 52, 50, 51]),
-        ];
-        let b = [
-            kernel("new", &[10; 40]),
-            kernel("slow", &[200; 40]),
-            kernel("more", &[7; 80]),
-            kernel("same", &[51, 50, 52, 50, 51, 50, 51, 52, 50, 51]),
-        ];
+        let a = run(&[("gone", &[10; 20]), ("slow", &[100; 20]), ("more", &[7; 20]), ("same", &[50, 51, 52, 50, 51])]);
+        let b = run(&[
+            ("new", &[10; 40]),
+            ("slow", &[200; 40]),
+            ("more", &[7; 80]),
+            ("same", &[51, 50, 52, 50, 51, 50, 51, 52, 50, 51]),
+        ]);
         // The second run has twice as many units.
-        let rows = kernels(&a, &b, (0.1, 0.05));
+        let rows = aligned(&a, &b, (0.1, 0.05));
         let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
         assert_eq!(of("gone").launches, Launches::Removed);
         assert_eq!(of("new").launches, Launches::Added);
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn overloads_that_read_alike_are_one_row() {
-        let rows = kernels(&[kernel("k", &[10; 5]), kernel("k", &[30; 5])], &[kernel("k", &[20; 10])], (1.0, 1.0));
+        let rows = aligned(&run(&[("k", &[10; 5]), ("k", &[30; 5])]), &run(&[("k", &[20; 10])]), (1.0, 1.0));
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].a.count, rows[0].a.mean_ns), (10, 20.0));
         assert!(!rows[0].is_changed());
@@ -274,7 +274,7 @@ mod tests {
     fn noise_in_a_wide_distribution_is_no_change() {
         let wide: Vec<u64> = (0..40).map(|index| 100 + index * 50).collect();
         let shifted: Vec<u64> = wide.iter().map(|nanos| nanos + 60).collect();
-        let rows = kernels(&[kernel("k", &wide)], &[kernel("k", &shifted)], (1.0, 1.0));
+        let rows = aligned(&run(&[("k", &wide)]), &run(&[("k", &shifted)]), (1.0, 1.0));
         assert_eq!(rows[0].speed, Speed::Same);
         assert!(rows[0].p.is_some_and(|p| p > 0.1));
     }

@@ -1,0 +1,122 @@
+//! Two made-up runs compared: the books balance, causes are told, other programs are refused.
+
+mod support;
+
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::diff::{Basis, Diff, Launches, Outcome, Refusal, Side, Speed, compare};
+use profiler_core::record::{Loss, MemoryKind};
+use profiler_core::report::Report;
+use profiler_core::session::{End, Session};
+use support::{Scenario, gpu};
+
+/// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.
+fn training(iterations: u64, loading: u64, gemm: u64) -> Scenario {
+    let mut scenario = Scenario::new();
+    let period = loading + 600 + gemm;
+    for iteration in 0..iterations {
+        // The host takes a little longer each time than the time before, up to 6 us: steps are never all alike.
+        let at = 1_000 + iteration * period + iteration % 7;
+        gpu(0).h2d(MemoryKind::Pinned, 1 << 20).at(at + 10).lasting(100).launched(&mut scenario, 1, at, 5);
+        gpu(0).kernel("relu").at(at + 111).lasting(400).launched(&mut scenario, 1, at + 6, 5);
+        gpu(0).kernel("gemm").at(at + 512).lasting(gemm).launched(&mut scenario, 1, at + 12, 5);
+        scenario.call(1, "cudaStreamSynchronize_v3020", at + 18, 494 + gemm + 3);
+    }
+    scenario
+}
+
+#[track_caller]
+fn compared(a: &Report, b: &Report) -> Diff {
+    let diff = compare(a, b).unwrap();
+    for device in &diff.devices {
+        assert_eq!(device.leaves.iter().map(|(_, nanos)| nanos).sum::<i64>(), device.change_ns());
+        assert_eq!(device.groups.iter().map(|(_, nanos)| nanos).sum::<i64>(), device.change_ns());
+        assert_eq!(device.a.leaves.iter().sum::<u64>(), device.a.unit_ns);
+        assert_eq!(device.b.leaves.iter().sum::<u64>(), device.b.unit_ns);
+    }
+    for line in diff.text(10).lines() {
+        assert!(line.chars().count() <= 100 && line.is_ascii(), "{line}");
+    }
+    diff
+}
+
+#[test]
+fn less_loading_is_a_gain_by_data_loading() {
+    let (a, b) = (training(60, 3_000, 1_000).report(), training(90, 1_500, 1_000).report());
+    let diff = compared(&a, &b);
+    let device = &diff.devices[0];
+    assert_eq!(device.outcome(), Outcome::Faster);
+    assert_eq!(device.leaves[0].0, Leaf::DataLoading, "{}", diff.text(10));
+    assert_eq!(device.groups[0].0, Group::DataLoading);
+    let explained = device.leaves[0].1 as f64 / device.change_ns() as f64;
+    assert!((0.9..1.1).contains(&explained), "{explained}: {}", diff.text(10));
+    assert!(device.kernels.iter().chain(&device.copies).all(|row| !row.is_changed()), "{}", diff.text(10));
+    assert!(diff.headlines()[0].contains("faster") && diff.headlines()[0].contains("data_loading -"));
+    assert_eq!(diff.slower_percent(), 0.0);
+    assert!((compared(&b, &a).slower_percent() - (1.0 / (1.0 - 1_500.0 / 4_600.0) - 1.0) * 100.0).abs() < 5.0);
+}
+
+#[test]
+fn a_slower_kernel_is_named_and_its_cause_is_computation() {
+    let diff = compared(&training(60, 200, 1_000).report(), &training(60, 200, 1_300).report());
+    let device = &diff.devices[0];
+    assert_eq!((device.outcome(), device.leaves[0].0), (Outcome::Slower, Leaf::Compute), "{}", diff.text(10));
+    assert_eq!((device.kernels[0].name.as_str(), device.kernels[0].speed), ("gemm", Speed::Slower));
+    assert_eq!(device.kernels[0].launches, Launches::Same);
+    assert_eq!(device.kernels[1].speed, Speed::Same);
+    assert!(diff.slower_percent() > 10.0);
+}
+
+#[test]
+fn a_run_is_no_different_from_itself() {
+    let report = training(60, 500, 1_000).report();
+    let diff = compared(&report, &report);
+    let device = &diff.devices[0];
+    assert_eq!((device.outcome(), device.change_ns()), (Outcome::Unchanged, 0));
+    assert!(device.leaves.is_empty() && device.groups.is_empty());
+    assert!(device.test.is_none_or(|test| test.p == 1.0));
+    assert!(diff.headlines()[0].contains("has not changed"), "{:?}", diff.headlines());
+    assert!((diff.similarity - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn without_steps_operations_are_compared_and_it_is_said() {
+    let (a, b) = (training(7, 500, 1_000).report(), training(7, 500, 1_000).report());
+    let diff = compared(&a, &b);
+    assert_eq!(diff.devices[0].basis, Basis::Operations);
+    assert_eq!(diff.devices[0].test, None);
+    assert!(diff.warnings.iter().any(|warning| warning.contains("1000 operations")), "{:?}", diff.warnings);
+    assert!(diff.headlines()[0].contains("not tested"));
+}
+
+#[test]
+fn other_programs_and_idle_ones_are_refused() {
+    let training = training(60, 500, 1_000).report();
+    let mut other = Scenario::new();
+    for index in 0..200 {
+        gpu(0).kernel("softmax").at(1_010 + index * 300).lasting(200).launched(&mut other, 1, 1_000 + index * 300, 5);
+    }
+    let refusal = compare(&training, &other.report()).unwrap_err();
+    assert_eq!(refusal, Refusal::DifferentPrograms(0.0));
+    assert!(refusal.to_string().contains("different programs"));
+
+    let mut idle = Scenario::new();
+    idle.call(1, "cuInit", 10, 100);
+    assert_eq!(compare(&training, &idle.report()).unwrap_err(), Refusal::NoWork(Side::B));
+    assert_eq!(compare(&idle.report(), &training).unwrap_err(), Refusal::NoWork(Side::A));
+}
+
+#[test]
+fn what_makes_a_comparison_unfair_is_said() {
+    let scenario = training(60, 500, 1_000);
+    let clean = scenario.report();
+    let session = Session { driver_cuda_version: 12_080, ..clean.process.clone() };
+    let loss = Loss { dropped_by_cupti: 3, ..Loss::default() };
+    let damage = vec!["1 block missing".to_owned()];
+    let mut bad = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Abrupt, damage);
+    bad.devices[0].device.name = "NVIDIA H200".to_owned();
+    let warnings = compared(&clean, &bad).warnings.join("\n");
+    for part in ["B is damaged: 1 block missing", "B lacks 3 records", "without an end", "H200", "12.8 in B"] {
+        assert!(warnings.contains(part), "{part}: {warnings}");
+    }
+    assert!(!warnings.contains("A is") && !warnings.contains("A lacks"), "{warnings}");
+}
