@@ -41,17 +41,29 @@ wire! {
     }
     Device {
         id: u32, name: String, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
-        overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>,
+        overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
+        copy_overlap: CopyOverlap,
     }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
         name: String, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
-        max_ns: u64,
+        max_ns: u64, geometry: Option<Geometry>,
+    }
+    Geometry {
+        configurations: u64, known_ns: u64, limiter: String, theoretical_occupancy: f64, achieved_occupancy: f64,
+        sm_efficiency: f64, waves: f64, tail_loss: f64,
+    }
+    Compute {
+        classes: BTreeMap<String, u64>, multiprocessors: u32, window_sm_efficiency: Option<f64>,
+        geometry: Option<Geometry>,
     }
     Copy {
         direction: String, source: String, destination: String, count: u64, bytes: u64, total_ns: u64,
-        median_ns: u64, gigabytes_per_second: f64,
+        median_ns: u64, gigabytes_per_second: f64, class: String, link_gigabytes_per_second: Option<f64>,
+        fit: Option<Fit>,
     }
+    Fit { latency_ns: f64, gigabytes_per_second: f64 }
+    CopyOverlap { exposed_ns: u64, hidden_ns: u64, serial: bool }
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
     Verdict { group: String, share: f64, evidence: Vec<String>, recommendation: String }
 }
@@ -87,6 +99,12 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
     let copy = &device.copies[0];
     assert_eq!((copy.direction.as_str(), copy.source.as_str()), ("host_to_device", "pinned"));
     assert!((copy.gigabytes_per_second - 1_048_576.0 / 100_000.0).abs() < 1e-9);
+    assert_eq!((copy.class.as_str(), copy.fit.is_some()), ("bandwidth", false), "all of one size");
+    assert!((copy.link_gigabytes_per_second.unwrap() - copy.gigabytes_per_second).abs() < 1e-9);
+    assert_eq!(device.copy_overlap.hidden_ns, 50 * 100_000);
+    assert!(!device.copy_overlap.serial);
+    assert_eq!(device.compute.classes["unknown"], 50 * 200_000, "no device record");
+    assert!(kernel.geometry.is_none() && device.compute.geometry.is_none());
     let launch = report.api.iter().find(|row| row.name == "cudaLaunchKernel").unwrap();
     assert_eq!((launch.calls, launch.failed, launch.total_ns), (50, 0, 250_000));
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::compute::{GridClass, KernelGeometry};
 use super::{DeviceReport, Report, text};
 use crate::attribution::leaf::{Leaf, Work};
 use crate::session::End;
@@ -72,6 +73,8 @@ struct DeviceJson {
     overlap: Vec<OverlapJson>,
     kernels: Vec<KernelJson>,
     copies: Vec<CopyJson>,
+    compute: ComputeJson,
+    copy_overlap: CopyOverlapJson,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,6 +94,34 @@ struct KernelJson {
     median_ns: u64,
     min_ns: u64,
     max_ns: u64,
+    geometry: Option<GeometryJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct GeometryJson {
+    configurations: u64,
+    known_ns: u64,
+    limiter: &'static str,
+    theoretical_occupancy: f64,
+    achieved_occupancy: f64,
+    sm_efficiency: f64,
+    waves: f64,
+    tail_loss: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ComputeJson {
+    classes: BTreeMap<&'static str, u64>,
+    multiprocessors: u32,
+    window_sm_efficiency: Option<f64>,
+    geometry: Option<GeometryJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct CopyOverlapJson {
+    exposed_ns: u64,
+    hidden_ns: u64,
+    serial: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,6 +133,15 @@ struct CopyJson {
     bytes: u64,
     total_ns: u64,
     median_ns: u64,
+    gigabytes_per_second: f64,
+    class: &'static str,
+    link_gigabytes_per_second: Option<f64>,
+    fit: Option<FitJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct FitJson {
+    latency_ns: f64,
     gigabytes_per_second: f64,
 }
 
@@ -232,6 +272,7 @@ fn device(from: &DeviceReport) -> DeviceJson {
                 median_ns: row.durations.median(),
                 min_ns: row.durations.min(),
                 max_ns: row.durations.max(),
+                geometry: row.geometry.as_ref().map(geometry),
             })
             .collect(),
         copies: from
@@ -246,7 +287,36 @@ fn device(from: &DeviceReport) -> DeviceJson {
                 total_ns: row.durations.total(),
                 median_ns: row.durations.median(),
                 gigabytes_per_second: row.gigabytes_per_second(),
+                class: row.class.name(),
+                link_gigabytes_per_second: row.link_gigabytes_per_second,
+                fit: row
+                    .fit
+                    .map(|fit| FitJson { latency_ns: fit.latency_ns, gigabytes_per_second: fit.gigabytes_per_second }),
             })
             .collect(),
+        compute: ComputeJson {
+            classes: GridClass::ALL.into_iter().map(|class| (class.name(), from.compute.time(class))).collect(),
+            multiprocessors: from.compute.multiprocessors,
+            window_sm_efficiency: from.compute.window_sm_efficiency,
+            geometry: from.compute.geometry.as_ref().map(geometry),
+        },
+        copy_overlap: CopyOverlapJson {
+            exposed_ns: from.copy_overlap.exposed_ns,
+            hidden_ns: from.copy_overlap.hidden_ns,
+            serial: from.copy_overlap.serial,
+        },
+    }
+}
+
+fn geometry(from: &KernelGeometry) -> GeometryJson {
+    GeometryJson {
+        configurations: from.configurations,
+        known_ns: from.known_ns,
+        limiter: from.limiter.name(),
+        theoretical_occupancy: from.theoretical_occupancy,
+        achieved_occupancy: from.achieved_occupancy,
+        sm_efficiency: from.sm_efficiency,
+        waves: from.waves,
+        tail_loss: from.tail_loss,
     }
 }

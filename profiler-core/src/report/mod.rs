@@ -4,6 +4,8 @@
 //! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
 //! Nothing here reads a clock or decides about colours or destinations.
 
+pub mod compute;
+pub mod copies;
 #[cfg(feature = "serde")]
 pub mod json;
 mod names;
@@ -11,6 +13,8 @@ mod tables;
 pub mod text;
 mod verdict;
 
+use compute::{ComputeSplit, KernelGeometry};
+use copies::{CopyClass, CopyFit, CopyOverlap};
 pub use verdict::{Verdict, verdict_of};
 
 use crate::attribution::leaf::{Leaves, Overlap};
@@ -95,6 +99,10 @@ pub struct DeviceReport {
     pub kernels: Vec<KernelRow>,
     /// Copies by direction and memory, the largest total time first.
     pub copies: Vec<CopyRow>,
+    /// Computation by how its grids fill the device.
+    pub compute: ComputeSplit,
+    /// Copies beside and beneath computation.
+    pub copy_overlap: CopyOverlap,
 }
 
 /// Kernels of one name on one device.
@@ -106,6 +114,8 @@ pub struct KernelRow {
     pub communication: bool,
     /// Their durations.
     pub durations: Durations,
+    /// How their grids fill the device; `None` when the records do not say.
+    pub geometry: Option<KernelGeometry>,
 }
 
 /// Copies of one kind on one device.
@@ -117,6 +127,12 @@ pub struct CopyRow {
     pub bytes: u64,
     /// Their durations.
     pub durations: Durations,
+    /// What limits them.
+    pub class: CopyClass,
+    /// Duration over size; `None` when their sizes do not tell.
+    pub fit: Option<CopyFit>,
+    /// Best mean rate of large copies in this direction on this device, with any memory, 10^9 bytes per second.
+    pub link_gigabytes_per_second: Option<f64>,
 }
 
 impl CopyRow {
@@ -194,32 +210,30 @@ impl Report {
 
 fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &Dictionary) -> DeviceReport {
     let statistics = account.statistics();
+    let device =
+        dictionary.device(account.id()).cloned().unwrap_or_else(|| Device { id: account.id(), ..Device::default() });
+    let (compute, geometries) = compute::split(account, &device, dictionary);
     let mut kernels: Vec<_> = statistics
         .kernels()
         .map(|(name, row)| KernelRow {
             name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::demangled(dictionary.name(id))),
             communication: row.communication,
             durations: row.durations.clone(),
+            geometry: name.and_then(|id| geometries.get(&id).copied()),
         })
         .collect();
     kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
-    let mut copies: Vec<_> = statistics
-        .copies()
-        .map(|(path, row)| CopyRow { path, bytes: row.bytes, durations: row.durations.clone() })
-        .collect();
-    copies.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.path.cmp(&b.path)));
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
-        device: dictionary
-            .device(account.id())
-            .cloned()
-            .unwrap_or_else(|| Device { id: account.id(), ..Device::default() }),
+        device,
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
         overlap: *account.overlap(),
         kernels,
-        copies,
+        copies: copies::rows(statistics.copies()),
+        compute,
+        copy_overlap: CopyOverlap::of(account.leaves(), account.overlap()),
     }
 }
 

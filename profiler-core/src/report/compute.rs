@@ -1,0 +1,240 @@
+//! Computation by how its grids fill the device, and what that adds up to for a kernel and for a device.
+//!
+//! Every sum is weighted by the durations of kernels, not by the timeline: two kernels that run at once count twice,
+//! and geometry is worked out for each as if it had the device to itself. Kernels that communicate are left out; they
+//! are meant to take few multiprocessors.
+
+use rustc_hash::FxHashMap;
+
+use super::verdict::WORTH_SHARE;
+use crate::attribution::DeviceAccount;
+use crate::attribution::statistics::{ConfigTally, TINY_NANOS};
+use crate::dictionary::Dictionary;
+use crate::geometry::{Geometry, Limiter, Multiprocessors};
+use crate::record::{Device, NameId};
+
+/// From this tail loss on, a grid counts as one that wastes its last wave: the same part of its time as makes a group
+/// of causes worth a verdict.
+pub const TAIL_SHARE: f64 = WORTH_SHARE;
+/// Below this occupancy a multiprocessor may lack warps to switch to while others wait: it is one warp in four of
+/// what fits. NVIDIA's best-practices guide puts the end of the benefit at 50 %; matrix kernels live well below both.
+pub const LOW_OCCUPANCY: f64 = 0.25;
+/// Beyond this part of kernel time without geometry, no estimate for the device is given.
+const UNKNOWN_SHARE: f64 = 0.05;
+
+/// What a kernel's grid does with the device: the first of these that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GridClass {
+    /// The kernel is shorter than 10 us.
+    Tiny,
+    /// Fewer blocks than multiprocessors.
+    UnderFilled,
+    /// More than one wave, and the last one wastes [`TAIL_SHARE`] or more.
+    Tail,
+    /// Theoretical occupancy below [`LOW_OCCUPANCY`].
+    LowOccupancy,
+    /// None of the above.
+    Full,
+    /// The record of the device or of the launch does not say.
+    Unknown,
+}
+
+impl GridClass {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Tiny, Self::UnderFilled, Self::Tail, Self::LowOccupancy, Self::Full, Self::Unknown];
+
+    /// Stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::UnderFilled => "under_filled",
+            Self::Tail => "tail",
+            Self::LowOccupancy => "low_occupancy",
+            Self::Full => "full",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn of(geometry: &Geometry) -> Self {
+        if geometry.sm_efficiency < 1.0 {
+            Self::UnderFilled
+        } else if geometry.tail_loss >= TAIL_SHARE {
+            Self::Tail
+        } else if geometry.theoretical_occupancy < LOW_OCCUPANCY {
+            Self::LowOccupancy
+        } else {
+            Self::Full
+        }
+    }
+}
+
+/// Means over launches, weighted by their durations. Launches of unknown geometry are left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KernelGeometry {
+    /// Launch configurations in it.
+    pub configurations: u64,
+    /// Time of the launches in it, nanoseconds.
+    pub known_ns: u64,
+    /// What limits the configuration with the most time.
+    pub limiter: Limiter,
+    /// As [`Geometry::theoretical_occupancy`].
+    pub theoretical_occupancy: f64,
+    /// As [`Geometry::achieved_occupancy`].
+    pub achieved_occupancy: f64,
+    /// As [`Geometry::sm_efficiency`].
+    pub sm_efficiency: f64,
+    /// As [`Geometry::waves`].
+    pub waves: f64,
+    /// As [`Geometry::tail_loss`].
+    pub tail_loss: f64,
+}
+
+/// The computation of one device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ComputeSplit {
+    /// Summed durations by class, nanoseconds, indexed by [`GridClass`]. They sum to the time of all kernels that do
+    /// not communicate.
+    pub classes: [u64; GridClass::ALL.len()],
+    /// Multiprocessors of the device, or 0 when its record is missing.
+    pub multiprocessors: u32,
+    /// Means over those kernels; `None` when more than 5 % of their time is of unknown geometry.
+    pub geometry: Option<KernelGeometry>,
+    /// Multiprocessors with a block, over the device's window: the PyTorch profiler's "est. SM efficiency".
+    pub window_sm_efficiency: Option<f64>,
+}
+
+impl ComputeSplit {
+    /// Summed duration of one class, nanoseconds.
+    #[must_use]
+    pub fn time(&self, class: GridClass) -> u64 {
+        self.classes[class as usize]
+    }
+
+    /// Summed duration of all classes, nanoseconds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.classes.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    /// Part of the kernels' time that is of `class`, 0 to 1.
+    #[must_use]
+    pub fn share(&self, class: GridClass) -> f64 {
+        self.time(class) as f64 / self.total().max(1) as f64
+    }
+}
+
+/// Sums of durations times a figure.
+#[derive(Debug, Default)]
+struct Sums {
+    configurations: u64,
+    nanos: u64,
+    /// Time of the configuration with the most, and its limiter.
+    largest: Option<(u64, Limiter)>,
+    theoretical_occupancy: f64,
+    achieved_occupancy: f64,
+    sm_efficiency: f64,
+    waves: f64,
+    tail_loss: f64,
+}
+
+impl Sums {
+    fn add(&mut self, geometry: &Geometry, tally: &ConfigTally) {
+        let weight = tally.total_ns as f64;
+        self.configurations += 1;
+        self.nanos = self.nanos.saturating_add(tally.total_ns);
+        if self.largest.is_none_or(|(nanos, _)| tally.total_ns > nanos) {
+            self.largest = Some((tally.total_ns, geometry.limiter));
+        }
+        self.theoretical_occupancy += weight * geometry.theoretical_occupancy;
+        self.achieved_occupancy += weight * geometry.achieved_occupancy;
+        self.sm_efficiency += weight * geometry.sm_efficiency;
+        self.waves += weight * geometry.waves;
+        self.tail_loss += weight * geometry.tail_loss;
+    }
+
+    fn means(&self) -> Option<KernelGeometry> {
+        let (_, limiter) = self.largest?;
+        let weight = self.nanos as f64;
+        (self.nanos > 0).then(|| KernelGeometry {
+            configurations: self.configurations,
+            known_ns: self.nanos,
+            limiter,
+            theoretical_occupancy: self.theoretical_occupancy / weight,
+            achieved_occupancy: self.achieved_occupancy / weight,
+            sm_efficiency: self.sm_efficiency / weight,
+            waves: self.waves / weight,
+            tail_loss: self.tail_loss / weight,
+        })
+    }
+}
+
+/// The split of a device's computation, and the geometry of its kernels by name.
+pub(super) fn split(
+    account: &DeviceAccount,
+    device: &Device,
+    dictionary: &Dictionary,
+) -> (ComputeSplit, FxHashMap<NameId, KernelGeometry>) {
+    let multiprocessors = Multiprocessors::of(device);
+    let statistics = account.statistics();
+    let communicating: FxHashMap<_, _> =
+        statistics.kernels().filter_map(|(name, row)| Some((name?, row.communication))).collect();
+    let mut compute = ComputeSplit { multiprocessors: device.multiprocessors, ..ComputeSplit::default() };
+    let mut of_device = Sums::default();
+    let mut of_names: FxHashMap<NameId, Sums> = FxHashMap::default();
+    for (id, tally) in statistics.configs() {
+        let config = dictionary.launch_config(id);
+        let geometry = multiprocessors.as_ref().and_then(|room| Geometry::of(&config, room));
+        if let Some(geometry) = &geometry {
+            of_names.entry(config.name).or_default().add(geometry, tally);
+        }
+        if communicating.get(&config.name).copied().unwrap_or(false) {
+            continue;
+        }
+        let class = geometry.as_ref().map_or(GridClass::Unknown, GridClass::of);
+        for (class, nanos) in [(GridClass::Tiny, tally.tiny_ns), (class, tally.total_ns - tally.tiny_ns)] {
+            compute.classes[class as usize] = compute.classes[class as usize].saturating_add(nanos);
+        }
+        if let Some(geometry) = &geometry {
+            of_device.add(geometry, tally);
+        }
+    }
+    let tallied = compute.total();
+    // Kernels beyond the table of configurations are in no tally.
+    let all = statistics
+        .kernels()
+        .filter(|(_, row)| !row.communication)
+        .fold(0u64, |sum, (_, row)| sum.saturating_add(row.durations.total()));
+    let unknown = &mut compute.classes[GridClass::Unknown as usize];
+    *unknown = unknown.saturating_add(all.saturating_sub(tallied));
+    if all.saturating_sub(of_device.nanos) as f64 <= UNKNOWN_SHARE * all as f64 {
+        compute.geometry = of_device.means();
+        let window = account.window_ns();
+        compute.window_sm_efficiency =
+            compute.geometry.filter(|_| window > 0).map(|_| (of_device.sm_efficiency / window as f64).min(1.0));
+    }
+    (compute, of_names.into_iter().filter_map(|(name, sums)| Some((name, sums.means()?))).collect())
+}
+
+/// What the split says about a device that computes, the class with the most time first; nothing when its grids fill
+/// it. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
+#[must_use]
+pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
+    let mut classes = [GridClass::Tiny, GridClass::UnderFilled, GridClass::Tail];
+    classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
+    classes
+        .into_iter()
+        .filter(|&class| compute.share(class) >= WORTH_SHARE)
+        .map(|class| {
+            let what = match class {
+                GridClass::Tiny => format!("kernels shorter than {} us", TINY_NANOS / 1_000),
+                GridClass::UnderFilled => {
+                    format!("grids with fewer blocks than the {} multiprocessors", compute.multiprocessors)
+                }
+                _ => format!("grids that leave {:.0} % of their waves' room or more empty", TAIL_SHARE * 100.0),
+            };
+            format!("{:.0} % of computing kernels' time is in {what}.", compute.share(class) * 100.0)
+        })
+        .collect()
+}
