@@ -10,6 +10,8 @@ use super::{DeviceDiff, Diff, Outcome};
 use crate::steps::StepSource;
 
 const WIDTH: usize = 100;
+/// Where the text of a row begins.
+const INDENT: usize = 17;
 /// Changes smaller than this share of the larger unit are left out of the text.
 const WORTH_A_LINE: f64 = 0.001;
 
@@ -114,7 +116,7 @@ fn row_table(out: &mut String, title: &str, rows: &[Row], limit: usize, device: 
     }
     let _ = writeln!(out, "  {title} (start-up counts as well):");
     for row in changed {
-        let _ = writeln!(out, "  {:>13}  {}", signed(row.change_ns()), row_text(row));
+        let _ = writeln!(out, "  {:>width$}  {}", signed(row.change_ns()), row_text(row), width = INDENT - 4);
     }
     if others > 0 {
         let _ = writeln!(out, "  {others} others changed less or not at all");
@@ -140,8 +142,13 @@ fn row_text(row: &Row) -> String {
         (true, false) => what = format!("{speed}, {} -> {}", usage(&row.a), usage(&row.b)),
         (false, false) => what = format!("{speed} and {what}"),
     }
-    let room = WIDTH.saturating_sub(17 + what.chars().count() + 2);
-    format!("{}  {what}", shortened(&row.name, room.max(12)))
+    // A name that does not fit beside the figures has a line of its own: what tells kernels apart is often its end.
+    let name = shortened(&row.name, WIDTH - INDENT);
+    if INDENT + name.chars().count() + 2 + what.chars().count() > WIDTH {
+        format!("{what}\n{:INDENT$}{name}", "")
+    } else {
+        format!("{name}  {what}")
+    }
 }
 
 /// Stable name of how steps were found.

@@ -1,0 +1,123 @@
+//! `gpuprof diff` with recorded sessions, and its exit codes.
+
+#[allow(dead_code, reason = "every test binary uses its own part")]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{GPUPROF, Stage, fixture, stderr};
+
+/// The trace of a recorded session.
+fn played(stage: &Stage, name: &str) -> PathBuf {
+    let trace = stage.path(&format!("{name}.gpuprof"));
+    if !trace.is_file() {
+        assert!(fixture(name).is_file(), "no recording {name}");
+        let output = stage.host(name).env("GPUPROF_OUTPUT", &trace).env("GPUPROF_REPORT", "off").output().unwrap();
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
+    }
+    trace
+}
+
+fn diff(a: &Path, b: &Path, arguments: &[&str]) -> Output {
+    Command::new(GPUPROF).arg("diff").args(arguments).args([a, b]).output().unwrap()
+}
+
+fn json(a: &Path, b: &Path) -> (Option<i32>, Value) {
+    let output = diff(a, b, &["--json"]);
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    (output.status.code(), value)
+}
+
+/// The changes of a list, and their sum.
+fn changes(list: &Value) -> (Vec<(&str, i64)>, i64) {
+    let rows = list.as_array().unwrap().iter();
+    let rows: Vec<_> = rows.map(|row| (row["name"].as_str().unwrap(), row["change_ns"].as_i64().unwrap())).collect();
+    let sum = rows.iter().map(|(_, nanos)| nanos).sum();
+    (rows, sum)
+}
+
+#[test]
+fn loader_workers_are_a_gain_that_data_loading_explains() {
+    let stage = Stage::new();
+    let (a, b) = (played(&stage, "resnet_workers0"), played(&stage, "resnet_workers4"));
+    let (code, document) = json(&a, &b);
+    assert_eq!(code, Some(0));
+    let device = &document["devices"][0];
+    assert_eq!(device["outcome"], "faster", "{}", device["headline"]);
+    let change = device["change_ns"].as_i64().unwrap();
+    for list in ["leaf_changes", "group_changes"] {
+        let (rows, sum) = changes(&device[list]);
+        assert_eq!(sum, change);
+        assert_eq!(rows[0].0, "data_loading", "{}", device["headline"]);
+        assert!(rows[0].1 * 2 < change, "data_loading gives most of the gain: {}", device["headline"]);
+    }
+    // The same kernels ran at the same speed: the loader is no work of the device.
+    let kernels = device["kernels"].as_array().unwrap();
+    let changed: Vec<_> = kernels.iter().filter(|row| row["speed"] != "same").map(|row| &row["name"]).collect();
+    assert!(kernels.len() > 50 && changed.is_empty(), "{changed:?}");
+    // Batches come through page-locked memory now.
+    let copies = device["copies"].as_array().unwrap();
+    let added = copies.iter().find(|row| row["launches"] == "added").unwrap();
+    assert!(added["name"].as_str().unwrap().contains("pinned"), "{added}");
+    if !device["p"].is_null() {
+        assert!(device["p"].as_f64().unwrap() < 0.001);
+    }
+
+    let text = String::from_utf8(diff(&a, &b, &[]).stdout).unwrap();
+    assert!(text.starts_with("B's ") && text.contains("faster") && text.contains("data_loading"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn a_slower_run_fails_only_beyond_what_is_allowed() {
+    let stage = Stage::new();
+    let (slow, fast) = (played(&stage, "resnet_workers0"), played(&stage, "resnet_workers4"));
+    let failed = diff(&fast, &slow, &["--fail-if-slower", "10"]);
+    assert_eq!(failed.status.code(), Some(3));
+    assert!(stderr(&failed).contains("slower than A, more than 10 %"), "{}", stderr(&failed));
+    assert_eq!(diff(&fast, &slow, &["--fail-if-slower", "100000%"]).status.code(), Some(0));
+    assert_eq!(diff(&slow, &fast, &["--fail-if-slower", "0"]).status.code(), Some(0));
+    assert_eq!(diff(&slow, &slow, &["--fail-if-slower", "0"]).status.code(), Some(0));
+    assert_eq!(diff(&slow, &fast, &["--fail-if-slower", "-1"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_trace_is_no_different_from_itself() {
+    let stage = Stage::new();
+    let trace = played(&stage, "gpt");
+    let (code, document) = json(&trace, &trace);
+    assert_eq!(code, Some(0));
+    let device = &document["devices"][0];
+    assert_eq!((device["outcome"].as_str(), device["change_ns"].as_i64()), (Some("unchanged"), Some(0)));
+    assert_eq!((changes(&device["leaf_changes"]).0.len(), &device["a"]), (0, &device["b"]));
+    assert!(device["p"].is_null() || device["p"] == 1.0, "{}", device["p"]);
+    assert!(
+        device["kernels"].as_array().unwrap().iter().all(|row| row["launches"] == "same" && row["speed"] == "same")
+    );
+}
+
+#[test]
+fn different_programs_are_refused() {
+    let stage = Stage::new();
+    let (a, b) = (played(&stage, "gpt"), played(&stage, "mlp"));
+    let output = diff(&a, &b, &[]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(stderr(&output).contains("different programs"), "{}", stderr(&output));
+    let (code, document) = json(&a, &b);
+    assert_eq!(code, Some(1));
+    assert!(document["refused"].as_str().unwrap().contains("different programs"), "{document}");
+    assert!(document["similarity"].as_f64().unwrap() < 0.5);
+}
+
+#[test]
+fn files_that_are_no_traces_are_all_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (missing, foreign) = (folder.path().join("missing.gpuprof"), folder.path().join("foreign.gpuprof"));
+    std::fs::write(&foreign, "no trace").unwrap();
+    let output = diff(&missing, &foreign, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(message.contains("missing.gpuprof") && message.contains("foreign.gpuprof"), "{message}");
+}
