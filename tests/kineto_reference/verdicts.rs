@@ -1,0 +1,97 @@
+//! Each trace as a whole: the account is exact, and the verdict is the one that a person reading the timeline gives.
+
+use gpuprof::open;
+use profiler_core::attribution::leaf::{Group, Leaf};
+
+use crate::oracle::{self, Kind, Span, Trace, merged, union, without};
+
+/// Busy time, computation and window equal the independent ones to the nanosecond, and nothing is unaccounted for.
+fn check(name: &str, verdict: Group) {
+    let Some(trace) = Trace::load(name) else { return };
+    let report = open(oracle::path(name)).unwrap();
+    assert!(report.completeness.damage.is_empty(), "{:?}", report.completeness.damage);
+    assert_eq!(report.completeness.late_ns, 0);
+    assert_eq!(report.devices.len(), 1);
+    let device = &report.devices[0];
+    let work: Vec<Span> = trace.device_rows().map(|row| row.span).collect();
+    let start = work.iter().map(|span| span.0).min().unwrap();
+    let end = work.iter().map(|span| span.1).max().unwrap();
+    assert_eq!(device.window_ns, (end - start) as u64);
+    assert_eq!(device.leaves.iter().sum::<u64>(), device.window_ns);
+    let busy: u64 = Leaf::ALL.iter().filter(|leaf| leaf.is_busy()).map(|&leaf| device.leaves[leaf as usize]).sum();
+    assert_eq!(busy, union(work) as u64);
+    let computing = trace.device_rows().filter(|row| row.computes()).map(|row| row.span);
+    assert_eq!(device.leaves[Leaf::Compute as usize], union(computing) as u64);
+    assert_eq!(report.verdict.group, verdict, "{:?}", report.verdict);
+}
+
+#[test]
+fn resnet50_that_loads_in_its_main_thread() {
+    check("resnet50_workers0", Group::DataLoading);
+}
+
+#[test]
+fn resnet50_with_four_loader_processes() {
+    check("resnet50_workers4", Group::GpuCompute);
+}
+
+#[test]
+fn a_program_that_keeps_its_device_busy() {
+    check("hta_ns_resolution", Group::GpuCompute);
+}
+
+#[test]
+fn a_program_whose_host_is_slow_between_launches() {
+    check("hta_nccl", Group::HostCpu);
+}
+
+#[test]
+fn a_program_of_many_small_launches() {
+    check("hta_df_index_resolver", Group::Launch);
+}
+
+#[test]
+fn a_program_that_exchanges_embeddings() {
+    check("hta_trace_diff_control", Group::Communication);
+}
+
+/// Deviation from nsys: its rule adds the durations of concurrent operations, so utilisation passes 100 %. Time with
+/// something running is a union.
+#[test]
+fn concurrent_operations_do_not_add_up() {
+    let Some(trace) = Trace::load("hta_trace_diff_control") else { return };
+    let work: Vec<Span> = trace.device_rows().map(|row| row.span).collect();
+    let (start, end) = (work.iter().map(|span| span.0).min().unwrap(), work.iter().map(|span| span.1).max().unwrap());
+    // Thirty chunks, as the rule has it.
+    let length = (end - start) / 30;
+    let mut beyond = 0;
+    for chunk in 0..30 {
+        let parts = oracle::clipped(&work, (start + chunk * length, start + (chunk + 1) * length));
+        let sum: i64 = parts.iter().map(|(start, end)| end - start).sum();
+        assert!(union(parts) <= length);
+        beyond += u32::from(sum > length);
+    }
+    assert!(beyond > 0, "the rule of sums passes 100 % in some chunk");
+}
+
+/// The engine infers data loading from calls alone. The annotation in the file says when the program really was in its
+/// data loader: what the engine names must lie within the idle part of it, and the rest of that is plain host time,
+/// because the pattern is believed only from its third appearance on.
+#[test]
+fn data_loading_agrees_with_the_annotation() {
+    let Some(trace) = Trace::load("resnet50_workers0") else { return };
+    let report = open(oracle::path("resnet50_workers0")).unwrap();
+    let work = merged(trace.device_rows().map(|row| row.span));
+    let window = (work[0].0, work[work.len() - 1].1);
+    let loading = oracle::clipped(&trace.spans(Kind::DataLoader), window);
+    let idle_in_loader = union(without(&loading, &work)) as u64;
+    let leaf = |leaf: Leaf| report.devices[0].leaves[leaf as usize];
+    println!(
+        "idle in loader {idle_in_loader}, data_loading {}, host_cpu {}",
+        leaf(Leaf::DataLoading),
+        leaf(Leaf::HostCpu)
+    );
+    assert!(leaf(Leaf::DataLoading) <= idle_in_loader);
+    assert!(leaf(Leaf::DataLoading) * 2 > idle_in_loader, "three of five gaps are named");
+    assert!(leaf(Leaf::DataLoading) + leaf(Leaf::HostCpu) >= idle_in_loader);
+}
