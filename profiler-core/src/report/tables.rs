@@ -5,11 +5,13 @@
 
 use std::fmt::Write;
 
+use super::compute::KernelGeometry;
 use super::text::{duration, path_name, short};
 use super::{DeviceReport, Report, names};
 use crate::attribution::leaf::Leaf;
+use crate::geometry::Limiter;
 
-/// Longest name in a row. With the numbers before it a row takes at most 150 columns.
+/// Longest name in a row. With the numbers before it a row takes at most 181 columns.
 const NAME_WIDTH: usize = 80;
 
 /// The long report with at most `kernels` rows in each table of kernels.
@@ -49,20 +51,21 @@ fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
     }
     let _ = writeln!(
         out,
-        "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10}  kernel",
-        "time", "count", "mean", "median", "min", "max"
+        "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>7} {:>5} {:>5}  kernel",
+        "time", "count", "mean", "median", "min", "max", "occ %", "limited", "waves", "SM %", "tail%"
     );
     for row in device.kernels.iter().take(limit) {
         let of = &row.durations;
         let _ = writeln!(
             out,
-            "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10}  {}{}",
+            "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {}  {}{}",
             duration(of.total()),
             of.count(),
             duration(of.mean()),
             duration(of.median()),
             duration(of.min()),
             duration(of.max()),
+            geometry_columns(row.geometry.as_ref()),
             names::shortened(&row.name, NAME_WIDTH),
             if row.communication { " (communication)" } else { "" },
         );
@@ -74,20 +77,47 @@ fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
     }
 }
 
+/// Theoretical occupancy and what limits it, waves, multiprocessors with a block, loss in the last wave.
+fn geometry_columns(geometry: Option<&KernelGeometry>) -> String {
+    let Some(of) = geometry else {
+        return format!("{:>5} {:>9} {:>7} {:>5} {:>5}", "-", "-", "-", "-", "-");
+    };
+    let limiter = match of.limiter {
+        Limiter::SharedMemory => "shared",
+        other => other.name(),
+    };
+    format!(
+        "{:>5.0} {limiter:>9} {:>7.2} {:>5.0} {:>5.0}",
+        of.theoretical_occupancy * 100.0,
+        of.waves,
+        of.sm_efficiency * 100.0,
+        of.tail_loss * 100.0,
+    )
+}
+
 fn copy_rows(out: &mut String, device: &DeviceReport) {
     if device.copies.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{:>10} {:>9} {:>10} {:>12} {:>8}  copy", "time", "count", "median", "MB", "GB/s");
+    let _ = writeln!(
+        out,
+        "{:>10} {:>9} {:>10} {:>12} {:>8} {:>9} {:>6} {:>9}  copy",
+        "time", "count", "median", "MB", "GB/s", "fixed", "link %", "limit"
+    );
     for row in &device.copies {
+        let rate = row.gigabytes_per_second();
+        let dash = || "-".to_owned();
         let _ = writeln!(
             out,
-            "{:>10} {:>9} {:>10} {:>12.3} {:>8.2}  {}",
+            "{:>10} {:>9} {:>10} {:>12.3} {:>8.2} {:>9} {:>6} {:>9}  {}",
             duration(row.durations.total()),
             row.durations.count(),
             duration(row.durations.median()),
             row.bytes as f64 / 1e6,
-            row.gigabytes_per_second(),
+            rate,
+            row.fit.map_or_else(dash, |fit| duration(fit.latency_ns.round() as u64)),
+            row.link_gigabytes_per_second.map_or_else(dash, |best| format!("{:.0}", rate / best * 100.0)),
+            row.class.name(),
             path_name(row.path),
         );
     }

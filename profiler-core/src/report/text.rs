@@ -4,6 +4,9 @@
 
 use std::fmt::Write;
 
+use super::compute::{ComputeSplit, GridClass};
+use super::copies::CopyClass;
+use super::verdict::WORTH_SHARE;
 use super::{DeviceReport, Report, names};
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::attribution::statistics::CopyPath;
@@ -68,6 +71,9 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     let parts: Vec<_> =
         leaves.iter().take(10).map(|&(nanos, leaf)| format!("{} {:.1} %", leaf.name(), percent(nanos))).collect();
     wrapped(out, "  ", &parts.join(", "));
+    if percent(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE * 100.0 {
+        compute_line(out, &device.compute);
+    }
     for row in device.kernels.iter().take(3) {
         let _ = writeln!(
             out,
@@ -81,13 +87,20 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     for row in device.copies.iter().take(2) {
         let _ = writeln!(
             out,
-            "  {:>9} x{:<8} copy {}, {:.1} MB, {:.1} GB/s",
+            "  {:>9} x{:<8} copy {}, {:.1} MB, {:.1} GB/s{}",
             duration(row.durations.total()),
             row.durations.count(),
             path_name(row.path),
             row.bytes as f64 / 1e6,
             row.gigabytes_per_second(),
+            match row.class {
+                CopyClass::Unknown => String::new(),
+                class => format!(", {}", class.name()),
+            },
         );
+    }
+    if device.copy_overlap.serial {
+        let _ = writeln!(out, "  copies and kernels take turns (under 10 % of copy time is beneath kernels)");
     }
     let mut beneath = Vec::new();
     for (top, row) in Work::ALL.into_iter().zip(&device.overlap) {
@@ -100,6 +113,34 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     if !beneath.is_empty() {
         wrapped(out, "  overlapped: ", &beneath.join(", "));
     }
+}
+
+/// How the grids of the kernels fill the device, as parts of the kernels' time; nothing without geometry.
+fn compute_line(out: &mut String, compute: &ComputeSplit) {
+    let Some(geometry) = &compute.geometry else { return };
+    let mut classes: Vec<_> = GridClass::ALL.into_iter().filter(|&class| compute.share(class) >= 0.005).collect();
+    classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
+    let parts: Vec<_> = classes
+        .into_iter()
+        .map(|class| {
+            let what = match class {
+                GridClass::Tiny => "in kernels under 10 us".to_owned(),
+                GridClass::UnderFilled => format!("under-filled (grid < {} SMs)", compute.multiprocessors),
+                GridClass::Tail => "with a wasteful last wave".to_owned(),
+                GridClass::LowOccupancy => "in full grids of low occupancy".to_owned(),
+                GridClass::Full => "in full grids".to_owned(),
+                GridClass::Unknown => "unknown".to_owned(),
+            };
+            format!("{:.0} % {what}", compute.share(class) * 100.0)
+        })
+        .collect();
+    let line = format!(
+        "{}; est. SM efficiency {:.0} %, occupancy {:.0} %",
+        parts.join(", "),
+        geometry.sm_efficiency * 100.0,
+        geometry.achieved_occupancy * 100.0,
+    );
+    wrapped(out, "  compute: ", &line);
 }
 
 /// Says only what is wrong; a complete trace takes one line.
