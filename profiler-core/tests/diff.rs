@@ -84,7 +84,11 @@ fn without_steps_operations_are_compared_and_it_is_said() {
     let diff = compared(&a, &b);
     assert_eq!(diff.devices[0].basis, Basis::Operations);
     assert_eq!(diff.devices[0].test, None);
-    assert!(diff.warnings.iter().any(|warning| warning.contains("1000 operations")), "{:?}", diff.warnings);
+    assert!(
+        diff.warnings.iter().any(|warning| warning.contains("by 1000 operations, start-up")),
+        "{:?}",
+        diff.warnings
+    );
     assert!(diff.headlines()[0].contains("not tested"));
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The durations of a representative step of each run are compared, and the difference is divided by cause. Every
 //! nanosecond of a step has one leaf, so the differences of the leaves sum to the difference of the steps exactly.
-//! When one of the runs has no steps, or the steps of the two are not the same thing, the time of 1000 operations
-//! takes the place of a step, and there is no test of significance.
+//! When one of the runs has no steps, or the steps of the two are not the same thing, the time of equally many
+//! operations takes the place of a step, and there is no test of significance.
 //!
 //! It compares two reports, not two programs: one run of each says nothing about how much runs differ. It explains
 //! by leaf, which is a cause as the device sees it, not a line of source.
@@ -189,11 +189,8 @@ pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     let mut devices = Vec::new();
     for (first, second) in a.devices.iter().zip(&b.devices) {
         let (first, second) = (Run::new(a, first, None), Run::new(b, second, None));
-        let (diff, reason) = pair::compare(&first, &second, similarity);
-        if let Some(reason) = reason {
-            let id = diff.ids.0;
-            warnings.push(format!("Device {id}: {reason}; compared by {OPERATIONS} operations, start-up included."));
-        }
+        let (diff, sentence) = pair::compare(&first, &second, similarity);
+        warnings.extend(sentence);
         devices.push(diff);
     }
     Ok(Diff { similarity, devices, warnings })

@@ -3,10 +3,10 @@
 //! Steps are compared when both runs have them and they are the same thing. A detector may take two iterations of a
 //! program for one step in one run and not in the other; then operations are compared.
 
+use super::DeviceDiff;
 use super::rows;
 use super::significance::{RankTest, mann_whitney};
-use super::unit::{self, Basis, Representative};
-use super::{DeviceDiff, Side};
+use super::unit::{self, Basis, OPERATIONS, Representative, Stretch};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::report::{DeviceReport, Report};
 use crate::steps::Steps;
@@ -40,13 +40,13 @@ fn kernels_and_copies(device: &DeviceReport) -> u64 {
     kernels.chain(device.copies.iter().map(|row| row.durations.count())).sum()
 }
 
-/// Compares one device of each run; with the reason when it is not by steps. `similarity` is that of the runs.
+/// Compares one device of each run; with a sentence when it is not by steps. `similarity` is that of the runs.
 pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff, Option<String>) {
     let (basis, before, after, test, reason) = match by_steps(a, b, similarity) {
         Ok((before, after, test)) => (Basis::Step, before, after, test, None),
         Err(reason) => {
-            let whole = |run: &Run<'_>| unit::by_operations(run.device, run.operations);
-            (Basis::Operations, whole(a), whole(b), None, Some(reason))
+            let (before, after, sentence) = by_operations(a, b, &reason);
+            (Basis::Operations, before, after, None, Some(sentence))
         }
     };
     let part = |unit: &Representative, run: &Run<'_>| unit.operations as f64 / run.operations.max(1) as f64;
@@ -68,9 +68,13 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
 type BySteps = (Representative, Representative, Option<RankTest>);
 
 fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String> {
-    let missing = |side: Side| format!("{side} has fewer than {} comparable steps", unit::FEWEST_STEPS);
-    let first = unit::comparable(a.steps).ok_or_else(|| missing(Side::A))?;
-    let second = unit::comparable(b.steps).ok_or_else(|| missing(Side::B))?;
+    let missing = |which: &str| Err(format!("{which} fewer than {} comparable steps", unit::FEWEST_STEPS));
+    let (first, second) = match (unit::comparable(a.steps), unit::comparable(b.steps)) {
+        (Some(first), Some(second)) => (first, second),
+        (None, Some(_)) => return missing("A has"),
+        (Some(_), None) => return missing("B has"),
+        (None, None) => return missing("both runs have"),
+    };
     let (before, after) = (unit::representative(first.0, first.1), unit::representative(second.0, second.1));
     let few = before.operations.min(after.operations);
     let many = before.operations.max(after.operations);
@@ -80,6 +84,24 @@ fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String
     }
     let test = mann_whitney(&unit::durations(first.1), &unit::durations(second.1));
     Ok((before, after, test))
+}
+
+/// The time of equally many operations, and the sentence that says what they are. Start-up is left out where both
+/// runs tell it from the rest.
+fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Representative, String) {
+    let step = |run: &Run<'_>| unit::comparable(run.steps).map(|(source, rows)| unit::representative(source, rows));
+    let operations = match (step(a), step(b)) {
+        (Some(step), None) | (None, Some(step)) if step.operations > 0 => step.operations,
+        _ => OPERATIONS,
+    };
+    let warm = |run: &Run<'_>| Stretch::warm(run.device, run.steps);
+    let (first, second, start_up) = match warm(a).zip(warm(b)) {
+        Some((first, second)) => (first, second, "left out"),
+        None => (Stretch::whole(a.device, a.operations), Stretch::whole(b.device, b.operations), "included"),
+    };
+    let id = a.device.device.id;
+    let sentence = format!("Device {id}: {reason}; compared by {operations} operations, start-up {start_up}.");
+    (first.of_operations(operations), second.of_operations(operations), sentence)
 }
 
 /// `b - a`. Durations are far below 2^63 ns (292 years).

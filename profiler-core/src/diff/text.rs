@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::rows::{Launches, Row, Speed, Usage};
-use super::unit::{Basis, OPERATIONS, Representative};
+use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Outcome};
 use crate::steps::StepSource;
 
@@ -20,7 +20,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     let (a, b) = (diff.a.unit_ns, diff.b.unit_ns);
     let what = match diff.basis {
         Basis::Step => "B's step".to_owned(),
-        Basis::Operations => format!("B's time for {OPERATIONS} operations"),
+        Basis::Operations => format!("B's time for {} operations", diff.b.operations),
     };
     let chance = diff.test.map_or_else(|| "not tested".to_owned(), |test| chance(test.p));
     let times = format!("({} -> {}, {chance})", duration(a as f64), duration(b as f64));
@@ -72,7 +72,7 @@ pub(super) fn full(diff: &Diff, limit: usize) -> String {
 /// What a representative rests on.
 fn measured(unit: &Representative) -> String {
     let Some((source, median)) = unit.source.zip(unit.median_ns) else {
-        return format!("{} for {} operations, whole window", duration(unit.unit_ns as f64), unit.operations);
+        return format!("{} for {} operations", duration(unit.unit_ns as f64), unit.operations);
     };
     format!(
         "mean {} over {} of {} steps ({}), median {}, {} operations",

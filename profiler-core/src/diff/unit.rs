@@ -1,4 +1,4 @@
-//! What the two runs are compared by: one representative step of each, or 1000 operations where steps do not serve.
+//! What the two runs are compared by: one representative step of each, or a number of operations where steps do not serve.
 //!
 //! A representative has to keep the books balanced: its leaves sum to its duration exactly, so that the differences
 //! of the leaves sum to the difference of the durations. A median of each leaf does not; the mean over the steps
@@ -12,7 +12,7 @@ use crate::steps::{Step, StepSource, Steps};
 pub const FEWEST_STEPS: usize = 5;
 /// The first steps of a run are left out: caches fill, lazily loaded code arrives, algorithms are tried.
 pub const WARM_UP_STEPS: usize = 3;
-/// Operations that are compared when steps are not.
+/// Operations that are compared when neither run has comparable steps.
 pub const OPERATIONS: u64 = 1_000;
 
 /// What is compared.
@@ -20,11 +20,12 @@ pub const OPERATIONS: u64 = 1_000;
 pub enum Basis {
     /// One step.
     Step,
-    /// [`OPERATIONS`] device operations, with the time between them.
+    /// As many device operations as a step of the run that has steps, else [`OPERATIONS`]; with the time between
+    /// them.
     Operations,
 }
 
-/// The time of one unit (a step, or [`OPERATIONS`] operations) of one run on one device.
+/// The time of one unit (a step, or a number of operations) of one run on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Representative {
     /// Steps that were averaged: those between the quartiles. 0 without steps.
@@ -84,19 +85,48 @@ pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
     }
 }
 
-/// The whole window of a device, start-up included, for each [`OPERATIONS`] of the `operations` that ran in it.
-#[must_use]
-pub fn by_operations(device: &DeviceReport, operations: u64) -> Representative {
-    let (unit_ns, leaves) = scaled(&device.leaves, OPERATIONS, operations);
-    Representative {
-        averaged: 0,
-        considered: 0,
-        source: None,
-        operations: OPERATIONS,
-        unit_ns,
-        median_ns: None,
-        leaves,
+/// Device time by cause, and the operations that ran in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    leaves: [u128; LEAF_COUNT],
+    operations: u64,
+}
+
+impl Stretch {
+    /// The whole window of a device, start-up included.
+    #[must_use]
+    pub fn whole(device: &DeviceReport, operations: u64) -> Self {
+        Self { leaves: sum(std::iter::once(&device.leaves)), operations }
     }
+
+    /// What is warm of a device: the comparable steps, or the windows of fixed length that begin after start-up.
+    /// `None` when fewer than [`OPERATIONS`] ran in them.
+    #[must_use]
+    pub fn warm(device: &DeviceReport, steps: Option<&Steps>) -> Option<Self> {
+        let rows = match (comparable(steps), steps) {
+            (Some((_, rows)), _) => rows,
+            (None, Some(steps)) if steps.source == StepSource::Window => after_start_up(device, steps),
+            (None, _) => return None,
+        };
+        let operations = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.operations));
+        (operations >= OPERATIONS).then(|| Self { leaves: sum(rows.iter().map(|row| &row.leaves)), operations })
+    }
+
+    /// The time of `unit` operations.
+    #[must_use]
+    pub fn of_operations(&self, unit: u64) -> Representative {
+        let (unit_ns, leaves) = scaled(&self.leaves, unit, self.operations);
+        Representative { averaged: 0, considered: 0, source: None, operations: unit, unit_ns, median_ns: None, leaves }
+    }
+}
+
+/// The first window begins with the device's; it ends before the device's does, so start-up is counted from the begin.
+fn after_start_up<'a>(device: &DeviceReport, steps: &'a Steps) -> &'a [Step] {
+    let remembers_all = usize::try_from(steps.seen).is_ok_and(|seen| seen == steps.rows.len());
+    let start_up = device.window_ns.saturating_sub(device.steady_leaves.iter().sum());
+    let Some(first) = steps.rows.first().filter(|_| remembers_all) else { return &steps.rows };
+    let warm = first.start.nanos().saturating_add(start_up);
+    &steps.rows[steps.rows.partition_point(|row| row.start.nanos() < warm)..]
 }
 
 fn lower_median(sorted: &[u64]) -> u64 {
