@@ -4,17 +4,19 @@
 //! marks carry run-ahead and would blur what the device did.
 //!
 //! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor` and `tracker` are its
-//! parts), `books` (from boundaries to steps).
+//! parts), `books` (from boundaries to steps), `steady` (what steps say about all steps).
 
 mod anchor;
 pub(crate) mod books;
 mod detector;
 mod lags;
 mod sequence;
+mod steady;
 mod tracker;
 
 pub use books::{REMEMBERED, WINDOW_NANOS};
 pub use detector::StepDetector;
+pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 
 use crate::attribution::leaf::Leaves;
 use crate::record::Timestamp;

@@ -41,9 +41,12 @@ wire! {
     }
     Device {
         id: u32, name: String, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
-        overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
+        steps: Option<Steps>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
+    Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
+    Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
+    Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
         name: String, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
@@ -65,7 +68,7 @@ wire! {
     Fit { latency_ns: f64, gigabytes_per_second: f64 }
     CopyOverlap { exposed_ns: u64, hidden_ns: u64, serial: bool }
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
-    Verdict { group: String, share: f64, evidence: Vec<String>, recommendation: String }
+    Verdict { group: String, share: f64, basis: Option<Basis>, evidence: Vec<String>, recommendation: String }
 }
 
 fn read_back(scenario: &Scenario) -> Report {
@@ -107,6 +110,35 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
     assert!(kernel.geometry.is_none() && device.compute.geometry.is_none());
     let launch = report.api.iter().find(|row| row.name == "cudaLaunchKernel").unwrap();
     assert_eq!((launch.calls, launch.failed, launch.total_ns), (50, 0, 250_000));
+}
+
+#[test]
+fn steps_are_listed_with_their_leaves() {
+    let mut scenario = Scenario::new();
+    for step in 0..400 {
+        for (index, name) in ["gemm", "relu", "adam"].into_iter().enumerate() {
+            let at = 100 + step * 1_000 + index as u64 * 100;
+            gpu(0).kernel(name).at(at + 10).lasting(50).launched(&mut scenario, 1, at, 5);
+        }
+        for index in 0..5 {
+            let at = 400 + step * 1_000 + index * 50;
+            gpu(0).kernel("bias").at(at + 10).lasting(20).launched(&mut scenario, 1, at, 5);
+        }
+    }
+    let report = read_back(&scenario);
+    let steps = report.devices[0].steps.as_ref().unwrap();
+    assert_eq!((steps.source.as_str(), steps.period, steps.median_ns), ("period", Some(8), 1_000_000));
+    assert_eq!(steps.rows.len(), 64, "the newest");
+    assert!(steps.seen > 64 && steps.seen < 400);
+    for (row, next) in steps.rows.iter().zip(&steps.rows[1..]) {
+        assert_eq!(row.start_unix_ns + row.duration_ns, next.start_unix_ns);
+        assert_eq!(row.leaves.values().sum::<u64>(), row.duration_ns);
+        assert_eq!(row.leaves["compute"], 250_000);
+    }
+    let basis = report.verdict.basis.unwrap();
+    assert_eq!((basis.set_aside, report.verdict.group.as_str()), (0, "host_cpu"));
+    assert!(basis.share_low <= report.verdict.share && report.verdict.share <= basis.share_high);
+    assert!(basis.steps + 3 >= steps.seen && basis.steps <= steps.seen);
 }
 
 #[test]

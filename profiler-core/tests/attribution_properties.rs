@@ -67,7 +67,15 @@ fn books(attributor: &Attributor) -> String {
         .devices()
         .map(|account| {
             let causes: Vec<_> = Leaf::ALL.into_iter().map(|leaf| account.causes(leaf)).collect();
-            (account.window_ns(), *account.leaves(), account.steady_leaves(), *account.overlap(), causes)
+            (
+                account.window_ns(),
+                *account.leaves(),
+                account.steady_leaves(),
+                *account.overlap(),
+                causes,
+                account.steps(),
+                account.match_rate(),
+            )
         })
         .collect();
     format!("{devices:?} {:?}", attributor.completeness())
@@ -194,5 +202,38 @@ proptest! {
             counts.kernels + counts.copies + counts.memsets + counts.overheads + counts.api_calls,
             raw.len() as u64
         );
+    }
+}
+
+/// A program that does the same things over and over, long enough for its steps to be found.
+fn repeated(actions: &[Action]) -> Vec<Action> {
+    actions.iter().cycle().take(actions.len() * 1_800usize.div_ceil(actions.len())).cloned().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+
+    #[test]
+    fn steps_sum_to_their_time_and_follow_each_other(actions in actions(), period in 200..50_000u64) {
+        for account in play(&repeated(&actions), 1).run_with(period, 0).devices() {
+            let steps = account.steps();
+            prop_assert!(steps.seen >= steps.rows.len() as u64);
+            for row in &steps.rows {
+                prop_assert_eq!(row.leaves.iter().sum::<u64>(), row.duration());
+                prop_assert!(row.operations > 0);
+            }
+            prop_assert!(steps.rows.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            prop_assert!(account.match_rate().is_none_or(|rate| (0.0..=1.0).contains(&rate)));
+        }
+    }
+
+    #[test]
+    fn steps_do_not_depend_on_order_or_flush_period(
+        actions in actions(), seed in 1..u64::MAX, period in 200..50_000u64,
+    ) {
+        let scenario = play(&repeated(&actions), 1);
+        let reference = books(&scenario.run_with(1_000_000, 0));
+        prop_assert_eq!(&books(&scenario.run_with(1_000_000, seed)), &reference);
+        prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
     }
 }

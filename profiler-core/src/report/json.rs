@@ -9,11 +9,14 @@ use serde::Serialize;
 
 use super::compute::{GridClass, KernelGeometry};
 use super::{DeviceReport, Report, text};
-use crate::attribution::leaf::{Leaf, Work};
+use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::session::End;
+use crate::steps::Steps;
 
 /// Version of the schema below.
 pub const SCHEMA_VERSION: u32 = 1;
+/// Steps of a device that are listed, the newest.
+const STEP_ROWS: usize = 64;
 
 /// The whole document.
 #[derive(Debug, Serialize)]
@@ -70,11 +73,28 @@ struct DeviceJson {
     window_ns: u64,
     leaves: BTreeMap<&'static str, u64>,
     steady_leaves: BTreeMap<&'static str, u64>,
+    steps: Option<StepsJson>,
     overlap: Vec<OverlapJson>,
     kernels: Vec<KernelJson>,
     copies: Vec<CopyJson>,
     compute: ComputeJson,
     copy_overlap: CopyOverlapJson,
+}
+
+#[derive(Debug, Serialize)]
+struct StepsJson {
+    source: &'static str,
+    period: Option<u64>,
+    seen: u64,
+    median_ns: u64,
+    rows: Vec<StepJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct StepJson {
+    start_unix_ns: u64,
+    duration_ns: u64,
+    leaves: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -158,8 +178,17 @@ struct ApiJson {
 struct VerdictJson {
     group: &'static str,
     share: f64,
+    basis: Option<BasisJson>,
     evidence: Vec<String>,
     recommendation: String,
+}
+
+#[derive(Debug, Serialize)]
+struct BasisJson {
+    steps: u64,
+    set_aside: u64,
+    share_low: f64,
+    share_high: f64,
 }
 
 impl Document {
@@ -186,6 +215,12 @@ impl Document {
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,
+                basis: report.verdict.basis.map(|basis| BasisJson {
+                    steps: basis.steps,
+                    set_aside: basis.set_aside,
+                    share_low: basis.share.low,
+                    share_high: basis.share.high,
+                }),
                 evidence: report.verdict.evidence.clone(),
                 recommendation: report.verdict.recommendation.clone(),
             },
@@ -245,6 +280,28 @@ fn completeness(report: &Report) -> CompletenessJson {
     }
 }
 
+/// Nanoseconds by name of leaf.
+fn named(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
+    Leaf::ALL.into_iter().map(|leaf| (leaf.name(), leaves[leaf as usize])).collect()
+}
+
+fn steps(from: &Steps) -> StepsJson {
+    let rows = from.rows.iter().skip(from.rows.len().saturating_sub(STEP_ROWS));
+    StepsJson {
+        source: from.source.name(),
+        period: from.period,
+        seen: from.seen,
+        median_ns: from.duration_percentile(50),
+        rows: rows
+            .map(|row| StepJson {
+                start_unix_ns: row.start.nanos(),
+                duration_ns: row.duration(),
+                leaves: named(&row.leaves),
+            })
+            .collect(),
+    }
+}
+
 fn device(from: &DeviceReport) -> DeviceJson {
     let named = |leaves: &[u64]| Leaf::ALL.into_iter().map(|leaf| (leaf.name(), leaves[leaf as usize])).collect();
     let mut overlap = Vec::new();
@@ -259,6 +316,7 @@ fn device(from: &DeviceReport) -> DeviceJson {
         window_ns: from.window_ns,
         leaves: named(&from.leaves),
         steady_leaves: named(&from.steady_leaves),
+        steps: from.steps.as_ref().map(steps),
         overlap,
         kernels: from
             .kernels

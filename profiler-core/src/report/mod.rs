@@ -15,7 +15,7 @@ mod verdict;
 
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
-pub use verdict::{Verdict, verdict_of};
+pub use verdict::{StepBasis, Verdict, verdict_of};
 
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
@@ -23,6 +23,7 @@ use crate::attribution::{Attributor, DeviceAccount};
 use crate::dictionary::Dictionary;
 use crate::record::{Device, Loss};
 use crate::session::{End, Session};
+use crate::steps::Steps;
 
 /// Everything that is reported about one process.
 #[derive(Clone, Debug)]
@@ -93,6 +94,8 @@ pub struct DeviceReport {
     pub leaves: Leaves,
     /// The window without start-up, by cause; the verdict rests on it.
     pub steady_leaves: Leaves,
+    /// Its steps, when any are complete.
+    pub steps: Option<Steps>,
     /// What ran beneath what.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
@@ -229,6 +232,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
+        steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         overlap: *account.overlap(),
         kernels,
         copies: copies::rows(statistics.copies()),

@@ -12,6 +12,7 @@ use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::attribution::statistics::CopyPath;
 use crate::record::{CopyKind, MemoryKind};
 use crate::session::End;
+use crate::steps::{StepSource, Steps};
 
 const WIDTH: usize = 100;
 
@@ -27,8 +28,8 @@ pub fn live_line(report: &Report) -> String {
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut line = format!(
         "gpuprof: {} {:.0} % | {}",
-        report.verdict.group.name(),
-        report.verdict.share * 100.0,
+        report.verdict.live.0.name(),
+        report.verdict.live.1 * 100.0,
         duration(report.observed_ns)
     );
     for (percent, group) in parts.into_iter().take(3).filter(|(percent, _)| *percent >= 1.0) {
@@ -73,6 +74,9 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     wrapped(out, "  ", &parts.join(", "));
     if percent(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE * 100.0 {
         compute_line(out, &device.compute);
+    }
+    if let Some(steps) = &device.steps {
+        wrapped(out, "  steps: ", &step_line(steps));
     }
     for row in device.kernels.iter().take(3) {
         let _ = writeln!(
@@ -141,6 +145,19 @@ fn compute_line(out: &mut String, compute: &ComputeSplit) {
         geometry.achieved_occupancy * 100.0,
     );
     wrapped(out, "  compute: ", &line);
+}
+
+/// How many steps, how they were found, and how long they took.
+fn step_line(steps: &Steps) -> String {
+    let found = match (steps.source, steps.period) {
+        (StepSource::Annotated, _) => "named by the program".to_owned(),
+        (StepSource::Period, Some(period)) => format!("found by period of {period} operations"),
+        (StepSource::Period, None) => "found by period".to_owned(),
+        (StepSource::Anchor, _) => "found by an operation that comes once in each".to_owned(),
+        (StepSource::Window, _) => "windows of at least 1 s, as nothing repeats".to_owned(),
+    };
+    let [low, median, high] = [10, 50, 90].map(|percent| duration(steps.duration_percentile(percent)));
+    format!("{} {found}, median {median} (p10 {low} .. p90 {high})", steps.seen)
 }
 
 /// Says only what is wrong; a complete trace takes one line.

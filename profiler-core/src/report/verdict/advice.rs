@@ -1,0 +1,81 @@
+//! One piece of advice for a group, and what must hold for it to help.
+//!
+//! Where the records can tell whether that holds, they are asked: CUDA graphs are recommended only to a program that
+//! launches the same kernels with the same grids step after step.
+
+use crate::attribution::Attributor;
+use crate::attribution::leaf::{Group, Leaf, Leaves};
+
+/// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
+/// that has two others in a hundred would have to be captured anew each time.
+pub const GRAPH_MATCH: f64 = 0.98;
+
+/// The lowest match rate of the devices; `None` when a period is not known of each.
+pub(super) fn match_rate(attributor: &Attributor) -> Option<f64> {
+    let rates: Option<Vec<f64>> = attributor.devices().map(|account| account.match_rate()).collect();
+    rates?.into_iter().reduce(f64::min)
+}
+
+/// What the launches say about CUDA graphs.
+pub(super) fn graph_sentence(match_rate: Option<f64>) -> String {
+    match match_rate {
+        Some(rate) => format!(
+            "{:.1} % of launches had the kernel and grid of the one a period before (a CUDA graph needs {:.0} %).",
+            rate * 100.0,
+            GRAPH_MATCH * 100.0,
+        ),
+        None => "No period was found in the launches, so a CUDA graph cannot be said to fit.".to_owned(),
+    }
+}
+
+fn launch_advice(match_rate: Option<f64>) -> &'static str {
+    if match_rate.is_some_and(|rate| rate >= GRAPH_MATCH) {
+        "Capture the step in a CUDA graph (torch.compile(mode=\"reduce-overhead\") or torch.cuda.graph): its kernels \
+         and grids repeat. Pointers must stay the same too, and nothing in it may wait for the host."
+    } else {
+        "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
+         batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
+         not known."
+    }
+}
+
+pub(super) fn advice(group: Group, steady: &Leaves, match_rate: Option<f64>) -> &'static str {
+    let of = |leaf: Leaf| steady[leaf as usize];
+    match group {
+        Group::DataLoading => {
+            "Prepare batches in other processes (DataLoader num_workers > 0, pin_memory=True) and fetch the next one \
+             during the step; helps while free cores remain."
+        }
+        Group::HostCpu => {
+            "Find what the launching thread does in these gaps (a CPU sampler such as py-spy on the same run) and move \
+             it off the path between launches."
+        }
+        Group::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
+            "Copy from page-locked memory (DataLoader pin_memory=True, non_blocking=True) on a stream of its own; \
+             helps when there is other work to overlap with. Do not call pin_memory() on the fly: it copies too."
+        }
+        Group::Copy => {
+            "Overlap copies with computation on a stream of its own, or keep the data on the device; helps when \
+             independent work exists. For many small copies, join them."
+        }
+        Group::Launch => launch_advice(match_rate),
+        Group::GpuCompute => {
+            "The device is busy: look at the kernels above (lower precision, fused attention, better shapes). Nothing \
+             on the host will make this faster."
+        }
+        Group::Sync => {
+            "Read results less often: collect losses on the device and fetch them every n steps, remove .item(), \
+             .cpu() and synchronize() from the loop; helps when the next launches do not depend on the value."
+        }
+        Group::Communication => {
+            "Overlap collectives with computation (larger or smaller buckets, another stream) and compare ranks: \
+             waiting for a slow rank looks the same as slow transfer on one rank."
+        }
+        Group::Allocator => {
+            "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), fixed shapes so that \
+             cached blocks fit; cudaMalloc and cudaFree may wait for the device."
+        }
+        Group::NoWork => "Trace a part of the run in which the program works.",
+        Group::CannotTell => "Trace a longer part of the program.",
+    }
+}

@@ -1,0 +1,168 @@
+//! Why a group is the verdict: sentences with numbers.
+//!
+//! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
+
+use super::ranking::Ranking;
+use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::attribution::{Attributor, Subject};
+use crate::dictionary::Dictionary;
+use crate::report::text::duration;
+use crate::report::{DeviceReport, names};
+use crate::steps::Step;
+
+/// How the share of `group` was measured: over which steps, how sure it is, and what was left out.
+pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
+    let Some(steady) = &ranking.steady else { return Vec::new() };
+    let share = ranking.share(group);
+    let mut sentences = Vec::new();
+    if let [only] = &steady[..] {
+        let mut durations: Vec<u64> = only.rows.iter().map(Step::duration).collect();
+        durations.sort_unstable();
+        let median = durations[durations.len() / 2];
+        sentences.push(format!(
+            "In the median of {} steady steps ({} each): {:.1} % (95 % confidence {:.1} to {:.1} %), {} a step.",
+            only.rows.len(),
+            duration(median),
+            share.median * 100.0,
+            share.low * 100.0,
+            share.high * 100.0,
+            duration((share.median * median as f64) as u64),
+        ));
+    } else {
+        let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
+        sentences.push(format!(
+            "In the median of {count} steady steps on {} devices: {:.1} % (95 % confidence {:.1} to {:.1} %).",
+            devices.len(),
+            share.median * 100.0,
+            share.low * 100.0,
+            share.high * 100.0,
+        ));
+    }
+    let mut unusual: Vec<&Step> = steady.iter().flat_map(|steady| &steady.set_aside).collect();
+    if !unusual.is_empty() {
+        unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
+        let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
+        let (count, s) = (unusual.len(), if unusual.len() == 1 { "" } else { "s" });
+        sentences.push(format!("Set aside: {count} step{s} of over 1.5 times the median: {}.", list.join(", ")));
+    }
+    if let Some((rival, interval)) = ranking.rival(group).filter(|_| group != Group::GpuCompute) {
+        let percent = interval.median * 100.0;
+        sentences.push(format!("Not to be told from {} in size ({percent:.1} %) with these steps.", rival.name()));
+    }
+    sentences
+}
+
+/// Duration and largest leaf of a step.
+fn unusual_step(step: &Step) -> String {
+    let largest = Leaf::ALL.into_iter().max_by_key(|&leaf| step.leaves[leaf as usize]).unwrap_or(Leaf::Compute);
+    let nanos = step.leaves[largest as usize];
+    format!("{} ({} {})", duration(step.duration()), largest.name(), duration(nanos))
+}
+
+pub(super) fn leaf_sentence(group: Group, steady: &Leaves, total: u64) -> String {
+    let mut leaves: Vec<_> = Leaf::ALL
+        .into_iter()
+        .filter(|leaf| leaf.group() == group && steady[*leaf as usize] > 0)
+        .map(|leaf| (steady[leaf as usize], leaf))
+        .collect();
+    leaves.sort_by(|a, b| b.cmp(a));
+    let parts: Vec<_> = leaves
+        .iter()
+        .take(4)
+        .map(|&(nanos, leaf)| format!("{} {:.1} %", leaf.name(), nanos as f64 / total.max(1) as f64 * 100.0))
+        .collect();
+    format!("Of {} of steady device time: {}.", duration(total), parts.join(", "))
+}
+
+pub(super) fn group_evidence(
+    group: Group,
+    attributor: &Attributor,
+    dictionary: &Dictionary,
+    devices: &[DeviceReport],
+) -> Vec<String> {
+    let mut evidence = Vec::new();
+    match group {
+        Group::GpuCompute | Group::Communication => {
+            let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
+            rows.retain(|row| row.communication == (group == Group::Communication));
+            rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+            for row in rows.iter().take(3) {
+                evidence.push(format!(
+                    "Kernel {} ran {} times, {} in all, median {}.",
+                    names::shortened(&row.name, 44),
+                    row.durations.count(),
+                    duration(row.durations.total()),
+                    duration(row.durations.median()),
+                ));
+            }
+        }
+        Group::Copy => {
+            let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.copies).collect();
+            rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+            for row in rows.iter().take(3) {
+                evidence.push(format!(
+                    "{} copies {}: {:.1} MB in {}, {:.1} GB/s, {:.1} kB each.",
+                    row.durations.count(),
+                    crate::report::text::path_name(row.path),
+                    row.bytes as f64 / 1e6,
+                    duration(row.durations.total()),
+                    row.gigabytes_per_second(),
+                    row.bytes as f64 / 1e3 / row.durations.count().max(1) as f64,
+                ));
+            }
+        }
+        Group::Launch => {
+            let kernels = || devices.iter().flat_map(|device| &device.kernels);
+            let count: u64 = kernels().map(|row| row.durations.count()).sum();
+            let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
+            let waited = devices.iter().map(|device| group.total(&device.leaves)).fold(0, u64::saturating_add);
+            evidence.push(format!(
+                "{count} kernels ran for {} on average; for each, the device waited {} for its launch (whole window).",
+                duration(total / count.max(1)),
+                duration(waited / count.max(1)),
+            ));
+        }
+        _ => {
+            if group == Group::DataLoading {
+                evidence.push(
+                    "Inferred from a pattern, not from the program's stack: the launching thread repeatedly left \
+                     CUDA for over 1 ms and came back with a copy from the host."
+                        .to_owned(),
+                );
+            }
+            evidence.extend(cause_sentences(group, attributor, dictionary));
+        }
+    }
+    evidence
+}
+
+/// The largest causes of a group.
+fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionary) -> Vec<String> {
+    let mut rows = Vec::new();
+    for account in attributor.devices() {
+        for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == group) {
+            rows.extend(account.causes(leaf).into_iter().take(3).map(|(subject, tally)| (tally, subject)));
+        }
+    }
+    rows.sort_by(|a, b| b.0.total_ns.cmp(&a.0.total_ns).then_with(|| a.1.cmp(&b.1)));
+    rows.iter()
+        .take(3)
+        .map(|(tally, subject)| {
+            let what = match subject {
+                Subject::None => "Gaps".to_owned(),
+                Subject::Call(function) => format!("Gaps in or after {}", names::function(dictionary, *function)),
+                Subject::Kernel(name) => {
+                    format!("Gaps before kernel {}", names::shortened(&names::demangled(dictionary.name(*name)), 40))
+                }
+                Subject::HostToDevice => "Gaps before a copy from the host".to_owned(),
+                Subject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
+            };
+            format!(
+                "{what}: {}, {} in all, the longest {}.",
+                tally.count,
+                duration(tally.total_ns),
+                duration(tally.longest_ns),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! Which steps are typical, and what can be said of all steps from those that were seen.
+//!
+//! A median needs no assumption about the distribution, and neither does its interval from order statistics; both are
+//! the same for the same steps on every machine.
+
+use super::{Step, StepSource, Steps};
+use crate::record::Timestamp;
+
+/// Steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms.
+pub const WARM_UP_STEPS: u64 = 3;
+/// A step of more than this many times the median duration is set aside: a checkpoint, an evaluation, a collection.
+pub const UNUSUAL: f64 = 1.5;
+/// Fewer steady steps than this say nothing about the others.
+pub const FEWEST_STEADY: usize = 5;
+
+/// Steady steps and the unusual ones among them, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steady {
+    /// Typical steps.
+    pub rows: Vec<Step>,
+    /// Steps that took over [`UNUSUAL`] times the median.
+    pub set_aside: Vec<Step>,
+}
+
+impl Step {
+    /// How long it took, nanoseconds.
+    #[must_use]
+    pub fn duration(&self) -> u64 {
+        self.end.since(self.start)
+    }
+}
+
+impl Steps {
+    /// The remembered steps without the first [`WARM_UP_STEPS`] of all and those that begin before `from`; windows
+    /// are no steps, so none of them is steady.
+    #[must_use]
+    pub fn steady(&self, from: Timestamp) -> Steady {
+        let forgotten = self.seen.saturating_sub(self.rows.len() as u64);
+        let skipped = WARM_UP_STEPS.saturating_sub(forgotten) as usize;
+        let is_step = self.source != StepSource::Window;
+        let after = self.rows.iter().skip(skipped).filter(|row| is_step && row.start >= from);
+        let median = percentile(after.clone().map(Step::duration), 50);
+        let (rows, set_aside) = after.partition(|row| row.duration() as f64 <= UNUSUAL * median as f64);
+        Steady { rows, set_aside }
+    }
+
+    /// The duration that `percent` of the remembered steps do not exceed, nanoseconds; 0 without any.
+    #[must_use]
+    pub fn duration_percentile(&self, percent: usize) -> u64 {
+        percentile(self.rows.iter().map(Step::duration), percent)
+    }
+}
+
+/// By nearest rank.
+fn percentile(values: impl Iterator<Item = u64>, percent: usize) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    let rank = (values.len() * percent).div_ceil(100).max(1);
+    values.get(rank - 1).copied().unwrap_or(0)
+}
+
+/// A median and the interval that holds the median of all steps with 95 % confidence, were they independent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Of the steps seen.
+    pub median: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Of some values; `None` without any.
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let count = values.len();
+        let middle = *values.get(count / 2)?;
+        let median = if count.is_multiple_of(2) { f64::midpoint(values[count / 2 - 1], middle) } else { middle };
+        // The number of values below the true median is binomial with p = 1/2; 1.96 standard deviations to either
+        // side of its mean. Below 6 values this is their whole range, with 93.75 % at 5.
+        let below = (count as f64 / 2.0 - 1.96 * (count as f64).sqrt() / 2.0).floor().max(0.0) as usize;
+        Some(Self { median, low: values[below], high: values[count - 1 - below] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::leaf::LEAF_COUNT;
+
+    fn steps(seen: u64, durations: &[u64]) -> Steps {
+        let mut at = 1_000;
+        let row = |&duration: &u64| {
+            let start = Timestamp::from_nanos(at);
+            at += duration;
+            Step { start, end: Timestamp::from_nanos(at), operations: 1, leaves: [0; LEAF_COUNT] }
+        };
+        Steps { source: StepSource::Period, period: Some(1), seen, rows: durations.iter().map(row).collect() }
+    }
+
+    #[test]
+    fn the_first_are_dropped_once_and_the_long_ones_set_aside() {
+        let durations = [900, 10, 11, 10, 10, 16, 10, 15, 12];
+        let steady = steps(9, &durations).steady(Timestamp::ZERO);
+        assert_eq!(steady.rows.iter().map(Step::duration).collect::<Vec<_>>(), [10, 10, 10, 15, 12]);
+        assert_eq!(steady.set_aside.iter().map(Step::duration).collect::<Vec<_>>(), [16]);
+        let steady = steps(1_000, &durations).steady(Timestamp::ZERO);
+        assert_eq!(steady.rows.len() + steady.set_aside.len(), durations.len(), "the first are long forgotten");
+        assert_eq!(steps(9, &durations).steady(Timestamp::from_nanos(1_931)).rows[0].start.nanos(), 1_931);
+        let windows = Steps { source: StepSource::Window, ..steps(9, &durations) };
+        assert!(windows.steady(Timestamp::ZERO).rows.is_empty());
+    }
+
+    #[test]
+    fn percentiles_by_nearest_rank() {
+        let steps = steps(10, &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
+        assert_eq!([10, 50, 90, 100].map(|percent| steps.duration_percentile(percent)), [10, 50, 90, 100]);
+    }
+
+    #[test]
+    fn the_interval_is_that_of_the_binomial_distribution() {
+        assert_eq!(Interval::of(Vec::new()), None);
+        let of = |count: u32| Interval::of((1..=count).map(f64::from).collect()).map(|i| (i.low, i.median, i.high));
+        assert_eq!(of(5), Some((1.0, 3.0, 5.0)));
+        // Tables give the 40th and 61st of 100 values, and the 6th and 15th of 20.
+        assert_eq!(of(100), Some((41.0, 50.5, 60.0)));
+        assert_eq!(of(20), Some((6.0, 10.5, 15.0)));
+    }
+}
