@@ -23,7 +23,7 @@ use std::fmt;
 use std::io::{self, Read};
 
 use profiler_core::attribution::Attributor;
-use profiler_core::record::{Loss, Record, Timestamp};
+use profiler_core::record::{Loss, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use serde::de::DeserializeSeed;
@@ -108,7 +108,7 @@ fn report(mut collector: Collector, stopped: Option<String>) -> Report {
     collector.records.sort_by_key(|record| span(record).1);
     let start = collector.records.iter().map(|record| span(record).0).min().unwrap_or_default();
     let mut attributor = Attributor::new();
-    let last = feed(&mut attributor, &collector);
+    let last = feed(&mut attributor, &collector, base);
     let session = Session {
         process_id: collector.process_id,
         command: vec!["(Kineto trace)".to_owned()],
@@ -127,20 +127,36 @@ fn report(mut collector: Collector, stopped: Option<String>) -> Report {
     Report::new(&session, &attributor, &collector.dictionary, &Loss::default(), end, notes)
 }
 
-/// Hands over the records, which are sorted by end, in portions. Returns the end of the last one.
-fn feed(attributor: &mut Attributor, collector: &Collector) -> Timestamp {
+/// Hands over the records, which are sorted by end, in portions, and the marks of steps before the portion that ends
+/// after them. Returns the end of the last record.
+fn feed(attributor: &mut Attributor, collector: &Collector, base: u64) -> Timestamp {
+    let mut marks = step_marks(collector, base).into_iter().peekable();
     let mut portion_end = None;
     let mut last = Timestamp::ZERO;
     for record in &collector.records {
         last = span(record).1;
         let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
         if last.nanos() > boundary {
+            while let Some((at, thread)) = marks.next_if(|(at, _)| at.nanos() <= boundary) {
+                attributor.step_mark(thread, at);
+            }
             attributor.flushed(Timestamp::from_nanos(boundary), &collector.dictionary);
             portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
         }
         attributor.push(record, &collector.dictionary);
     }
+    marks.for_each(|(at, thread)| attributor.step_mark(thread, at));
     last
+}
+
+/// The begin of each step, and the end of the last one, which closes it.
+fn step_marks(collector: &Collector, base: u64) -> Vec<(Timestamp, ThreadId)> {
+    let shifted = |time: Timestamp| Timestamp::from_nanos(time.nanos().saturating_add(base));
+    let mut marks: Vec<_> = collector.steps.iter().map(|&(thread, start, _)| (shifted(start), thread)).collect();
+    let last = collector.steps.iter().max_by_key(|(_, _, end)| *end);
+    marks.extend(last.map(|&(thread, _, end)| (shifted(end), thread)));
+    marks.sort_unstable();
+    marks
 }
 
 /// Begin and end; zero for a record that has none.

@@ -31,8 +31,8 @@ pub(super) struct Collector {
     pub(super) dictionary: Dictionary,
     /// In file order; times relative to `base_ns`.
     pub(super) records: Vec<Record>,
-    /// Begins of `ProfilerStep#N` ranges, relative to `base_ns`, and the thread that marked them.
-    pub(super) steps: Vec<(ThreadId, Timestamp)>,
+    /// The thread, begin and end of each `ProfilerStep#N` range, relative to `base_ns`.
+    pub(super) steps: Vec<(ThreadId, Timestamp, Timestamp)>,
     /// Whether an array of rows was seen at all.
     pub(super) found_rows: bool,
     /// All rows.
@@ -74,7 +74,7 @@ impl Collector {
     fn convert(&mut self, row: &Row, is_step: bool) -> Result<(), Unusable> {
         let (start, end) = times(row)?;
         if is_step {
-            self.steps.push((thread(row)?, start));
+            self.steps.push((thread(row)?, start, end));
             return Ok(());
         }
         let record = match row.category {
