@@ -2,6 +2,7 @@
 
 use profiler_core::geometry::{Geometry, Limiter, Multiprocessors};
 use profiler_core::record::{Device, LaunchConfig};
+use proptest::prelude::*;
 
 /// An H200 as its record describes it.
 fn h200() -> Multiprocessors {
@@ -94,5 +95,43 @@ fn what_does_not_fit_has_no_geometry() {
         LaunchConfig { block: [u32::MAX; 3], ..config(1, 128, 32, 0) },
     ] {
         assert_eq!(Geometry::of(&config, &h200()), None, "{config:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_launch_on_any_device_stays_within_bounds(
+        grid in proptest::array::uniform3(any::<u32>()),
+        block in proptest::array::uniform3(0u32..200),
+        registers in any::<u16>(),
+        shared in (0u32..300_000, 0u32..300_000),
+        capability in (5u32..14, 0u32..10),
+        limits in proptest::array::uniform5(any::<u32>()),
+    ) {
+        let device = Device {
+            compute_capability: [capability.0, capability.1],
+            multiprocessors: limits[0],
+            threads_per_multiprocessor: limits[1],
+            blocks_per_multiprocessor: limits[2],
+            registers_per_multiprocessor: limits[3],
+            shared_bytes_per_multiprocessor: limits[4],
+            ..Device::default()
+        };
+        let config = LaunchConfig {
+            grid,
+            block,
+            registers_per_thread: registers,
+            static_shared_bytes: shared.0,
+            dynamic_shared_bytes: shared.1,
+            ..LaunchConfig::default()
+        };
+        for room in [Multiprocessors::of(&device), Some(h200())].into_iter().flatten() {
+            let Some(of) = Geometry::of(&config, &room) else { continue };
+            prop_assert!(of.resident_blocks >= 1 && of.resident_blocks <= room.blocks);
+            prop_assert!(of.theoretical_occupancy > 0.0 && of.theoretical_occupancy <= 1.0);
+            prop_assert!(of.achieved_occupancy > 0.0 && of.achieved_occupancy <= of.theoretical_occupancy + 1e-9);
+            prop_assert!(of.sm_efficiency > 0.0 && of.sm_efficiency <= 1.0);
+            prop_assert!(of.waves > 0.0 && (0.0..0.5).contains(&of.tail_loss), "at most one wave of two");
+        }
     }
 }
