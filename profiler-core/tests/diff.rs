@@ -2,11 +2,12 @@
 
 mod support;
 
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
 use profiler_core::diff::{Basis, Diff, Launches, Outcome, Refusal, Side, Speed, compare};
-use profiler_core::record::{Loss, MemoryKind};
+use profiler_core::record::{Loss, MemoryKind, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
+use profiler_core::steps::{Step, StepSource, Steps};
 use support::{Scenario, gpu};
 
 /// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.
@@ -37,6 +38,84 @@ fn compared(a: &Report, b: &Report) -> Diff {
         assert!(line.chars().count() <= 100 && line.is_ascii(), "{line}");
     }
     diff
+}
+
+/// `report` with steps of its own making: `durations` in microseconds, of which the first part computes and the
+/// rest, if any, waits for data.
+fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)]) -> Report {
+    let mut at = support::ZERO;
+    let rows = durations.iter().map(|&(compute, data_loading)| {
+        let start = Timestamp::from_nanos(at);
+        at += (compute + data_loading) * 1_000;
+        let mut leaves = [0; LEAF_COUNT];
+        leaves[Leaf::Compute as usize] = compute * 1_000;
+        leaves[Leaf::DataLoading as usize] = data_loading * 1_000;
+        Step { start, end: Timestamp::from_nanos(at), operations, leaves }
+    });
+    let rows: Vec<_> = rows.collect();
+    let seen = rows.len() as u64;
+    report.devices[0].steps = Some(Steps { source: StepSource::Period, period: Some(operations), seen, rows });
+    report
+}
+
+/// Steps that compute up to 4 us longer than the shortest; every eighth waits ten times as long for its data.
+fn uneven(count: u64, compute: u64, data_loading: u64) -> Vec<(u64, u64)> {
+    (0..count).map(|index| (compute + index % 5, data_loading + 9 * data_loading * u64::from(index % 8 == 6))).collect()
+}
+
+#[test]
+fn steps_are_compared_by_rank_and_divided_exactly_whatever_the_outliers() {
+    let report = training(60, 500, 1_000).report();
+    let a = with_steps(report.clone(), 3, &uneven(43, 1_000, 500));
+    let b = with_steps(report, 3, &uneven(23, 1_000, 200));
+    let diff = compared(&a, &b);
+    let device = &diff.devices[0];
+    assert_eq!((device.basis, device.outcome()), (Basis::Step, Outcome::Faster));
+    assert_eq!((device.a.considered, device.a.averaged, device.b.considered, device.b.averaged), (40, 20, 20, 10));
+    assert_eq!((device.a.median_ns, device.b.median_ns), (Some(1_502_000), Some(1_202_000)));
+    assert_eq!(device.leaves[0], (Leaf::DataLoading, -300_000));
+    let test = device.test.unwrap();
+    assert!(test.p < 1e-4 && test.larger < 0.2, "{test:?}");
+    let headline = &diff.headlines()[0];
+    assert!(headline.starts_with("B's step is 1.25x faster (1.5 ms -> 1.2 ms, p < 0.001): data_loading"), "{headline}");
+    assert!(diff.warnings.is_empty(), "{:?}", diff.warnings);
+}
+
+#[test]
+fn a_difference_that_chance_explains_is_no_change() {
+    let report = training(60, 500, 1_000).report();
+    let a: Vec<_> = (0..30).map(|index| (1_000 + index * 37 % 101, 0)).collect();
+    let b: Vec<_> = (0..30).map(|index| (1_003 + index * 53 % 101, 0)).collect();
+    let diff = compared(&with_steps(report.clone(), 3, &a), &with_steps(report, 3, &b));
+    let device = &diff.devices[0];
+    assert_ne!(device.change_ns(), 0);
+    assert!(device.test.unwrap().p > 0.05, "{:?}", device.test);
+    assert_eq!((device.outcome(), diff.slower_percent()), (Outcome::Unchanged, 0.0));
+    assert!(diff.headlines()[0].starts_with("B's step has not changed"), "{:?}", diff.headlines());
+}
+
+#[test]
+fn steps_that_hold_another_number_of_iterations_are_not_compared() {
+    let report = training(500, 500, 1_000).report();
+    let one = with_steps(report.clone(), 3, &uneven(400, 1_600, 0));
+    let two = with_steps(report, 6, &uneven(200, 3_200, 0));
+    let diff = compared(&one, &two);
+    let device = &diff.devices[0];
+    assert_eq!((device.basis, device.test), (Basis::Operations, None));
+    assert!((device.change_ns().unsigned_abs() as f64) < 0.01 * device.a.unit_ns as f64, "{}", diff.text(10));
+    assert!(diff.warnings[0].contains("3 operations in A and 6 in B"), "{:?}", diff.warnings);
+}
+
+#[test]
+fn a_run_without_steps_is_compared_by_as_many_operations_as_a_step_of_the_other() {
+    let (mut a, b) = (training(400, 3_000, 1_000).report(), training(400, 1_500, 1_000).report());
+    a.devices[0].steps = None;
+    let diff = compared(&a, &with_steps(b, 3, &uneven(390, 1_600, 1_500)));
+    let device = &diff.devices[0];
+    assert_eq!((device.basis, device.a.operations, device.b.operations), (Basis::Operations, 3, 3));
+    assert!((4_500_000..4_700_000).contains(&device.a.unit_ns), "{}", diff.text(10));
+    assert!(diff.warnings[0].contains("A has fewer than 5 comparable steps"), "{:?}", diff.warnings);
+    assert!(diff.warnings[0].contains("by 3 operations, start-up included"), "{:?}", diff.warnings);
 }
 
 #[test]

@@ -188,7 +188,7 @@ pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     let mut warnings = caveats::caveats(a, b);
     let mut devices = Vec::new();
     for (first, second) in a.devices.iter().zip(&b.devices) {
-        let (first, second) = (Run::new(a, first, None), Run::new(b, second, None));
+        let (first, second) = (Run::new(a, first), Run::new(b, second));
         let (diff, sentence) = pair::compare(&first, &second, similarity);
         warnings.extend(sentence);
         devices.push(diff);

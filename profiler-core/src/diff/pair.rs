@@ -9,7 +9,6 @@ use super::significance::{RankTest, mann_whitney};
 use super::unit::{self, Basis, OPERATIONS, Representative, Stretch};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::report::{DeviceReport, Report};
-use crate::steps::Steps;
 
 /// Steps of one mixture of kernels whose sizes differ by this factor hold different numbers of iterations.
 const SAME_STEP: f64 = 1.5;
@@ -20,18 +19,17 @@ const SAME_MIXTURE: f64 = 0.9;
 /// One device of one run.
 pub(super) struct Run<'a> {
     device: &'a DeviceReport,
-    steps: Option<&'a Steps>,
     /// Operations in its window.
     operations: u64,
 }
 
 impl<'a> Run<'a> {
     /// Memsets are counted for all devices together; each device is given its part by its other operations.
-    pub(super) fn new(report: &Report, device: &'a DeviceReport, steps: Option<&'a Steps>) -> Self {
+    pub(super) fn new(report: &Report, device: &'a DeviceReport) -> Self {
         let all: u64 = report.devices.iter().map(kernels_and_copies).sum();
         let own = kernels_and_copies(device);
         let memsets = u128::from(report.completeness.memsets) * u128::from(own) / u128::from(all.max(1));
-        Self { device, steps, operations: own.saturating_add(u64::try_from(memsets).unwrap_or(u64::MAX)) }
+        Self { device, operations: own.saturating_add(u64::try_from(memsets).unwrap_or(u64::MAX)) }
     }
 }
 
@@ -69,7 +67,7 @@ type BySteps = (Representative, Representative, Option<RankTest>);
 
 fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String> {
     let missing = |which: &str| Err(format!("{which} fewer than {} comparable steps", unit::FEWEST_STEPS));
-    let (first, second) = match (unit::comparable(a.steps), unit::comparable(b.steps)) {
+    let (first, second) = match (unit::comparable(a.device.steps.as_ref()), unit::comparable(b.device.steps.as_ref())) {
         (Some(first), Some(second)) => (first, second),
         (None, Some(_)) => return missing("A has"),
         (Some(_), None) => return missing("B has"),
@@ -89,12 +87,14 @@ fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String
 /// The time of equally many operations, and the sentence that says what they are. Start-up is left out where both
 /// runs tell it from the rest.
 fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Representative, String) {
-    let step = |run: &Run<'_>| unit::comparable(run.steps).map(|(source, rows)| unit::representative(source, rows));
+    let step = |run: &Run<'_>| {
+        unit::comparable(run.device.steps.as_ref()).map(|(source, rows)| unit::representative(source, rows))
+    };
     let operations = match (step(a), step(b)) {
         (Some(step), None) | (None, Some(step)) if step.operations > 0 => step.operations,
         _ => OPERATIONS,
     };
-    let warm = |run: &Run<'_>| Stretch::warm(run.device, run.steps);
+    let warm = |run: &Run<'_>| Stretch::warm(run.device);
     let (first, second, start_up) = match warm(a).zip(warm(b)) {
         Some((first, second)) => (first, second, "left out"),
         None => (Stretch::whole(a.device, a.operations), Stretch::whole(b.device, b.operations), "included"),

@@ -102,7 +102,8 @@ impl Stretch {
     /// What is warm of a device: the comparable steps, or the windows of fixed length that begin after start-up.
     /// `None` when fewer than [`OPERATIONS`] ran in them.
     #[must_use]
-    pub fn warm(device: &DeviceReport, steps: Option<&Steps>) -> Option<Self> {
+    pub fn warm(device: &DeviceReport) -> Option<Self> {
+        let steps = device.steps.as_ref();
         let rows = match (comparable(steps), steps) {
             (Some((_, rows)), _) => rows,
             (None, Some(steps)) if steps.source == StepSource::Window => after_start_up(device, steps),
