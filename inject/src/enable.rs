@@ -7,12 +7,13 @@ use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Domain, Error, Kind, Thread
 
 use crate::interest;
 
-/// Enables everything, and returns notes for the report.
-pub fn everything<H: ActivityHandler>(cupti: &'static Cupti) -> Result<Vec<String>, Error> {
+/// Enables what is wanted, with stream dependencies or without, and returns notes for the report.
+pub fn everything<H: ActivityHandler>(cupti: &'static Cupti, dependencies: bool) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     note(&mut notes, "thread ids of API calls are not the kernel's", cupti.set_thread_id_type(ThreadIdType::SYSTEM));
     cupti.register_callbacks::<H>()?;
-    for &kind in interest::KINDS {
+    let on_request = if dependencies { interest::DEPENDENCY_KINDS } else { &[] };
+    for &kind in interest::KINDS.iter().chain(on_request) {
         match cupti.enable(kind) {
             Err(error) if kind == Kind::CONCURRENT_KERNEL => return Err(error),
             result => note(&mut notes, &format!("no {kind} records"), result),

@@ -8,19 +8,14 @@
 
 use cupti_sys::Kind;
 
-/// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`, and `CUDA_EVENT` needs
-/// `SYNCHRONIZATION`.
-pub const KINDS: &[Kind] = &[
-    Kind::DEVICE,
-    Kind::CONTEXT,
-    Kind::MEMCPY,
-    Kind::MEMCPY2,
-    Kind::MEMSET,
-    Kind::SYNCHRONIZATION,
-    Kind::CUDA_EVENT,
-    Kind::OVERHEAD,
-    Kind::CONCURRENT_KERNEL,
-];
+/// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.
+pub const KINDS: &[Kind] =
+    &[Kind::DEVICE, Kind::CONTEXT, Kind::MEMCPY, Kind::MEMCPY2, Kind::MEMSET, Kind::OVERHEAD, Kind::CONCURRENT_KERNEL];
+
+/// Which stream waited for which event. Only on request: enabling `SYNCHRONIZATION` alone made a launch-bound PyTorch
+/// step twice as costly to trace (docs/OVERHEAD.md), and host waits are known from the
+/// API calls. `CUDA_EVENT` needs `SYNCHRONIZATION`.
+pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT];
 
 /// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
 pub const LAST_CALLBACK_ID: u32 = 1200;

@@ -101,7 +101,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         return Err(StartError("gpuprof was started twice".to_owned()));
     }
 
-    let notes = enable::everything::<Callbacks>(cupti).map_err(failed)?;
+    let notes = enable::everything::<Callbacks>(cupti, settings.dependencies).map_err(failed)?;
     notes.iter().for_each(|note| log::info!("{note}"));
     let session = process::describe(cupti, flusher::now(cupti), notes);
     let collector = Collector::new(cupti, settings, session, inlet);

@@ -40,6 +40,8 @@ pub const RECORD: &str = "GPUPROF_RECORD";
 pub const RECORD_LIMIT: &str = "GPUPROF_RECORD_LIMIT";
 /// Longest wait at exit.
 pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
+/// Whether stream dependencies are recorded.
+pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
 /// Time between flushes.
 pub const FLUSH: &str = "GPUPROF_FLUSH";
 /// Memory for activity buffers.
@@ -92,6 +94,12 @@ pub const VARIABLES: &[Variable] = &[
                   counted in the report.",
     },
     Variable {
+        name: DEPENDENCIES,
+        default: "off",
+        meaning: "`on` also records synchronisations and events, that is, which stream waited for which. On the launch path it costs \
+                  as much as everything else together, and the verdict does not need it.",
+    },
+    Variable {
         name: FLUSH,
         default: "100ms",
         meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
@@ -134,6 +142,8 @@ pub struct Settings {
     pub record_limit: u64,
     /// Longest wait at exit.
     pub exit_timeout: Duration,
+    /// Record stream dependencies.
+    pub dependencies: bool,
     /// Time between flushes.
     pub flush: Duration,
     /// Most memory for activity buffers, bytes.
@@ -197,6 +207,10 @@ impl Settings {
                 Duration::from_secs(3),
                 parse_duration,
             ),
+            dependencies: read(&lookup, &mut bad, DEPENDENCIES, "on or off", false, |text| match text {
+                "on" | "1" | "yes" | "true" => Some(true),
+                _ => is_off(text).then_some(false),
+            }),
             flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
                 parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
             }),
