@@ -151,10 +151,11 @@ fn compute_line(out: &mut String, compute: &ComputeSplit) {
 fn step_line(steps: &Steps) -> String {
     let found = match (steps.source, steps.period) {
         (StepSource::Annotated, _) => "named by the program".to_owned(),
+        (StepSource::Period, Some(1)) => "found by period of 1 operation".to_owned(),
         (StepSource::Period, Some(period)) => format!("found by period of {period} operations"),
         (StepSource::Period, None) => "found by period".to_owned(),
         (StepSource::Anchor, _) => "found by an operation that comes once in each".to_owned(),
-        (StepSource::Window, _) => "windows of at least 1 s, as nothing repeats".to_owned(),
+        (StepSource::Window, _) => "in windows of at least 1 s, as nothing repeats".to_owned(),
     };
     let [low, median, high] = [10, 50, 90].map(|percent| duration(steps.duration_percentile(percent)));
     format!("{} {found}, median {median} (p10 {low} .. p90 {high})", steps.seen)

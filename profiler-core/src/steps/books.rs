@@ -15,9 +15,10 @@ use crate::record::Timestamp;
 pub const REMEMBERED: usize = 1_024;
 /// A window ends with the first operation that begins this long after its begin, nanoseconds.
 pub const WINDOW_NANOS: u64 = 1_000_000_000;
-/// Series that are kept; beyond, the one with the least time goes. A mistaken period is soon replaced.
+/// Series that are kept; beyond, the one with the fewest operations goes. A mistaken period is soon replaced.
 const SERIES_LIMIT: usize = 6;
-/// A more trustworthy source speaks for the device when its steps have at least this part of the time of any other.
+/// A more trustworthy source speaks for the device when its steps have at least this part of the operations of any
+/// other. Operations rather than time, because start-up is long and does little.
 const SPEAKING_PART: u64 = 4;
 
 #[derive(Debug)]
@@ -33,7 +34,7 @@ struct Series {
     /// Launches of a step; 0 unless it is a period.
     period: u32,
     seen: u64,
-    total_ns: u64,
+    operations: u64,
     launches: u64,
     matched: u64,
     rows: VecDeque<Step>,
@@ -42,7 +43,7 @@ struct Series {
 
 impl Series {
     fn new(source: StepSource, period: u32) -> Self {
-        Self { source, period, seen: 0, total_ns: 0, launches: 0, matched: 0, rows: VecDeque::new(), open: None }
+        Self { source, period, seen: 0, operations: 0, launches: 0, matched: 0, rows: VecDeque::new(), open: None }
     }
 
     /// A step begins at `at`; the open one ends there.
@@ -50,7 +51,7 @@ impl Series {
         let open = self.open.replace(Open { start: at, operations: 0, leaves: [0; LEAF_COUNT] });
         let Some(Open { start, operations, leaves }) = open else { return };
         self.seen += 1;
-        self.total_ns += at - start;
+        self.operations += operations;
         if self.rows.len() >= REMEMBERED {
             self.rows.pop_front();
         }
@@ -152,12 +153,12 @@ impl StepBooks {
     }
 
     fn speaking(&self) -> Option<&Series> {
-        let most = self.series.iter().map(|series| series.total_ns).max()?;
+        let most = self.series.iter().map(|series| series.operations).max()?;
         let speaks = |series: &&Series| {
             let named = series.source == StepSource::Annotated;
-            !series.rows.is_empty() && (named || series.total_ns >= most / SPEAKING_PART)
+            !series.rows.is_empty() && (named || series.operations >= most / SPEAKING_PART)
         };
-        self.series.iter().filter(speaks).min_by_key(|series| (series.source, std::cmp::Reverse(series.total_ns)))
+        self.series.iter().filter(speaks).min_by_key(|series| (series.source, std::cmp::Reverse(series.operations)))
     }
 
     fn find_or_add(&mut self, source: StepSource, period: u32) -> &mut Series {
@@ -165,7 +166,7 @@ impl StepBooks {
         let index = self.series.iter().position(same).unwrap_or_else(|| {
             if self.series.len() >= SERIES_LIMIT {
                 let periods = self.series.iter().enumerate().filter(|(_, series)| series.source == StepSource::Period);
-                let least = periods.min_by_key(|(_, series)| (series.open.is_some(), series.total_ns));
+                let least = periods.min_by_key(|(_, series)| (series.open.is_some(), series.operations));
                 if let Some((index, _)) = least {
                     self.series.remove(index);
                 }
