@@ -83,8 +83,8 @@ EXAMPLES:
   gpuprof report --json gpuprof-4711.gpuprof | jq .verdict";
 
 const DIFF_HELP: &str = "\
-A is the run before a change, B the one after it. The median step of each is divided by cause, so that the
-changes of the causes sum to the change of the step.
+A is the run before a change, B the one after it. A typical step of each (the mean of those between the
+quartiles) is divided by cause, so that the changes of the causes sum to the change of the step.
 
 EXIT CODES:
   0  the traces were compared

@@ -86,16 +86,19 @@ fn a_slower_run_fails_only_beyond_what_is_allowed() {
 #[test]
 fn a_trace_is_no_different_from_itself() {
     let stage = Stage::new();
-    let trace = played(&stage, "gpt");
-    let (code, document) = json(&trace, &trace);
-    assert_eq!(code, Some(0));
-    let device = &document["devices"][0];
-    assert_eq!((device["outcome"].as_str(), device["change_ns"].as_i64()), (Some("unchanged"), Some(0)));
-    assert_eq!((changes(&device["leaf_changes"]).0.len(), &device["a"]), (0, &device["b"]));
-    assert!(device["p"].is_null() || device["p"] == 1.0, "{}", device["p"]);
-    assert!(
-        device["kernels"].as_array().unwrap().iter().all(|row| row["launches"] == "same" && row["speed"] == "same")
-    );
+    for (name, basis) in [("gpt", None), ("resnet_workers4", Some("step"))] {
+        let trace = played(&stage, name);
+        let (code, document) = json(&trace, &trace);
+        assert_eq!(code, Some(0));
+        let device = &document["devices"][0];
+        assert_eq!((device["outcome"].as_str(), device["change_ns"].as_i64()), (Some("unchanged"), Some(0)));
+        assert_eq!((changes(&device["leaf_changes"]).0.len(), &device["a"]), (0, &device["b"]));
+        let rows = device["kernels"].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["launches"] == "same" && row["speed"] == "same"));
+        if let Some(basis) = basis {
+            assert_eq!((device["basis"].as_str(), device["p"].as_f64()), (Some(basis), Some(1.0)));
+        }
+    }
 }
 
 #[test]
