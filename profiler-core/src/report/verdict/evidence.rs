@@ -6,6 +6,8 @@ use super::ranking::Ranking;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, Subject};
 use crate::dictionary::Dictionary;
+use crate::report::compute::compute_evidence;
+use crate::report::copies::copy_evidence;
 use crate::report::text::duration;
 use crate::report::{DeviceReport, names};
 use crate::steps::Step;
@@ -83,6 +85,11 @@ pub(super) fn group_evidence(
     let mut evidence = Vec::new();
     match group {
         Group::GpuCompute | Group::Communication => {
+            if group == Group::GpuCompute
+                && let Some(device) = devices.iter().max_by_key(|device| device.compute.total())
+            {
+                evidence.extend(compute_evidence(&device.compute).into_iter().take(1));
+            }
             let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
             rows.retain(|row| row.communication == (group == Group::Communication));
             rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
@@ -97,6 +104,9 @@ pub(super) fn group_evidence(
             }
         }
         Group::Copy => {
+            if let Some(device) = devices.iter().max_by_key(|device| device.copy_overlap.exposed_ns) {
+                evidence.extend(copy_evidence(device).into_iter().take(2));
+            }
             let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.copies).collect();
             rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
             for row in rows.iter().take(3) {
