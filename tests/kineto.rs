@@ -10,6 +10,7 @@ use gpuprof::{KinetoError, Report, import_kineto};
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::record::{CopyKind, MemoryKind};
 use profiler_core::session::End;
+use profiler_core::steps::StepSource;
 use serde_json::{Value, json};
 
 /// A row on the host thread 42 of process 4711; times in microseconds.
@@ -150,6 +151,25 @@ fn device_properties_and_rank_are_taken_over() {
     assert_eq!(device.shared_bytes_per_multiprocessor, 98_304);
     let rank = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(report.process.rank_variables, [rank("RANK", "1"), rank("WORLD_SIZE", "2")]);
+}
+
+#[test]
+fn named_steps_cut_the_timeline_on_the_device() {
+    let mut rows = Vec::new();
+    for step in 0..4 {
+        let start = 1_000.0 + f64::from(step) * 500.0;
+        rows.push(host("user_annotation", &format!("ProfilerStep#{step}"), start - 5.0, 490.0, 0));
+        rows.push(launch(start, 10 + step));
+        rows.push(kernel(start + 20.0, 100.0, 10 + step));
+        // The projection of the same range onto the device is not a second mark.
+        rows.push(device("gpu_user_annotation", &format!("ProfilerStep#{step}"), start + 20.0, 100.0, 0));
+    }
+    let report = import(&rows);
+    let steps = report.devices[0].steps.as_ref().unwrap();
+    assert_eq!(steps.source, StepSource::Annotated);
+    let spans: Vec<_> = steps.rows.iter().map(|step| (step.start.nanos(), step.end.nanos())).collect();
+    assert_eq!(spans, [(1_020_000, 1_520_000), (1_520_000, 2_020_000), (2_020_000, 2_520_000)]);
+    assert!(steps.rows.iter().all(|step| step.leaves[Leaf::Compute as usize] == 100_000));
 }
 
 /// Deviation from HTA, which counts every row that has a stream: a wait of the host is no device work.

@@ -30,8 +30,7 @@ struct RawRow {
     name: String,
     ts: Option<Box<RawValue>>,
     dur: Option<Box<RawValue>>,
-    #[serde(default)]
-    args: Value,
+    args: Option<Box<RawValue>>,
 }
 
 /// What a row is about.
@@ -148,14 +147,15 @@ fn row(text: Box<RawValue>) -> Option<Row> {
         _ => return None,
     };
     let (ts, dur) = (raw.ts.unwrap(), raw.dur.unwrap());
+    let args: Value = raw.args.map_or(Value::Null, |args| serde_json::from_str(args.get()).unwrap());
     let start = nanos(ts.get());
     Some(Row {
         kind,
         name: raw.name,
         span: (start, start + nanos(dur.get())),
         doubles: (ts.get().parse().unwrap(), dur.get().parse().unwrap()),
-        stream: raw.args["stream"].as_i64().unwrap_or(-1),
-        correlation: raw.args["correlation"].as_u64(),
+        stream: args["stream"].as_i64().unwrap_or(-1),
+        correlation: args["correlation"].as_u64(),
         text,
     })
 }

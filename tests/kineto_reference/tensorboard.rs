@@ -5,6 +5,7 @@
 //! ends when its mark ends or its last operation does, whichever is later, and the next begins there.
 
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::steps::StepSource;
 
 use crate::oracle::{Kind, Span, Trace, clipped, union, without};
 
@@ -64,6 +65,15 @@ fn the_table_of_resnet50_without_workers() {
     assert_eq!(leaf(Leaf::Compute), sum(0));
     assert_eq!(leaf(Leaf::Memset), sum(2));
     assert_eq!(Group::Copy.total(&device.leaves), sum(1) + sum(2));
+
+    // The named steps, cut on the device: the last one is open, since nothing follows it.
+    let steps = device.steps.as_ref().unwrap();
+    assert_eq!(steps.source, StepSource::Annotated);
+    assert_eq!(steps.rows.len(), 5);
+    for (step, row) in steps.rows.iter().zip(&table) {
+        assert_eq!(step.leaves[Leaf::Compute as usize], row[0] as u64);
+        assert_eq!(step.leaves.iter().sum::<u64>(), step.end.since(step.start));
+    }
 }
 
 #[test]
