@@ -98,8 +98,11 @@ impl Streams {
         let stream_free = before.map_or(0, |run| run.end);
 
         let launched = launch.map(|launch| {
-            let issued =
-                if stream_free <= launch.start { launch.end } else { launch.end.min(launch.start + ISSUE_NANOS) };
+            let issued = if stream_free <= launch.start {
+                launch.end
+            } else {
+                launch.end.min(launch.start.saturating_add(ISSUE_NANOS))
+            };
             let issued = issued.min(start).max(launch.start);
             (issued, launch)
         });

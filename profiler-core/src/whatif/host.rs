@@ -31,14 +31,13 @@ pub(super) struct Open {
     pub(super) entered: Clocks,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Thread {
     /// Real time of the last return.
     returned: u64,
     clocks: Clocks,
     open: Option<Open>,
     launches: u32,
-    inputs: VecDeque<(u64, u64)>,
 }
 
 /// All threads.
@@ -47,12 +46,17 @@ pub(super) struct Threads {
     by_id: FxHashMap<ThreadId, Thread>,
     /// The launching thread that returned last, with its clocks.
     newest: Option<(ThreadId, u64, Clocks)>,
+    /// Waits for input that no call has ended yet. Apart from the threads, whose clocks begin with their first call.
+    inputs: FxHashMap<ThreadId, VecDeque<(u64, u64)>>,
 }
 
 impl Threads {
     /// The thread waited for input from `start` to `end`.
     pub(super) fn input_wait(&mut self, id: ThreadId, start: u64, end: u64) {
-        let inputs = &mut self.thread(id, start).inputs;
+        if self.inputs.len() >= THREAD_LIMIT && !self.inputs.contains_key(&id) {
+            return;
+        }
+        let inputs = self.inputs.entry(id).or_default();
         if inputs.len() == INPUT_LIMIT {
             inputs.pop_front();
         }
@@ -67,7 +71,7 @@ impl Threads {
     /// Enters an outermost call: advances the thread's clocks over the hole before it.
     pub(super) fn enter(&mut self, call: &Call) -> Open {
         let newest = self.newest;
-        let thread = self.thread(call.thread, call.start);
+        let thread = *self.thread(call.thread, call.start);
         let own_hole = call.start.saturating_sub(thread.returned);
         let handed_over = newest.filter(|&(id, returned, _)| {
             let new = thread.launches == 0 && thread.returned == call.start;
@@ -77,14 +81,7 @@ impl Threads {
         });
         let (from, clocks) = handed_over.map_or((thread.returned, thread.clocks), |(_, at, clocks)| (at, clocks));
         let hole = call.start.saturating_sub(from);
-        let mut input = 0;
-        while let Some(&(start, end)) = thread.inputs.front().filter(|&&(start, _)| start < call.start) {
-            input += end.min(call.start).saturating_sub(start.max(from));
-            if end > call.start {
-                break; // The rest of it lies behind this call.
-            }
-            thread.inputs.pop_front();
-        }
+        let input = input_within(self.inputs.get_mut(&call.thread), from, call.start);
         let input = input.min(hole);
         let entered = std::array::from_fn(|index| {
             let kind = ScenarioKind::ALL[index];
@@ -93,7 +90,7 @@ impl Threads {
             clocks[index].saturating_add(kind.hole(hole, input)).max(own)
         });
         let open = Open { call: *call, entered };
-        thread.open = Some(open);
+        self.thread(call.thread, call.start).open = Some(open);
         open
     }
 
@@ -122,7 +119,20 @@ impl Threads {
             clocks: [at; SCENARIO_COUNT],
             open: None,
             launches: 0,
-            inputs: VecDeque::new(),
         })
     }
+}
+
+/// Nanoseconds of `inputs` within the hole from `from` to `to`. What ends in or before it is forgotten.
+fn input_within(inputs: Option<&mut VecDeque<(u64, u64)>>, from: u64, to: u64) -> u64 {
+    let mut input = 0u64;
+    let Some(inputs) = inputs else { return 0 };
+    while let Some(&(start, end)) = inputs.front().filter(|&&(start, _)| start < to) {
+        input = end.min(to).saturating_sub(start.max(from)).saturating_add(input);
+        if end > to {
+            break; // The rest of it lies behind this call.
+        }
+        inputs.pop_front();
+    }
+    input
 }

@@ -16,7 +16,8 @@
 //!
 //! # Where the attributor calls in
 //!
-//! All input may come in any order as long as it comes before [`Replay::advance`] passes its time:
+//! All input may come in any order as long as it comes before [`Replay::advance`] passes its time (a late call or
+//! operation is replayed as if it came now, a late boundary is left out):
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Replay::call`];
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Replay::operation`];
@@ -82,6 +83,9 @@ pub struct Replay {
     launches: FxHashMap<CorrelationId, (Launch, u64)>,
     launch_order: VecDeque<(CorrelationId, u64)>,
     launch_sequence: u64,
+    /// The newest watermark.
+    position: u64,
+    late_boundaries: u64,
 }
 
 impl Replay {
@@ -113,12 +117,24 @@ impl Replay {
     }
 
     /// A step begins on the device with the operation that begins there at `at`.
+    /// One before the watermark comes too late to be replayed: the step before it and the one after become one.
     pub fn step_boundary(&mut self, device: DeviceId, at: u64) {
-        self.queue.push(at, Event::Boundary(device));
+        if at < self.position {
+            self.late_boundaries += 1;
+        } else {
+            self.queue.push(at, Event::Boundary(device));
+        }
+    }
+
+    /// Boundaries that came behind the watermark and were left out.
+    #[must_use]
+    pub const fn late_boundaries(&self) -> u64 {
+        self.late_boundaries
     }
 
     /// Nothing that happened before `watermark` will be told any more: replays it.
     pub fn advance(&mut self, watermark: u64) {
+        self.position = self.position.max(watermark);
         while let Some((at, event)) = self.queue.pop_before(watermark) {
             match event {
                 Event::Boundary(device) => self.boundary(device),

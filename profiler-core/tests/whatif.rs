@@ -1,0 +1,195 @@
+//! What-if answers against programs whose changed version can be run: prediction and truth must agree.
+
+mod whatif_program;
+
+use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
+use profiler_core::whatif::{Ceiling, OperationClass, Refusal, ScenarioKind, WhatIf};
+use whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
+
+const STEPS: usize = 120;
+const MS: u64 = 1_000_000;
+
+fn kernel(nanos: u64) -> Act {
+    Act::Launch(7, nanos, OperationClass::Compute)
+}
+
+fn answer(recording: &Recording) -> WhatIf {
+    recording.replay().what_if(DEVICE).expect("operations ran")
+}
+
+/// The replayed ceiling of `before` must be what `after` really takes, within `tolerance`.
+fn assert_predicts(before: &Recording, kind: ScenarioKind, after: &Recording, tolerance: f64) {
+    let answer = answer(before);
+    assert_eq!(answer.refused, None);
+    assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
+    let predicted = answer.ceiling(kind).expect("judged").step_ns as f64;
+    let real = after.steady_step();
+    assert!((predicted / real - 1.0).abs() < tolerance, "{}: predicted {predicted}, really {real}", kind.name());
+}
+
+#[test]
+fn a_launch_bound_loop_becomes_device_bound_when_launches_are_free() {
+    let step: Vec<Act> = (0..100).flat_map(|_| [Act::Work(20_000), kernel(10_000)]).collect();
+    let before = MACHINE.run(&step, STEPS);
+    let kernels: Vec<Act> = (0..100).map(|_| kernel(10_000)).collect();
+    let free = Machine { launch: 0, latency: 0, ..MACHINE };
+    // Free launches leave nothing between kernels that waited for their launch, where the machine has 1 us.
+    assert_predicts(&before, ScenarioKind::LaunchesFree, &free.run(&kernels, STEPS), 0.12);
+    let gain = answer(&before).ceiling(ScenarioKind::LaunchesFree).expect("judged").speedup;
+    assert!((2.2..2.6).contains(&gain), "25 us a launch against 10 us of work: {gain}");
+}
+
+#[test]
+fn without_the_wait_host_work_hides_behind_the_device() {
+    let step = [kernel(5 * MS), Act::Synchronize, Act::Work(3 * MS)];
+    let without = [kernel(5 * MS), Act::Work(3 * MS)];
+    assert_predicts(&MACHINE.run(&step, STEPS), ScenarioKind::NoSyncs, &MACHINE.run(&without, STEPS), 0.005);
+}
+
+#[test]
+fn exposed_input_waits_go_away() {
+    let step = [Act::Input(5 * MS), kernel(2 * MS), Act::Work(MS / 2)];
+    let without = [kernel(2 * MS), Act::Work(MS / 2)];
+    assert_predicts(&MACHINE.run(&step, STEPS), ScenarioKind::DataReady, &MACHINE.run(&without, STEPS), 0.005);
+}
+
+#[test]
+fn input_waits_that_run_ahead_hides_cost_nothing() {
+    let recording = MACHINE.run(&[Act::Input(2 * MS), kernel(10 * MS)], STEPS);
+    let ceiling = *answer(&recording).ceiling(ScenarioKind::DataReady).expect("judged");
+    assert!(ceiling.speedup < 1.001, "{ceiling:?}");
+    assert!(!ceiling.is_worth_showing());
+}
+
+#[test]
+fn input_waits_of_a_thread_that_hands_over_still_count() {
+    // The first thread waits for data and runs forward, the second runs backward; the first waits for it unseen.
+    let mut step = vec![Act::Thread(1), Act::Input(4 * MS)];
+    step.extend((0..10).flat_map(|_| [Act::Work(50_000), kernel(60_000)]));
+    step.push(Act::Thread(2));
+    step.extend((0..10).flat_map(|_| [Act::Work(50_000), kernel(60_000)]));
+    let without: Vec<Act> = step.iter().copied().filter(|act| !matches!(act, Act::Input(_))).collect();
+    assert_predicts(&MACHINE.run(&step, STEPS), ScenarioKind::DataReady, &MACHINE.run(&without, STEPS), 0.02);
+}
+
+#[test]
+fn copies_beside_compute_leave_the_longer_of_the_two() {
+    let copy = |stream| Act::Launch(stream, 2 * MS, OperationClass::CopyFromHost);
+    let before = MACHINE.run(&[copy(7), kernel(3 * MS)], STEPS);
+    let after = MACHINE.run(&[copy(9), kernel(3 * MS)], STEPS);
+    assert_predicts(&before, ScenarioKind::CopiesOverlapped, &after, 0.005);
+    // A copy that takes longer than compute stays the bottleneck: hidden does not mean gone.
+    let slow = Act::Launch(7, 8 * MS, OperationClass::CopyFromHost);
+    let gain =
+        answer(&MACHINE.run(&[slow, kernel(4 * MS)], STEPS)).ceiling(ScenarioKind::CopiesOverlapped).unwrap().speedup;
+    assert!((1.49..1.51).contains(&gain), "12 ms become 8 ms: {gain}");
+}
+
+#[test]
+fn communication_on_its_own_stream_is_hidden_through_its_events() {
+    let communicate = Act::Launch(20, 4 * MS, OperationClass::Communication);
+    let step = [kernel(6 * MS), Act::StreamWait(20, 7), communicate, Act::StreamWait(7, 20)];
+    let after = [kernel(6 * MS), communicate];
+    assert_predicts(&MACHINE.run(&step, STEPS), ScenarioKind::CommunicationHidden, &MACHINE.run(&after, STEPS), 0.005);
+}
+
+#[test]
+fn a_fast_rank_is_judged_only_when_waiting_for_peers_was_measured() {
+    let communicate = Act::Launch(7, 5 * MS, OperationClass::Communication);
+    let mut recording = MACHINE.run(&[kernel(5 * MS), communicate], STEPS);
+    assert_eq!(answer(&recording).ceiling(ScenarioKind::FastRank), None);
+    for operation in recording.operations.iter_mut().filter(|op| op.class == OperationClass::Communication) {
+        operation.peer_wait = 3 * MS;
+    }
+    let faster = Act::Launch(7, 2 * MS, OperationClass::Communication);
+    assert_predicts(&recording, ScenarioKind::FastRank, &MACHINE.run(&[kernel(5 * MS), faster], STEPS), 0.005);
+}
+
+#[test]
+fn the_device_alone_needs_what_its_streams_need() {
+    let step = [Act::Input(3 * MS), kernel(2 * MS), Act::Synchronize, Act::Work(MS), kernel(MS), Act::Synchronize];
+    let alone = Machine { launch: 0, latency: 0, ..MACHINE }.run(&[kernel(2 * MS), kernel(MS)], STEPS);
+    assert_predicts(&MACHINE.run(&step, STEPS), ScenarioKind::DeviceOnly, &alone, 0.005);
+}
+
+#[test]
+fn a_copy_that_outlasts_its_blocking_call_releases_the_host_by_beginning() {
+    // As pageable copies do: the call returns while the last piece is under way.
+    let mut recording =
+        MACHINE.run(&[Act::Work(MS), kernel(4 * MS), Act::Launch(7, MS, OperationClass::CopyFromHost)], STEPS);
+    let mut shift = 0;
+    for step in 0..STEPS {
+        let (launch, copy) = (recording.operations[2 * step], recording.operations[2 * step + 1]);
+        let issue = launch.launch.unwrap().start + shift;
+        let begin = issue + 8_000;
+        recording.calls[2 * step].start = issue;
+        recording.calls[2 * step].end = issue + 5_000;
+        recording.operations[2 * step].launch.as_mut().unwrap().start = issue;
+        (recording.operations[2 * step].start, recording.operations[2 * step].end) = (begin, begin + 4 * MS);
+        let copy_begin = begin + 4 * MS + 1_000;
+        recording.operations[2 * step + 1].launch.as_mut().unwrap().start = issue + 5_000;
+        (recording.operations[2 * step + 1].start, recording.operations[2 * step + 1].end) =
+            (copy_begin, copy_begin + MS);
+        recording.calls[2 * step + 1].start = issue + 5_000;
+        recording.calls[2 * step + 1].end = copy_begin + MS - 50_000;
+        recording.boundaries[step] = begin;
+        let planned = recording.operations.get(2 * step + 2).map(|next| next.launch.unwrap().start);
+        shift = planned.map_or(0, |planned| recording.calls[2 * step + 1].end + MS - planned);
+        assert!(copy.end > copy.start);
+    }
+    let answer = answer(&recording);
+    assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
+    // 4 ms of kernel, 1 ms of copy less what is under way, 1 ms of work; without the wait, the device is never idle.
+    let gain = answer.ceiling(ScenarioKind::NoSyncs).expect("judged").speedup;
+    assert!((1.18..1.20).contains(&gain), "5.96 ms become 5 ms: {gain}");
+}
+
+#[test]
+fn what_nothing_explains_is_refused_and_the_books_answer() {
+    let step = [Act::Unexplained(3 * MS), kernel(5 * MS), Act::Synchronize];
+    let answer = answer(&MACHINE.run(&step, STEPS));
+    assert!(matches!(answer.refused, Some(Refusal::BaseError(_) | Refusal::Unexplained(_))), "{answer:?}");
+    assert!(answer.ceilings.is_empty());
+    let mut leaves = [0; LEAF_COUNT];
+    leaves[Leaf::Compute as usize] = 5 * MS;
+    leaves[Leaf::DependencyWait as usize] = 2 * MS;
+    leaves[Leaf::SyncDrain as usize] = MS;
+    let text = answer.or_additive(&leaves).to_string();
+    assert!(
+        text.contains("ceiling: at most 1.14x if the host never waited for the device; additive bound\n"),
+        "{text}"
+    );
+    assert!(text.contains("no replay: "), "{text}");
+}
+
+#[test]
+fn few_steps_are_refused() {
+    let answer = answer(&MACHINE.run(&[kernel(MS)], 4));
+    // Four boundaries bound three steps, of which the first has nothing before it.
+    assert_eq!(answer.refused, Some(Refusal::FewSteps(2)));
+}
+
+#[test]
+fn additive_bounds_take_a_cause_off_the_books() {
+    let mut leaves = [0; LEAF_COUNT];
+    leaves[Leaf::Compute as usize] = 40;
+    leaves[Leaf::CopyH2dPinned as usize] = 60;
+    leaves[Leaf::DataLoading as usize] = 100;
+    leaves[Leaf::NoWork as usize] = 1_000;
+    let ceilings = Ceiling::additive(&leaves);
+    let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+    assert_eq!(step(ScenarioKind::DataReady), 100);
+    // No more copying can hide than there is compute to hide behind.
+    assert_eq!(step(ScenarioKind::CopiesOverlapped), 160);
+    assert_eq!(step(ScenarioKind::LaunchesFree), 200);
+    assert_eq!(step(ScenarioKind::DeviceOnly), 100);
+    assert!(Ceiling::additive(&[0; LEAF_COUNT]).iter().all(|ceiling| ceiling.speedup == 1.0));
+}
+
+#[test]
+fn a_line_says_ceiling_and_how_good_the_replay_was() {
+    let step = [Act::Input(6 * MS), kernel(6 * MS), Act::Synchronize];
+    let text = answer(&MACHINE.run(&step, STEPS)).to_string();
+    assert!(text.contains("ceiling: at most 2.00x if data were always ready; base replay within 0.0 %\n"), "{text}");
+    assert!(text.lines().all(|line| line.starts_with("ceiling: at most ")), "{text}");
+}

@@ -1,0 +1,144 @@
+//! A tiny CUDA program and the machine it runs on: the truth that the replay is measured against.
+//!
+//! A program is a list of what one host thread does in a step. The machine runs it by the rules of CUDA (streams are
+//! in order, a synchronisation waits for everything) and writes down the records a profiler would see. To learn what
+//! a change really brings, change the program or the machine and run it again: the machine never looks at the replay.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+
+use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay};
+
+pub const DEVICE: DeviceId = DeviceId(0);
+const ORIGIN: u64 = 1_000_000_000;
+
+/// One thing that the host does.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// Works for so many nanoseconds without calling CUDA.
+    Work(u64),
+    /// Waits for an input batch for so many nanoseconds.
+    Input(u64),
+    /// Launches an operation of so many nanoseconds on a stream.
+    Launch(u32, u64, OperationClass),
+    /// The next launch on the first stream waits for what is on the second one.
+    StreamWait(u32, u32),
+    /// Waits until the device has done everything.
+    Synchronize,
+    /// Another thread goes on from here.
+    Thread(u32),
+    /// The next operation begins this much later than anything explains.
+    Unexplained(u64),
+}
+
+/// What things cost, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// A launching call.
+    pub launch: u64,
+    /// From the return of a launch to the begin on an idle device.
+    pub latency: u64,
+    /// Between two operations of a stream.
+    pub between: u64,
+    /// From the end of an operation to the begin of one on another stream that waited for it.
+    pub event: u64,
+    /// From the end of the last operation to the return of a synchronisation.
+    pub wake_up: u64,
+}
+
+pub const MACHINE: Machine = Machine { launch: 5_000, latency: 3_000, between: 1_000, event: 2_000, wake_up: 10_000 };
+
+/// What the profiler saw.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    pub calls: Vec<Call>,
+    pub operations: Vec<Operation>,
+    pub inputs: Vec<(ThreadId, u64, u64)>,
+    /// Begin of the first operation of each step.
+    pub boundaries: Vec<u64>,
+    /// When the device had done everything, at the end of each step.
+    pub finished: Vec<u64>,
+}
+
+impl Machine {
+    /// Runs `step` so many times.
+    pub fn run(&self, step: &[Act], times: usize) -> Recording {
+        let mut seen = Recording::default();
+        let (mut now, mut thread, mut correlation) = (ORIGIN, 1, 0);
+        let mut free: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut waits: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut unexplained = 0;
+        for _ in 0..times {
+            let first = seen.operations.len();
+            for &act in step {
+                let mut call = |now: &mut u64, end: u64, class: CallClass, correlation: u32| {
+                    let (start, thread) = (*now, ThreadId(thread));
+                    seen.calls.push(Call { thread, start, end, class, correlation: CorrelationId(correlation) });
+                    *now = end;
+                };
+                match act {
+                    Act::Work(nanos) => now += nanos,
+                    Act::Input(nanos) => {
+                        seen.inputs.push((ThreadId(thread), now, now + nanos));
+                        now += nanos;
+                    }
+                    Act::Launch(stream, nanos, class) => {
+                        correlation += 1;
+                        let entered = now;
+                        call(&mut now, entered + self.launch, CallClass::Launch, correlation);
+                        let ready = now + self.latency;
+                        let in_order = free.get(&stream).map_or(0, |free| free + self.between);
+                        let waited = waits.remove(&stream).map_or(0, |ended| ended + self.event);
+                        let start = ready.max(in_order).max(waited) + std::mem::take(&mut unexplained);
+                        free.insert(stream, start + nanos);
+                        let launch = LaunchedBy { correlation: CorrelationId(correlation), start: entered };
+                        seen.operations.push(Operation {
+                            start,
+                            end: start + nanos,
+                            device: DEVICE,
+                            stream: StreamId(stream),
+                            class,
+                            launch: Some(launch),
+                            peer_wait: 0,
+                        });
+                    }
+                    Act::StreamWait(waiting, producer) => {
+                        if let Some(&ended) = free.get(&producer) {
+                            waits.insert(waiting, ended);
+                        }
+                    }
+                    Act::Synchronize => {
+                        correlation += 1;
+                        let done = free.values().copied().max().unwrap_or(0).max(now);
+                        call(&mut now, done + self.wake_up, CallClass::Wait, correlation);
+                    }
+                    Act::Thread(other) => thread = other,
+                    Act::Unexplained(nanos) => unexplained = nanos,
+                }
+            }
+            seen.boundaries.extend(seen.operations[first..].iter().map(|operation| operation.start).min());
+            seen.finished.extend(free.values().copied().max());
+        }
+        seen
+    }
+}
+
+impl Recording {
+    /// Nanoseconds of a step once the program runs steadily: the mean over the second half.
+    pub fn steady_step(&self) -> f64 {
+        let (last, middle) = (self.finished.len() - 1, self.finished.len() / 2);
+        (self.finished[last] - self.finished[middle]) as f64 / (last - middle) as f64
+    }
+
+    /// Replays everything at once.
+    pub fn replay(&self) -> Replay {
+        let mut replay = Replay::new();
+        self.operations.iter().for_each(|operation| replay.operation(operation));
+        self.calls.iter().for_each(|call| replay.call(call));
+        self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
+        self.boundaries.iter().for_each(|&at| replay.step_boundary(DEVICE, at));
+        replay.advance(u64::MAX);
+        replay
+    }
+}

@@ -1,0 +1,145 @@
+//! What must hold for every program: removing a cost never ends later, the base is what happened, order of delivery
+//! and watermarks change nothing, and damaged input only makes the answer worse.
+
+mod whatif_program;
+
+use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay, ScenarioKind};
+use proptest::prelude::*;
+use whatif_program::{Act, DEVICE, MACHINE};
+
+fn class() -> impl Strategy<Value = OperationClass> {
+    prop::sample::select(vec![
+        OperationClass::Compute,
+        OperationClass::Communication,
+        OperationClass::CopyFromHost,
+        OperationClass::CopyOther,
+        OperationClass::Memset,
+    ])
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => (0..3_000_000u64).prop_map(Act::Work),
+        2 => (0..60_000u64).prop_map(Act::Work),
+        1 => (0..5_000_000u64).prop_map(Act::Input),
+        6 => (1..4u32, 500..2_000_000u64, class()).prop_map(|(stream, nanos, class)| Act::Launch(stream, nanos, class)),
+        1 => (1..4u32, 1..4u32).prop_map(|(waiting, producer)| Act::StreamWait(waiting, producer)),
+        1 => Just(Act::Synchronize),
+        1 => (1..3u32).prop_map(Act::Thread),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Vec<Act>> {
+    (prop::collection::vec(act(), 1..40), 500..100_000u64).prop_map(|(mut acts, nanos)| {
+        acts.push(Act::Launch(1, nanos, OperationClass::Compute));
+        acts
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn removing_a_cost_never_ends_later(step in step()) {
+        let recording = MACHINE.run(&step, 8);
+        let clocks = recording.replay().clocks(DEVICE).expect("operations ran");
+        for kind in ScenarioKind::ALL {
+            prop_assert!(clocks[kind as usize] <= clocks[ScenarioKind::Base as usize], "{}", kind.name());
+        }
+        if let Some(answer) = recording.replay().what_if(DEVICE) {
+            prop_assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup >= 1.0));
+        }
+    }
+
+    #[test]
+    fn the_base_is_what_happened(step in step()) {
+        let recording = MACHINE.run(&step, 8);
+        let replay = recording.replay();
+        let really = *recording.finished.last().expect("steps");
+        prop_assert_eq!(replay.clocks(DEVICE).expect("operations ran")[ScenarioKind::Base as usize], really);
+        for step in replay.steps(DEVICE) {
+            prop_assert_eq!(step.replayed[ScenarioKind::Base as usize], step.real);
+            prop_assert_eq!(step.unexplained, 0);
+        }
+    }
+
+    #[test]
+    fn order_of_delivery_and_watermarks_change_nothing(step in step(), order in any::<u64>(), flush in 300_000..20_000_000u64) {
+        let recording = MACHINE.run(&step, 6);
+        let whole = recording.replay();
+        let mut shuffled = recording.clone();
+        let mut state = order | 1;
+        let mut next = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound as u64) as usize
+        };
+        for index in (1..shuffled.calls.len()).rev() {
+            shuffled.calls.swap(index, next(index + 1));
+        }
+        for index in (1..shuffled.operations.len()).rev() {
+            shuffled.operations.swap(index, next(index + 1));
+        }
+        let mut parts = Replay::new();
+        let (mut from, end) = (0, shuffled.finished.last().unwrap() + 1);
+        let mut to = 1_000_000_000;
+        while from < end {
+            let within = |at: u64| at >= from && at < to;
+            shuffled.operations.iter().filter(|op| within(op.start)).for_each(|op| parts.operation(op));
+            shuffled.calls.iter().filter(|call| within(call.start)).for_each(|call| parts.call(call));
+            shuffled.inputs.iter().filter(|input| within(input.1)).for_each(|&(id, start, end)| parts.input_wait(id, start, end));
+            shuffled.boundaries.iter().filter(|&&at| within(at)).for_each(|&at| parts.step_boundary(DEVICE, at));
+            parts.advance(to);
+            (from, to) = (to, to.saturating_add(flush));
+        }
+        parts.advance(u64::MAX);
+        prop_assert_eq!(whole.clocks(DEVICE), parts.clocks(DEVICE));
+        prop_assert!(whole.steps(DEVICE).eq(parts.steps(DEVICE)));
+        prop_assert_eq!(parts.late_boundaries(), 0);
+    }
+
+    #[test]
+    fn longer_times_scale_the_base(step in step(), factor in 2..5u64) {
+        let longer: Vec<Act> = step
+            .iter()
+            .map(|&act| match act {
+                Act::Work(nanos) => Act::Work(nanos * factor),
+                Act::Input(nanos) => Act::Input(nanos * factor),
+                Act::Launch(stream, nanos, class) => Act::Launch(stream, nanos * factor, class),
+                other => other,
+            })
+            .collect();
+        let recording = MACHINE.run(&longer, 6);
+        let replay = recording.replay();
+        prop_assert!(replay.steps(DEVICE).all(|step| step.replayed[ScenarioKind::Base as usize] == step.real));
+    }
+
+    #[test]
+    fn damaged_input_never_panics(
+        calls in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, 0..8u32, 0..3u8), 0..60),
+        operations in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, class(), 0..10u32, any::<u64>()), 0..60),
+        boundaries in prop::collection::vec(any::<u64>(), 0..20),
+        inputs in prop::collection::vec((0..3u32, any::<u64>(), any::<u64>()), 0..10),
+        watermark in any::<u64>(),
+    ) {
+        let mut replay = Replay::new();
+        for (start, end, thread, correlation, class) in calls {
+            let class = [CallClass::Launch, CallClass::Wait, CallClass::Other][usize::from(class)];
+            let correlation = CorrelationId(correlation);
+            replay.call(&Call { thread: ThreadId(thread), start, end, class, correlation });
+        }
+        for (start, end, stream, class, correlation, peer_wait) in operations {
+            let launch = (correlation < 8).then_some(LaunchedBy { correlation: CorrelationId(correlation), start: end });
+            let device = DeviceId(stream % 2);
+            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, peer_wait });
+        }
+        inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
+        boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at));
+        replay.advance(watermark);
+        replay.advance(u64::MAX);
+        let answer = replay.what_if(DEVICE).map(|answer| answer.to_string());
+        prop_assert!(answer.is_none_or(|text| !text.contains("NaN")));
+    }
+}
