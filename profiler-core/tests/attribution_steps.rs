@@ -183,6 +183,19 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
     assert!(verdict.recommendation.contains("Capture the step in a CUDA graph"), "{}", verdict.recommendation);
     assert!(verdict.evidence.iter().any(|line| line.starts_with("100.0 % of launches")));
 
+    // The same kernels as nodes of a graph, with the same gaps.
+    let mut scenario = Scenario::new();
+    for step in 0..600 {
+        let launch = scenario.call(1, "cudaGraphLaunch_v10000", 1_000 + step * 200, 5);
+        for node in 0..10 {
+            let at = 1_008 + step * 200 + node * 20;
+            scenario.add(gpu(0).kernel("k").at(at).lasting(11).of_graph(1).by(launch));
+        }
+    }
+    let verdict = scenario.report().verdict;
+    assert_eq!(verdict.group, Group::Launch, "{verdict:?}");
+    assert!(verdict.recommendation.contains("within the graphs"), "{}", verdict.recommendation);
+
     // One kernel of each third step is another: 1 in 30 differs from the step before, and 1 in 30 from the step after.
     let report = decode(|step| (step % 3 == 0).then_some(step % 10)).report();
     let verdict = report.verdict;

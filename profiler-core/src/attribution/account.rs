@@ -68,6 +68,8 @@ pub struct DeviceAccount {
     log: VecDeque<(Leaf, u64, u64)>,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
+    /// Of them, those of CUDA graphs.
+    pub(super) graph_operations: u64,
     /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
     /// copy ended it. The second number says how many bits are filled.
     pub(super) long_holes: (u8, u8),
@@ -88,6 +90,7 @@ impl DeviceAccount {
             log: VecDeque::new(),
             statistics: DeviceStatistics::default(),
             operations: 0,
+            graph_operations: 0,
             long_holes: (0, 0),
             known_kernels: Vec::new(),
         }
@@ -153,6 +156,12 @@ impl DeviceAccount {
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// Operations that a CUDA graph launched.
+    #[must_use]
+    pub fn graph_operations(&self) -> u64 {
+        self.graph_operations
     }
 
     /// What ran, by name.

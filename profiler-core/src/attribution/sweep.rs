@@ -79,6 +79,7 @@ impl Timeline {
     pub(super) fn push(&mut self, mut operation: Operation) -> Late {
         let mut late = Late::default();
         self.account.operations += 1;
+        self.account.graph_operations += u64::from(operation.graph);
         let position = self.account.position();
         if operation.start < position {
             let to = operation.end.min(position);
@@ -122,6 +123,7 @@ impl Timeline {
             if operation.end - window_start > LONGEST_WINDOW {
                 refused += 1;
                 self.account.operations -= 1;
+                self.account.graph_operations -= u64::from(operation.graph);
                 continue;
             }
             self.enter_ends(operation.start);

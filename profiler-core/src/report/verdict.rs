@@ -8,6 +8,7 @@ mod advice;
 mod evidence;
 mod ranking;
 
+use self::advice::GraphFit;
 use self::ranking::Ranking;
 use super::text::duration;
 use super::{Completeness, DeviceReport};
@@ -78,12 +79,12 @@ pub fn verdict_of(
     }
     let group = ranking.first();
     let interval = ranking.share(group);
-    let match_rate = advice::match_rate(attributor);
+    let graphs = GraphFit::of(attributor);
     let mut evidence = vec![evidence::leaf_sentence(group, &whole, total)];
     evidence.extend(evidence::step_sentences(group, &ranking, devices));
     evidence.extend(evidence::group_evidence(group, attributor, dictionary, devices).into_iter().take(3));
     if group == Group::Launch {
-        evidence.push(advice::graph_sentence(match_rate));
+        evidence.push(advice::graph_sentence(graphs));
     }
     if group != Group::GpuCompute {
         let computed = ranking.share(Group::GpuCompute).median;
@@ -100,7 +101,7 @@ pub fn verdict_of(
     });
     let held = devices.iter().max_by_key(|device| device.window_ns).and_then(|device| device.steps.as_ref());
     let live = held.and_then(|steps| ranking::held(&steps.rows)).unwrap_or((group, interval.median));
-    let recommendation = advice::advice(group, &whole, match_rate).to_owned();
+    let recommendation = advice::advice(group, &whole, graphs).to_owned();
     Verdict { group, share: interval.median, basis, live, evidence, recommendation }
 }
 

@@ -19,7 +19,7 @@ pub const WINDOW_NANOS: u64 = 1_000_000_000;
 const SERIES_LIMIT: usize = 6;
 /// A more trustworthy source speaks for the device when its steps have at least this part of the operations of any
 /// other. Operations rather than time, because start-up is long and does little.
-const SPEAKING_PART: u64 = 4;
+const SPEAKING_PART: u64 = 10;
 
 #[derive(Debug)]
 struct Open {
@@ -229,11 +229,11 @@ mod tests {
         }
         assert_eq!(books.steps().period, Some(1), "operations, not launches");
         assert_eq!((books.steps().source, books.steps().seen), (StepSource::Period, 8));
-        for at in 20..80 {
+        for at in 20..200 {
             books.operation(at * second, false, Some(Cut::Lost));
         }
         assert_eq!(books.steps().source, StepSource::Window);
-        for at in 80..83 {
+        for at in 200..203 {
             books.operation(at * second, true, None);
         }
         assert_eq!((books.steps().source, books.steps().seen), (StepSource::Annotated, 2));

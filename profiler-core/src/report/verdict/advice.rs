@@ -1,24 +1,44 @@
 //! One piece of advice for a group, and what must hold for it to help.
 //!
 //! Where the records can tell whether that holds, they are asked: CUDA graphs are recommended only to a program that
-//! launches the same kernels with the same grids step after step.
+//! launches the same kernels with the same grids step after step, and not already by graphs.
 
-use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::attribution::{Attributor, DeviceAccount};
 
 /// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
 /// that has two others in a hundred would have to be captured anew each time.
 pub const GRAPH_MATCH: f64 = 0.98;
 
-/// The lowest match rate of the devices; `None` when a period is not known of each.
-pub(super) fn match_rate(attributor: &Attributor) -> Option<f64> {
-    let rates: Option<Vec<f64>> = attributor.devices().map(|account| account.match_rate()).collect();
-    rates?.into_iter().reduce(f64::min)
+/// What the records say about CUDA graphs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GraphFit {
+    /// The lowest match rate of the devices; `None` when a period is not known of each.
+    match_rate: Option<f64>,
+    /// Part of the operations that graphs launched, 0 to 1.
+    by_graphs: f64,
+}
+
+impl GraphFit {
+    pub(super) fn of(attributor: &Attributor) -> Self {
+        let rates: Option<Vec<f64>> = attributor.devices().map(|account| account.match_rate()).collect();
+        let sum = |of: fn(&DeviceAccount) -> u64| attributor.devices().map(of).sum::<u64>();
+        Self {
+            match_rate: rates.and_then(|rates| rates.into_iter().reduce(f64::min)),
+            by_graphs: sum(DeviceAccount::graph_operations) as f64 / sum(DeviceAccount::operations).max(1) as f64,
+        }
+    }
+
+    /// Whether most operations come from graphs already.
+    fn used(self) -> bool {
+        self.by_graphs > 0.5
+    }
 }
 
 /// What the launches say about CUDA graphs.
-pub(super) fn graph_sentence(match_rate: Option<f64>) -> String {
-    match match_rate {
+pub(super) fn graph_sentence(fit: GraphFit) -> String {
+    match fit.match_rate {
+        _ if fit.used() => format!("CUDA graphs launched {:.1} % of the operations already.", fit.by_graphs * 100.0),
         Some(rate) => format!(
             "{:.1} % of launches had the kernel and grid of the one a period before (a CUDA graph needs {:.0} %).",
             rate * 100.0,
@@ -28,8 +48,11 @@ pub(super) fn graph_sentence(match_rate: Option<f64>) -> String {
     }
 }
 
-fn launch_advice(match_rate: Option<f64>) -> &'static str {
-    if match_rate.is_some_and(|rate| rate >= GRAPH_MATCH) {
+fn launch_advice(fit: GraphFit) -> &'static str {
+    if fit.used() {
+        "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each \
+         node costs the device a moment, however it was launched."
+    } else if fit.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH) {
         "Capture the step in a CUDA graph (torch.compile(mode=\"reduce-overhead\") or torch.cuda.graph): its kernels \
          and grids repeat. Pointers must stay the same too, and nothing in it may wait for the host."
     } else {
@@ -39,7 +62,7 @@ fn launch_advice(match_rate: Option<f64>) -> &'static str {
     }
 }
 
-pub(super) fn advice(group: Group, steady: &Leaves, match_rate: Option<f64>) -> &'static str {
+pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static str {
     let of = |leaf: Leaf| steady[leaf as usize];
     match group {
         Group::DataLoading => {
@@ -58,7 +81,7 @@ pub(super) fn advice(group: Group, steady: &Leaves, match_rate: Option<f64>) -> 
             "Overlap copies with computation on a stream of its own, or keep the data on the device; helps when \
              independent work exists. For many small copies, join them."
         }
-        Group::Launch => launch_advice(match_rate),
+        Group::Launch => launch_advice(fit),
         Group::GpuCompute => {
             "The device is busy: look at the kernels above (lower precision, fused attention, better shapes). Nothing \
              on the host will make this faster."
