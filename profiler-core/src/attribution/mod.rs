@@ -56,7 +56,7 @@ const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
 const JOIN_PATIENCE_FLUSHES: u64 = 3;
 /// A record that ends this much after the flush that delivered it cannot be true.
 const FUTURE_NANOS: u64 = 10_000_000_000;
-/// Operations that may wait for the watermark (144 bytes each). When there are more, it advances to the flush
+/// Operations that may wait for the watermark (96 bytes each). When there are more, it advances to the flush
 /// regardless: bounded memory goes before exact order, and what then comes late is counted.
 const PENDING_LIMIT: usize = 1_000_000;
 /// Devices of one process; ordinals beyond are damage.
