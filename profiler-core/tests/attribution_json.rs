@@ -28,7 +28,7 @@ wire! {
     Process {
         pid: u32, parent_pid: u32, command: Vec<String>, host: String, start_time_unix_ns: u64,
         gpuprof_version: String, driver_version: String, driver_cuda_version: u32, cupti_version: u32,
-        rank_variables: BTreeMap<String, String>, notes: Vec<String>,
+        rank_variables: BTreeMap<String, String>, devices: Vec<String>, notes: Vec<String>,
     }
     Completeness {
         records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64,
@@ -41,10 +41,14 @@ wire! {
     }
     Device {
         id: u32, name: String, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
-        steps: Option<Steps>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
+        steps: Option<Steps>, what_if: Option<WhatIf>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
     Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
+    WhatIf {
+        replayed: bool, refused: Option<String>, steps: u64, base_error: Option<f64>, scenarios: Vec<World>,
+    }
+    World { kind: String, step_ns: u64, speedup: Option<f64> }
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
     Overlap { top: String, beneath: String, ns: u64 }
@@ -135,6 +139,10 @@ fn steps_are_listed_with_their_leaves() {
         assert_eq!(row.leaves.values().sum::<u64>(), row.duration_ns);
         assert_eq!(row.leaves["compute"], 250_000);
     }
+    let what_if = report.devices[0].what_if.as_ref().unwrap();
+    assert!(what_if.replayed && what_if.base_error.unwrap() < 0.01, "{what_if:?}");
+    let free = what_if.scenarios.iter().find(|scenario| scenario.kind == "launches_free").unwrap();
+    assert!(free.speedup.unwrap() > 1.5 && free.step_ns < steps.median_ns, "{what_if:?}");
     let basis = report.verdict.basis.unwrap();
     assert_eq!((basis.set_aside, report.verdict.group.as_str()), (0, "host_cpu"));
     assert!(basis.share_low <= report.verdict.share && report.verdict.share <= basis.share_high);

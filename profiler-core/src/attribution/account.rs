@@ -10,8 +10,8 @@ use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::statistics::DeviceStatistics;
 use super::stretches::{Causes, Stretches};
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
-use crate::steps::Steps;
 use crate::steps::books::StepBooks;
+use crate::steps::{Cut, Steps};
 
 /// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
@@ -55,6 +55,15 @@ impl Tally {
     }
 }
 
+/// A host thread waited for an input batch, nanoseconds on the clock of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InputWait {
+    /// Index of the thread.
+    pub(super) thread: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
 /// The accounts of one device.
 #[derive(Debug)]
 pub struct DeviceAccount {
@@ -75,6 +84,11 @@ pub struct DeviceAccount {
     pub(super) long_holes: (u8, u8),
     /// Bit by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
+    /// Input waits explained since they were last taken.
+    pub(super) input_waits: Vec<InputWait>,
+    /// Begins of steps since they were last taken. Once the program names its steps, only those.
+    pub(super) boundaries: Vec<u64>,
+    named_steps: bool,
 }
 
 impl DeviceAccount {
@@ -93,6 +107,9 @@ impl DeviceAccount {
             graph_operations: 0,
             long_holes: (0, 0),
             known_kernels: Vec::new(),
+            input_waits: Vec::new(),
+            boundaries: Vec::new(),
+            named_steps: false,
         }
     }
 
@@ -205,6 +222,10 @@ impl DeviceAccount {
         }
         self.stretches.operation(self.position, novel);
         self.steps.operation(self.position, standing.marked, standing.cut);
+        self.named_steps |= standing.marked;
+        if standing.marked || (!self.named_steps && matches!(standing.cut, Some(Cut::Begin(_)))) {
+            self.boundaries.push(self.position);
+        }
     }
 
     pub(super) fn start(&self) -> u64 {

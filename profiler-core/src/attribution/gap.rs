@@ -8,7 +8,7 @@
 //! Not here: stacks of the host thread (which would tell a data loader from a logger) and event dependencies (which
 //! would tell what a queued operation waited for).
 
-use super::account::{DeviceAccount, Subject};
+use super::account::{DeviceAccount, InputWait, Subject};
 use super::api::ApiClass;
 use super::join::Launch;
 use super::leaf::Leaf;
@@ -102,6 +102,11 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
         } else if input_wait && hole > INPUT_HOLE_NANOS {
             // The data loader is what the user can name, so it goes before the wait that exposed it.
             writer.write(Leaf::DataLoading, end, next.subject);
+            if let Some(launch) = next.launch {
+                // The whole hole, also what the device hid of it.
+                let wait = InputWait { thread: launch.thread, start: previous_end, end: hole_end };
+                writer.account.input_waits.push(wait);
+            }
         } else {
             let drained = end.min(writer.account.position().saturating_add(slack));
             slack -= drained - writer.account.position();

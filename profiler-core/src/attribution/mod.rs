@@ -9,7 +9,9 @@
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `threads` and `join` (who launched what),
 //! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `account` (the books).
 //!
-//! Not here: how steps are found ([`crate::steps`]), what-if replay, stacks of host threads.
+//! Beside the books the same records drive the what-if replay ([`crate::whatif`]).
+//!
+//! Not here: how steps are found ([`crate::steps`]), stacks of host threads.
 
 mod account;
 mod activity;
@@ -26,6 +28,7 @@ mod threads;
 
 use rustc_hash::FxHashMap;
 
+use account::InputWait;
 pub use account::{DeviceAccount, Subject, Tally};
 pub use activity::is_communication;
 pub use gap::{
@@ -47,6 +50,7 @@ use crate::record::{
     StreamId, ThreadId, Timestamp,
 };
 use crate::report::Completeness;
+use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Replay, WhatIf};
 
 /// Host and device clocks are mapped to each other with an error; an operation may seem to begin this much before
 /// the call that launched it. Measured differences stay under 20 us.
@@ -74,6 +78,7 @@ pub struct Attributor {
     arrivals: Vec<Operation>,
     timelines: Vec<Timeline>,
     marks: Marks,
+    replay: Replay,
     completeness: Completeness,
     observed: Option<(u64, u64)>,
     flush: u64,
@@ -146,6 +151,14 @@ impl Attributor {
     /// Outermost API calls by function.
     pub fn api_statistics(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
         self.api_table.rows()
+    }
+
+    /// What the program could gain at most, by the replay where it can be believed, else by the books of `device`
+    /// after start-up. `None` for a device on which nothing ran.
+    #[must_use]
+    pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
+        let account = self.devices().find(|account| account.id() == device)?;
+        Some(self.replay.what_if(device)?.or_additive(&account.steady_leaves()))
     }
 
     /// From the first begin to the last end of any record with times, nanoseconds.
@@ -290,6 +303,9 @@ impl Attributor {
         let succeeded = call.return_value == 0;
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
+                let launches = class.launches() && succeeded && !thread.capturing;
+                let replayed = if launches || !class.launches() { class.into() } else { CallClass::Other };
+                self.replay.call(&replay_call(index, call, replayed));
                 self.api_table.add(call.function, end - start, succeeded);
                 *newest_launch = None;
                 if succeeded {
@@ -310,6 +326,7 @@ impl Attributor {
                 if !succeeded || !class.launches() {
                     return;
                 }
+                self.replay.call(&replay_call(index, call, class.into()));
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {
                         self.launches.alias(call.correlation, *launch, *sequence);
@@ -363,6 +380,18 @@ impl Attributor {
             return;
         }
         self.observe(operation.start, operation.end);
+        if let Some(class) = OperationClass::of(operation.leaf) {
+            let correlation = operation.correlation;
+            self.replay.operation(&whatif::Operation {
+                start: operation.start,
+                end: operation.end,
+                device: operation.device,
+                stream: operation.stream,
+                class,
+                launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
+                peer_wait: 0,
+            });
+        }
         if let Some(index) = self.timeline_index(operation.device) {
             let late = self.timelines[index].push(operation);
             self.completeness.late_ns += late.total;
@@ -373,7 +402,17 @@ impl Attributor {
     fn advance(&mut self, watermark: u64) {
         for timeline in &mut self.timelines {
             self.completeness.bad_timestamps += timeline.advance(watermark, &self.threads, &self.launches, &self.marks);
+            for InputWait { thread, start, end } in timeline.account.input_waits.drain(..) {
+                self.replay.input_wait(replay_thread(thread as usize), start, end);
+            }
+            let device = timeline.account.id();
+            for at in timeline.account.boundaries.drain(..) {
+                self.replay.step_boundary(device, at);
+            }
         }
+        // A timeline may stop short of the watermark by the clock slack.
+        let replayed = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
+        self.replay.advance(replayed);
         // A device on which nothing runs yet has no gap that could need old calls.
         let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
         if let Some(oldest) = open.min() {
@@ -414,6 +453,21 @@ impl Attributor {
             threads.push(HostThread::default());
             (threads.len() - 1) as u32
         })
+    }
+}
+
+/// The replay needs to tell threads apart, not to know them.
+fn replay_thread(index: usize) -> ThreadId {
+    ThreadId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn replay_call(thread: usize, call: &ApiCall, class: CallClass) -> whatif::Call {
+    whatif::Call {
+        thread: replay_thread(thread),
+        start: call.start.nanos(),
+        end: call.end.nanos(),
+        class,
+        correlation: call.correlation,
     }
 }
 

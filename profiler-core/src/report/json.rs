@@ -12,6 +12,7 @@ use super::{DeviceReport, Report, text};
 use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::session::End;
 use crate::steps::Steps;
+use crate::whatif::{Ceiling, WhatIf};
 
 /// Version of the schema below.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -42,6 +43,7 @@ struct Process {
     driver_cuda_version: u32,
     cupti_version: u32,
     rank_variables: BTreeMap<String, String>,
+    devices: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -74,11 +76,29 @@ struct DeviceJson {
     leaves: BTreeMap<&'static str, u64>,
     steady_leaves: BTreeMap<&'static str, u64>,
     steps: Option<StepsJson>,
+    what_if: Option<WhatIfJson>,
     overlap: Vec<OverlapJson>,
     kernels: Vec<KernelJson>,
     copies: Vec<CopyJson>,
     compute: ComputeJson,
     copy_overlap: CopyOverlapJson,
+}
+
+/// Ceilings: what could be gained at most.
+#[derive(Debug, Serialize)]
+struct WhatIfJson {
+    replayed: bool,
+    refused: Option<String>,
+    steps: u64,
+    base_error: Option<f64>,
+    scenarios: Vec<ScenarioJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ScenarioJson {
+    kind: &'static str,
+    step_ns: u64,
+    speedup: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -241,6 +261,7 @@ fn process(report: &Report) -> Process {
         driver_cuda_version: session.driver_cuda_version,
         cupti_version: session.cupti_version,
         rank_variables: session.rank_variables.iter().cloned().collect(),
+        devices: report.devices.iter().map(|device| device.device.name.clone()).collect(),
         notes: session.notes.clone(),
     }
 }
@@ -285,6 +306,21 @@ fn named(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
     Leaf::ALL.into_iter().map(|leaf| (leaf.name(), leaves[leaf as usize])).collect()
 }
 
+fn what_if(from: &WhatIf) -> WhatIfJson {
+    let scenario = |ceiling: &Ceiling| ScenarioJson {
+        kind: ceiling.kind.name(),
+        step_ns: ceiling.step_ns,
+        speedup: Some(ceiling.speedup).filter(|speedup| speedup.is_finite()),
+    };
+    WhatIfJson {
+        replayed: from.refused.is_none(),
+        refused: from.refused.map(|reason| reason.to_string()),
+        steps: from.steps as u64,
+        base_error: from.base_error,
+        scenarios: from.ceilings.iter().map(scenario).collect(),
+    }
+}
+
 fn steps(from: &Steps) -> StepsJson {
     let rows = from.rows.iter().skip(from.rows.len().saturating_sub(STEP_ROWS));
     StepsJson {
@@ -317,6 +353,7 @@ fn device(from: &DeviceReport) -> DeviceJson {
         leaves: named(&from.leaves),
         steady_leaves: named(&from.steady_leaves),
         steps: from.steps.as_ref().map(steps),
+        what_if: from.what_if.as_ref().map(what_if),
         overlap,
         kernels: from
             .kernels

@@ -17,13 +17,14 @@ use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
 pub use verdict::{StepBasis, Verdict, verdict_of};
 
-use crate::attribution::leaf::{Leaves, Overlap};
+use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::dictionary::Dictionary;
 use crate::record::{Device, Loss};
 use crate::session::{End, Session};
 use crate::steps::Steps;
+use crate::whatif::{ScenarioKind, WhatIf};
 
 /// Everything that is reported about one process.
 #[derive(Clone, Debug)]
@@ -96,6 +97,8 @@ pub struct DeviceReport {
     pub steady_leaves: Leaves,
     /// Its steps, when any are complete.
     pub steps: Option<Steps>,
+    /// What could be gained at most.
+    pub what_if: Option<WhatIf>,
     /// What ran beneath what.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
@@ -186,6 +189,15 @@ impl Report {
         }
     }
 
+    /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest
+    /// over the devices, since all must get there.
+    #[must_use]
+    pub fn ceiling(&self, group: Group) -> Option<f64> {
+        let kind = ScenarioKind::without(group)?;
+        let speedups = self.devices.iter().filter_map(|device| Some(device.what_if.as_ref()?.ceiling(kind)?.speedup));
+        speedups.min_by(f64::total_cmp).filter(|speedup| speedup.is_finite())
+    }
+
     /// The verdict in one line, for a run that is still going.
     #[must_use]
     pub fn live_line(&self) -> String {
@@ -233,6 +245,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
+        what_if: attributor.what_if(account.id()),
         overlap: *account.overlap(),
         kernels,
         copies: copies::rows(statistics.copies()),

@@ -15,6 +15,8 @@ use crate::session::End;
 use crate::steps::{StepSource, Steps};
 
 const WIDTH: usize = 100;
+/// The largest few; the rest is in the JSON.
+const CEILINGS_SHOWN: usize = 3;
 
 /// One line: verdict, its share, and how the time of all devices divides.
 #[must_use]
@@ -32,6 +34,9 @@ pub fn live_line(report: &Report) -> String {
         report.verdict.live.1 * 100.0,
         duration(report.observed_ns)
     );
+    if let Some(speedup) = report.ceiling(report.verdict.live.0) {
+        let _ = write!(line, " | fixed: at most {speedup:.1}x");
+    }
     for (percent, group) in parts.into_iter().take(3).filter(|(percent, _)| *percent >= 1.0) {
         let _ = write!(line, " | {} {percent:.0} %", group.name());
     }
@@ -77,6 +82,11 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     }
     if let Some(steps) = &device.steps {
         wrapped(out, "  steps: ", &step_line(steps));
+    }
+    if let Some(what_if) = &device.what_if {
+        for line in what_if.to_string().lines().take(CEILINGS_SHOWN) {
+            wrapped(out, "  ", line);
+        }
     }
     for row in device.kernels.iter().take(3) {
         let _ = writeln!(

@@ -5,6 +5,7 @@
 
 use super::input::{CallClass, OperationClass};
 use crate::attribution::DISPATCH_NANOS;
+use crate::attribution::leaf::Group;
 
 /// Number of scenarios, the base included.
 pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
@@ -46,6 +47,20 @@ impl ScenarioKind {
         Self::FastRank,
         Self::DeviceOnly,
     ];
+
+    /// The scenario in which what `group` stands for is gone; `None` where that is not a matter of replay.
+    #[must_use]
+    pub const fn without(group: Group) -> Option<Self> {
+        match group {
+            Group::DataLoading => Some(Self::DataReady),
+            Group::Launch => Some(Self::LaunchesFree),
+            Group::Sync => Some(Self::NoSyncs),
+            Group::Copy => Some(Self::CopiesOverlapped),
+            Group::Communication => Some(Self::CommunicationHidden),
+            Group::HostCpu | Group::Allocator => Some(Self::DeviceOnly),
+            Group::GpuCompute | Group::NoWork | Group::CannotTell => None,
+        }
+    }
 
     /// Stable name in reports.
     #[must_use]

@@ -50,8 +50,8 @@ def rate(run: Run) -> float:
 def predictions(trace: Trace) -> str:
     """The what-if scenarios of the report in words; empty when it has none."""
     found = []
-    for carrier in (trace.report, *trace.report["devices"]):
-        for scenario in (carrier.get("whatif") or {}).get("scenarios", []):
+    for device in trace.report["devices"]:
+        for scenario in (device.get("what_if") or {}).get("scenarios", []):
             if isinstance(scenario.get("speedup"), (int, float)):
                 found.append(f"{scenario.get('kind')} {scenario['speedup']:.2f}x")
     return "; predicted ceilings: " + ", ".join(found) if found else ""
