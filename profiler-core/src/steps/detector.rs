@@ -47,7 +47,7 @@ impl Finding {
     }
 }
 
-/// Online step detection for one device..
+/// Online step detection for one device.
 #[derive(Debug)]
 pub struct StepDetector {
     sequence: Sequence,
