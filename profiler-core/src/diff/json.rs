@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::rows::{Launches, Row, Speed, Usage};
 use super::text::source_name;
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Outcome, Refusal};
+use super::{DeviceDiff, Diff, Outcome, Prediction, Refusal};
 use crate::attribution::leaf::Leaf;
 
 /// Version of the schema below.
@@ -42,6 +42,21 @@ struct DeviceJson {
     group_changes: Vec<ChangeJson>,
     kernels: Vec<RowJson>,
     copies: Vec<RowJson>,
+    prediction: Option<PredictionJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PredictionJson {
+    kind: &'static str,
+    group: &'static str,
+    step_ns: u64,
+    predicted_step_ns: u64,
+    predicted_speedup: f64,
+    got_step_ns: u64,
+    got_speedup: f64,
+    base_error: f64,
+    beyond_ns: u64,
+    other_leaf_changes: Vec<ChangeJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -126,11 +141,7 @@ fn device(diff: &DeviceDiff) -> DeviceJson {
         longer_pairs: diff.test.map(|test| test.larger),
         a: unit(&diff.a),
         b: unit(&diff.b),
-        leaf_changes: diff
-            .leaves
-            .iter()
-            .map(|&(leaf, change_ns)| ChangeJson { name: leaf.name(), change_ns })
-            .collect(),
+        leaf_changes: leaf_changes(&diff.leaves),
         group_changes: diff
             .groups
             .iter()
@@ -138,7 +149,27 @@ fn device(diff: &DeviceDiff) -> DeviceJson {
             .collect(),
         kernels: diff.kernels.iter().map(row).collect(),
         copies: diff.copies.iter().map(row).collect(),
+        prediction: diff.prediction.as_ref().map(prediction),
     }
+}
+
+fn prediction(from: &Prediction) -> PredictionJson {
+    PredictionJson {
+        kind: from.kind.name(),
+        group: from.group.name(),
+        step_ns: from.step_ns,
+        predicted_step_ns: from.predicted_step_ns,
+        predicted_speedup: from.predicted_speedup,
+        got_step_ns: from.got_step_ns,
+        got_speedup: from.got_speedup,
+        base_error: from.base_error,
+        beyond_ns: from.beyond_ns(),
+        other_leaf_changes: leaf_changes(&from.others),
+    }
+}
+
+fn leaf_changes(from: &[(Leaf, i64)]) -> Vec<ChangeJson> {
+    from.iter().map(|&(leaf, change_ns)| ChangeJson { name: leaf.name(), change_ns }).collect()
 }
 
 fn unit(from: &Representative) -> UnitJson {

@@ -5,6 +5,8 @@
 //! When one of the runs has no steps, or the steps of the two are not the same thing, the time of equally many
 //! operations takes the place of a step, and there is no test of significance.
 //!
+//! Where A carries replayed ceilings, the one for what B got rid of stands beside what B reached ([`Prediction`]).
+//!
 //! It compares two reports, not two programs: one run of each says nothing about how much runs differ. It explains
 //! by leaf, which is a cause as the device sees it, not a line of source.
 
@@ -12,6 +14,7 @@ mod caveats;
 #[cfg(feature = "serde")]
 pub mod json;
 mod pair;
+mod prediction;
 mod rows;
 mod significance;
 mod text;
@@ -20,6 +23,7 @@ mod unit;
 use std::error::Error;
 use std::fmt;
 
+pub use prediction::Prediction;
 pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};
 pub use significance::{RankTest, SIGNIFICANCE, mann_whitney};
 pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
@@ -107,6 +111,8 @@ pub struct DeviceDiff {
     pub kernels: Vec<Row>,
     /// Copies, likewise.
     pub copies: Vec<Row>,
+    /// What the replay of A foretold of B, if it did.
+    pub prediction: Option<Prediction>,
 }
 
 /// What became of the duration of one unit.

@@ -4,6 +4,7 @@
 //! program for one step in one run and not in the other; then operations are compared.
 
 use super::DeviceDiff;
+use super::prediction::Prediction;
 use super::rows;
 use super::significance::{RankTest, mann_whitney};
 use super::unit::{self, Basis, OPERATIONS, Representative, Stretch};
@@ -11,7 +12,7 @@ use crate::attribution::leaf::{Group, Leaf};
 use crate::report::{DeviceReport, Report};
 
 /// Steps of one mixture of kernels whose sizes differ by this factor hold different numbers of iterations.
-const SAME_STEP: f64 = 1.5;
+pub(super) const SAME_STEP: f64 = 1.5;
 /// From this similarity of what runs on, the mixture of kernels is the same. Two runs of one program that differ in
 /// length only were measured at 0.985.
 const SAME_MIXTURE: f64 = 0.9;
@@ -59,6 +60,7 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
         a: before,
         b: after,
         test,
+        prediction: Prediction::of(a.device, b.device),
     };
     (diff, reason)
 }
@@ -105,12 +107,12 @@ fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Rep
 }
 
 /// `b - a`. Durations are far below 2^63 ns (292 years).
-fn change(a: u64, b: u64) -> i64 {
+pub(super) fn change(a: u64, b: u64) -> i64 {
     b.cast_signed().wrapping_sub(a.cast_signed())
 }
 
 /// Those that changed, the largest change first, then in their own order.
-fn ranked<T: Copy>(all: &[T], change: impl Fn(T) -> i64) -> Vec<(T, i64)> {
+pub(super) fn ranked<T: Copy>(all: &[T], change: impl Fn(T) -> i64) -> Vec<(T, i64)> {
     let mut changes: Vec<_> = all.iter().map(|&item| (item, change(item))).filter(|(_, nanos)| *nanos != 0).collect();
     changes.sort_by_key(|(_, nanos)| std::cmp::Reverse(nanos.unsigned_abs()));
     changes

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Outcome};
+use super::{DeviceDiff, Diff, Outcome, Prediction};
 use crate::steps::StepSource;
 
 const WIDTH: usize = 100;
@@ -58,6 +58,9 @@ pub(super) fn full(diff: &Diff, limit: usize) -> String {
             let percent = test.larger * 100.0;
             let _ = writeln!(out, "  A step of B takes longer than one of A in {percent:.1} % of all pairs.");
         }
+        if let Some(prediction) = &device.prediction {
+            wrapped(&mut out, "  ", &predicted(prediction));
+        }
         leaf_table(&mut out, device);
         row_table(&mut out, "kernels", &device.kernels, limit, device);
         row_table(&mut out, "copies", &device.copies, limit, device);
@@ -67,6 +70,36 @@ pub(super) fn full(diff: &Diff, limit: usize) -> String {
         wrapped(&mut out, "note: ", warning);
     }
     out
+}
+
+/// The ceiling and what came of it; beyond the ceiling with the leaves that shrank besides.
+fn predicted(prediction: &Prediction) -> String {
+    let mut line = format!(
+        "predicted at most {:.2}x ({} -> {}) without {}; got {:.2}x ({})",
+        prediction.predicted_speedup,
+        duration(prediction.step_ns as f64),
+        duration(prediction.predicted_step_ns as f64),
+        prediction.group.name(),
+        prediction.got_speedup,
+        duration(prediction.got_step_ns as f64)
+    );
+    let beyond = prediction.beyond_ns();
+    if beyond == 0 {
+        return line;
+    }
+    let besides = prediction.others.iter().filter(|(_, nanos)| *nanos < 0 && nanos.unsigned_abs() >= beyond / 20);
+    let besides: Vec<_> =
+        besides.take(3).map(|(leaf, nanos)| format!("{} {}", leaf.name(), signed(*nanos as f64))).collect();
+    let _ = if besides.is_empty() {
+        write!(
+            line,
+            ", beyond the ceiling though nothing else shrank; the base replay is within {:.1} %",
+            prediction.base_error * 100.0
+        )
+    } else {
+        write!(line, ", beyond the ceiling because more than that changed: {}", besides.join(", "))
+    };
+    line
 }
 
 /// What a representative rests on.

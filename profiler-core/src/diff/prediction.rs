@@ -1,0 +1,104 @@
+//! Predicted and got: the ceiling that A's replay gave for what was then removed, beside what B really reached.
+//!
+//! What was removed is judged by the result: the group of causes that shrank most from a step of A to one of B. The
+//! steps are those of the detector even where the runs are compared by operations, because a ceiling is about steps.
+//!
+//! It does not know what was changed between the runs. A group that shrank in part is held against the ceiling of its
+//! whole removal, which B then stays below; where B goes beyond the ceiling, the leaves that shrank besides are named.
+
+use super::pair::SAME_STEP;
+use super::unit::{self, Representative};
+use crate::attribution::leaf::{Group, Leaf};
+use crate::report::DeviceReport;
+use crate::steps::StepSource;
+use crate::whatif::{Ceiling, FEWEST_STEPS, ScenarioKind, WhatIf};
+
+/// Part of a step of A that a group must lose for its ceiling to be worth a line; the same 1 % from which a ceiling is
+/// shown in a report.
+const WORTH_A_LINE: f64 = 0.01;
+
+/// What was foretold of B by the replay of A, and what came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// What the replay left out.
+    pub kind: ScenarioKind,
+    /// The group that shrank most.
+    pub group: Group,
+    /// Median of the steps of A that were replayed, nanoseconds.
+    pub step_ns: u64,
+    /// How short they could become by the replay, nanoseconds.
+    pub predicted_step_ns: u64,
+    /// The first divided by the second: a ceiling.
+    pub predicted_speedup: f64,
+    /// Lower median of the steps of B, nanoseconds.
+    pub got_step_ns: u64,
+    /// `step_ns` divided by it; below 1 when B is slower.
+    pub got_speedup: f64,
+    /// Median error of the base replay of A, 0 to 1.
+    pub base_error: f64,
+    /// Leaves that the scenario left as they were and that changed, of the mean step, nanoseconds; the largest change
+    /// first.
+    pub others: Vec<(Leaf, i64)>,
+}
+
+impl Prediction {
+    /// `None` without a replay of A that is believed, without steps of the same kind in both, or when what shrank most
+    /// is no matter of replay (computation) or hardly shrank.
+    pub(super) fn of(a: &DeviceReport, b: &DeviceReport) -> Option<Self> {
+        let what_if = a.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
+        let (before, after) = (steps(a)?, steps(b)?);
+        let step_ns = replayed_step(what_if)?;
+        let (a_median, got_step_ns) = (before.median_ns?, after.median_ns?);
+        let same_steps = alike(before.operations, after.operations) && alike(step_ns, a_median);
+        let (group, lost) = Group::ALL
+            .into_iter()
+            .map(|group| (group, group.total(&before.leaves).saturating_sub(group.total(&after.leaves))))
+            .max_by_key(|&(group, lost)| (lost, std::cmp::Reverse(group)))?;
+        let ceiling = what_if.ceiling(ScenarioKind::without(group)?).filter(|ceiling| ceiling.step_ns > 0)?;
+        if !same_steps || got_step_ns == 0 || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE {
+            return None;
+        }
+        Some(Self {
+            kind: ceiling.kind,
+            group,
+            step_ns,
+            predicted_step_ns: ceiling.step_ns,
+            predicted_speedup: ceiling.speedup,
+            got_step_ns,
+            got_speedup: step_ns as f64 / got_step_ns as f64,
+            base_error: what_if.base_error?,
+            others: others(ceiling, group, &before, &after),
+        })
+    }
+
+    /// By how much the steps of B are shorter than the ceiling allows, nanoseconds; 0 when they are not.
+    #[must_use]
+    pub fn beyond_ns(&self) -> u64 {
+        self.predicted_step_ns.saturating_sub(self.got_step_ns)
+    }
+}
+
+/// The warm steps, else all that were found by what repeats. As many as a replay needs.
+fn steps(device: &DeviceReport) -> Option<Representative> {
+    let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
+    let (source, rows) = unit::comparable(Some(steps)).unwrap_or((steps.source, &steps.rows));
+    (rows.len() >= FEWEST_STEPS).then(|| unit::representative(source, rows))
+}
+
+/// What the replayed steps really took: a ceiling holds it as its two factors.
+fn replayed_step(what_if: &WhatIf) -> Option<u64> {
+    let ceiling = what_if.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
+    Some((ceiling.step_ns as f64 * ceiling.speedup).round() as u64)
+}
+
+/// Whether two counts or times can be of the same kind of step.
+fn alike(first: u64, second: u64) -> bool {
+    first.min(second) > 0 && (first.max(second) as f64) < SAME_STEP * first.min(second) as f64
+}
+
+fn others(ceiling: &Ceiling, group: Group, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
+    // With the host gone nothing idle is left to change.
+    let is_gone = |leaf: Leaf| leaf.group() == group || (ceiling.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
+    let kept: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| !is_gone(leaf)).collect();
+    super::pair::ranked(&kept, |leaf| super::pair::change(a.leaves[leaf as usize], b.leaves[leaf as usize]))
+}
