@@ -65,8 +65,22 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
         assert!(device["p"].as_f64().unwrap() < 0.001);
     }
 
+    // The replay of the slow run foretold what the workers gave; pinned copies gave the rest.
+    let prediction = &device["prediction"];
+    let (nanos, factor) =
+        (|key: &str| prediction[key].as_u64().unwrap(), |key: &str| prediction[key].as_f64().unwrap());
+    assert_eq!((&prediction["kind"], &prediction["group"]), (&"data_ready".into(), &"data_loading".into()));
+    assert!((factor("predicted_speedup") - 5.73).abs() < 0.05 && (factor("got_speedup") - 5.98).abs() < 0.05);
+    assert!(nanos("got_step_ns") < nanos("predicted_step_ns") && nanos("predicted_step_ns") < nanos("step_ns") / 5);
+    let (others, sum) = changes(&prediction["other_leaf_changes"]);
+    assert_eq!(others[0].0, "copy_h2d_pageable");
+    assert!(others.iter().all(|(name, _)| *name != "data_loading"));
+    assert!(sum.unsigned_abs() > nanos("beyond_ns") && sum < 0, "{prediction}");
+
     let text = String::from_utf8(diff(&a, &b, &[]).stdout).unwrap();
     assert!(text.starts_with("B's ") && text.contains("faster") && text.contains("data_loading"), "{text}");
+    let predicted = ["predicted at most 5.", "without data_loading; got 5.", "beyond", "copy_h2d_pageable -1."];
+    assert!(predicted.iter().all(|part| text.contains(part)), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
@@ -92,6 +106,7 @@ fn a_trace_is_no_different_from_itself() {
         assert_eq!(code, Some(0));
         let device = &document["devices"][0];
         assert_eq!((device["outcome"].as_str(), device["change_ns"].as_i64()), (Some("unchanged"), Some(0)));
+        assert!(device["prediction"].is_null(), "{}", device["prediction"]);
         assert_eq!((changes(&device["leaf_changes"]).0.len(), &device["a"]), (0, &device["b"]));
         let rows = device["kernels"].as_array().unwrap();
         assert!(rows.iter().all(|row| row["launches"] == "same" && row["speed"] == "same"));
