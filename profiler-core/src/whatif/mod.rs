@@ -135,14 +135,18 @@ impl Replay {
     /// Nothing that happened before `watermark` will be told any more: replays it.
     pub fn advance(&mut self, watermark: u64) {
         self.position = self.position.max(watermark);
-        while let Some((at, event)) = self.queue.pop_before(watermark) {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.advance(watermark);
+        for (at, event) in queue.due() {
             match event {
-                Event::Boundary(device) => self.boundary(device),
-                Event::Return(thread) => self.leave(thread, at),
-                Event::Enter(call) => self.enter(&call),
-                Event::Operation(operation) => self.run(&operation),
+                Event::Boundary(device) => self.boundary(*device),
+                Event::Return(thread) => self.leave(*thread, at),
+                Event::Enter(call) => self.enter(call),
+                Event::Operation(operation) => self.run(operation),
             }
         }
+        queue.forget_due();
+        self.queue = queue;
     }
 
     /// What the device's newest steps say, if any operation ran on it.

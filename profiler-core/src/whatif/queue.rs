@@ -4,9 +4,6 @@
 //! operation, the end of an operation before the return of the call that waited for it. So one queue by time is all
 //! the graph there is. It is bounded: when more waits than [`PENDING_LIMIT`], the oldest goes on without waiting.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
-
 use super::input::{Call, Operation};
 use crate::record::{DeviceId, ThreadId};
 
@@ -53,54 +50,57 @@ impl Event {
 struct Entry {
     at: u64,
     event: Event,
-    sequence: u64,
 }
 
 impl Entry {
-    const fn key(&self) -> (u64, u8, (u32, u32, u64), u64) {
-        (self.at, self.event.rank(), self.event.content(), self.sequence)
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+    /// Decides between entries at one instant.
+    const fn rank(&self) -> (u8, (u32, u32, u64)) {
+        (self.event.rank(), self.event.content())
     }
 }
 
 /// Events that wait for the watermark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    heap: BinaryHeap<Reverse<Entry>>,
-    sequence: u64,
+    /// In the order of delivery, which decides between equals.
+    waiting: Vec<Entry>,
+    /// Time and place in `waiting` of those that are due, in order.
+    due: Vec<(u64, usize)>,
 }
 
 impl Queue {
     pub(super) fn push(&mut self, at: u64, event: Event) {
-        self.sequence += 1;
-        self.heap.push(Reverse(Entry { at, event, sequence: self.sequence }));
+        self.waiting.push(Entry { at, event });
     }
 
-    /// The next event before `watermark`, or the oldest one when too many wait.
-    pub(super) fn pop_before(&mut self, watermark: u64) -> Option<(u64, Event)> {
-        let Reverse(oldest) = self.heap.peek()?;
-        if oldest.at >= watermark && self.heap.len() <= PENDING_LIMIT {
-            return None;
-        }
-        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
+    /// Makes everything before `watermark` due, and the oldest of the rest when too much waits.
+    pub(super) fn advance(&mut self, watermark: u64) {
+        let Self { waiting, due } = self;
+        let excess = waiting.len().saturating_sub(PENDING_LIMIT);
+        let before = waiting.iter().filter(|entry| entry.at < watermark).count();
+        let times = waiting.iter().enumerate().map(|(index, entry)| (entry.at, index));
+        due.extend(times.filter(|&(at, _)| at < watermark || before < excess));
+        // Threads and streams deliver runs, which a stable sort merges; a heap would look at each event many times.
+        due.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| waiting[a.1].rank().cmp(&waiting[b.1].rank())));
+        due.truncate(before.max(excess));
+    }
+
+    /// What is due, in order.
+    pub(super) fn due(&self) -> impl Iterator<Item = (u64, &Event)> {
+        self.due.iter().map(|&(at, index)| (at, &self.waiting[index].event))
+    }
+
+    /// Forgets what is due.
+    pub(super) fn forget_due(&mut self) {
+        let Some(&(_, last)) = self.due.last() else { return };
+        let last = (self.waiting[last], last);
+        let mut index = 0;
+        self.waiting.retain(|entry| {
+            let place = index;
+            index += 1;
+            let order = entry.at.cmp(&last.0.at).then_with(|| (entry.rank(), place).cmp(&(last.0.rank(), last.1)));
+            order.is_gt()
+        });
+        self.due.clear();
     }
 }
