@@ -91,10 +91,10 @@ impl Streams {
     pub(super) fn run(&mut self, operation: &Operation, launch: Option<&Launch>, progress: &mut Progress) -> Begun {
         let key = (operation.device, operation.stream);
         let (start, end) = (operation.start, operation.end.max(operation.start));
-        let mut stream = self.by_id.get(&key).cloned().unwrap_or_default();
-        let before = stream.runs.iter().flatten().find(|run| run.end <= start).copied();
+        let runs = self.by_id.get(&key).map_or([None; 2], |stream| stream.runs);
+        let before = runs.iter().flatten().find(|run| run.end <= start).copied();
         // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
-        let overlaps = stream.runs[0].is_some_and(|run| run.end > start);
+        let overlaps = runs[0].is_some_and(|run| run.end > start);
         let stream_free = before.map_or(0, |run| run.end);
 
         let launched = launch.map(|launch| {
@@ -131,7 +131,8 @@ impl Streams {
         let after_stream = before.map(|run| Edge { clocks: run.free, lag: stream_lag });
         let after_event = event.map(|(_, clocks)| Edge { clocks, lag: event_lag });
 
-        let previous_free = stream.runs[0].map_or([0; SCENARIO_COUNT], |run| run.free);
+        let previous_free = runs[0].map_or([0; SCENARIO_COUNT], |run| run.free);
+        let stream = self.stream(key);
         let mut begun = Begun { start, end, clocks: [0; SCENARIO_COUNT] };
         let mut run = Run { start, end, done: [0; SCENARIO_COUNT], free: [0; SCENARIO_COUNT] };
         for kind in ScenarioKind::ALL {
@@ -166,8 +167,7 @@ impl Streams {
             progress.clocks[index] = progress.clocks[index].max(done);
         }
         progress.real = progress.real.max(end);
-        stream.runs = [Some(run), stream.runs[0]];
-        self.insert(key, stream);
+        stream.runs = [Some(run), runs[0]];
         begun
     }
 
@@ -186,7 +186,7 @@ impl Streams {
         within.max_by_key(|(key, run)| (run.end, run.start, **key)).map(|(_, run)| (run.end, run.free))
     }
 
-    fn insert(&mut self, key: (DeviceId, StreamId), stream: Stream) {
+    fn stream(&mut self, key: (DeviceId, StreamId)) -> &mut Stream {
         if self.by_id.len() >= STREAM_LIMIT && !self.by_id.contains_key(&key) {
             let last_used = |stream: &Stream| stream.runs[0].map_or(0, |run| run.start);
             let oldest = self.by_id.iter().min_by_key(|(key, stream)| (last_used(stream), **key)).map(|(&key, _)| key);
@@ -194,6 +194,6 @@ impl Streams {
                 self.by_id.remove(&oldest);
             }
         }
-        self.by_id.insert(key, stream);
+        self.by_id.entry(key).or_default()
     }
 }

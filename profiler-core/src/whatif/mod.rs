@@ -33,11 +33,10 @@ mod ceiling;
 mod device;
 mod host;
 mod input;
+mod launches;
 mod queue;
 mod scenario;
 mod steps;
-
-use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
@@ -49,6 +48,7 @@ pub use steps::StepTimes;
 
 use self::device::{Launch, Progress, Streams};
 use self::host::{Open, Threads};
+use self::launches::Launches;
 use self::queue::{Event, Queue};
 use self::scenario::Clocks;
 use self::steps::Steps;
@@ -60,9 +60,6 @@ use crate::record::{CorrelationId, DeviceId, ThreadId};
 pub const RELEASE_NANOS: u64 = 40_000;
 /// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
 const SHORT_CALL_NANOS: u64 = 12_000;
-/// Launching calls remembered for their operations (200 bytes each). A stream takes about a thousand launches before
-/// the host has to wait.
-const LAUNCH_LIMIT: usize = 16_384;
 /// Devices of one process; operations on others are not replayed.
 const DEVICE_LIMIT: usize = 256;
 
@@ -80,9 +77,7 @@ pub struct Replay {
     threads: Threads,
     streams: Streams,
     devices: FxHashMap<DeviceId, Device>,
-    launches: FxHashMap<CorrelationId, (Launch, u64)>,
-    launch_order: VecDeque<(CorrelationId, u64)>,
-    launch_sequence: u64,
+    launches: Launches,
     /// The newest watermark.
     position: u64,
     late_boundaries: u64,
@@ -225,7 +220,7 @@ impl Replay {
     /// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
     /// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
     fn released_by(&self, call: &Call) -> Option<(u64, Clocks)> {
-        let own = self.launches.get(&call.correlation).and_then(|(launch, _)| launch.begun);
+        let own = self.launches.get(call.correlation).and_then(|launch| launch.begun);
         if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
             return Some((own.start, own.clocks));
         }
@@ -237,8 +232,7 @@ impl Replay {
         if self.devices.len() >= DEVICE_LIMIT && !self.devices.contains_key(&operation.device) {
             return;
         }
-        let mut launch =
-            operation.launch.and_then(|launch| self.launches.get_mut(&launch.correlation)).map(|(launch, _)| launch);
+        let mut launch = operation.launch.and_then(|launch| self.launches.get_mut(launch.correlation));
         let device = self.devices.entry(operation.device).or_default();
         device.peers_known |= operation.peer_wait != 0;
         let begun = self.streams.run(operation, launch.as_deref(), &mut device.progress);
@@ -248,15 +242,7 @@ impl Replay {
     }
 
     fn remember(&mut self, correlation: CorrelationId, open: &Open) {
-        self.launch_sequence += 1;
         let launch = Launch { start: open.call.start, end: open.call.end, entered: open.entered, begun: None };
-        self.launches.insert(correlation, (launch, self.launch_sequence));
-        self.launch_order.push_back((correlation, self.launch_sequence));
-        if self.launch_order.len() > LAUNCH_LIMIT
-            && let Some((oldest, sequence)) = self.launch_order.pop_front()
-            && self.launches.get(&oldest).is_some_and(|&(_, newest)| newest == sequence)
-        {
-            self.launches.remove(&oldest);
-        }
+        self.launches.insert(correlation, launch);
     }
 }

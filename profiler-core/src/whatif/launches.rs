@@ -1,0 +1,49 @@
+//! The newest launching calls, for their operations to find.
+//!
+//! An entry is large (one clock in every scenario, twice), so the entries lie in a ring in the order of their calls and
+//! the map by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later
+//! than that is replayed as one whose launch is not known.
+
+use rustc_hash::FxHashMap;
+
+use super::device::Launch;
+use crate::record::CorrelationId;
+
+/// Launching calls remembered (200 bytes each). A stream takes about a thousand launches before the host has to wait.
+const LAUNCH_LIMIT: usize = 16_384;
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Launches {
+    places: FxHashMap<CorrelationId, u32>,
+    ring: Vec<(CorrelationId, Launch)>,
+    /// Place of the oldest once the ring is full.
+    oldest: usize,
+}
+
+impl Launches {
+    /// Remembers a launching call. An older one with the same id is no longer found.
+    pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch) {
+        let place = if self.ring.len() < LAUNCH_LIMIT {
+            self.ring.push((correlation, launch));
+            self.ring.len() - 1
+        } else {
+            let place = self.oldest;
+            let (old, _) = std::mem::replace(&mut self.ring[place], (correlation, launch));
+            if self.places.get(&old) == Some(&(place as u32)) {
+                self.places.remove(&old);
+            }
+            self.oldest = (place + 1) % LAUNCH_LIMIT;
+            place
+        };
+        self.places.insert(correlation, place as u32);
+    }
+
+    pub(super) fn get(&self, correlation: CorrelationId) -> Option<&Launch> {
+        self.ring.get(*self.places.get(&correlation)? as usize).map(|(_, launch)| launch)
+    }
+
+    pub(super) fn get_mut(&mut self, correlation: CorrelationId) -> Option<&mut Launch> {
+        self.ring.get_mut(*self.places.get(&correlation)? as usize).map(|(_, launch)| launch)
+    }
+}
