@@ -6,11 +6,12 @@
 //! graph leaves an unknown number, and a record can be lost. Each has a rule below that lets the watermark go on,
 //! and what arrives afterwards is counted as late by the timeline.
 
-use std::collections::{VecDeque, hash_map};
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
+use super::correlated::Correlated;
 use crate::record::{CorrelationId, DeviceId, StreamId};
 
 /// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than
@@ -84,7 +85,7 @@ impl Queue {
 /// Launches by correlation id, and the queue of those that wait, by thread.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    by_correlation: FxHashMap<u32, Entry>,
+    by_correlation: Correlated<Entry>,
     queues: Vec<Queue>,
     remembered: VecDeque<(u32, u32, u64)>,
     newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
@@ -124,15 +125,15 @@ impl Launches {
 
     /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
     pub(super) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
-        if let hash_map::Entry::Vacant(vacant) = self.by_correlation.entry(correlation.0) {
-            vacant.insert(Entry { launch, sequence, lost: false });
+        if self.by_correlation.get(correlation.0).is_none() {
+            self.by_correlation.insert(correlation.0, Entry { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
         }
     }
 
     /// The launch behind an operation on `stream`. Each kernel launch is found once; graphs any number of times.
     pub(super) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
-        let Entry { launch, sequence, lost } = *self.by_correlation.get(&correlation.0)?;
+        let Entry { launch, sequence, lost } = *self.by_correlation.get(correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
             let flush = self.flush;
             if let Some(waiting) = self.queues[launch.thread as usize].get_mut(sequence) {
@@ -140,7 +141,7 @@ impl Launches {
                 waiting.flush = flush;
             }
         } else {
-            self.by_correlation.remove(&correlation.0);
+            self.by_correlation.remove(correlation.0);
             self.resolve(launch.thread, sequence);
             if lost {
                 self.without_activity -= 1;
@@ -198,8 +199,8 @@ impl Launches {
             && let Some((old, thread, sequence)) = self.remembered.pop_front()
         {
             let same = |entry: &Entry| entry.launch.thread == thread && entry.sequence == sequence;
-            if self.by_correlation.get(&old).is_some_and(same) {
-                self.by_correlation.remove(&old);
+            if self.by_correlation.get(old).is_some_and(same) {
+                self.by_correlation.remove(old);
             }
         }
     }
@@ -241,7 +242,7 @@ impl Launches {
         self.remember(front.correlation, thread, sequence);
         if front.class == ApiClass::KernelLaunch {
             self.without_activity += 1;
-            if let Some(entry) = self.by_correlation.get_mut(&front.correlation) {
+            if let Some(entry) = self.by_correlation.get_mut(front.correlation) {
                 entry.lost = entry.launch.thread == thread && entry.sequence == sequence;
             }
             self.lost.push_back(Lost { thread, end: front.end });

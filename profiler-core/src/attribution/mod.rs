@@ -16,6 +16,7 @@
 mod account;
 mod activity;
 pub mod api;
+mod correlated;
 mod gap;
 mod join;
 mod launch_order;

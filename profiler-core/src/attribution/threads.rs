@@ -91,8 +91,13 @@ impl HostThread {
         {
             return Nesting::Within { start: before.start, end: before.end };
         }
-        let end = self.calls.get(index).map_or(end, |next| end.min(next.start));
-        self.calls.insert(index, Call { start, end, function, class });
+        match self.calls.get(index) {
+            Some(next) => {
+                let end = end.min(next.start);
+                self.calls.insert(index, Call { start, end, function, class });
+            }
+            None => self.calls.push_back(Call { start, end, function, class }),
+        }
         if self.calls.len() > CALL_LIMIT {
             self.calls.pop_front();
         }
