@@ -26,6 +26,9 @@ use crate::output::{self, Pattern};
 use crate::raw::RawRecording;
 use crate::settings::{self, Settings};
 
+/// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
+const BACKLOG_PARTS: usize = 4;
+
 /// What the run came to.
 #[derive(Debug)]
 pub struct Outcome {
@@ -46,6 +49,7 @@ pub struct Collector {
     session: Session,
     loss: Loss,
     live: Option<Live>,
+    what_if_stopped: bool,
 }
 
 /// The trace file's states.
@@ -82,6 +86,7 @@ impl Collector {
             loss: Loss::default(),
             live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
             session,
+            what_if_stopped: false,
         }
     }
 
@@ -128,6 +133,7 @@ impl Collector {
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
         self.count_loss(dropped_by_cupti);
         self.attributor.flushed(before, self.decoder.dictionary());
+        self.keep_up();
         let loss = self.loss;
         self.write(|trace, decoder| trace.flush(before, &loss, decoder.dictionary()));
         if let Some(raw) = &mut self.raw {
@@ -162,6 +168,18 @@ impl Collector {
             path = Some(file);
         }
         Outcome { report, trace: path }
+    }
+
+    /// Sheds what can be made up for later before anything must be lost.
+    fn keep_up(&mut self) {
+        let backlog = self.inlet.deliveries.len();
+        if !self.what_if_stopped && backlog * BACKLOG_PARTS > self.inlet.pool.limit() {
+            self.what_if_stopped = true;
+            self.attributor.stop_what_if();
+            log::warning!(
+                "{backlog} buffers of records wait: the what-if replay is left out here (`gpuprof report` makes it up from the trace)"
+            );
+        }
     }
 
     fn make_report(&self, end: End) -> Report {

@@ -154,6 +154,12 @@ impl Attributor {
         self.api_table.rows()
     }
 
+    /// Gives the what-if replay up, which costs about as much as everything else here: for a client that falls behind.
+    /// The books go on; there are no ceilings from then on.
+    pub fn stop_what_if(&mut self) {
+        self.replay.stop();
+    }
+
     /// What the program could gain at most, by the replay where it can be believed, else by the books of `device`
     /// after start-up. `None` for a device on which nothing ran.
     #[must_use]

@@ -81,6 +81,7 @@ pub struct Replay {
     /// The newest watermark.
     position: u64,
     late_boundaries: u64,
+    stopped: bool,
 }
 
 impl Replay {
@@ -90,8 +91,17 @@ impl Replay {
         Self::default()
     }
 
+    /// Forgets everything and takes nothing more: for a client that cannot afford the replay any longer. There is no
+    /// answer from then on.
+    pub fn stop(&mut self) {
+        *self = Self { stopped: true, ..Self::default() };
+    }
+
     /// A call was made. Nested calls may be told too; they only lend their correlation id to the outer one.
     pub fn call(&mut self, call: &Call) {
+        if self.stopped {
+            return;
+        }
         let call = Call { end: call.end.max(call.start), ..*call };
         self.queue.push(call.start, Event::Enter(call));
         self.queue.push(call.end, Event::Return(call.thread));
@@ -99,6 +109,9 @@ impl Replay {
 
     /// An operation ran.
     pub fn operation(&mut self, operation: &Operation) {
+        if self.stopped {
+            return;
+        }
         // Clocks differ a little: whatever they say, it began after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
         self.queue.push(at, Event::Operation(*operation));
@@ -106,6 +119,9 @@ impl Replay {
 
     /// The thread waited for an input batch from `start` to `end`, between two calls.
     pub fn input_wait(&mut self, thread: ThreadId, start: u64, end: u64) {
+        if self.stopped {
+            return;
+        }
         if start < end {
             self.threads.input_wait(thread, start, end);
         }
@@ -114,6 +130,9 @@ impl Replay {
     /// A step begins on the device with the operation that begins there at `at`.
     /// One before the watermark comes too late to be replayed: the step before it and the one after become one.
     pub fn step_boundary(&mut self, device: DeviceId, at: u64) {
+        if self.stopped {
+            return;
+        }
         if at < self.position {
             self.late_boundaries += 1;
         } else {
@@ -129,6 +148,9 @@ impl Replay {
 
     /// Nothing that happened before `watermark` will be told any more: replays it.
     pub fn advance(&mut self, watermark: u64) {
+        if self.stopped {
+            return;
+        }
         self.position = self.position.max(watermark);
         let mut queue = std::mem::take(&mut self.queue);
         queue.advance(watermark);
