@@ -111,7 +111,7 @@ fn report(mut collector: Collector, stopped: Option<String>) -> Report {
     let last = feed(&mut attributor, &collector, base);
     let session = Session {
         process_id: collector.process_id,
-        command: vec!["(Kineto trace)".to_owned()],
+        command: vec!["Kineto trace".to_owned()],
         host: collector.host,
         start,
         rank_variables: collector.rank_variables,
