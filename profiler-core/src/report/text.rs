@@ -37,7 +37,7 @@ pub fn live_line(report: &Report) -> String {
     if let Some(speedup) = report.ceiling(report.verdict.live.0) {
         let _ = write!(line, " | fixed: at most {speedup:.1}x");
     }
-    for (percent, group) in parts.into_iter().take(3).filter(|(percent, _)| *percent >= 1.0) {
+    for (percent, group) in parts.into_iter().take(2).filter(|(percent, _)| *percent >= 1.0) {
         let _ = write!(line, " | {} {percent:.0} %", group.name());
     }
     names::shortened(&line, WIDTH)
