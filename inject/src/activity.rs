@@ -46,7 +46,8 @@ pub struct Inlet {
     pub deliveries: Sender<Delivery>,
     /// Record sizes of the loaded CUPTI.
     pub sizes: RecordSizes,
-    /// Bytes of records that another profiler's buffers brought to us. `Relaxed`: a statistic.
+    /// Bytes of records in buffers of another profiler that came to us since this was last looked at. `Relaxed`: a
+    /// statistic.
     pub foreign_bytes: AtomicU64,
     /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
     pub dropped: AtomicU64,

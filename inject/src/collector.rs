@@ -50,6 +50,7 @@ pub struct Collector {
     loss: Loss,
     live: Option<Live>,
     what_if_stopped: bool,
+    foreign_buffers_said: bool,
 }
 
 /// The trace file's states.
@@ -87,6 +88,7 @@ impl Collector {
             live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
             session,
             what_if_stopped: false,
+            foreign_buffers_said: false,
         }
     }
 
@@ -189,6 +191,14 @@ impl Collector {
     fn count_loss(&mut self, dropped_by_cupti: u64) {
         self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
         self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed);
+        let foreign = self.inlet.foreign_bytes.swap(0, Ordering::Relaxed);
+        if foreign > 0 && !self.foreign_buffers_said {
+            self.foreign_buffers_said = true;
+            log::warning!(
+                "another profiler's activity buffers come to gpuprof: its records are left alone, and some of ours may \
+                 have gone to it; run the two apart"
+            );
+        }
     }
 
     /// Writes to the trace if there is one; gives it up at the first error, with a line that says so.

@@ -4,7 +4,7 @@
 //! sooner, so one thread of our own flushes at a fixed period. Only this thread ever flushes: concurrent calls of
 //! `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use cupti_sys::Cupti;
@@ -58,8 +58,11 @@ pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliv
 /// The time on the clock of the records.
 pub fn now(cupti: &Cupti) -> Timestamp {
     // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more.
-    Timestamp::from_nanos(cupti.timestamp().unwrap_or_else(|_| {
-        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since_epoch.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
-    }))
+    cupti.timestamp().map_or_else(|_| wall_clock(), Timestamp::from_nanos)
+}
+
+/// CLOCK_REALTIME.
+pub fn wall_clock() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp::from_nanos(since_epoch.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -81,7 +81,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let cupti = Cupti::load(&search).map_err(|error| StartError(error.to_string()))?;
     log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
     let failed = |error: cupti_sys::Error| StartError(enable::explain(&error));
-    cupti.subscribe::<Callbacks>().map_err(failed)?;
+    let subscriber = cupti.subscribe::<Callbacks>().map_err(failed)?;
 
     let sizes = RecordSizes::probe(cupti).map_err(failed)?;
     let pool = Pool::new(settings.memory);
@@ -101,7 +101,11 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         return Err(StartError("gpuprof was started twice".to_owned()));
     }
 
-    let notes = enable::everything::<Callbacks>(cupti, settings.dependencies).map_err(failed)?;
+    let notes = enable::everything::<Callbacks>(cupti, settings.dependencies).map_err(|error| {
+        // A slot that measures nothing would only keep other tools out; the first error says more than a second.
+        let _ = subscriber.unsubscribe();
+        failed(error)
+    })?;
     notes.iter().for_each(|note| log::info!("{note}"));
     let session = process::describe(cupti, flusher::now(cupti), notes);
     let collector = Collector::new(cupti, settings, session, inlet);
@@ -175,8 +179,9 @@ pub fn finish_quietly() -> Option<Outcome> {
             "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",
             settings::EXIT_TIMEOUT
         );
-        let at = profiler.last_resort();
-        let _ = profiler.inlet.deliveries.try_send(at);
+        // The flushing thread is stuck, and perhaps CUPTI with it: neither is asked for anything.
+        let last = Delivery::Finish { at: flusher::wall_clock(), end: End::TimedOut, dropped_by_cupti: 0 };
+        let _ = profiler.inlet.deliveries.try_send(last);
         profiler.outcome.recv_timeout(profiler.exit_timeout - for_cupti).ok()
     });
     STATE.store(FINISHED, Ordering::Release);
@@ -184,17 +189,4 @@ pub fn finish_quietly() -> Option<Outcome> {
         log::error!("no report: the last records were not processed in time; the trace ends abruptly");
     }
     outcome
-}
-
-impl Profiler {
-    /// The end as seen when the flushing thread is stuck.
-    fn last_resort(&self) -> Delivery {
-        let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let at = at.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
-        Delivery::Finish {
-            at: profiler_core::record::Timestamp::from_nanos(at),
-            end: End::TimedOut,
-            dropped_by_cupti: 0,
-        }
-    }
 }
