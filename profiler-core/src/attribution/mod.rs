@@ -6,22 +6,24 @@
 //! record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by what is in flight.
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
-//! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `threads` and `join` (who launched what),
+//! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `arrival`, `threads` and `join` (who launched what),
 //! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `account` (the books).
 //!
-//! Beside the books the same records drive the what-if replay ([`crate::whatif`]).
+//! Beside the books the same records drive the what-if replay ([`crate::whatif`]), by way of `replay_feed`.
 //!
 //! Not here: how steps are found ([`crate::steps`]), stacks of host threads.
 
 mod account;
 mod activity;
 pub mod api;
+mod arrival;
 mod correlated;
 mod gap;
 mod join;
 mod launch_order;
 pub mod leaf;
 mod quantile;
+mod replay_feed;
 pub mod statistics;
 mod stretches;
 mod sweep;
@@ -29,7 +31,6 @@ mod threads;
 
 use rustc_hash::FxHashMap;
 
-use account::InputWait;
 pub use account::{DeviceAccount, Subject, Tally};
 pub use activity::is_communication;
 pub use gap::{
@@ -37,21 +38,19 @@ pub use gap::{
     SYNC_SLACK_NANOS,
 };
 
-use self::activity::{KernelClass, KernelClasses, leaf_of_copy, symbol};
+use self::activity::KernelClasses;
 use self::api::ApiClasses;
 use self::join::{Launch, Launches};
-use self::launch_order::{Marks, Standing};
+use self::launch_order::Marks;
 use self::leaf::Leaf;
-use self::statistics::{ApiStatistics, ApiTable, CopyPath};
+use self::replay_feed::ReplayFeed;
+use self::statistics::{ApiStatistics, ApiTable};
 use self::sweep::{Operation, Timeline};
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
-use crate::record::{
-    ApiCall, ApiFunctionId, Copy, CopyKind, CorrelationId, DeviceId, Kernel, Memset, Overhead, OverheadKind, Record,
-    StreamId, ThreadId, Timestamp,
-};
+use crate::record::{ApiCall, ApiFunctionId, DeviceId, Overhead, OverheadKind, Record, ThreadId, Timestamp};
 use crate::report::Completeness;
-use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Replay, WhatIf};
+use crate::whatif::WhatIf;
 
 /// Host and device clocks are mapped to each other with an error; an operation may seem to begin this much before
 /// the call that launched it. Measured differences stay under 20 us.
@@ -79,7 +78,7 @@ pub struct Attributor {
     arrivals: Vec<Operation>,
     timelines: Vec<Timeline>,
     marks: Marks,
-    replay: Replay,
+    replay: ReplayFeed,
     completeness: Completeness,
     observed: Option<(u64, u64)>,
     flush: u64,
@@ -165,7 +164,7 @@ impl Attributor {
     #[must_use]
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = self.devices().find(|account| account.id() == device)?;
-        Some(self.replay.what_if(device)?.or_additive(&account.steady_leaves()))
+        self.replay.what_if(account)
     }
 
     /// From the first begin to the last end of any record with times, nanoseconds.
@@ -183,67 +182,6 @@ impl Attributor {
             kernels_beyond_table: beyond,
             ..self.completeness.clone()
         }
-    }
-
-    fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
-        self.completeness.kernels += 1;
-        let KernelClass { name, communication, symbol } = self.kernel_classes.get(kernel.config, dictionary);
-        let operation = Operation {
-            leaf: if communication { Leaf::Communication } else { Leaf::Compute },
-            subject: Subject::Kernel(name),
-            graph: kernel.graph_id != 0,
-            symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
-            ..operation(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
-        };
-        if let Some((index, nanos)) = self.arrive(operation) {
-            self.timelines[index].account.statistics.add_kernel(kernel.config, name, communication, nanos);
-        }
-    }
-
-    fn push_copy(&mut self, copy: &Copy) {
-        self.completeness.copies += 1;
-        let from_host = copy.kind == CopyKind::HostToDevice;
-        let operation = Operation {
-            leaf: leaf_of_copy(copy),
-            subject: if from_host { Subject::HostToDevice } else { Subject::OtherTransfer },
-            graph: copy.graph_id != 0,
-            symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
-            input: from_host && copy.bytes >= INPUT_BYTES,
-            ..operation(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
-        };
-        if let Some((index, nanos)) = self.arrive(operation) {
-            let path = CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination };
-            self.timelines[index].account.statistics.add_copy(path, copy.bytes, nanos);
-        }
-    }
-
-    fn push_memset(&mut self, memset: &Memset) {
-        self.completeness.memsets += 1;
-        let operation = Operation {
-            leaf: Leaf::Memset,
-            subject: Subject::OtherTransfer,
-            graph: memset.graph_id != 0,
-            symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
-            ..operation(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
-        };
-        self.arrive(operation);
-    }
-
-    /// Puts an operation aside; gives the index of its timeline and its duration when it has times.
-    fn arrive(&mut self, mut operation: Operation) -> Option<(usize, u64)> {
-        operation.flush = self.flush;
-        let index = self.timeline_index(operation.device);
-        let timed = operation.start != 0 && operation.end != 0 && index.is_some();
-        if !timed {
-            // It still answers its launch, but has no place on a timeline.
-            self.completeness.bad_timestamps += 1;
-            operation.start = 0;
-        } else if operation.end < operation.start {
-            self.completeness.clamped_clocks += 1;
-            operation.end = operation.start;
-        }
-        self.arrivals.push(operation);
-        timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
     }
 
     fn push_call(&mut self, mut call: ApiCall) {
@@ -311,8 +249,7 @@ impl Attributor {
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
                 let launches = class.launches() && succeeded && !thread.capturing;
-                let replayed = if launches || !class.launches() { class.into() } else { CallClass::Other };
-                self.replay.call(&replay_call(index, call, replayed));
+                self.replay.call(index, call, class, launches);
                 self.api_table.add(call.function, end - start, succeeded);
                 *newest_launch = None;
                 if succeeded {
@@ -333,7 +270,7 @@ impl Attributor {
                 if !succeeded || !class.launches() {
                     return;
                 }
-                self.replay.call(&replay_call(index, call, class.into()));
+                self.replay.call(index, call, class, true);
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {
                         self.launches.alias(call.correlation, *launch, *sequence);
@@ -387,18 +324,7 @@ impl Attributor {
             return;
         }
         self.observe(operation.start, operation.end);
-        if let Some(class) = OperationClass::of(operation.leaf) {
-            let correlation = operation.correlation;
-            self.replay.operation(&whatif::Operation {
-                start: operation.start,
-                end: operation.end,
-                device: operation.device,
-                stream: operation.stream,
-                class,
-                launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
-                peer_wait: 0,
-            });
-        }
+        self.replay.operation(&operation);
         if let Some(index) = self.timeline_index(operation.device) {
             let late = self.timelines[index].push(operation);
             self.completeness.late_ns += late.total;
@@ -409,17 +335,9 @@ impl Attributor {
     fn advance(&mut self, watermark: u64) {
         for timeline in &mut self.timelines {
             self.completeness.bad_timestamps += timeline.advance(watermark, &self.threads, &self.launches, &self.marks);
-            for InputWait { thread, start, end } in timeline.account.input_waits.drain(..) {
-                self.replay.input_wait(replay_thread(thread as usize), start, end);
-            }
-            let device = timeline.account.id();
-            for at in timeline.account.boundaries.drain(..) {
-                self.replay.step_boundary(device, at);
-            }
+            self.replay.take_findings(&mut timeline.account);
         }
-        // A timeline may stop short of the watermark by the clock slack.
-        let replayed = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
-        self.replay.advance(replayed);
+        self.replay.advance(watermark);
         // A device on which nothing runs yet has no gap that could need old calls.
         let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
         if let Some(oldest) = open.min() {
@@ -460,49 +378,5 @@ impl Attributor {
             threads.push(HostThread::default());
             (threads.len() - 1) as u32
         })
-    }
-}
-
-/// The replay needs to tell threads apart, not to know them.
-fn replay_thread(index: usize) -> ThreadId {
-    ThreadId(u32::try_from(index).unwrap_or(u32::MAX))
-}
-
-fn replay_call(thread: usize, call: &ApiCall, class: CallClass) -> whatif::Call {
-    whatif::Call {
-        thread: replay_thread(thread),
-        start: call.start.nanos(),
-        end: call.end.nanos(),
-        class,
-        correlation: call.correlation,
-    }
-}
-
-/// All operations of a graph are one launch, whichever of them begins first.
-fn symbol_of_graph(graph_id: u32) -> u32 {
-    symbol(&("graph", graph_id))
-}
-
-fn operation(
-    start: Timestamp,
-    end: Timestamp,
-    device: DeviceId,
-    stream: StreamId,
-    correlation: CorrelationId,
-) -> Operation {
-    Operation {
-        start: start.nanos(),
-        end: end.nanos(),
-        launch: None,
-        device,
-        stream,
-        correlation,
-        subject: Subject::None,
-        leaf: Leaf::CopyOther,
-        graph: false,
-        input: false,
-        flush: 0,
-        symbol: 0,
-        standing: Standing::default(),
     }
 }

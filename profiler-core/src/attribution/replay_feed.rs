@@ -1,0 +1,78 @@
+//! What the what-if replay is told, and when: the one place where the attributor knows of it.
+//!
+//! The books never depend on the replay, so all calls go this way only.
+
+use super::account::InputWait;
+use super::api::ApiClass;
+use super::sweep::Operation;
+use super::{CLOCK_SLACK_NANOS, DeviceAccount};
+use crate::record::{ApiCall, ThreadId};
+use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Replay, WhatIf};
+
+/// Tells the replay what it needs of calls, operations and steps.
+#[derive(Debug, Default)]
+pub(super) struct ReplayFeed {
+    replay: Replay,
+}
+
+impl ReplayFeed {
+    /// Gives the replay up.
+    pub(super) fn stop(&mut self) {
+        self.replay.stop();
+    }
+
+    /// What the replay says about a device, its ceilings additive where it is not believed.
+    pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
+        Some(self.replay.what_if(account.id())?.or_additive(&account.steady_leaves()))
+    }
+
+    /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
+    /// its class and does not (it failed, or a capture took it) costs its time and nothing else.
+    pub(super) fn call(&mut self, thread: usize, call: &ApiCall, class: ApiClass, launches: bool) {
+        let class = if launches || !class.launches() { class.into() } else { CallClass::Other };
+        self.replay.call(&whatif::Call {
+            thread: replay_thread(thread),
+            start: call.start.nanos(),
+            end: call.end.nanos(),
+            class,
+            correlation: call.correlation,
+        });
+    }
+
+    /// An operation is on its way to its timeline.
+    pub(super) fn operation(&mut self, operation: &Operation) {
+        let Some(class) = OperationClass::of(operation.leaf) else { return };
+        let correlation = operation.correlation;
+        self.replay.operation(&whatif::Operation {
+            start: operation.start,
+            end: operation.end,
+            device: operation.device,
+            stream: operation.stream,
+            class,
+            launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
+            peer_wait: 0,
+        });
+    }
+
+    /// A timeline has advanced: takes the input waits and the begins of steps found on it.
+    pub(super) fn take_findings(&mut self, account: &mut DeviceAccount) {
+        for InputWait { thread, start, end } in account.input_waits.drain(..) {
+            self.replay.input_wait(replay_thread(thread as usize), start, end);
+        }
+        let device = account.id();
+        for at in account.boundaries.drain(..) {
+            self.replay.step_boundary(device, at);
+        }
+    }
+
+    /// All timelines have advanced to `watermark`; each may have stopped short of it by the clock slack.
+    pub(super) fn advance(&mut self, watermark: u64) {
+        let replayed = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
+        self.replay.advance(replayed);
+    }
+}
+
+/// The replay needs to tell threads apart, not to know them.
+fn replay_thread(index: usize) -> ThreadId {
+    ThreadId(u32::try_from(index).unwrap_or(u32::MAX))
+}
