@@ -1,4 +1,4 @@
-//! What repeats: names, launch configurations, API functions, devices and contexts.
+//! What repeats: names, launch configurations, API functions, stack frames, devices and contexts.
 //!
 //! Everything is append-only and ids are indices, so the trace writer emits just the tail that it has not written
 //! yet, and a reader that replays those tails rebuilds the same ids.
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use rustc_hash::FxBuildHasher;
 
 use crate::record::{
-    ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, LaunchConfig, LaunchConfigId, NameId,
+    ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, LaunchConfigId, NameId,
+    StackId,
 };
 
 /// Append-only tables that records refer to by id.
@@ -19,6 +20,7 @@ pub struct Dictionary {
     names: Table<Arc<str>>,
     launch_configs: Table<LaunchConfig>,
     api_functions: Table<ApiFunction>,
+    frames: Table<Frame>,
     devices: Vec<Device>,
     contexts: Vec<Context>,
 }
@@ -48,6 +50,11 @@ impl Dictionary {
         ApiFunctionId(self.api_functions.intern(function))
     }
 
+    /// The id of the stack that ends with `frame`, new or known.
+    pub fn intern_frame(&mut self, frame: Frame) -> StackId {
+        StackId(self.frames.intern(frame))
+    }
+
     /// Adds `name` as the next id without looking for an equal one: for readers, whose ids are given.
     pub fn append_name(&mut self, name: &str) -> NameId {
         NameId(self.names.append(Arc::from(name)))
@@ -61,6 +68,11 @@ impl Dictionary {
     /// Adds `function` as the next id without looking for an equal one: for readers, whose ids are given.
     pub fn append_api_function(&mut self, function: ApiFunction) -> ApiFunctionId {
         ApiFunctionId(self.api_functions.append(function))
+    }
+
+    /// Adds `frame` as the next id without looking for an equal one: for readers, whose ids are given.
+    pub fn append_frame(&mut self, frame: Frame) -> StackId {
+        StackId(self.frames.append(frame))
     }
 
     /// Adds a device. One with the same ordinal and contents is ignored.
@@ -96,6 +108,15 @@ impl Dictionary {
         self.api_functions.rows.get(id.0 as usize).copied()
     }
 
+    /// The frames of a stack, innermost first. Empty for unknown ids.
+    pub fn stack(&self, id: StackId) -> impl Iterator<Item = Frame> {
+        let frame = |id: StackId| self.frames.rows.get(id.0 as usize).map(|&frame| (id, frame));
+        // Callers have smaller ids, also in a damaged file: so this ends.
+        let chain =
+            std::iter::successors(frame(id), move |(id, last)| frame(last.caller).filter(|(caller, _)| caller < id));
+        chain.map(|(_, frame)| frame)
+    }
+
     /// The newest description of a device.
     #[must_use]
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
@@ -124,6 +145,12 @@ impl Dictionary {
     #[must_use]
     pub fn api_functions(&self) -> &[ApiFunction] {
         &self.api_functions.rows
+    }
+
+    /// All stack frames, by id.
+    #[must_use]
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames.rows
     }
 
     /// All devices, in the order in which they appeared.

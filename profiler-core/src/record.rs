@@ -6,7 +6,13 @@
 //! All times of one trace are on one clock, nanoseconds since the Unix epoch as the tracing library reports them
 //! (device times are already mapped to it by that library).
 
+mod range;
+mod sample;
+
 use std::fmt;
+
+pub use range::{Payload, RangeEvent, RangeEventKind};
+pub use sample::{HostSample, InterpreterLock, ThreadState};
 
 /// A point in time: nanoseconds since the Unix epoch on the clock of the trace. Zero means "not recorded".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +72,13 @@ ids! {
     LaunchConfigId(u32);
     /// Index of an [`ApiFunction`] in the dictionary.
     ApiFunctionId(u32);
+    /// Index of the innermost [`Frame`] of a stack in the dictionary.
+    StackId(u32);
+}
+
+impl StackId {
+    /// No stack.
+    pub const NONE: Self = Self(u32::MAX);
 }
 
 impl NameId {
@@ -116,6 +129,19 @@ pub struct ApiFunction {
     pub callback_id: u32,
     /// Name with the version suffix, for example `cudaLaunchKernel_v7000`.
     pub name: NameId,
+}
+
+/// One call of an interpreter's stack, with the way to its caller. Stacks that begin alike share their outer frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The stack below, or [`StackId::NONE`] for the outermost frame.
+    pub caller: StackId,
+    /// Qualified name of the function.
+    pub function: NameId,
+    /// File in which it is defined.
+    pub file: NameId,
+    /// The line being executed, from 1; 0 when unknown.
+    pub line: u32,
 }
 
 /// A kernel that ran on a device.
@@ -390,7 +416,7 @@ pub struct Context {
 }
 
 /// Any record of the hot path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Record {
     /// A kernel ran.
     Kernel(Kernel),
@@ -406,6 +432,10 @@ pub enum Record {
     Event(CudaEvent),
     /// Tracing or the driver took time.
     Overhead(Overhead),
+    /// The program said what it is doing.
+    Range(RangeEvent),
+    /// A host thread was looked at.
+    Sample(HostSample),
 }
 
 /// What did not become a record. Counters only grow.
@@ -423,4 +453,8 @@ pub struct Loss {
     pub broken_bytes: u64,
     /// Buffers still with the tracing library when the wait at exit ended; their records are unknown in number.
     pub undelivered_buffers: u64,
+    /// Range events of the program that were thrown away because there were too many at once.
+    pub dropped_ranges: u64,
+    /// Looks at host threads that gave nothing: torn reads, threads that were gone.
+    pub failed_samples: u64,
 }

@@ -110,6 +110,73 @@ fn record_of(kind: u8, n: &[u64]) -> Record {
             event_sync_id: n[7],
         }),
         5 => Record::Event(CudaEvent { correlation, context, stream, event_id: n[6] as u32, event_sync_id: n[7] }),
+        6 => Record::Range(RangeEvent {
+            at: start,
+            thread: ThreadId(n[2] as u32),
+            kind: pick(
+                &[
+                    RangeEventKind::Unknown,
+                    RangeEventKind::Push,
+                    RangeEventKind::Pop,
+                    RangeEventKind::Start,
+                    RangeEventKind::End,
+                    RangeEventKind::Mark,
+                ],
+                n[8],
+            ),
+            domain: NameId(n[3] as u32),
+            message: NameId(n[4] as u32),
+            category: NameId(n[6] as u32),
+            color: n[9] as u32,
+            range_id: n[7],
+            payload: pick(
+                &[
+                    Payload::None,
+                    Payload::Unsigned(n[10]),
+                    Payload::Signed(n[10] as i64),
+                    // A number that equals itself: this test compares.
+                    Payload::Float(n[10] as f64 / -3.0),
+                ],
+                n[12],
+            ),
+        }),
+        7 => Record::Sample(HostSample {
+            since: start,
+            at: end,
+            thread: ThreadId(n[2] as u32),
+            state: pick(
+                &[
+                    ThreadState::Unknown,
+                    ThreadState::Running,
+                    ThreadState::Futex,
+                    ThreadState::Poll,
+                    ThreadState::Io,
+                    ThreadState::Disk,
+                    ThreadState::Sleep,
+                    ThreadState::Child,
+                    ThreadState::Memory,
+                    ThreadState::Driver,
+                    ThreadState::Other,
+                ],
+                n[8],
+            ),
+            on_cpu: n[9],
+            runnable: n[10],
+            stack: StackId(n[3] as u32),
+            interpreter_lock: pick(
+                &[
+                    InterpreterLock::Unknown,
+                    InterpreterLock::ThisThread,
+                    InterpreterLock::OtherThread,
+                    InterpreterLock::Free,
+                ],
+                n[12],
+            ),
+            collecting_garbage: n[11] & 1 == 1,
+            children: n[4] as u32,
+            children_running: n[6] as u32,
+            children_in_io: n[13] as u32,
+        }),
         _ => Record::Overhead(Overhead {
             start,
             end,
@@ -143,7 +210,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        20 => (0..7u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
+        20 => (0..9u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
         2 => ".{0,20}".prop_map(Step::Name),
         1 => (number(), 0..3u64).prop_map(|(at, lost)| Step::Flush(at, lost)),
     ]
@@ -151,7 +218,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Items by kind in their order: what the format promises to keep.
 fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
-    let mut kinds = vec![Vec::new(); 10];
+    let mut kinds = vec![Vec::new(); 12];
     for &item in items {
         kinds[match item {
             Item::Record(Record::Kernel(_)) => 0,
@@ -161,9 +228,11 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Record(Record::Sync(_)) => 4,
             Item::Record(Record::Event(_)) => 5,
             Item::Record(Record::Overhead(_)) => 6,
-            Item::Flush(_) => 7,
-            Item::Loss(_) => 8,
-            Item::End(..) => 9,
+            Item::Record(Record::Range(_)) => 7,
+            Item::Record(Record::Sample(_)) => 8,
+            Item::Flush(_) => 9,
+            Item::Loss(_) => 10,
+            Item::End(..) => 11,
         }]
         .push(item);
     }
@@ -187,6 +256,8 @@ proptest! {
                 Step::Name(text) => {
                     let name = dictionary.intern_name(&text);
                     dictionary.intern_launch_config(LaunchConfig { name, grid: [7, 0, u32::MAX], ..LaunchConfig::default() });
+                    let caller = StackId(name.0.wrapping_sub(1));
+                    dictionary.intern_frame(Frame { caller, function: name, file: name, line: name.0 });
                     dictionary.add_context(Context { id: ContextId(name.0), ..Context::default() });
                 }
                 Step::Flush(at, lost) => {

@@ -168,12 +168,19 @@ fn span(record: &Record) -> (Timestamp, Timestamp) {
         Record::Api(row) => (row.start, row.end),
         Record::Sync(row) => (row.start, row.end),
         Record::Overhead(row) => (row.start, row.end),
+        Record::Range(row) => (row.at, row.at),
+        Record::Sample(row) => (row.since, row.at),
         Record::Event(_) => (Timestamp::ZERO, Timestamp::ZERO),
     }
 }
 
 fn shift(record: &mut Record, base: u64) {
     let (start, end) = match record {
+        Record::Range(row) => {
+            row.at = Timestamp::from_nanos(row.at.nanos().saturating_add(base));
+            return;
+        }
+        Record::Sample(row) => (&mut row.since, &mut row.at),
         Record::Kernel(row) => (&mut row.start, &mut row.end),
         Record::Copy(row) => (&mut row.start, &mut row.end),
         Record::Memset(row) => (&mut row.start, &mut row.end),

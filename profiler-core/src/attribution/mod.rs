@@ -103,6 +103,8 @@ impl Attributor {
             Record::Overhead(overhead) => self.push_overhead(overhead),
             Record::Sync(_) => self.completeness.syncs += 1,
             Record::Event(_) => self.completeness.events += 1,
+            // Kept in the trace; no leaf depends on them yet.
+            Record::Range(_) | Record::Sample(_) => {}
         }
     }
 

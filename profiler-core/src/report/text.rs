@@ -182,6 +182,7 @@ fn completeness_lines(out: &mut String, report: &Report) {
         (loss.unknown_kinds, "records of unknown kind"),
         (loss.broken_buffers, "broken buffers"),
         (loss.undelivered_buffers, "buffers never delivered"),
+        (loss.dropped_ranges, "range events (NVTX) dropped"),
         (completeness.bad_timestamps, "records without usable times"),
         (completeness.launches_without_activity, "launches without kernel"),
         (completeness.activities_without_launch, "operations without launch"),

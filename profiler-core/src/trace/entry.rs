@@ -6,7 +6,9 @@
 
 use super::varint::{self, Cursor, Malformed};
 use crate::dictionary::Dictionary;
-use crate::record::{ApiDomain, ApiFunction, Context, ContextId, Device, DeviceId, LaunchConfig, NameId, StreamId};
+use crate::record::{
+    ApiDomain, ApiFunction, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, NameId, StackId, StreamId,
+};
 
 /// A block is closed behind the row that makes it longer than this, bytes; the next rows go into another one.
 const FULL: usize = 1 << 20;
@@ -26,6 +28,7 @@ mod table {
     pub(super) const API_FUNCTIONS: u8 = 3;
     pub(super) const DEVICES: u8 = 4;
     pub(super) const CONTEXTS: u8 = 5;
+    pub(super) const FRAMES: u8 = 6;
 }
 
 /// Rows of each table that have been written.
@@ -34,6 +37,7 @@ pub(super) struct Written {
     names: usize,
     launch_configs: usize,
     api_functions: usize,
+    frames: usize,
     devices: usize,
     contexts: usize,
 }
@@ -47,6 +51,7 @@ impl Written {
         });
         encode_table(table::LAUNCH_CONFIGS, dictionary.launch_configs(), &mut self.launch_configs, body, encode_config);
         encode_table(table::API_FUNCTIONS, dictionary.api_functions(), &mut self.api_functions, body, encode_function);
+        encode_table(table::FRAMES, dictionary.frames(), &mut self.frames, body, encode_frame);
         encode_table(table::DEVICES, dictionary.devices(), &mut self.devices, body, encode_device);
         encode_table(table::CONTEXTS, dictionary.contexts(), &mut self.contexts, body, encode_context);
     }
@@ -135,6 +140,21 @@ fn decode_function(row: &mut Cursor<'_>) -> Result<ApiFunction, Malformed> {
     Ok(ApiFunction { domain, callback_id: row.varint32()?, name: NameId(row.varint32()?) })
 }
 
+fn encode_frame(frame: &Frame, row: &mut Vec<u8>) {
+    for number in [frame.caller.0, frame.function.0, frame.file.0, frame.line] {
+        varint::put(row, number.into());
+    }
+}
+
+fn decode_frame(row: &mut Cursor<'_>) -> Result<Frame, Malformed> {
+    Ok(Frame {
+        caller: StackId(row.varint32()?),
+        function: NameId(row.varint32()?),
+        file: NameId(row.varint32()?),
+        line: row.varint32()?,
+    })
+}
+
 fn encode_device(device: &Device, row: &mut Vec<u8>) {
     varint::put(row, device.id.0.into());
     varint::put_bytes(row, cut(&device.name));
@@ -209,7 +229,7 @@ impl Rebuilt {
             if first.checked_add(count).is_none_or(|end| end > MAX_ROWS) {
                 return Err(Malformed);
             }
-            if (table::NAMES..=table::API_FUNCTIONS).contains(&table) {
+            if matches!(table, table::NAMES..=table::API_FUNCTIONS | table::FRAMES) {
                 self.pad(table, first);
             }
             for id in first..first + count {
@@ -228,6 +248,7 @@ impl Rebuilt {
             table::NAMES => self.dictionary.names().len(),
             table::LAUNCH_CONFIGS => self.dictionary.launch_configs().len(),
             table::API_FUNCTIONS => self.dictionary.api_functions().len(),
+            table::FRAMES => self.dictionary.frames().len(),
             _ => 0,
         };
         rows as u64
@@ -243,6 +264,11 @@ impl Rebuilt {
                 table::LAUNCH_CONFIGS => {
                     let lost = LaunchConfig { name: NameId::UNKNOWN, ..LaunchConfig::default() };
                     self.dictionary.append_launch_config(lost);
+                }
+                table::FRAMES => {
+                    let unknown = NameId::UNKNOWN;
+                    let lost = Frame { caller: StackId::NONE, function: unknown, file: unknown, line: 0 };
+                    self.dictionary.append_frame(lost);
                 }
                 _ => {
                     let lost = ApiFunction { domain: ApiDomain::Driver, callback_id: u32::MAX, name: NameId::UNKNOWN };
@@ -264,6 +290,9 @@ impl Rebuilt {
             }
             table::API_FUNCTIONS => {
                 self.dictionary.append_api_function(decode_function(&mut cursor)?);
+            }
+            table::FRAMES => {
+                self.dictionary.append_frame(decode_frame(&mut cursor)?);
             }
             table::DEVICES if self.dictionary.devices().len() < MAX_PLACES => {
                 self.dictionary.add_device(decode_device(&mut cursor)?);

@@ -6,7 +6,7 @@
 use super::column::{Decoder, Directory, Encoder};
 use super::row::Row;
 use super::varint::{self, Cursor, Malformed};
-use crate::record::{ApiCall, Copy, CudaEvent, Kernel, Memset, Overhead, Record, Sync};
+use crate::record::{ApiCall, Copy, CudaEvent, HostSample, Kernel, Memset, Overhead, RangeEvent, Record, Sync};
 
 /// Rows of one block that a reader accepts. Constant columns need no bytes, so lengths alone would not bound it.
 pub(super) const MAX_ROWS: u64 = 1 << 20;
@@ -21,6 +21,8 @@ pub(super) struct Rows {
     syncs: Vec<Sync>,
     events: Vec<CudaEvent>,
     overheads: Vec<Overhead>,
+    ranges: Vec<RangeEvent>,
+    samples: Vec<HostSample>,
     count: usize,
 }
 
@@ -35,6 +37,8 @@ impl Rows {
             Record::Sync(row) => self.syncs.push(row),
             Record::Event(row) => self.events.push(row),
             Record::Overhead(row) => self.overheads.push(row),
+            Record::Range(row) => self.ranges.push(row),
+            Record::Sample(row) => self.samples.push(row),
         }
         self.count += 1;
     }
@@ -52,6 +56,8 @@ impl Rows {
         self.syncs.clear();
         self.events.clear();
         self.overheads.clear();
+        self.ranges.clear();
+        self.samples.clear();
         self.count = 0;
     }
 
@@ -69,6 +75,8 @@ impl Rows {
         widen(&mut range, &self.api_calls);
         widen(&mut range, &self.syncs);
         widen(&mut range, &self.overheads);
+        widen(&mut range, &self.ranges);
+        widen(&mut range, &self.samples);
         (range.0.min(range.1), range.1)
     }
 
@@ -81,6 +89,8 @@ impl Rows {
         encode_group(&self.syncs, base, encoder, out);
         encode_group(&self.events, base, encoder, out);
         encode_group(&self.overheads, base, encoder, out);
+        encode_group(&self.ranges, base, encoder, out);
+        encode_group(&self.samples, base, encoder, out);
     }
 }
 
@@ -119,6 +129,8 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Record)) -> Re
             Sync::KIND => decode_group::<Sync>(rows, directory, base, &mut sink)?,
             CudaEvent::KIND => decode_group::<CudaEvent>(rows, directory, base, &mut sink)?,
             Overhead::KIND => decode_group::<Overhead>(rows, directory, base, &mut sink)?,
+            RangeEvent::KIND => decode_group::<RangeEvent>(rows, directory, base, &mut sink)?,
+            HostSample::KIND => decode_group::<HostSample>(rows, directory, base, &mut sink)?,
             _ => rows,
         };
     }

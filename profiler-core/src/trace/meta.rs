@@ -94,6 +94,8 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
         loss.broken_buffers,
         loss.broken_bytes,
         loss.undelivered_buffers,
+        loss.dropped_ranges,
+        loss.failed_samples,
     ] {
         varint::put(body, counter);
     }
@@ -109,6 +111,8 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         broken_buffers: cursor.optional()?,
         broken_bytes: cursor.optional()?,
         undelivered_buffers: cursor.optional()?,
+        dropped_ranges: cursor.optional()?,
+        failed_samples: cursor.optional()?,
     })
 }
 

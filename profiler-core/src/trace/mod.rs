@@ -34,7 +34,7 @@ use crate::session::End;
 ///
 /// Records of one kind come in the order in which they were pushed. Across kinds the order within one block means
 /// nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item {
     /// Something was observed.
     Record(Record),

@@ -5,9 +5,11 @@
 //! over ids that they do not know. A field that is missing in the file reads as if every difference were 0.
 
 use super::column::{Codec, Field};
+use super::varint::{unzigzag, zigzag};
 use crate::record::{
-    ApiCall, ApiFunctionId, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, Kernel, LaunchConfigId,
-    MemoryKind, Memset, Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiFunctionId, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, HostSample, InterpreterLock,
+    Kernel, LaunchConfigId, MemoryKind, Memset, NameId, Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind,
+    Record, StackId, StreamId, Sync, SyncKind, ThreadId, ThreadState, Timestamp,
 };
 
 /// A kind of record as rows of columns.
@@ -168,6 +170,76 @@ impl Row for Overhead {
     }
 }
 
+impl Row for RangeEvent {
+    const KIND: u8 = 8;
+    const COLUMNS: usize = 11;
+
+    #[inline]
+    fn transfer<C: Codec>(&mut self, codec: &mut C) {
+        codec.raw(0, &mut self.thread);
+        codec.raw(1, &mut self.kind);
+        // A point in time: the length is 0 in every row and its column takes no byte.
+        let mut end = self.at;
+        codec.span(2, self.thread.0, None, &mut self.at, &mut end);
+        codec.raw(4, &mut self.domain);
+        codec.raw(5, &mut self.message);
+        codec.raw(6, &mut self.category);
+        codec.raw(7, &mut self.color);
+        codec.step(8, &mut self.range_id);
+        let (mut kind, mut bits) = payload_to_bits(self.payload);
+        codec.raw(9, &mut kind);
+        codec.raw(10, &mut bits);
+        self.payload = payload_from_bits(kind, bits);
+    }
+
+    fn times(&self) -> [Timestamp; 2] {
+        [self.at; 2]
+    }
+}
+
+/// Type and value of a payload as the format has them.
+fn payload_to_bits(payload: Payload) -> (u32, u64) {
+    match payload {
+        Payload::None => (0, 0),
+        Payload::Unsigned(value) => (1, value),
+        Payload::Signed(value) => (2, zigzag(value.cast_unsigned())),
+        Payload::Float(value) => (3, value.to_bits()),
+    }
+}
+
+fn payload_from_bits(kind: u32, bits: u64) -> Payload {
+    match kind {
+        1 => Payload::Unsigned(bits),
+        2 => Payload::Signed(unzigzag(bits).cast_signed()),
+        3 => Payload::Float(f64::from_bits(bits)),
+        _ => Payload::None,
+    }
+}
+
+impl Row for HostSample {
+    const KIND: u8 = 9;
+    const COLUMNS: usize = 12;
+
+    #[inline]
+    fn transfer<C: Codec>(&mut self, codec: &mut C) {
+        codec.raw(0, &mut self.thread);
+        codec.raw(1, &mut self.state);
+        codec.span(2, self.thread.0, None, &mut self.since, &mut self.at);
+        codec.raw(4, &mut self.on_cpu);
+        codec.raw(5, &mut self.runnable);
+        codec.raw(6, &mut self.stack);
+        codec.raw(7, &mut self.interpreter_lock);
+        codec.raw(8, &mut self.collecting_garbage);
+        codec.raw(9, &mut self.children);
+        codec.raw(10, &mut self.children_running);
+        codec.raw(11, &mut self.children_in_io);
+    }
+
+    fn times(&self) -> [Timestamp; 2] {
+        [self.since, self.at]
+    }
+}
+
 macro_rules! record_of {
     ($($kind:ident => $variant:ident),*) => {$(
         impl From<$kind> for Record {
@@ -179,7 +251,7 @@ macro_rules! record_of {
 }
 
 record_of!(Kernel => Kernel, Copy => Copy, Memset => Memset, ApiCall => Api, Sync => Sync, CudaEvent => Event,
-    Overhead => Overhead);
+    Overhead => Overhead, RangeEvent => Range, HostSample => Sample);
 
 impl Field for u32 {
     #[inline]
@@ -233,7 +305,7 @@ macro_rules! id_fields {
     )*};
 }
 
-id_fields!(DeviceId, ContextId, StreamId, CorrelationId, ThreadId, LaunchConfigId, ApiFunctionId);
+id_fields!(DeviceId, ContextId, StreamId, CorrelationId, ThreadId, NameId, LaunchConfigId, ApiFunctionId, StackId);
 
 /// The numbers of the format, fixed here so that reordering an enum cannot change files. Numbers of newer versions
 /// read as `Unknown`.
@@ -267,4 +339,9 @@ enum_fields! {
         1 DriverCompiler, 2 BufferFlush, 3 Instrumentation, 4 Resource, 5 RuntimeModuleLoading,
         6 LazyFunctionLoading, 7 CommandBufferFull, 8 ActivityBufferRequest, 9 UnifiedMemoryInit
     }
+    RangeEventKind { 1 Push, 2 Pop, 3 Start, 4 End, 5 Mark }
+    ThreadState {
+        1 Running, 2 Futex, 3 Poll, 4 Io, 5 Disk, 6 Sleep, 7 Child, 8 Memory, 9 Driver, 10 Other
+    }
+    InterpreterLock { 1 ThisThread, 2 OtherThread, 3 Free }
 }

@@ -208,6 +208,7 @@ pub fn assert_same_dictionary(read: &Dictionary, written: &Dictionary) {
     assert_eq!(read.names(), written.names());
     assert_eq!(read.launch_configs(), written.launch_configs());
     assert_eq!(read.api_functions(), written.api_functions());
+    assert_eq!(read.frames(), written.frames());
     assert_eq!(read.devices(), written.devices());
     assert_eq!(read.contexts(), written.contexts());
 }

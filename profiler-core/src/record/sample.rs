@@ -1,0 +1,74 @@
+//! What a host thread was doing, seen from outside: evidence for the time in which no CUDA call was made.
+
+use super::{StackId, ThreadId, Timestamp};
+
+/// What a thread waited in when it was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ThreadState {
+    /// Could not be read, or a value this version does not know.
+    #[default]
+    Unknown,
+    /// On a core, or ready for one.
+    Running,
+    /// A lock, a condition or a queue of this process (futex).
+    Futex,
+    /// Readiness of a file, pipe or socket (poll, select, epoll).
+    Poll,
+    /// Input or output of a file, pipe or socket (read, write and their like), interruptible.
+    Io,
+    /// Storage: uninterruptible sleep.
+    Disk,
+    /// A sleep of fixed length.
+    Sleep,
+    /// The end of a child process.
+    Child,
+    /// The memory management: a page fault or a mapping call.
+    Memory,
+    /// A call into a kernel driver (ioctl), such as the GPU's.
+    Driver,
+    /// Anything else that blocks.
+    Other,
+}
+
+/// Who holds the lock of the Python interpreter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InterpreterLock {
+    /// No interpreter, or not readable.
+    #[default]
+    Unknown,
+    /// The sampled thread.
+    ThisThread,
+    /// Another thread.
+    OtherThread,
+    /// Nobody.
+    Free,
+}
+
+/// A look at one thread, and how it spent the time since the look before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostSample {
+    /// The look before this one at the same thread, or the begin of sampling.
+    pub since: Timestamp,
+    /// When the thread was looked at.
+    pub at: Timestamp,
+    /// The thread.
+    pub thread: ThreadId,
+    /// What it was doing at [`at`](Self::at).
+    pub state: ThreadState,
+    /// CPU time that it took between `since` and `at`, nanoseconds.
+    pub on_cpu: u64,
+    /// Time that it was ready and waited for a core between `since` and `at`, nanoseconds.
+    pub runnable: u64,
+    /// Its Python stack at `at`, or [`StackId::NONE`].
+    pub stack: StackId,
+    /// Who held the interpreter's lock at `at`.
+    pub interpreter_lock: InterpreterLock,
+    /// Whether the interpreter was collecting garbage at `at`.
+    pub collecting_garbage: bool,
+    /// Child processes of this process at `at`; 0 also when they were not looked at.
+    pub children: u32,
+    /// Of these, on a core or ready for one.
+    pub children_running: u32,
+    /// Of these, waiting for input, output or storage.
+    pub children_in_io: u32,
+}
