@@ -21,6 +21,9 @@ const VERDICTS: &[(&str, &str)] = &[
     ("copy_pageable", "copy"),
     ("sync_item", "sync"),
     ("graph_torch", "gpu_compute"),
+    ("resnet_workers4", "gpu_compute"),
+    ("multi_stream", "gpu_compute"),
+    ("graph_dense", "launch"),
 ];
 
 #[test]

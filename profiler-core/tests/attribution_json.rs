@@ -72,7 +72,11 @@ wire! {
     Fit { latency_ns: f64, gigabytes_per_second: f64 }
     CopyOverlap { exposed_ns: u64, hidden_ns: u64, serial: bool }
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
-    Verdict { group: String, share: f64, basis: Option<Basis>, evidence: Vec<String>, recommendation: String }
+    Verdict {
+        group: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
+        recommendation: String,
+    }
+    Ranked { group: String, share: f64, recoverable: f64, by: String }
 }
 
 fn read_back(scenario: &Scenario) -> Report {

@@ -4,7 +4,7 @@ mod support;
 
 use profiler_core::attribution::leaf::Group;
 use profiler_core::record::{Loss, MemoryKind};
-use profiler_core::report::Report;
+use profiler_core::report::{RecoverableBy, Report};
 use profiler_core::session::{End, Session};
 use support::{Scenario, gpu};
 
@@ -16,6 +16,9 @@ fn assert_verdict(scenario: &Scenario, group: Group) -> Report {
         assert!(line.chars().count() <= 100, "{line}");
     }
     assert!(report.summary().lines().count() <= 28, "{}", report.summary());
+    let ranking = &report.verdict.ranking;
+    assert!(ranking.is_sorted_by(|a, b| a.recoverable >= b.recoverable));
+    assert!(ranking.iter().all(|row| row.recoverable <= row.share), "{ranking:?}");
     report
 }
 
@@ -105,6 +108,42 @@ fn a_collective_that_nothing_covers_is_communication() {
         );
     });
     assert_verdict(&scenario, Group::Communication);
+}
+
+/// The host needs a millisecond for a step whatever the device does, so a collective that ends sooner changes nothing.
+fn late_host(compute: u64, communication: u64) -> Scenario {
+    steps(1_500, 1_000, |scenario, at| {
+        gpu(0).kernel("gemm").at(at + 10).lasting(compute).launched(scenario, 1, at, 5);
+        gpu(0).kernel("ncclDevKernel_AllReduce_Sum").at(at + 12 + compute).lasting(communication).launched(
+            scenario,
+            1,
+            at + 10,
+            5,
+        );
+    })
+}
+
+#[test]
+fn groups_are_ranked_by_what_could_be_had_back() {
+    let report = assert_verdict(&late_host(250, 450), Group::HostCpu);
+    let row = |group| report.verdict.ranking.iter().find(|row| row.group == group).unwrap();
+    let (host, communication) = (row(Group::HostCpu), row(Group::Communication));
+    assert!(communication.share > 0.44 && communication.share > host.share + 0.1);
+    assert!(communication.recoverable < 0.01 && host.recoverable > 0.25, "{:?}", report.verdict.ranking);
+    assert_eq!((communication.by, host.by), (RecoverableBy::Replay, RecoverableBy::Replay));
+
+    // Without steps there is no replay to ask, and the books have the last word.
+    let mut irregular = late_host(250, 450);
+    irregular.records.truncate(4 * 100);
+    let report = assert_verdict(&irregular, Group::Communication);
+    assert!(report.verdict.ranking.iter().all(|row| row.by == RecoverableBy::Books && row.recoverable == row.share));
+}
+
+#[test]
+fn a_large_share_that_cannot_be_had_back_leaves_computation_first() {
+    let report = assert_verdict(&late_host(600, 290), Group::GpuCompute);
+    let sentence = "communication has 29.0 % of the time, but by the replay only 0.0 % could be had back";
+    assert!(report.verdict.evidence.iter().any(|line| line.starts_with(sentence)), "{:?}", report.verdict.evidence);
 }
 
 #[test]

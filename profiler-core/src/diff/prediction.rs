@@ -11,7 +11,7 @@ use super::unit::{self, Representative};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::report::DeviceReport;
 use crate::steps::StepSource;
-use crate::whatif::{Ceiling, FEWEST_STEPS, ScenarioKind, WhatIf};
+use crate::whatif::{Ceiling, FEWEST_STEPS, ScenarioKind};
 
 /// Part of a step of A that a group must lose for its ceiling to be worth a line; the same 1 % from which a ceiling is
 /// shown in a report.
@@ -47,7 +47,7 @@ impl Prediction {
     pub(super) fn of(a: &DeviceReport, b: &DeviceReport) -> Option<Self> {
         let what_if = a.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
         let (before, after) = (steps(a)?, steps(b)?);
-        let step_ns = replayed_step(what_if)?;
+        let step_ns = what_if.step_ns()?;
         let (a_median, got_step_ns) = (before.median_ns?, after.median_ns?);
         let same_steps = alike(before.operations, after.operations) && alike(step_ns, a_median);
         let (group, lost) = Group::ALL
@@ -83,12 +83,6 @@ fn steps(device: &DeviceReport) -> Option<Representative> {
     let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
     let (source, rows) = unit::comparable(Some(steps)).unwrap_or((steps.source, &steps.rows));
     (rows.len() >= FEWEST_STEPS).then(|| unit::representative(source, rows))
-}
-
-/// What the replayed steps really took: a ceiling holds it as its two factors.
-fn replayed_step(what_if: &WhatIf) -> Option<u64> {
-    let ceiling = what_if.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
-    Some((ceiling.step_ns as f64 * ceiling.speedup).round() as u64)
 }
 
 /// Whether two counts or times can be of the same kind of step.

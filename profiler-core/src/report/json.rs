@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::compute::{GridClass, KernelGeometry};
-use super::{DeviceReport, Report, text};
+use super::{DeviceReport, Ranked, Report, text};
 use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::session::End;
 use crate::steps::Steps;
@@ -200,9 +200,18 @@ struct ApiJson {
 struct VerdictJson {
     group: &'static str,
     share: f64,
+    ranking: Vec<RankedJson>,
     basis: Option<BasisJson>,
     evidence: Vec<String>,
     recommendation: String,
+}
+
+#[derive(Debug, Serialize)]
+struct RankedJson {
+    group: &'static str,
+    share: f64,
+    recoverable: f64,
+    by: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -237,6 +246,7 @@ impl Document {
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,
+                ranking: report.verdict.ranking.iter().map(ranked).collect(),
                 basis: report.verdict.basis.map(|basis| BasisJson {
                     steps: basis.steps,
                     set_aside: basis.set_aside,
@@ -248,6 +258,11 @@ impl Document {
             },
         }
     }
+}
+
+fn ranked(from: &Ranked) -> RankedJson {
+    let Ranked { group, share, recoverable, by } = *from;
+    RankedJson { group: group.name(), share, recoverable, by: by.name() }
 }
 
 fn process(report: &Report) -> Process {

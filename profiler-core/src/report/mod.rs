@@ -15,7 +15,7 @@ mod verdict;
 
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
-pub use verdict::{StepBasis, Verdict, verdict_of};
+pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
 
 use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};

@@ -1,15 +1,17 @@
 //! The answer: which group costs the most that could be had back, the evidence, and one piece of advice.
 //!
-//! Idle and transfer groups are ranked by the time that removing them would give back, computation by what is left
-//! when none of them is worth the effort. The shares are medians over steady steps when steps were found. When the records do not support an answer, the answer is that, with the
-//! reason.
+//! Groups are ranked by the time that could be had back if their cause were gone; computation is the answer when
+//! that is little for all of them. Shares are medians over steady steps when steps were found. When the records do not
+//! support an answer, the answer is that, with the reason.
 
 mod advice;
 mod evidence;
 mod ranking;
+mod recoverable;
 
 use self::advice::GraphFit;
 use self::ranking::Ranking;
+pub use self::recoverable::{Ranked, RecoverableBy};
 use super::text::duration;
 use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
@@ -17,8 +19,8 @@ use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::dictionary::Dictionary;
 use crate::steps::Interval;
 
-/// A group other than computation is the verdict from this share of steady time on: removing it entirely would make
-/// the program at least 1.18 times as fast.
+/// A group other than computation is the verdict when this part of steady time could be had back: without its cause
+/// the program would be 1.18 times as fast.
 pub const WORTH_SHARE: f64 = 0.15;
 /// Beyond this share of steady time without a known cause there is no verdict.
 pub const UNKNOWN_SHARE: f64 = 0.20;
@@ -38,6 +40,8 @@ pub struct Verdict {
     pub group: Group,
     /// Its share of steady time over all devices, 0 to 1; the median over steps when it rests on these.
     pub share: f64,
+    /// What could be had back of each group, the most first; computation has no entry. Empty without a verdict.
+    pub ranking: Vec<Ranked>,
     /// The steps it rests on; `None` when it rests on the steady time as a whole.
     pub basis: Option<StepBasis>,
     /// What a display that is followed live should name, and its share: changes only when another group leads for a
@@ -75,13 +79,15 @@ pub fn verdict_of(
     if let Some((group, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
         let share = if group == Group::NoWork { 1.0 } else { unknown };
         let (evidence, recommendation) = (vec![reason], advice.to_owned());
-        return Verdict { group, share, basis: None, live: (group, share), evidence, recommendation };
+        let live = (group, share);
+        return Verdict { group, share, ranking: Vec::new(), basis: None, live, evidence, recommendation };
     }
     let group = ranking.first();
     let interval = ranking.share(group);
     let graphs = GraphFit::of(attributor);
     let mut evidence = vec![evidence::leaf_sentence(group, &whole, total)];
     evidence.extend(evidence::step_sentences(group, &ranking, devices));
+    evidence.extend(evidence::recoverable_sentence(group, &ranking));
     evidence.extend(evidence::group_evidence(group, attributor, dictionary, devices).into_iter().take(3));
     if group == Group::Launch {
         evidence.push(advice::graph_sentence(graphs));
@@ -100,9 +106,12 @@ pub fn verdict_of(
         share: interval,
     });
     let held = devices.iter().max_by_key(|device| device.window_ns).and_then(|device| device.steps.as_ref());
-    let live = held.and_then(|steps| ranking::held(&steps.rows)).unwrap_or((group, interval.median));
+    let live = held
+        .and_then(|steps| ranking::held(&steps.rows, |group| ranking.recoverable_part(group)))
+        .unwrap_or((group, interval.median));
     let recommendation = advice::advice(group, &whole, graphs).to_owned();
-    Verdict { group, share: interval.median, basis, live, evidence, recommendation }
+    let ranking = ranking.ranked();
+    Verdict { group, share: interval.median, ranking, basis, live, evidence, recommendation }
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {

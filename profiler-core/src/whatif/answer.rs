@@ -98,6 +98,14 @@ impl WhatIf {
         self
     }
 
+    /// Median of the steps that were replayed as they really were, nanoseconds: a ceiling holds it as its two factors.
+    /// `None` when nothing was replayed.
+    #[must_use]
+    pub fn step_ns(&self) -> Option<u64> {
+        let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
+        self.refused.is_none().then(|| (ceiling.step_ns as f64 * ceiling.speedup).round() as u64)
+    }
+
     /// The ceiling of one scenario, if it could be judged.
     #[must_use]
     pub fn ceiling(&self, kind: ScenarioKind) -> Option<&Ceiling> {

@@ -2,7 +2,9 @@
 //!
 //! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
 
-use super::ranking::Ranking;
+use super::ranking::{Ranking, median_duration};
+use super::recoverable::RecoverableBy;
+use super::{Ranked, WORTH_SHARE};
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, Subject};
 use crate::dictionary::Dictionary;
@@ -18,9 +20,7 @@ pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceR
     let share = ranking.share(group);
     let mut sentences = Vec::new();
     if let [only] = &steady[..] {
-        let mut durations: Vec<u64> = only.rows.iter().map(Step::duration).collect();
-        durations.sort_unstable();
-        let median = durations[durations.len() / 2];
+        let median = median_duration(&only.rows);
         sentences.push(format!(
             "In the median of {} steady steps ({} each): {:.1} % (95 % confidence {:.1} to {:.1} %), {} a step.",
             only.rows.len(),
@@ -52,6 +52,27 @@ pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceR
         sentences.push(format!("Not to be told from {} in size ({percent:.1} %) with these steps.", rival.name()));
     }
     sentences
+}
+
+/// What could be had back and what says so; for computation, why no group with a large share is the verdict instead.
+pub(super) fn recoverable_sentence(group: Group, ranking: &Ranking) -> Option<String> {
+    if group != Group::GpuCompute {
+        let (recoverable, by) = ranking.recoverable(group);
+        let by = match by {
+            RecoverableBy::Replay => "by replay without it",
+            RecoverableBy::Books => "all of it: additive bound",
+        };
+        return Some(format!("At most {:.1} % could be had back ({by}).", recoverable * 100.0));
+    }
+    let ranked = ranking.ranked();
+    let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Replay;
+    let row = ranked.iter().filter(large).max_by(|a, b| a.share.total_cmp(&b.share))?;
+    Some(format!(
+        "{} has {:.1} % of the time, but by the replay only {:.1} % could be had back: something else is as late.",
+        row.group.name(),
+        row.share * 100.0,
+        row.recoverable * 100.0,
+    ))
 }
 
 /// Duration and largest leaf of a step.

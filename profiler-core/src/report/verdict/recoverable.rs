@@ -1,0 +1,62 @@
+//! How much of a group's time could be had back if its cause were gone.
+//!
+//! The books say for what the device stood still, not whether it would have worked instead: behind a cause that goes,
+//! another one may be waiting. The replay knows that, but it also credits a cause with what only hides another one
+//! (a host that launches for free outruns a slow data loader). So a group gets the lesser of the two where the replay
+//! is believed, and its time on the books where it is not.
+//!
+//! Nothing is said of computation: how much faster a kernel could be is not in the records.
+
+use super::ranking::median_duration;
+use crate::attribution::leaf::Group;
+use crate::report::DeviceReport;
+use crate::steps::{Steady, UNUSUAL};
+use crate::whatif::ScenarioKind;
+
+/// What a recoverable time rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoverableBy {
+    /// The replay without the group's cause, but never more than the group has on the books.
+    Replay,
+    /// The group's time on the books: the additive bound.
+    Books,
+}
+
+impl RecoverableBy {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Books => "books",
+        }
+    }
+}
+
+/// A group with the time it has and the time that could be had back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The group.
+    pub group: Group,
+    /// Its share of steady time, 0 to 1.
+    pub share: f64,
+    /// The part of steady time that could be had back at most if its cause were gone, 0 to `share`.
+    pub recoverable: f64,
+    /// What that rests on.
+    pub by: RecoverableBy,
+}
+
+/// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
+/// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause.
+///
+/// Copies are such a group: the replay moves them to another stream, where they still keep a host waiting that waits
+/// for them. It does not make them faster or fewer, which is what page-locked memory and joining them do.
+pub(super) fn gain(group: Group, device: &DeviceReport, steady: &Steady) -> Option<f64> {
+    let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
+    let (replayed, typical) = (what_if.step_ns()? as f64, median_duration(&steady.rows) as f64);
+    if replayed > UNUSUAL * typical || typical > UNUSUAL * replayed {
+        return None;
+    }
+    let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
+    Some(1.0 - 1.0 / what_if.ceiling(kind)?.speedup)
+}
