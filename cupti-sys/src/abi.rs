@@ -87,6 +87,8 @@ numbers! {
         EXTERNAL_CORRELATION = 39;
         /// NVLink topology; its layout is not append-only.
         NVLINK = 40;
+        /// A device's or bridge's place on PCI Express.
+        PCIE = 46;
         /// A launch call inside the driver that no API call of the program made.
         INTERNAL_LAUNCH_API = 48;
         /// An allocation or release.

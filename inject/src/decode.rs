@@ -9,14 +9,14 @@ use std::ffi::{CStr, CString};
 use cupti_sys::abi;
 use cupti_sys::record::{
     Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord,
-    MemsetRecord, OverheadRecord, SyncRecord,
+    MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
 use cupti_sys::{Cupti, Domain};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
-    Device, DeviceId, Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync,
-    SyncKind, ThreadId, Timestamp,
+    Device, DeviceId, Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, PcieLink, Record,
+    StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -73,6 +73,12 @@ impl Decoder {
             }
             Activity::Context(context) => {
                 self.dictionary.add_context(self::context(&context));
+                return Decoded::Description;
+            }
+            Activity::Pcie(link) => {
+                if link.device_type() == PcieRecord::GPU {
+                    self.dictionary.add_link(self::link(&link));
+                }
                 return Decoded::Description;
             }
             Activity::GraphTrace(_) | Activity::Other => return Decoded::Unknown,
@@ -280,6 +286,15 @@ fn context(context: &ContextRecord<'_>) -> Context {
         id: ContextId(context.context_id()),
         device: DeviceId(context.device_id()),
         null_stream: StreamId(context.null_stream_id().into()),
+    }
+}
+
+fn link(link: &PcieRecord<'_>) -> PcieLink {
+    PcieLink {
+        device: DeviceId(link.id()),
+        generation: link.generation().into(),
+        megatransfers: link.link_rate().into(),
+        lanes: link.link_width().into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What repeats: names, launch configurations, API functions, stack frames, devices and contexts.
+//! What repeats: names, launch configurations, API functions, stack frames, devices, links and contexts.
 //!
 //! Everything is append-only and ids are indices, so the trace writer emits just the tail that it has not written
 //! yet, and a reader that replays those tails rebuilds the same ids.
@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::record::{
     ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, LaunchConfigId, NameId,
-    StackId,
+    PcieLink, StackId,
 };
 
 /// Append-only tables that records refer to by id.
@@ -23,6 +23,7 @@ pub struct Dictionary {
     frames: Table<Frame>,
     devices: Vec<Device>,
     contexts: Vec<Context>,
+    links: Vec<PcieLink>,
 }
 
 impl Dictionary {
@@ -89,6 +90,13 @@ impl Dictionary {
         }
     }
 
+    /// Adds a link. One with the same contents is ignored.
+    pub fn add_link(&mut self, link: PcieLink) {
+        if !self.links.contains(&link) {
+            self.links.push(link);
+        }
+    }
+
     /// The string behind `id`, or `?` when the id is unknown.
     #[must_use]
     pub fn name(&self, id: NameId) -> &str {
@@ -129,6 +137,12 @@ impl Dictionary {
         self.contexts.iter().rev().find(|context| context.id == id)
     }
 
+    /// The newest description of a device's link to the host.
+    #[must_use]
+    pub fn link(&self, id: DeviceId) -> Option<&PcieLink> {
+        self.links.iter().rev().find(|link| link.device == id)
+    }
+
     /// All names, by id.
     #[must_use]
     pub fn names(&self) -> &[Arc<str>] {
@@ -157,6 +171,12 @@ impl Dictionary {
     #[must_use]
     pub fn devices(&self) -> &[Device] {
         &self.devices
+    }
+
+    /// All links, in the order in which they appeared.
+    #[must_use]
+    pub fn links(&self) -> &[PcieLink] {
+        &self.links
     }
 
     /// All contexts, in the order in which they appeared.

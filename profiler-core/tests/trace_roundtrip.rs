@@ -258,6 +258,7 @@ proptest! {
                     dictionary.intern_launch_config(LaunchConfig { name, grid: [7, 0, u32::MAX], ..LaunchConfig::default() });
                     let caller = StackId(name.0.wrapping_sub(1));
                     dictionary.intern_frame(Frame { caller, function: name, file: name, line: name.0 });
+                    dictionary.add_link(PcieLink { device: DeviceId(name.0), lanes: 16, ..PcieLink::default() });
                     dictionary.add_context(Context { id: ContextId(name.0), ..Context::default() });
                 }
                 Step::Flush(at, lost) => {

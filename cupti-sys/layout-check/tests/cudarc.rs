@@ -6,7 +6,7 @@
 use cudarc::cupti::sys;
 use cupti_sys::record::{
     ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
-    MemcpyRecord, MemsetRecord, OverheadRecord, SyncRecord,
+    MemcpyRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
 use std::mem::offset_of;
 
@@ -66,6 +66,7 @@ fn records_of_objects() {
         computeCapabilityMajor computeCapabilityMinor id uuid name isCudaVisible isMigEnabled);
     same_fields!(ContextRecord, CUpti_ActivityContext4: contextId deviceId nullStreamId parentContextId isGreenContext
         numMultiprocessors);
+    same_fields!(PcieRecord, CUpti_ActivityPcie: type_ id pcieGeneration linkRate linkWidth);
 }
 
 /// Where strings are is not an accessor of its own.

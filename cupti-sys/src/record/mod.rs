@@ -14,7 +14,7 @@ mod objects;
 
 pub use device_work::{GraphTraceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord, MemsetRecord};
 pub use host::{ApiRecord, CudaEventRecord, OverheadRecord, SyncRecord};
-pub use objects::{ContextRecord, DeviceRecord};
+pub use objects::{ContextRecord, DeviceRecord, PcieRecord};
 
 use crate::abi::Kind;
 use std::ffi::{CStr, c_char};
@@ -72,6 +72,8 @@ pub enum Activity<'a> {
     Device(DeviceRecord<'a>),
     /// [`Kind::CONTEXT`].
     Context(ContextRecord<'a>),
+    /// [`Kind::PCIE`].
+    Pcie(PcieRecord<'a>),
     /// Another kind, or a record shorter than CUDA 11.7 wrote it.
     Other,
 }
@@ -108,6 +110,7 @@ impl<'a> Record<'a> {
             Kind::GRAPH_TRACE => GraphTraceRecord::of(self).map(Activity::GraphTrace),
             Kind::DEVICE => DeviceRecord::of(self).map(Activity::Device),
             Kind::CONTEXT => ContextRecord::of(self).map(Activity::Context),
+            Kind::PCIE => PcieRecord::of(self).map(Activity::Pcie),
             _ => None,
         };
         activity.unwrap_or(Activity::Other)

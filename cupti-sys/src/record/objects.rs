@@ -1,4 +1,4 @@
-//! Records that describe where work runs: devices and contexts.
+//! Records that describe where work runs: devices, their links to the host, and contexts.
 
 use super::layout;
 use std::ffi::CStr;
@@ -83,4 +83,27 @@ layout! {
         /// Multiprocessors of a green context. Since 12.5; 0 in 12.4, where these bytes were padding.
         multiprocessors: u16 = "numMultiprocessors" @ 22;
     }
+}
+
+layout! {
+    /// A device's or a bridge's place on PCI Express.
+    PcieRecord, at least 168 bytes
+    always {
+        /// 0 for a device, 1 for a bridge.
+        device_type: u32 = "type" @ 4;
+        /// Ordinal of a device, or number of a bridge.
+        id: u32 = "id" @ 8;
+        /// Generation of the link.
+        generation: u16 = "pcieGeneration" @ 16;
+        /// Transfers on a lane, millions a second.
+        link_rate: u16 = "linkRate" @ 18;
+        /// Lanes.
+        link_width: u16 = "linkWidth" @ 20;
+    }
+    since {}
+}
+
+impl PcieRecord<'_> {
+    /// [`device_type`](Self::device_type) of a GPU (`CUPTI_PCIE_DEVICE_TYPE_GPU`).
+    pub const GPU: u32 = 0;
 }

@@ -7,7 +7,8 @@
 use super::varint::{self, Cursor, Malformed};
 use crate::dictionary::Dictionary;
 use crate::record::{
-    ApiDomain, ApiFunction, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, NameId, StackId, StreamId,
+    ApiDomain, ApiFunction, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, NameId, PcieLink, StackId,
+    StreamId,
 };
 
 /// A block is closed behind the row that makes it longer than this, bytes; the next rows go into another one.
@@ -29,6 +30,7 @@ mod table {
     pub(super) const DEVICES: u8 = 4;
     pub(super) const CONTEXTS: u8 = 5;
     pub(super) const FRAMES: u8 = 6;
+    pub(super) const LINKS: u8 = 7;
 }
 
 /// Rows of each table that have been written.
@@ -40,6 +42,7 @@ pub(super) struct Written {
     frames: usize,
     devices: usize,
     contexts: usize,
+    links: usize,
 }
 
 impl Written {
@@ -54,6 +57,7 @@ impl Written {
         encode_table(table::FRAMES, dictionary.frames(), &mut self.frames, body, encode_frame);
         encode_table(table::DEVICES, dictionary.devices(), &mut self.devices, body, encode_device);
         encode_table(table::CONTEXTS, dictionary.contexts(), &mut self.contexts, body, encode_context);
+        encode_table(table::LINKS, dictionary.links(), &mut self.links, body, encode_link);
     }
 }
 
@@ -206,6 +210,21 @@ fn decode_context(row: &mut Cursor<'_>) -> Result<Context, Malformed> {
     })
 }
 
+fn encode_link(link: &PcieLink, row: &mut Vec<u8>) {
+    for number in [link.device.0, link.generation, link.megatransfers, link.lanes] {
+        varint::put(row, number.into());
+    }
+}
+
+fn decode_link(row: &mut Cursor<'_>) -> Result<PcieLink, Malformed> {
+    Ok(PcieLink {
+        device: DeviceId(row.varint32()?),
+        generation: row.varint32()?,
+        megatransfers: row.varint32()?,
+        lanes: row.varint32()?,
+    })
+}
+
 /// Rebuilds a dictionary from the blocks that are left of it.
 #[derive(Default)]
 pub(super) struct Rebuilt {
@@ -300,7 +319,10 @@ impl Rebuilt {
             table::CONTEXTS if self.dictionary.contexts().len() < MAX_PLACES => {
                 self.dictionary.add_context(decode_context(&mut cursor)?);
             }
-            table::DEVICES | table::CONTEXTS => return Err(Malformed),
+            table::LINKS if self.dictionary.links().len() < MAX_PLACES => {
+                self.dictionary.add_link(decode_link(&mut cursor)?);
+            }
+            table::DEVICES | table::CONTEXTS | table::LINKS => return Err(Malformed),
             // A table of a newer version.
             _ => {}
         }

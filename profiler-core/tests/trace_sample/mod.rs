@@ -211,4 +211,5 @@ pub fn assert_same_dictionary(read: &Dictionary, written: &Dictionary) {
     assert_eq!(read.frames(), written.frames());
     assert_eq!(read.devices(), written.devices());
     assert_eq!(read.contexts(), written.contexts());
+    assert_eq!(read.links(), written.links());
 }

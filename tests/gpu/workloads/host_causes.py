@@ -1,0 +1,239 @@
+"""Training loops whose device waits for the host, each for another reason, with an account of their own.
+
+Every cause does the same small convolutional step on the device; what differs is what the launching thread does between
+two steps. The script takes the time of that with its own clock, and its last line is a JSON object:
+
+    steps, step_ns       steps after the warm-up, and their mean length
+    cause_ns             mean time in a step that the launching thread spent on the cause
+    group, detail        the verdict that is right, and the kind of host time within it (docs/METRICS.md, Host)
+    line                 file name, function: what a report must name
+
+Causes: loader0, loader1, loader4, loader8 (a slow transform with so many workers), collate, sleep, files, iterator (the
+user's own, no DataLoader), queue (a slow producer thread), gil (another thread computes in Python), gc, python, none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+BATCH = 16
+WARM_UP = 20
+IMAGE = torch.randn(3, 64, 64)
+
+
+def compute_for(seconds: float) -> None:
+    """Takes processor time in Python, as a transform in Python does."""
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        pass
+
+
+class Transformed(torch.utils.data.Dataset):
+    """Images whose transform takes processor time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.slow_transform()
+
+    def slow_transform(self) -> torch.Tensor:
+        compute_for(self.seconds)
+        return IMAGE
+
+
+class Sleeping(Transformed):
+    """Images that come from somewhere slow: waiting, without processor time."""
+
+    def slow_transform(self) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return IMAGE
+
+
+class Files(torch.utils.data.Dataset):
+    """Images read from files that the page cache does not keep."""
+
+    def __init__(self, folder: str, files: int = 8, size: int = 1 << 20) -> None:
+        self.names = [os.path.join(folder, f"{index}.bin") for index in range(files)]
+        for name in self.names:
+            with open(name, "wb") as file:
+                file.write(os.urandom(size))
+                file.flush()
+                os.fsync(file.fileno())
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.read_uncached(self.names[index % len(self.names)])
+
+    def read_uncached(self, name: str) -> torch.Tensor:
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            while os.read(descriptor, 1 << 20):
+                pass
+        finally:
+            os.close(descriptor)
+        return IMAGE
+
+
+def slow_collate(images: list[torch.Tensor]) -> torch.Tensor:
+    compute_for(0.010)
+    return torch.stack(images)
+
+
+def loader(dataset: torch.utils.data.Dataset, workers: int = 0, **options: object) -> Iterator[torch.Tensor]:
+    return iter(torch.utils.data.DataLoader(dataset, batch_size=BATCH, num_workers=workers, **options))
+
+
+def own_iterator() -> Iterator[torch.Tensor]:
+    """A user's own source of batches, which no table of known loaders has."""
+    while True:
+        batch = torch.stack([IMAGE] * BATCH)
+        wait_for_sensor()
+        yield batch
+
+
+def wait_for_sensor() -> None:
+    time.sleep(0.010)
+
+
+def from_queue() -> Iterator[torch.Tensor]:
+    """Batches from a producer thread that is slower than the device."""
+    batches: queue.Queue[torch.Tensor] = queue.Queue(maxsize=2)
+
+    def produce() -> None:
+        while True:
+            time.sleep(0.010)
+            batches.put(torch.stack([IMAGE] * BATCH))
+
+    threading.Thread(target=produce, daemon=True).start()
+    while True:
+        yield take_from_queue(batches)
+
+
+def take_from_queue(batches: queue.Queue[torch.Tensor]) -> torch.Tensor:
+    return batches.get()
+
+
+def resident() -> Iterator[torch.Tensor]:
+    batch = torch.stack([IMAGE] * BATCH)
+    while True:
+        yield batch
+
+
+def no_extra() -> None:
+    pass
+
+
+def hog() -> None:
+    """Holds the interpreter's lock as long as the interpreter lets it."""
+    count = 0
+    while True:
+        count += 1
+
+
+def needs_the_lock() -> None:
+    """Python that gives the lock away at every turn, so that it must wait for the other thread each time."""
+    for _ in range(3):
+        os.stat("/")
+
+
+def garbage(objects: list[object]) -> Callable[[], None]:
+    objects.extend([index, [index]] for index in range(300_000))
+
+    def collect() -> None:
+        gc.collect()
+
+    return collect
+
+
+def preprocess_in_python() -> None:
+    compute_for(0.010)
+
+
+def causes(name: str, folder: str) -> tuple[Iterator[torch.Tensor], Callable[[], None], str, str, str]:
+    """Batches, what is done between two steps, and the right answer: group, detail, function to name."""
+    transform_seconds = 0.001
+    match name:
+        case "loader0":
+            return loader(Transformed(transform_seconds)), no_extra, "data_loading", "inline", "slow_transform"
+        case "loader1":
+            return loader(Transformed(transform_seconds), 1), no_extra, "data_loading", "starved", ""
+        case "loader4" | "loader8":
+            return loader(Transformed(transform_seconds), int(name[6:])), no_extra, "", "starved", ""
+        case "collate":
+            return loader(Transformed(0), collate_fn=slow_collate), no_extra, "data_loading", "inline", "slow_collate"
+        case "sleep":
+            return loader(Sleeping(transform_seconds)), no_extra, "data_loading", "inline", "slow_transform"
+        case "files":
+            return loader(Files(folder)), no_extra, "data_loading", "inline", "read_uncached"
+        case "iterator":
+            return own_iterator(), no_extra, "host_cpu", "sleep", "wait_for_sensor"
+        case "queue":
+            return from_queue(), no_extra, "host_cpu", "futex", "take_from_queue"
+        case "gil":
+            threading.Thread(target=hog, daemon=True).start()
+            return resident(), needs_the_lock, "host_cpu", "gil", "needs_the_lock"
+        case "gc":
+            kept: list[object] = []
+            return resident(), garbage(kept), "host_cpu", "gc", "collect"
+        case "python":
+            return resident(), preprocess_in_python, "host_cpu", "cpu", "preprocess_in_python"
+        case "none":
+            return resident(), no_extra, "gpu_compute", "", ""
+    raise SystemExit(f"host_causes.py: unknown cause {name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cause")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+
+    folder = tempfile.TemporaryDirectory(dir=".")
+    batches, between, group, detail, function = causes(options.cause, folder.name)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 256, 5), torch.nn.ReLU(), *(torch.nn.Conv2d(256, 256, 3) for _ in range(4)),
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    steps, caused, began = 0, 0, 0
+    while True:
+        now = time.perf_counter_ns()
+        if steps == WARM_UP:
+            began, caused = now, 0
+        if steps > WARM_UP and now - began > options.seconds * 1e9:
+            break
+        batch = next(batches)
+        between()
+        caused += time.perf_counter_ns() - now
+        optimizer.zero_grad(set_to_none=True)
+        model(batch.cuda(non_blocking=True)).square().mean().backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+        steps += 1
+    counted = steps - WARM_UP
+    print(json.dumps({
+        "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": caused / counted,
+        "group": group, "detail": detail, "line": function}), flush=True)
+    # The producer and the hog never end; a daemon thread may not outlive the interpreter while it computes.
+    folder.cleanup()
+
+
+if __name__ == "__main__":
+    main()
