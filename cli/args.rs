@@ -59,6 +59,7 @@ PLACEHOLDERS of --output:
 
 EXIT CODES:
   those of the command, except
+  2    a GPUPROF_* variable is misspelt or not understood; the command was not started
   125  gpuprof failed before the command started
   126  the command was found but could not be executed
   127  the command was not found

@@ -13,10 +13,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use prof::settings::Settings;
+
 use crate::{complain, files};
 
 /// Exit code when gpuprof fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
+/// Exit code when a variable of libprof.so is misspelt or its value is not understood. Unlike every other failure of
+/// gpuprof's own it is the environment that is wrong and not this command, so it is told apart from [`OWN_FAILURE`].
+const BAD_SETTINGS: u8 = 2;
 /// Exit code of a command that exists but cannot be executed, as POSIX shells have it.
 const CANNOT_EXECUTE: u8 = 126;
 /// Exit code of a command that does not exist, as POSIX shells have it.
@@ -44,7 +49,7 @@ pub struct Props {
     pub command: Vec<OsString>,
 }
 
-/// Becomes the command. Returns only when that failed, with the exit code to leave with.
+/// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with.
 ///
 /// # Errors
 ///
@@ -64,7 +69,14 @@ pub fn run(props: &Props) -> Result<u8> {
             Path::new(&other).display()
         );
     }
-    let error = Command::new(program).args(arguments).env(INJECTION, &library).envs(variables(props)?).exec();
+    let options = variables(props)?;
+    let complaints = complaints(&options);
+    if !complaints.is_empty() {
+        complaints.iter().for_each(|complaint| complain(complaint));
+        complain("the program was not started");
+        return Ok(BAD_SETTINGS);
+    }
+    let error = Command::new(program).args(arguments).env(INJECTION, &library).envs(options).exec();
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
         // The kernel answers the same when the interpreter in a script's first line is what is missing.
@@ -74,6 +86,14 @@ pub fn run(props: &Props) -> Result<u8> {
         complain(&format!("cannot start {program}: {error}"));
         Ok(CANNOT_EXECUTE)
     }
+}
+
+/// What libprof.so would complain about in the program's environment: it would go on with defaults there, and an
+/// hour's run would not be what was asked for. Here nothing has begun yet.
+fn complaints(options: &[(&'static str, OsString)]) -> Vec<String> {
+    let inherited = std::env::vars_os();
+    let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
+    Settings::from_variables(&set).1.iter().map(ToString::to_string).collect()
 }
 
 /// What [`INJECTION`] is set to, unless it is unset, empty, or `library` by whatever path.

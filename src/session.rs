@@ -40,8 +40,7 @@ impl Session {
     /// When no usable libcupti is found, another profiler holds CUPTI, or a session (or the injected library) has
     /// been started before in this process.
     pub fn start() -> Result<Self, SessionError> {
-        let (settings, _) = prof::settings::Settings::from_env();
-        prof::start(&settings).map(|()| Self(())).map_err(|error| SessionError::Start(error.to_string()))
+        prof::start_from_env().map(|()| Self(())).map_err(|error| SessionError::Start(error.to_string()))
     }
 
     /// Fetches what is left, closes the trace, and gives the report.

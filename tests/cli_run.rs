@@ -198,6 +198,24 @@ fn bad_options_are_gpuprofs_own_failure() {
 }
 
 #[test]
+fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
+    for (variable, value, said) in [
+        ("GPUPROF_LIFE", "2s", "did you mean GPUPROF_LIVE?"),
+        ("GPUPROF_FLUSH", "1ms", "from 10ms to 10s; the default is 100ms"),
+    ] {
+        let place = Place::new();
+        let output = place.gpuprof(&["--", "touch", "started"]).env(variable, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(said) && stderr(&output).contains("not started"), "{}", stderr(&output));
+        assert!(!place.path().join("started").exists());
+    }
+    // An option stands in for its variable, whatever that says.
+    let place = Place::new();
+    let output = place.gpuprof(&["--live", "2s", "--", "true"]).env("GPUPROF_LIVE", "often").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
 fn another_tools_library_is_not_replaced_silently() {
     let place = Place::new();
     let other = "/opt/tool/libother.so";

@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
@@ -153,6 +154,7 @@ fn trouble_is_said_in_one_line_and_the_program_goes_on() {
     let cases: &[(&str, &str, &str)] = &[
         ("GPUPROF_OUTPUT", "/proc/nowhere/x.gpuprof", "/proc/nowhere/x.gpuprof"),
         ("GPUPROF_LIVE", "sometimes", "GPUPROF_LIVE"),
+        ("GPUPROF_OUTPTU", "x.gpuprof", "did you mean GPUPROF_OUTPUT?"),
         ("GPUPROF_CUPTI_PATH", "/nowhere/libcupti.so.13", "/nowhere/libcupti.so.13"),
     ];
     for (variable, value, expected) in cases {
@@ -163,6 +165,26 @@ fn trouble_is_said_in_one_line_and_the_program_goes_on() {
             assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"done\n"[..]), "{variable}");
         }
     }
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_neither_kills_nor_holds_up() {
+    // Without a reader: a write to it would raise SIGPIPE, by default deadly.
+    let stage = Stage::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut host = stage.host("copy_pageable");
+    let status = host.args(["--exit-code", "7"]).env("GPUPROF_LOG", "debug").stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(7), "{status}");
+    assert_eq!(stage.report()["completeness"]["end"], "clean");
+
+    // With a reader that never reads, and no room left.
+    let stage = Stage::new();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[b'x'; 65_536]).unwrap();
+    let status = stage.host("copy_pageable").args(["--exit-code", "7"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(7), "{status}");
+    assert_eq!(stage.report()["completeness"]["end"], "clean");
 }
 
 #[test]

@@ -18,8 +18,10 @@ const CHILD_SECONDS: u32 = 30;
 /// The process that [`register`] was called in, and whether it prints counts.
 static HOST: OnceLock<(u32, bool)> = OnceLock::new();
 
-/// Has violations listed at the end, and counts too if asked for.
+/// Has violations listed at the end, and counts too if asked for. Lets `SIGPIPE` kill, as it does a C program.
 pub fn register(counts: bool) -> Result<(), String> {
+    // SAFETY: the default action of a signal of this process; no handler is involved.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     HOST.get_or_init(|| (process::id(), counts));
     // SAFETY: `at_exit` is a function of this program, which is not unloaded.
     if unsafe { libc::atexit(at_exit) } == 0 { Ok(()) } else { Err("atexit: no memory".to_owned()) }

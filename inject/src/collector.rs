@@ -22,7 +22,7 @@ use crate::activity::{Delivery, Inlet};
 use crate::decode::{Decoded, Decoder};
 use crate::flusher;
 use crate::log;
-use crate::output::{self, Pattern};
+use crate::output;
 use crate::raw::RawRecording;
 use crate::settings::{self, Settings};
 
@@ -56,7 +56,7 @@ pub struct Collector {
 /// The trace file's states.
 enum Trace {
     /// No record yet: a process that only looks at the GPU leaves no file.
-    Waiting(Pattern),
+    Waiting(PathBuf),
     /// Being written.
     Open(Box<TraceWriter<File>>, PathBuf),
     /// Switched off, or given up after an error that was reported.
@@ -82,7 +82,11 @@ impl Collector {
             inlet,
             decoder: Decoder::new(cupti),
             attributor: Attributor::new(),
-            trace: settings.output.clone().map_or(Trace::Off, Trace::Waiting),
+            trace: settings.output.as_ref().map_or(Trace::Off, |pattern| {
+                let path = pattern.expand(session.process_id, &session.host);
+                // Where the program stood when it started; it may have gone elsewhere by its first kernel.
+                Trace::Waiting(std::path::absolute(&path).unwrap_or(path))
+            }),
             raw,
             loss: Loss::default(),
             live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
@@ -116,8 +120,8 @@ impl Collector {
             match self.decoder.decode(record) {
                 Decoded::Record(record) => {
                     self.attributor.push(&record, self.decoder.dictionary());
-                    if let Trace::Waiting(pattern) = &self.trace {
-                        self.trace = open(pattern.expand(self.session.process_id, &self.session.host), &self.session);
+                    if let Trace::Waiting(path) = &mut self.trace {
+                        self.trace = open(std::mem::take(path), &self.session);
                     }
                     self.write(|trace, decoder| trace.push(&record, decoder.dictionary()));
                 }

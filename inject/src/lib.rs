@@ -30,4 +30,4 @@ mod profiler;
 mod raw;
 pub mod settings;
 
-pub use profiler::{StartError, finish_quietly, start};
+pub use profiler::{StartError, finish_quietly, start, start_from_env};

@@ -1,11 +1,16 @@
 //! Lines on the host's stderr: few, prefixed, and never a reason to fail.
 //!
-//! No logging crate: the library lives in somebody's job, and what it has to say fits `writeln!`. A closed or full
-//! stderr is ignored.
+//! No logging crate: the library lives in somebody's job, and what it has to say fits one `write`. A stderr that is
+//! closed, full, or read by nobody costs a moment's wait and no more: no signal, no blocking, no error.
 
 use std::fmt;
-use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use crate::border;
+
+/// Longest wait for a reader of stderr, for each message. The host would wait for ever, but on its own account.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,10 +58,9 @@ pub fn say(level: Level, message: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes text to stderr in one call, so that lines of several processes do not mix.
+/// Writes text to stderr, lines in one call, so that those of several processes do not mix.
 pub fn print(text: &str) {
-    // A host may have closed stderr; there is nobody to tell.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    border::write_stderr(text.as_bytes(), PATIENCE);
 }
 
 macro_rules! error { ($($t:tt)*) => { $crate::log::say($crate::log::Level::Error, format_args!($($t)*)) } }

@@ -61,6 +61,17 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// Starts measuring as the environment says; what is wrong with it is said, and the default holds.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_from_env() -> Result<(), StartError> {
+    let (settings, complaints) = Settings::from_env();
+    log::set_level(settings.log);
+    complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
+    start(&settings)
+}
+
 /// Starts measuring. A second call in the same process is an error and changes nothing.
 ///
 /// # Errors

@@ -3,12 +3,16 @@
 //! The table is the source of `docs/ENVIRONMENT.md` (a test compares them), of `gpuprof run --help`, and of the
 //! parser below, so a variable cannot exist without its documentation. A value that cannot be understood never
 //! stops the host program: it is replaced by the default, and one line on stderr names the variable.
+//! What is wrong, and in which words, is `complaint`.
+
+mod complaint;
 
 use std::env;
-use std::ffi::OsString;
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use complaint::Complaint;
 
 use crate::log::Level;
 use crate::output::Pattern;
@@ -150,30 +154,22 @@ pub struct Settings {
     pub memory: u64,
 }
 
-/// A variable whose value was not understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadValue {
-    variable: &'static str,
-    value: String,
-    expected: &'static str,
-}
-
-impl fmt::Display for BadValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { variable, value, expected } = self;
-        write!(f, "{variable}={value:?} is not understood: expected {expected}; using the default")
-    }
-}
-
 impl Settings {
     /// Reads the process environment.
     #[must_use]
-    pub fn from_env() -> (Self, Vec<BadValue>) {
-        Self::from_lookup(env::var_os)
+    pub fn from_env() -> (Self, Vec<Complaint>) {
+        let variables: Vec<_> = env::vars_os().collect();
+        Self::from_variables(&variables)
     }
 
-    fn from_lookup(lookup: impl Fn(&'static str) -> Option<OsString>) -> (Self, Vec<BadValue>) {
-        let mut bad = Vec::new();
+    /// Reads `variables`, of which the last one of a name counts.
+    #[must_use]
+    pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<Complaint>) {
+        let mut bad: Vec<_> = variables.iter().filter_map(|(name, _)| complaint::unknown(name)).collect();
+        let lookup = |name: &'static str| {
+            let found = variables.iter().rev().find(|(set, _)| set == name);
+            found.map(|(_, value)| value.as_os_str())
+        };
         let settings = Self {
             output: read(
                 &lookup,
@@ -223,9 +219,9 @@ impl Settings {
 }
 
 /// The value of one variable: unset or empty is the default, not understood is the default and a complaint.
-fn read<T>(
-    lookup: impl Fn(&'static str) -> Option<OsString>,
-    bad: &mut Vec<BadValue>,
+fn read<'a, T>(
+    lookup: &impl Fn(&'static str) -> Option<&'a OsStr>,
+    bad: &mut Vec<Complaint>,
     variable: &'static str,
     expected: &'static str,
     default: T,
@@ -235,7 +231,7 @@ fn read<T>(
     if let Some(parsed) = value.to_str().map(str::trim).and_then(parse) {
         return parsed;
     }
-    bad.push(BadValue { variable, value: value.to_string_lossy().into_owned(), expected });
+    bad.push(Complaint::Value { variable, value: value.to_string_lossy().into_owned(), expected });
     default
 }
 
@@ -279,7 +275,8 @@ pub fn markdown() -> String {
     let mut text = String::from(
         "# Environment variables of libprof.so\n\n\
          Generated from the table that the parser reads (`inject/src/settings.rs`). A value that is not understood is\n\
-         replaced by the default, with a line on stderr; it never stops the program.\n\n\
+         replaced by the default, and a `GPUPROF_*` that is not in this table has no effect: each with a line on stderr\n\
+         that names what was probably meant. Neither stops the program. `gpuprof run` refuses both before it starts one.\n\n\
          | variable | default | meaning |\n|---|---|---|\n",
     );
     for Variable { name, default, meaning } in VARIABLES {
@@ -292,8 +289,9 @@ pub fn markdown() -> String {
 mod tests {
     use super::*;
 
-    fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<BadValue>) {
-        Settings::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v)))
+    fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<Complaint>) {
+        let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        Settings::from_variables(&variables)
     }
 
     #[test]
@@ -326,8 +324,18 @@ mod tests {
             let (settings, bad) = parse(&[(variable, value)]);
             assert_eq!(bad.len(), 1, "{variable}={value}");
             assert!(bad[0].to_string().contains(variable) && bad[0].to_string().contains(value));
+            let default = VARIABLES.iter().find(|known| known.name == variable).unwrap().default;
+            assert!(bad[0].to_string().ends_with(default), "{}", bad[0]);
             assert_eq!(settings.flush, Duration::from_millis(100));
         }
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_named_beside_values() {
+        let (settings, bad) = parse(&[("HOME", "/root"), ("GPUPROF_LIVES", "1s"), (LIVE, "2s"), (REPORT, "loud")]);
+        assert_eq!(settings.live, Some(Duration::from_secs(2)));
+        let said: Vec<_> = bad.iter().map(Complaint::to_string).collect();
+        assert!(said.len() == 2 && said[0].contains("GPUPROF_LIVES") && said[1].contains("loud"), "{said:?}");
     }
 
     #[test]
