@@ -16,5 +16,6 @@ pub mod record;
 pub mod report;
 pub mod session;
 pub mod steps;
+mod terminal;
 pub mod trace;
 pub mod whatif;

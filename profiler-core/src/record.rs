@@ -185,6 +185,21 @@ pub enum CopyKind {
     PeerToPeer,
 }
 
+impl CopyKind {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::HostToDevice => "host_to_device",
+            Self::DeviceToHost => "device_to_host",
+            Self::DeviceToDevice => "device_to_device",
+            Self::HostToHost => "host_to_host",
+            Self::PeerToPeer => "peer_to_peer",
+        }
+    }
+}
+
 /// What kind of memory one end of a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemoryKind {
@@ -201,6 +216,21 @@ pub enum MemoryKind {
     Array,
     /// Managed (unified) memory.
     Managed,
+}
+
+impl MemoryKind {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Pageable => "pageable",
+            Self::Pinned => "pinned",
+            Self::Device => "device",
+            Self::Array => "array",
+            Self::Managed => "managed",
+        }
+    }
 }
 
 /// A copy that ran on a device.

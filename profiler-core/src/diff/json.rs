@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::rows::{Launches, Row, Speed, Usage};
-use super::text::source_name;
 use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Outcome, Prediction, Refusal};
 use crate::attribution::leaf::Leaf;
+use crate::steps::StepSource;
 
 /// Version of the schema below.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -179,7 +179,7 @@ fn unit(from: &Representative) -> UnitJson {
         operations: from.operations,
         steps_averaged: from.averaged,
         steps_considered: from.considered,
-        step_source: from.source.map(source_name),
+        step_source: from.source.map(StepSource::name),
         leaves: Leaf::ALL.into_iter().map(|leaf| (leaf.name(), from.leaves[leaf as usize])).collect(),
     }
 }

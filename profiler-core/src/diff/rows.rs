@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::significance::{SIGNIFICANCE, Spread, mean_shift};
-use crate::attribution::statistics::{CopyPath, Durations};
-use crate::record::{CopyKind, MemoryKind};
+use crate::attribution::statistics::Durations;
 use crate::report::{CopyRow, DeviceReport, KernelRow};
+use crate::terminal::path_name;
 
 /// A mean duration that changed by less is called the same. Two runs of one program on one H200 (78 kernels of a
 /// ResNet-50) differ by up to 1 % in kernels of over 10 us, and by the resolution of the clock in shorter ones.
@@ -155,7 +155,9 @@ pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<Row> 
 /// Copies of both runs, likewise.
 #[must_use]
 pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
-    let tally = |rows: &[CopyRow]| tallies(rows.iter().map(|row| (path_name(row.path), &row.durations, row.bytes)));
+    let tally = |rows: &[CopyRow]| {
+        tallies(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
+    };
     aligned(&tally(a), &tally(b), scale)
 }
 
@@ -204,26 +206,6 @@ fn speed(a: f64, b: f64, is_significant: bool) -> Speed {
     } else {
         Speed::Faster
     }
-}
-
-fn path_name(path: CopyPath) -> String {
-    let direction = match path.kind {
-        CopyKind::HostToDevice => "copy to device",
-        CopyKind::DeviceToHost => "copy to host",
-        CopyKind::DeviceToDevice => "copy within device",
-        CopyKind::PeerToPeer => "copy between devices",
-        CopyKind::HostToHost => "copy within host",
-        CopyKind::Unknown => "other copy",
-    };
-    let memory = |kind| match kind {
-        MemoryKind::Pageable => "pageable",
-        MemoryKind::Pinned => "pinned",
-        MemoryKind::Device => "device",
-        MemoryKind::Array => "array",
-        MemoryKind::Managed => "managed",
-        MemoryKind::Unknown => "unknown",
-    };
-    format!("{direction}, {} to {}", memory(path.source), memory(path.destination))
 }
 
 #[cfg(test)]

@@ -7,9 +7,8 @@ use std::fmt::Write;
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Outcome, Prediction};
-use crate::steps::StepSource;
+use crate::terminal::{WIDTH, duration, shortened, wrapped};
 
-const WIDTH: usize = 100;
 /// Where the text of a row begins.
 const INDENT: usize = 17;
 /// Changes smaller than this share of the larger unit are left out of the text.
@@ -23,7 +22,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
         Basis::Operations => format!("B's time for {} operations", diff.b.operations),
     };
     let chance = diff.test.map_or_else(|| "not tested".to_owned(), |test| chance(test.p));
-    let times = format!("({} -> {}, {chance})", duration(a as f64), duration(b as f64));
+    let times = format!("({} -> {}, {chance})", duration(a), duration(b));
     let mut line = match diff.outcome() {
         Outcome::Faster => format!("{what} is {} faster {times}", factor(a, b)),
         Outcome::Slower => format!("{what} is {} slower {times}", factor(b, a)),
@@ -77,11 +76,11 @@ fn predicted(prediction: &Prediction) -> String {
     let mut line = format!(
         "predicted at most {:.2}x ({} -> {}) without {}; got {:.2}x ({})",
         prediction.predicted_speedup,
-        duration(prediction.step_ns as f64),
-        duration(prediction.predicted_step_ns as f64),
+        duration(prediction.step_ns),
+        duration(prediction.predicted_step_ns),
         prediction.group.name(),
         prediction.got_speedup,
-        duration(prediction.got_step_ns as f64)
+        duration(prediction.got_step_ns)
     );
     let beyond = prediction.beyond_ns();
     if beyond == 0 {
@@ -105,15 +104,15 @@ fn predicted(prediction: &Prediction) -> String {
 /// What a representative rests on.
 fn measured(unit: &Representative) -> String {
     let Some((source, median)) = unit.source.zip(unit.median_ns) else {
-        return format!("{} for {} operations", duration(unit.unit_ns as f64), unit.operations);
+        return format!("{} for {} operations", duration(unit.unit_ns), unit.operations);
     };
     format!(
         "mean {} over {} of {} steps ({}), median {}, {} operations",
-        duration(unit.unit_ns as f64),
+        duration(unit.unit_ns),
         unit.averaged,
         unit.considered,
-        source_name(source),
-        duration(median as f64),
+        source.name(),
+        duration(median),
         unit.operations
     )
 }
@@ -125,13 +124,13 @@ fn leaf_table(out: &mut String, device: &DeviceDiff) {
     let mut rest = device.change_ns();
     for &(leaf, nanos) in device.leaves.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
         let (in_a, in_b) = (a.leaves[leaf as usize], b.leaves[leaf as usize]);
-        leaf_line(out, leaf.name(), &duration(in_a as f64), &duration(in_b as f64), nanos);
+        leaf_line(out, leaf.name(), &duration(in_a), &duration(in_b), nanos);
         rest -= nanos;
     }
     if rest != 0 {
         leaf_line(out, "(all others)", "", "", rest);
     }
-    leaf_line(out, "sum", &duration(a.unit_ns as f64), &duration(b.unit_ns as f64), device.change_ns());
+    leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
 }
 
 fn leaf_line(out: &mut String, name: &str, a: &str, b: &str, nanos: i64) {
@@ -157,7 +156,7 @@ fn row_table(out: &mut String, title: &str, rows: &[Row], limit: usize, device: 
 }
 
 fn row_text(row: &Row) -> String {
-    let usage = |usage: &Usage| format!("{:.1} x {}", usage.per_unit, duration(usage.mean_ns));
+    let usage = |usage: &Usage| format!("{:.1} x {}", usage.per_unit, duration(usage.mean_ns.round() as u64));
     let mut what = match row.launches {
         Launches::Added => format!("added, {}", usage(&row.b)),
         Launches::Removed => format!("removed, {}", usage(&row.a)),
@@ -184,16 +183,6 @@ fn row_text(row: &Row) -> String {
     }
 }
 
-/// Stable name of how steps were found.
-pub(super) fn source_name(source: StepSource) -> &'static str {
-    match source {
-        StepSource::Annotated => "annotated",
-        StepSource::Period => "period",
-        StepSource::Anchor => "anchor",
-        StepSource::Window => "window",
-    }
-}
-
 fn chance(p: f64) -> String {
     if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
@@ -208,41 +197,5 @@ fn factor(longer: u64, shorter: u64) -> String {
 }
 
 fn signed(nanos: f64) -> String {
-    format!("{}{}", if nanos < 0.0 { '-' } else { '+' }, duration(nanos.abs()))
-}
-
-fn duration(nanos: f64) -> String {
-    match nanos {
-        ..999.5 => format!("{nanos:.0} ns"),
-        ..999.95e3 => format!("{:.1} us", nanos / 1e3),
-        ..999.95e6 => format!("{:.1} ms", nanos / 1e6),
-        _ => format!("{:.2} s", nanos / 1e9),
-    }
-}
-
-/// The first `width` characters, the last of them `~` when something is missing.
-fn shortened(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
-        return name.to_owned();
-    }
-    name.chars().take(width.saturating_sub(1)).chain(['~']).collect()
-}
-
-/// Breaks `text` at spaces, indenting what follows the first line by the width of `lead`.
-fn wrapped(out: &mut String, lead: &str, text: &str) {
-    let mut line = lead.to_owned();
-    let mut is_empty = true;
-    for word in text.split_whitespace() {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(out, "{line}");
-            line = " ".repeat(lead.chars().count().max(2));
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    let _ = writeln!(out, "{line}");
+    format!("{}{}", if nanos < 0.0 { '-' } else { '+' }, duration(nanos.abs().round() as u64))
 }

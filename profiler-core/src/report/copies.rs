@@ -9,6 +9,7 @@ use super::{CopyRow, DeviceReport};
 use crate::attribution::leaf::{Leaf, Leaves, Overlap, Work};
 use crate::attribution::statistics::{CopyPath, CopyStatistics, OctaveTally};
 use crate::record::MemoryKind;
+use crate::terminal::path_name;
 
 /// From this part of the link's best rate on, the link is the limit.
 pub const BANDWIDTH_SHARE: f64 = 0.70;
@@ -195,7 +196,7 @@ pub fn copy_evidence(device: &DeviceReport) -> Vec<String> {
         ));
     }
     if let Some(row) = device.copies.first() {
-        let (what, rate) = (super::text::path_name(row.path), row.gigabytes_per_second());
+        let (what, rate) = (path_name(row.path), row.gigabytes_per_second());
         match (row.class, row.fit, row.link_gigabytes_per_second) {
             (CopyClass::Latency, Some(fit), _) => sentences.push(format!(
                 "Copies {what} take {:.1} us each whatever their size, {:.0} % of their time: fewer, larger ones \

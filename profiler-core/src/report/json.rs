@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::compute::{GridClass, KernelGeometry};
-use super::{DeviceReport, Ranked, Report, text};
+use super::{DeviceReport, Ranked, Report};
 use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::session::End;
 use crate::steps::Steps;
@@ -393,9 +393,9 @@ fn device(from: &DeviceReport) -> DeviceJson {
             .copies
             .iter()
             .map(|row| CopyJson {
-                direction: text::kind_name(row.path.kind),
-                source: text::memory_name(row.path.source),
-                destination: text::memory_name(row.path.destination),
+                direction: row.path.kind.name(),
+                source: row.path.source.name(),
+                destination: row.path.destination.name(),
                 count: row.durations.count(),
                 bytes: row.bytes,
                 total_ns: row.durations.total(),

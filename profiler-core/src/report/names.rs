@@ -23,16 +23,6 @@ pub(super) fn function(dictionary: &Dictionary, id: ApiFunctionId) -> String {
         .map_or_else(|| "?".to_owned(), |function| without_suffix(dictionary.name(function.name)).to_owned())
 }
 
-/// The first `width` characters, the last of them `~` when something is missing.
-pub(super) fn shortened(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(width.saturating_sub(1)).collect();
-    short.push('~');
-    short
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,11 +33,5 @@ mod tests {
         assert_eq!(demangled("_ZN2at6native6vectorILi4EEEvPf"), "at::native::vector<4>");
         assert_eq!(demangled("triton_poi_fused_0"), "triton_poi_fused_0");
         assert_eq!(demangled("_Z"), "_Z");
-    }
-
-    #[test]
-    fn shortening_counts_characters() {
-        assert_eq!(shortened("gemm", 4), "gemm");
-        assert_eq!(shortened("gémm_x", 4), "gém~");
     }
 }

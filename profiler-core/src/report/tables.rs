@@ -6,10 +6,11 @@
 use std::fmt::Write;
 
 use super::compute::KernelGeometry;
-use super::text::{duration, path_name, short};
-use super::{DeviceReport, Report, names};
+use super::text::short;
+use super::{DeviceReport, Report};
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
+use crate::terminal::{duration, path_name, shortened};
 
 /// Longest name in a row. With the numbers before it a row takes at most 181 columns.
 const NAME_WIDTH: usize = 80;
@@ -66,7 +67,7 @@ fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
             duration(of.min()),
             duration(of.max()),
             geometry_columns(row.geometry.as_ref()),
-            names::shortened(&row.name, NAME_WIDTH),
+            shortened(&row.name, NAME_WIDTH),
             if row.communication { " (communication)" } else { "" },
         );
     }
@@ -136,7 +137,7 @@ fn api_rows(out: &mut String, report: &Report) {
             row.calls,
             duration(row.max_ns),
             row.failed,
-            names::shortened(&row.name, NAME_WIDTH),
+            shortened(&row.name, NAME_WIDTH),
         );
     }
 }

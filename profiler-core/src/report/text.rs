@@ -7,14 +7,12 @@ use std::fmt::Write;
 use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
-use super::{DeviceReport, Report, names};
+use super::{DeviceReport, Report};
 use crate::attribution::leaf::{Group, Leaf, Work};
-use crate::attribution::statistics::CopyPath;
-use crate::record::{CopyKind, MemoryKind};
 use crate::session::End;
 use crate::steps::{StepSource, Steps};
+use crate::terminal::{WIDTH, duration, path_name, shortened, wrapped};
 
-const WIDTH: usize = 100;
 /// The largest few; the rest is in the JSON.
 const CEILINGS_SHOWN: usize = 3;
 
@@ -40,14 +38,14 @@ pub fn live_line(report: &Report) -> String {
     for (percent, group) in parts.into_iter().take(2).filter(|(percent, _)| *percent >= 1.0) {
         let _ = write!(line, " | {} {percent:.0} %", group.name());
     }
-    names::shortened(&line, WIDTH)
+    shortened(&line, WIDTH)
 }
 
 /// The short report.
 #[must_use]
 pub fn short(report: &Report) -> String {
     let mut out = String::new();
-    let command = names::shortened(&report.process.command.join(" "), 60);
+    let command = shortened(&report.process.command.join(" "), 60);
     let _ =
         writeln!(out, "gpuprof: process {} ({command}), {}", report.process.process_id, duration(report.observed_ns));
     let verdict = &report.verdict;
@@ -69,7 +67,7 @@ pub fn short(report: &Report) -> String {
 fn device_lines(out: &mut String, device: &DeviceReport) {
     let name = if device.device.name.is_empty() { "unknown device" } else { &device.device.name };
     let title = format!("device {} ({name}), window {}", device.device.id, duration(device.window_ns));
-    let _ = writeln!(out, "{}", names::shortened(&title, WIDTH));
+    let _ = writeln!(out, "{}", shortened(&title, WIDTH));
     let percent = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64 * 100.0;
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (device.leaves[leaf as usize], leaf)).collect();
     leaves.retain(|&(nanos, _)| percent(nanos) >= 0.05);
@@ -95,7 +93,7 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
             duration(row.durations.total()),
             row.durations.count(),
             duration(row.durations.median()),
-            names::shortened(&row.name, 56),
+            shortened(&row.name, 56),
         );
     }
     for row in device.copies.iter().take(2) {
@@ -216,64 +214,5 @@ fn completeness_lines(out: &mut String, report: &Report) {
     }
     for damage in completeness.damage.iter().take(3) {
         wrapped(out, "damage: ", damage);
-    }
-}
-
-/// Breaks `text` at spaces, indenting what follows the first line by the width of `lead`.
-fn wrapped(out: &mut String, lead: &str, text: &str) {
-    let mut line = lead.to_owned();
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(out, "{line}");
-            line = " ".repeat(lead.chars().count());
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    let _ = writeln!(out, "{line}");
-}
-
-/// Three or four significant digits and a unit.
-pub(super) fn duration(nanos: u64) -> String {
-    let value = nanos as f64;
-    match nanos {
-        0..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => format!("{:.1} us", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
-    }
-}
-
-/// Direction and memory of a copy, for people.
-pub(super) fn path_name(path: CopyPath) -> String {
-    format!("{} ({} to {})", kind_name(path.kind), memory_name(path.source), memory_name(path.destination))
-}
-
-/// Stable name of a direction.
-pub(super) fn kind_name(kind: CopyKind) -> &'static str {
-    match kind {
-        CopyKind::Unknown => "unknown",
-        CopyKind::HostToDevice => "host_to_device",
-        CopyKind::DeviceToHost => "device_to_host",
-        CopyKind::DeviceToDevice => "device_to_device",
-        CopyKind::HostToHost => "host_to_host",
-        CopyKind::PeerToPeer => "peer_to_peer",
-    }
-}
-
-/// Stable name of a kind of memory.
-pub(super) fn memory_name(memory: MemoryKind) -> &'static str {
-    match memory {
-        MemoryKind::Unknown => "unknown",
-        MemoryKind::Pageable => "pageable",
-        MemoryKind::Pinned => "pinned",
-        MemoryKind::Device => "device",
-        MemoryKind::Array => "array",
-        MemoryKind::Managed => "managed",
     }
 }

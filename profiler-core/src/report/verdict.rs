@@ -12,12 +12,12 @@ mod recoverable;
 use self::advice::GraphFit;
 use self::ranking::Ranking;
 pub use self::recoverable::{Ranked, RecoverableBy};
-use super::text::duration;
 use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::dictionary::Dictionary;
 use crate::steps::Interval;
+use crate::terminal::duration;
 
 /// A group other than computation is the verdict when this part of steady time could be had back: without its cause
 /// the program would be 1.18 times as fast.

@@ -10,9 +10,9 @@ use crate::attribution::{Attributor, Subject};
 use crate::dictionary::Dictionary;
 use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
-use crate::report::text::duration;
 use crate::report::{DeviceReport, names};
 use crate::steps::Step;
+use crate::terminal::{duration, path_name, shortened};
 
 /// How the share of `group` was measured: over which steps, how sure it is, and what was left out.
 pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
@@ -117,7 +117,7 @@ pub(super) fn group_evidence(
             for row in rows.iter().take(3) {
                 evidence.push(format!(
                     "Kernel {} ran {} times, {} in all, median {}.",
-                    names::shortened(&row.name, 44),
+                    shortened(&row.name, 44),
                     row.durations.count(),
                     duration(row.durations.total()),
                     duration(row.durations.median()),
@@ -134,7 +134,7 @@ pub(super) fn group_evidence(
                 evidence.push(format!(
                     "{} copies {}: {:.1} MB in {}, {:.1} GB/s, {:.1} kB each.",
                     row.durations.count(),
-                    crate::report::text::path_name(row.path),
+                    path_name(row.path),
                     row.bytes as f64 / 1e6,
                     duration(row.durations.total()),
                     row.gigabytes_per_second(),
@@ -183,7 +183,7 @@ fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionar
                 Subject::None => "Gaps".to_owned(),
                 Subject::Call(function) => format!("Gaps in or after {}", names::function(dictionary, *function)),
                 Subject::Kernel(name) => {
-                    format!("Gaps before kernel {}", names::shortened(&names::demangled(dictionary.name(*name)), 40))
+                    format!("Gaps before kernel {}", shortened(&names::demangled(dictionary.name(*name)), 40))
                 }
                 Subject::HostToDevice => "Gaps before a copy from the host".to_owned(),
                 Subject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
