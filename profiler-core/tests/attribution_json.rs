@@ -31,7 +31,7 @@ wire! {
         rank_variables: BTreeMap<String, String>, devices: Vec<String>, notes: Vec<String>,
     }
     Completeness {
-        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64,
+        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64, dropped_ranges: u64, failed_samples: u64,
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64, zero_timestamps: u64,
         launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,
         kernels_beyond_table: u64, end: String, damage: Vec<String>,
