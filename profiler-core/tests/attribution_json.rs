@@ -40,10 +40,11 @@ wire! {
         kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64,
     }
     Device {
-        id: u32, name: String, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
+        id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
         steps: Option<Steps>, what_if: Option<WhatIf>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
+    Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
     Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
     WhatIf {
         replayed: bool, refused: Option<String>, steps: u64, base_error: Option<f64>, scenarios: Vec<World>,

@@ -173,6 +173,26 @@ fn ordinary_memory_is_measured_against_page_locked_memory() {
 }
 
 #[test]
+fn a_link_that_is_known_is_the_measure() {
+    let classes = |generation: u32, megatransfers: u32, lanes: u32| {
+        let mut scenario = Scenario::new();
+        scenario.dictionary.add_link(PcieLink { device: DeviceId(0), generation, megatransfers, lanes });
+        // 67 MB in 5 ms are 13.4 GB/s, in 6 ms 11.2.
+        scenario.add(gpu(0).h2d(MemoryKind::Pinned, 1 << 26).at(0).lasting(5_000));
+        scenario.add(gpu(0).h2d(MemoryKind::Pageable, 1 << 26).at(10_000).lasting(6_000));
+        let device = device(&scenario);
+        assert_eq!(device.copies[0].path.source, MemoryKind::Pageable, "the longest first");
+        ((device.copies[0].class, device.copies[1].class), copy_evidence(&device).remove(0))
+    };
+    let (fast, evidence) = classes(5, 32_000, 16);
+    assert_eq!(fast, (CopyClass::Staging, CopyClass::Mixed));
+    assert!(evidence.contains("at 11.2 GB/s (PCIe 5 x16 carries 63 GB/s)"), "{evidence}");
+    let (slow, evidence) = classes(3, 8_000, 16);
+    assert_eq!(slow, (CopyClass::Bandwidth, CopyClass::Bandwidth), "page-locked memory would not help");
+    assert!(evidence.contains("83 % of what the link reaches (PCIe 3 x16 carries 16 GB/s)"), "{evidence}");
+}
+
+#[test]
 fn copies_and_kernels_that_take_turns_are_told_from_those_that_overlap() {
     let program = |kernel_at: u64| {
         let mut scenario = Scenario::new();

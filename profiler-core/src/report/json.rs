@@ -74,6 +74,7 @@ struct CompletenessJson {
 struct DeviceJson {
     id: u32,
     name: String,
+    pcie: Option<PcieJson>,
     window_ns: u64,
     leaves: BTreeMap<&'static str, u64>,
     steady_leaves: BTreeMap<&'static str, u64>,
@@ -164,6 +165,13 @@ struct CopyOverlapJson {
     exposed_ns: u64,
     hidden_ns: u64,
     serial: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PcieJson {
+    generation: u32,
+    lanes: u32,
+    gigabytes_per_second: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -368,6 +376,11 @@ fn device(from: &DeviceReport) -> DeviceJson {
     DeviceJson {
         id: from.device.id.0,
         name: from.device.name.clone(),
+        pcie: from.pcie.map(|link| PcieJson {
+            generation: link.generation,
+            lanes: link.lanes,
+            gigabytes_per_second: link.bytes_per_second() / 1e9,
+        }),
         window_ns: from.window_ns,
         leaves: named(&from.leaves),
         steady_leaves: named(&from.steady_leaves),

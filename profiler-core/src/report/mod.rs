@@ -21,7 +21,7 @@ use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::dictionary::Dictionary;
-use crate::record::{Device, Loss};
+use crate::record::{Device, Loss, PcieLink};
 use crate::session::{End, Session};
 use crate::steps::Steps;
 use crate::whatif::{ScenarioKind, WhatIf};
@@ -89,6 +89,8 @@ pub struct Completeness {
 pub struct DeviceReport {
     /// What it is; only the ordinal is known when the device record is missing.
     pub device: Device,
+    /// Its link to the host, if that was described.
+    pub pcie: Option<PcieLink>,
     /// From the begin of its first operation to the end of its last, nanoseconds.
     pub window_ns: u64,
     /// The window by cause. Sums to `window_ns` exactly.
@@ -137,7 +139,8 @@ pub struct CopyRow {
     pub class: CopyClass,
     /// Duration over size; `None` when their sizes do not tell.
     pub fit: Option<CopyFit>,
-    /// Best mean rate of large copies in this direction on this device, with any memory, 10^9 bytes per second.
+    /// What the link can do, 10^9 bytes per second: the best mean rate of large copies in this direction on this device,
+    /// with any memory, or what its PCI Express link reaches ([`copies::LINK_REACH`]) where that is more.
     pub link_gigabytes_per_second: Option<f64>,
 }
 
@@ -241,6 +244,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
         device,
+        pcie: dictionary.link(account.id()).copied(),
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
@@ -248,7 +252,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         what_if: attributor.what_if(account.id()),
         overlap: *account.overlap(),
         kernels,
-        copies: copies::rows(statistics.copies()),
+        copies: copies::rows(statistics.copies(), dictionary.link(account.id())),
         compute,
         copy_overlap: CopyOverlap::of(account.leaves(), account.overlap()),
     }
