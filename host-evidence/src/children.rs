@@ -1,0 +1,123 @@
+//! What the direct children of the process are doing: data-loading workers are such children.
+//!
+//! The kernel lists children by the thread that started them, so finding them means asking each thread; their list is
+//! therefore kept and asked for again only now and then.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use crate::process::Process;
+use crate::thread::{State, letter, state};
+
+/// How long the list is good for. Workers are started once, or at each epoch.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+/// Children looked at at most; a node has 16 to 64 workers for each of its ranks.
+const MAX_CHILDREN: usize = 128;
+
+/// The children of a process.
+#[derive(Debug)]
+pub struct Children {
+    process: Process,
+    known: Vec<u32>,
+    listed: Option<Instant>,
+}
+
+/// How many of them do what. The rest is idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// All that were looked at.
+    pub all: u32,
+    /// On a core, or ready for one.
+    pub running: u32,
+    /// Waiting for input, output or storage.
+    pub in_io: u32,
+}
+
+impl Children {
+    /// Of this process. Nothing is read yet.
+    #[must_use]
+    pub fn of(process: Process) -> Self {
+        Self { process, known: Vec::new(), listed: None }
+    }
+
+    /// Looks at each of them: about 10 microseconds a child.
+    pub fn census(&mut self) -> Census {
+        if self.listed.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
+            self.list();
+            self.listed = Some(Instant::now());
+        }
+        let mut census = Census::default();
+        for &child in &self.known {
+            match look(child) {
+                Some(State::Running) => census.running += 1,
+                Some(State::Io | State::Disk) => census.in_io += 1,
+                Some(_) => {}
+                None => continue,
+            }
+            census.all += 1;
+        }
+        census
+    }
+
+    fn list(&mut self) {
+        self.known.clear();
+        let Ok(threads) = fs::read_dir(self.process.folder().join("task")) else { return };
+        for thread in threads.flatten() {
+            // A kernel without such lists shows no children, and says so by having none.
+            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            self.known.extend(text.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        }
+        self.known.truncate(MAX_CHILDREN);
+    }
+}
+
+/// What the first thread of a process does; `None` when it has ended.
+fn look(process: u32) -> Option<State> {
+    let stat = read(process, "stat")?;
+    match letter(&stat) {
+        'Z' | 'X' => None,
+        letter => Some(state(letter, read(process, "syscall").as_deref())),
+    }
+}
+
+fn read(process: u32, name: &str) -> Option<String> {
+    let mut text = String::new();
+    File::open(format!("/proc/{process}/{name}")).ok()?.take(1024).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn start(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    #[test]
+    fn children_are_counted_by_what_they_do() {
+        let process = Process::this();
+        if !process.folder().join(format!("task/{}/children", process.id())).exists() {
+            println!("SKIPPED: this kernel does not list children");
+            return;
+        }
+        let mut workers = [start("while :; do :; done"), start("read line"), start("exec sleep 60")];
+        let mut children = Children::of(process);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut census = children.census();
+        // Other tests of this binary start no children, so these are all.
+        while census != (Census { all: 3, running: 1, in_io: 1 }) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+            census = children.census();
+        }
+        for worker in &mut workers {
+            worker.kill().unwrap();
+            worker.wait().unwrap();
+        }
+        assert_eq!(census, Census { all: 3, running: 1, in_io: 1 });
+        assert_eq!(children.census(), Census::default());
+    }
+}

@@ -1,0 +1,78 @@
+//! Code objects, read once and kept: what a frame runs, and which line it is on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
+
+use super::layout::Layout;
+use super::lines::Lines;
+use super::object::{self, Types};
+use crate::memory::{Memory, u32_at, u64_at};
+
+/// Code objects kept at most; beyond, all are forgotten and read anew. A training loop runs through some hundred.
+const MAX_KEPT: usize = 4096;
+
+/// What a code object says.
+#[derive(Debug)]
+pub struct Code {
+    /// Function, qualified by its class from 3.11 on.
+    pub function: Arc<str>,
+    /// File.
+    pub file: Arc<str>,
+    first_line: u32,
+    lines: Lines,
+    mark: Mark,
+}
+
+/// What tells a code object from another that later lies at the same address: the addresses of its name and of its
+/// line table, and its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark(u64, u64, u32);
+
+impl Code {
+    /// The line of the instruction at `offset` bytes; of `def` when there is none.
+    #[must_use]
+    pub fn line(&self, offset: Option<u32>) -> u32 {
+        offset.and_then(|offset| self.lines.at(offset)).unwrap_or(self.first_line)
+    }
+}
+
+/// Code objects by address.
+#[derive(Debug, Default)]
+pub struct Codes(HashMap<u64, Arc<Code>, FxBuildHasher>);
+
+impl Codes {
+    /// The code object at `address`; `None` when none is there.
+    pub fn get(&mut self, memory: &Memory, layout: &Layout, types: Types, address: u64) -> Option<Arc<Code>> {
+        let mut object = [0; 1024];
+        let object = object.get_mut(..layout.code.size)?;
+        memory.read(address, object).ok()?;
+        if u64_at(object, layout.object_type)? != types.code {
+            return None;
+        }
+        let (name, lines) = (u64_at(object, layout.code.name)?, u64_at(object, layout.code.lines)?);
+        let first_line = u32_at(object, layout.code.first_line)?;
+        let mark = Mark(name, lines, first_line);
+        if let Some(known) = self.0.get(&address)
+            && known.mark == mark
+        {
+            return Some(Arc::clone(known));
+        }
+        let function = object::text(memory, layout, types, name)?;
+        let file = object::text(memory, layout, types, u64_at(object, layout.code.file)?)?;
+        let table = object::bytes(memory, layout, types, lines).unwrap_or_default();
+        let code = Arc::new(Code {
+            function: function.into(),
+            file: file.into(),
+            first_line,
+            lines: Lines::decode(layout.code.line_format, &table, first_line),
+            mark,
+        });
+        if self.0.len() >= MAX_KEPT {
+            self.0.clear();
+        }
+        self.0.insert(address, Arc::clone(&code));
+        Some(code)
+    }
+}

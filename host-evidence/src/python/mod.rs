@@ -1,0 +1,85 @@
+//! The Python stack of a thread, and the state of its interpreter.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `attach` | where the interpreter is, and which version |
+//! | `layout`, `debug_offsets` | where the fields of its structures are |
+//! | `threads` | which of its thread states belongs to a kernel thread |
+//! | `stack` | from the thread state through the frames |
+//! | `code`, `lines`, `object` | what a frame's code object says |
+//!
+//! CPython 3.9 to 3.14. A version whose layout is not known, or whose structures are not where the layout says, gives
+//! a reason and no stack. Free-threaded builds are refused: 3.13's have another string header, and 3.14's run copies
+//! of the bytecode.
+
+mod attach;
+mod code;
+mod debug_offsets;
+mod layout;
+mod lines;
+mod object;
+mod stack;
+mod threads;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use attach::{Python, Unavailable};
+
+/// One function that a thread is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Function, qualified by its class from 3.11 on; at most its last 240 characters.
+    pub function: Arc<str>,
+    /// File; at most its last 240 characters.
+    pub file: Arc<str>,
+    /// Line that is being run.
+    pub line: u32,
+}
+
+/// Who holds the lock of the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// The thread that was looked at.
+    ThisThread,
+    /// Another thread.
+    OtherThread,
+    /// Nobody.
+    Free,
+}
+
+/// What a thread was doing in Python.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The innermost functions, innermost first, at most [`MAX_FRAMES`]. Empty when it was in no Python function.
+    pub frames: Vec<Frame>,
+    /// Whether there were more.
+    pub is_truncated: bool,
+    /// Who held the lock.
+    pub lock: Lock,
+    /// Whether the cyclic garbage collector ran.
+    pub is_collecting: bool,
+}
+
+/// Frames of one sample at most.
+pub const MAX_FRAMES: usize = 64;
+
+/// Why a look at a thread gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// The thread has never run Python, or not yet.
+    NoPython,
+    /// The stack changed while it was read.
+    Torn,
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPython => "the thread runs no Python",
+            Self::Torn => "the stack changed while it was read",
+        })
+    }
+}
+
+impl std::error::Error for Miss {}

@@ -1,0 +1,279 @@
+//! From a thread state through its frames.
+//!
+//! The thread runs on meanwhile, so a walk can begin in a function that has returned before it ends. Four things keep
+//! a wrong stack from being given out. Frames of 3.11 and later lie one behind the other, so that one read takes nearly
+//! all of them at one moment. Unless a walk finds the thread exactly where the last sample left it, two more follow, and
+//! only what all have in common counts: the outer frames, which stood still. (Two are not enough: a program that does
+//! nothing but call and return, 50 ns each, was then shown in a caller that it did not have once in 20,000 looks.) A
+//! stack must end in the same outermost frame as the one before it, and not in a generator, because a frame that is
+//! left is cut off from its callers, generators a moment too early. And each code object is recognised by its type.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
+
+use super::code::{Code, Codes};
+use super::layout::{FramePointer, GENERATOR, GilPlace, Instruction, KindField, Layout, NOT_PYTHON};
+use super::object::Types;
+use super::threads::ThreadAddress;
+use super::{Frame, Lock, MAX_FRAMES, Sample};
+use crate::memory::{Memory, Unreadable, u32_at, u64_at};
+
+/// Walks before a sample is given up.
+const ATTEMPTS: usize = 6;
+/// Walks of a thread that moves, of which the common part counts.
+const WALKS: usize = 3;
+/// Frames stepped over at most, with those that stand for C.
+const MAX_STEPS: usize = 4 * MAX_FRAMES;
+/// Most bytes of frames read at once. CPython takes memory for them in pieces of 16 KiB.
+const MAX_BLOCK: u64 = 32 << 10;
+/// Threads remembered at most.
+const MAX_KNOWN: usize = 64;
+/// Tag bits of a reference to an object, from 3.14 on. Before, they are 0, since objects are aligned.
+const TAG_BITS: u64 = 3;
+
+/// Walks stacks.
+#[derive(Debug)]
+pub struct Walker {
+    layout: Layout,
+    types: Types,
+    runtime: u64,
+    codes: Codes,
+    /// What is remembered of each thread state.
+    known: HashMap<u64, Known, FxBuildHasher>,
+    block: Vec<u8>,
+}
+
+/// A frame and its caller.
+struct Step {
+    frame: Option<RawFrame>,
+    is_generator: bool,
+    previous: u64,
+}
+
+/// A frame of Python as it lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RawFrame {
+    address: u64,
+    code: u64,
+    place: Place,
+}
+
+/// Where in its code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// So many bytes behind the first instruction.
+    Offset(u32),
+    /// At this address.
+    Address(u64),
+    /// Before the first instruction.
+    Begin,
+}
+
+/// What the walks before say about a thread.
+#[derive(Debug, Default)]
+struct Known {
+    /// The outermost frame of the last walk.
+    root: u64,
+    /// The frames of the last sample, innermost first, with their code objects.
+    frames: Vec<(RawFrame, Arc<Code>)>,
+}
+
+/// One walk.
+#[derive(Debug)]
+struct Walk {
+    /// Innermost first.
+    frames: Vec<RawFrame>,
+    /// The outermost frame, 0 without frames, or `None` when the walk stopped before.
+    root: Option<u64>,
+}
+
+impl Walker {
+    /// A walker that knows no code yet.
+    pub fn new(layout: Layout, types: Types, runtime: u64) -> Self {
+        Self { layout, types, runtime, codes: Codes::default(), known: HashMap::default(), block: Vec::new() }
+    }
+
+    /// Where fields are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What a thread does. `None` when no walk went through.
+    pub fn sample(&mut self, memory: &Memory, thread: ThreadAddress) -> Option<Sample> {
+        let lock = self.lock(memory, thread).ok()?;
+        let collecting = thread.interpreter.wrapping_add(self.layout.interpreter.collecting as u64);
+        let is_collecting = memory.u32(collecting).ok()? != 0;
+        let walk = (0..ATTEMPTS).find_map(|_| self.stable(memory, thread.state).ok().flatten())?;
+        let frames = self.name(memory, thread.state, &walk)?;
+        Some(Sample { frames, is_truncated: walk.root.is_none(), lock, is_collecting })
+    }
+
+    /// Names the frames. A call that was there in the sample before keeps its code object alive; the others' are
+    /// looked at again.
+    fn name(&mut self, memory: &Memory, thread: u64, walk: &Walk) -> Option<Vec<Frame>> {
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        let known = self.known.entry(thread).or_default();
+        let same = common(known.frames.iter().map(|(frame, _)| frame), walk.frames.iter());
+        let new = walk.frames.len() - same;
+        known.frames.drain(..known.frames.len() - same);
+        let mut named = Vec::with_capacity(walk.frames.len());
+        for raw in walk.frames.get(..new)? {
+            named.push((*raw, self.codes.get(memory, &self.layout, self.types, raw.code)?));
+        }
+        named.extend(walk.frames.get(new..)?.iter().copied().zip(known.frames.drain(..).map(|(_, code)| code)));
+        known.frames = named;
+        Some(known.frames.iter().map(|(raw, code)| self.layout.frame(raw, code)).collect())
+    }
+
+    /// The frames that stood still, with a root that is the thread's.
+    fn stable(&mut self, memory: &Memory, thread: u64) -> Result<Option<Walk>, Unreadable> {
+        let mut walk = self.walk(memory, thread)?;
+        let before = self.known.get(&thread).map_or(&[][..], |known| &known.frames);
+        if !before.iter().map(|(frame, _)| frame).eq(&walk.frames) {
+            for _ in 1..WALKS {
+                let again = self.walk(memory, thread)?;
+                let common = common(again.frames.iter(), walk.frames.iter());
+                if walk.root != again.root || (common == 0 && !again.frames.is_empty()) {
+                    return Ok(None);
+                }
+                // Of a frame that is in both, the later place: nearer to the truth.
+                walk = again;
+                walk.frames.drain(..walk.frames.len() - common);
+            }
+        }
+        if let Some(root) = walk.root {
+            let known = self.known.entry(thread).or_default();
+            if std::mem::replace(&mut known.root, root) != root {
+                return Ok(None);
+            }
+        }
+        Ok(Some(walk))
+    }
+
+    fn lock(&self, memory: &Memory, thread: ThreadAddress) -> Result<Lock, Unreadable> {
+        let gil = match self.layout.gil.place {
+            GilPlace::Runtime(offset) => self.runtime.wrapping_add(offset as u64),
+            GilPlace::Interpreter(pointer) => memory.u64(thread.interpreter.wrapping_add(pointer as u64))?,
+        };
+        let locked = memory.u32(gil.wrapping_add(self.layout.gil.locked as u64))?;
+        let holder = memory.u64(gil.wrapping_add(self.layout.gil.last_holder as u64))?;
+        Ok(match locked {
+            1 if holder == thread.state => Lock::ThisThread,
+            1 => Lock::OtherThread,
+            _ => Lock::Free,
+        })
+    }
+
+    fn innermost(&self, memory: &Memory, thread: u64) -> Result<u64, Unreadable> {
+        match self.layout.thread.frame {
+            FramePointer::Direct(offset) => memory.u64(thread.wrapping_add(offset as u64)),
+            FramePointer::Through(first, second) => {
+                let through = memory.u64(thread.wrapping_add(first as u64))?;
+                memory.u64(through.wrapping_add(second as u64))
+            }
+        }
+    }
+
+    fn walk(&mut self, memory: &Memory, thread: u64) -> Result<Walk, Unreadable> {
+        let innermost = self.innermost(memory, thread)?;
+        let block = self.read_block(memory, thread, innermost)?;
+        let mut walk = Walk { frames: Vec::with_capacity(MAX_FRAMES), root: None };
+        let mut address = innermost;
+        let (mut last, mut is_generator) = (0, false);
+        for _ in 0..MAX_STEPS {
+            if address == 0 {
+                walk.root = Some(last);
+                return if is_generator { Err(Unreadable(last)) } else { Ok(walk) };
+            }
+            if walk.frames.len() == MAX_FRAMES {
+                break;
+            }
+            last = address;
+            let step = match self.in_block(block, address) {
+                Some(bytes) => self.decode(address, bytes)?,
+                None => self.read_frame(memory, address)?,
+            };
+            walk.frames.extend(step.frame);
+            (address, is_generator) = (step.previous, step.is_generator);
+        }
+        Ok(walk)
+    }
+
+    fn read_frame(&self, memory: &Memory, address: u64) -> Result<Step, Unreadable> {
+        let mut bytes = [0; 1024];
+        let bytes = bytes.get_mut(..self.layout.frame.size).ok_or(Unreadable(address))?;
+        memory.read(address, bytes)?;
+        self.decode(address, bytes)
+    }
+
+    fn decode(&self, address: u64, bytes: &[u8]) -> Result<Step, Unreadable> {
+        let layout = &self.layout.frame;
+        let word = |offset| u64_at(bytes, offset).ok_or(Unreadable(address));
+        let previous = word(layout.previous)?;
+        let (is_python, is_generator) = match layout.kind {
+            KindField::Generator(offset) => (true, word(offset)? != 0),
+            KindField::Owner(offset) => {
+                let owner = *bytes.get(offset).ok_or(Unreadable(address))?;
+                (owner < NOT_PYTHON, owner == GENERATOR)
+            }
+        };
+        if !is_python {
+            return Ok(Step { frame: None, is_generator, previous });
+        }
+        let place = match layout.instruction {
+            Instruction::Index(offset, unit) => {
+                let index = u32_at(bytes, offset).ok_or(Unreadable(address))?.cast_signed();
+                u32::try_from(index).map_or(Place::Begin, |index| Place::Offset(index.saturating_mul(unit)))
+            }
+            Instruction::Pointer(offset) => Place::Address(word(offset)?),
+        };
+        let frame = RawFrame { address, code: word(layout.code)? & !TAG_BITS, place };
+        Ok(Step { frame: Some(frame), is_generator, previous })
+    }
+
+    /// Reads the piece of memory that the newest frames lie in up to the innermost one. Answers where it begins, or
+    /// `None` when the version has none, or the innermost frame is elsewhere (a generator's is).
+    fn read_block(&mut self, memory: &Memory, thread: u64, innermost: u64) -> Result<Option<u64>, Unreadable> {
+        let Some(chunk) = self.layout.thread.chunk else { return Ok(None) };
+        let begin = memory.u64(thread.wrapping_add(chunk as u64))?;
+        let length = innermost.wrapping_add(self.layout.frame.size as u64).wrapping_sub(begin);
+        if begin == 0 || length > MAX_BLOCK {
+            return Ok(None);
+        }
+        self.block.resize(length as usize, 0);
+        memory.read(begin, &mut self.block)?;
+        Ok(Some(begin))
+    }
+
+    fn in_block(&self, begin: Option<u64>, address: u64) -> Option<&[u8]> {
+        let offset = usize::try_from(address.checked_sub(begin?)?).ok()?;
+        self.block.get(offset..offset.checked_add(self.layout.frame.size)?)
+    }
+}
+
+/// How many of the outermost calls two stacks have in common; both innermost first.
+fn common<'a>(
+    one: impl DoubleEndedIterator<Item = &'a RawFrame>,
+    other: impl DoubleEndedIterator<Item = &'a RawFrame>,
+) -> usize {
+    let is_same_call = |(one, other): &(&RawFrame, &RawFrame)| one.address == other.address && one.code == other.code;
+    one.rev().zip(other.rev()).take_while(is_same_call).count()
+}
+
+impl Layout {
+    fn frame(&self, raw: &RawFrame, code: &Code) -> Frame {
+        let at = match raw.place {
+            Place::Offset(offset) => Some(offset),
+            Place::Address(address) => {
+                let begin = raw.code.saturating_add(self.code.instructions as u64);
+                address.checked_sub(begin).and_then(|offset| u32::try_from(offset).ok())
+            }
+            Place::Begin => None,
+        };
+        Frame { function: code.function.clone(), file: code.file.clone(), line: code.line(at) }
+    }
+}

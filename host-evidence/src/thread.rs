@@ -1,0 +1,240 @@
+//! How long a thread has run and what it sleeps in, from the scheduler's own files.
+//!
+//! The files are opened once and read again and again, 0.4 to 1.2 microseconds each. CPU time of a thread that is on a
+//! core right now is as old as the last scheduler tick (1 to 4 ms); the times of one that sleeps are exact.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::process::Process;
+
+/// A thread that can be looked at.
+#[derive(Debug)]
+pub struct Thread {
+    schedstat: File,
+    stat: File,
+    /// Missing where the kernel shows it to nobody.
+    syscall: Option<File>,
+}
+
+/// What the scheduler has counted since the thread began, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// On a core.
+    pub on_cpu: u64,
+    /// Ready, and waiting for a core.
+    pub runnable: u64,
+}
+
+/// What a thread waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// On a core, or ready for one.
+    Running,
+    /// A lock, a condition or a queue of its process (futex).
+    Futex,
+    /// Readiness of a file, pipe or socket (poll, select, epoll).
+    Poll,
+    /// Input or output of a file, pipe or socket, interruptible.
+    Io,
+    /// Storage: uninterruptible sleep.
+    Disk,
+    /// A sleep of fixed length.
+    Sleep,
+    /// The end of a child process.
+    Child,
+    /// A page fault or a mapping call.
+    Memory,
+    /// A call into a kernel driver (ioctl).
+    Driver,
+    /// Anything else.
+    Other,
+}
+
+impl Thread {
+    /// A thread of a process by its kernel id.
+    ///
+    /// # Errors
+    /// When there is no such thread, or the kernel does not count its time.
+    pub fn open(process: &Process, thread: u32) -> io::Result<Self> {
+        let folder = process.folder().join("task").join(thread.to_string());
+        let open = |name| File::open(folder.join(name));
+        Ok(Self { schedstat: open("schedstat")?, stat: open("stat")?, syscall: open("syscall").ok() })
+    }
+
+    /// Its times.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn times(&self) -> io::Result<Times> {
+        let mut text = [0; 64];
+        let text = read(&self.schedstat, &mut text)?;
+        let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().unwrap_or(0));
+        Ok(Times { on_cpu: numbers.next().unwrap_or(0), runnable: numbers.next().unwrap_or(0) })
+    }
+
+    /// What it is doing.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn state(&self) -> io::Result<State> {
+        let mut text = [0; 256];
+        let letter = letter(read(&self.stat, &mut text)?);
+        let mut text = [0; 256];
+        let syscall = self.syscall.as_ref().and_then(|file| read(file, &mut text).ok());
+        Ok(state(letter, syscall))
+    }
+}
+
+fn read<'a>(file: &File, text: &'a mut [u8]) -> io::Result<&'a str> {
+    let length = file.read_at(text, 0)?;
+    // A name may be cut or be no UTF-8; everything that is looked for stands before or behind it.
+    let text = text.get(..length).unwrap_or_default();
+    Ok(std::str::from_utf8(text).unwrap_or_else(|error| {
+        std::str::from_utf8(text.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
+    }))
+}
+
+/// The state in `PID (NAME) S ...`; a name can contain anything, brackets too.
+pub(crate) fn letter(stat: &str) -> char {
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+/// What a letter of `stat` and a line of `syscall` come to. The line is `running`, `-1 SP PC` outside of a system
+/// call, or `NUMBER ARGUMENTS... SP PC`.
+pub(crate) fn state(letter: char, syscall: Option<&str>) -> State {
+    let first = syscall.and_then(|line| line.split_ascii_whitespace().next());
+    let called = match (letter, first) {
+        ('R', _) | (_, Some("running")) => return State::Running,
+        (_, Some("-1")) => State::Memory,
+        (_, Some(number)) => number.parse().map_or(State::Other, class),
+        (_, None) => State::Other,
+    };
+    match (letter, called) {
+        ('S', called) | ('D', called @ (State::Memory | State::Driver)) => called,
+        ('D', _) => State::Disk,
+        _ => State::Other,
+    }
+}
+
+fn class(number: i64) -> State {
+    #[cfg(target_arch = "x86_64")]
+    match number {
+        libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => return State::Poll,
+        _ => {}
+    }
+    match number {
+        libc::SYS_futex => State::Futex,
+        libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait => State::Poll,
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_pread64
+        | libc::SYS_preadv
+        | libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_pwrite64
+        | libc::SYS_pwritev
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_accept
+        | libc::SYS_accept4
+        | libc::SYS_connect
+        | libc::SYS_sendfile
+        | libc::SYS_splice
+        | libc::SYS_openat
+        | libc::SYS_fsync
+        | libc::SYS_fdatasync
+        | libc::SYS_io_getevents
+        | libc::SYS_io_uring_enter => State::Io,
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => State::Sleep,
+        libc::SYS_wait4 | libc::SYS_waitid => State::Child,
+        libc::SYS_mmap
+        | libc::SYS_munmap
+        | libc::SYS_mremap
+        | libc::SYS_mprotect
+        | libc::SYS_madvise
+        | libc::SYS_brk => State::Memory,
+        libc::SYS_ioctl => State::Driver,
+        _ => State::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_understood() {
+        assert_eq!(letter("12 (a) S (b) D 1 2"), 'D');
+        assert_eq!(letter("12 (cut off"), '?');
+        let futex = format!("{} 0x7f 0x0 0x1", libc::SYS_futex);
+        let read = format!("{} 0x3", libc::SYS_read);
+        for (letter, line, expected) in [
+            ('R', Some(read.as_str()), State::Running),
+            ('S', Some("running"), State::Running),
+            ('S', Some(futex.as_str()), State::Futex),
+            ('S', Some(read.as_str()), State::Io),
+            ('D', Some(read.as_str()), State::Disk),
+            ('D', Some("-1 0x7ffd 0x7f00"), State::Memory),
+            ('D', None, State::Disk),
+            ('S', None, State::Other),
+            ('S', Some("nonsense"), State::Other),
+            ('T', Some(futex.as_str()), State::Other),
+        ] {
+            assert_eq!(state(letter, line), expected, "{letter} {line:?}");
+        }
+    }
+
+    /// Looks at a thread of this process that does `work` until the test ends.
+    fn look(work: impl FnOnce(mpsc::Receiver<()>) + Send + 'static, expected: State) {
+        let process = Process::this();
+        let (tell, id) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel();
+        let worker = std::thread::spawn(move || {
+            let itself = std::fs::read_link("/proc/thread-self").unwrap();
+            tell.send(itself.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            work(stopped);
+        });
+        let thread = Thread::open(&process, id.recv().unwrap()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut seen = thread.state().unwrap();
+        while seen != expected && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            seen = thread.state().unwrap();
+        }
+        assert_eq!(seen, expected);
+        assert!(thread.times().unwrap().on_cpu > 0);
+        drop(stop);
+        worker.join().unwrap();
+        assert!(thread.times().is_err() && thread.state().is_err());
+    }
+
+    #[test]
+    fn a_thread_of_this_process_is_seen_waiting() {
+        if !Process::this().folder().join("task").exists() || std::fs::read("/proc/self/syscall").is_err() {
+            println!("SKIPPED: this kernel does not show what threads wait in");
+            return;
+        }
+        look(|stopped| assert!(stopped.recv().is_err()), State::Futex);
+        look(|stopped| while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {}, State::Running);
+        look(
+            |stopped| {
+                while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            },
+            State::Sleep,
+        );
+    }
+
+    #[test]
+    fn no_such_thread_is_an_error() {
+        assert!(Thread::open(&Process::this(), u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,17 @@
+"""A stack deeper than what is kept."""
+
+from telling import wait
+
+
+def bottom():
+    wait()
+
+
+def down(depth):
+    if depth:
+        down(depth - 1)
+    else:
+        bottom()
+
+
+down(200)

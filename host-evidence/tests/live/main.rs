@@ -1,0 +1,138 @@
+//! The reader against living interpreters: every CPython that this machine has, each as a child process.
+//!
+//! A child is as good as this process, since everything is read from files of `/proc` either way. What the reader
+//! says is compared with what the interpreter says about itself.
+
+mod interpreter;
+
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::Duration;
+
+use host_evidence::python::{Lock, MAX_FRAMES, Miss, Sample};
+use interpreter::{Program, interpreters};
+
+/// Looks at a program that does not stand still, and the pause between them: all of them together should last longer
+/// than the scheduler keeps a thread from running.
+const LOOKS: u32 = 1500;
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// A stack as text, outermost first, in the form in which the programs print theirs.
+fn shown(sample: &Sample) -> Vec<String> {
+    let line = |frame: &host_evidence::python::Frame| {
+        let file = frame.file.rsplit('/').next().unwrap_or_default();
+        format!("{} {file}:{}", frame.function, frame.line)
+    };
+    sample.frames.iter().rev().map(line).collect()
+}
+
+fn names(sample: &Sample) -> Vec<&str> {
+    sample.frames.iter().map(|frame| &*frame.function).collect()
+}
+
+#[test]
+fn a_stack_is_what_the_interpreter_says_it_is() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "shapes.py");
+        let mut python = program.attach();
+        assert_eq!(python.version().to_string(), interpreter.version);
+        let mut compared = 0;
+        while let Some((thread, expected)) = program.blocked() {
+            let sample = python.sample(thread).unwrap();
+            assert_eq!(shown(&sample), expected, "{interpreter}");
+            assert!(!sample.is_truncated && !sample.is_collecting);
+            assert_eq!(sample.lock, Lock::Free, "{interpreter}");
+            compared += 1;
+            program.release();
+        }
+        assert!(compared >= 8, "{interpreter}: {compared}");
+        println!("{interpreter}: {compared} stacks as they should be");
+    }
+}
+
+#[test]
+fn the_innermost_part_of_a_deep_stack_is_kept() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "deep.py");
+        let mut python = program.attach();
+        let (thread, _) = program.blocked().unwrap();
+        let sample = python.sample(thread).unwrap();
+        assert!(sample.is_truncated && sample.frames.len() == MAX_FRAMES, "{interpreter}");
+        assert_eq!(names(&sample)[..2], ["wait", "bottom"], "{interpreter}");
+        assert_eq!(python.sample(u32::MAX), Err(Miss::NoPython));
+    }
+}
+
+#[test]
+fn a_busy_program_is_never_shown_in_a_function_that_was_not_called_from_there() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "busy.py");
+        let mut python = program.attach();
+        let (thread, edges) = program.blocked().unwrap();
+        program.release();
+        let (mut seen, mut torn) = (BTreeMap::<String, u32>::new(), 0);
+        for _ in 0..LOOKS {
+            sleep(PAUSE);
+            let Ok(sample) = python.sample(thread) else {
+                torn += 1;
+                continue;
+            };
+            let names = names(&sample);
+            assert_eq!(names.last(), Some(&"<module>"), "{interpreter}: {names:?}");
+            for pair in names.windows(2) {
+                let edge = format!("{}>{}", pair[1], pair[0]);
+                assert!(edges.contains(&edge), "{interpreter}: {edge} in {names:?}");
+            }
+            *seen.entry(names[0].to_owned()).or_default() += 1;
+        }
+        println!("{interpreter}: {LOOKS} looks, {torn} torn, innermost {seen:?}");
+        assert!(torn < LOOKS / 10, "{interpreter}: {torn}");
+        assert!(seen.len() > 2, "{interpreter}: {seen:?}");
+    }
+}
+
+#[test]
+fn the_holder_of_the_lock_is_told_from_those_who_wait() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "contend.py");
+        let mut python = program.attach();
+        let (first, second) = {
+            let (first, ids) = program.blocked().unwrap();
+            (first, ids[0].parse::<u32>().unwrap())
+        };
+        program.release();
+        let mut held = [0_u32; 2];
+        let mut at_once = 0;
+        for _ in 0..LOOKS {
+            sleep(PAUSE);
+            let locks = [first, second].map(|thread| python.sample(thread).map(|sample| sample.lock));
+            at_once += u32::from(locks == [Ok(Lock::ThisThread); 2]);
+            for (held, lock) in held.iter_mut().zip(locks) {
+                *held += u32::from(lock == Ok(Lock::ThisThread));
+            }
+        }
+        println!("{interpreter}: lock held by {held:?} of {LOOKS} looks, by both {at_once}");
+        // Two looks are some microseconds apart, the lock changes hands every 5 ms.
+        assert!(
+            held.iter().all(|&held| held > LOOKS / 20) && at_once < LOOKS / 50,
+            "{interpreter}: {held:?} {at_once}"
+        );
+    }
+}
+
+#[test]
+fn garbage_collection_is_seen() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "garbage.py");
+        let mut python = program.attach();
+        let (thread, _) = program.blocked().unwrap();
+        assert!(!python.sample(thread).unwrap().is_collecting, "{interpreter}");
+        program.release();
+        let mut look = || {
+            sleep(PAUSE);
+            python.sample(thread).is_ok_and(|sample| sample.is_collecting)
+        };
+        let collecting = (0..LOOKS).filter(|_| look()).count();
+        assert!(collecting > 100, "{interpreter}: {collecting}");
+    }
+}
