@@ -202,17 +202,20 @@ mod tests {
             work(stopped);
         });
         let thread = Thread::open(&process, id.recv().unwrap()).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let mut seen = thread.state().unwrap();
-        while seen != expected && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-            seen = thread.state().unwrap();
-        }
-        assert_eq!(seen, expected);
-        assert!(thread.times().unwrap().on_cpu > 0);
+        until(|| thread.state().unwrap() == expected);
+        until(|| thread.times().unwrap().on_cpu > 0);
         drop(stop);
         worker.join().unwrap();
-        assert!(thread.times().is_err() && thread.state().is_err());
+        // It is joined a moment before the kernel forgets it.
+        until(|| thread.times().is_err() && thread.state().is_err());
+    }
+
+    fn until(mut condition: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !condition() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
