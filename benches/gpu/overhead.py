@@ -1,4 +1,4 @@
-"""What tracing costs: no tool, gpuprof and Nsight Systems on the same programs, interleaved.
+"""What tracing costs: no tool, CUPTI alone, gpuprof, Nsight Systems and torch.profiler on the same programs, interleaved.
 
     python3 benches/gpu/overhead.py --bin target/release --out DIR [--rounds 5] [--budget SECONDS] [--only NAME]...
 
@@ -10,7 +10,8 @@ their own, because a trace that is written in the background may come due there.
 Writes overhead.json (every single measurement) after each run, so that a run that is cut off leaves what it had, and
 overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to.
 It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
-traces its nodes: `nsys-node` is the comparison like for like.
+traces its nodes: `nsys-node` is the comparison like for like. `floor` is CUPTI recording what gpuprof asks it for, and
+nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ from harness import REPOSITORY, Mode, Suite, find_nsys  # noqa: E402
 
 # Longest run of one program under one tool, seconds.
 RUN_LIMIT = 180.0
+# Variables of libprof.so that make up a variant of gpuprof. Variants are measured when named by --tool.
+VARIANTS = {
+    "gpuprof": {},
+    "gpuprof-no-sampling": {"GPUPROF_SAMPLING": "off"},
+    "gpuprof-no-trace": {"GPUPROF_OUTPUT": "off"},
+    "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
+    "gpuprof-dependencies": {"GPUPROF_DEPENDENCIES": "on"},
+}
+HERE = pathlib.Path(__file__).resolve().parent
+CUDA_FOLDERS = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda", "/opt/cuda"]
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
 
@@ -43,6 +54,7 @@ class Benchmark:
     command: list[str]
     figure: str  # regular expression with the number in group 1
     unit: str
+    is_torch: bool = False
     graphs: bool = False  # launches CUDA graphs, so that the level of tracing matters
 
 
@@ -52,7 +64,7 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
 
     def training(model: str, steps: int) -> Benchmark:
         arguments = [model, "--steps", str(steps), "--repetitions", "3"]
-        return Benchmark(model, suite.python("train.py", *arguments), per_step, "ms/step")
+        return Benchmark(model, suite.python("train.py", *arguments), per_step, "ms/step", is_torch=True)
 
     return [
         Benchmark("launch", [bench, "launch", "100000"], per_operation, "ns/kernel"),
@@ -65,28 +77,56 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
     ]
 
 
-def tools_for(suite: Suite, benchmark: Benchmark) -> list[str]:
+def build_floor(suite: Suite) -> pathlib.Path | None:
+    """libfloor.so, or None with a line that says why not."""
+    cuda = next((path for path in map(pathlib.Path, CUDA_FOLDERS) if (path / "include" / "cuda.h").exists()), None)
+    if cuda is None or shutil.which("g++") is None:
+        print("floor: left out, it needs g++ and a CUDA toolkit", flush=True)
+        return None
+    library, cupti = suite.scratch / "libfloor.so", cuda / "extras" / "CUPTI"
+    folders = [cupti / "lib64", cuda / "lib64"]
+    run = suite.run("floor", [
+        "g++", "-O2", "-shared", "-fPIC", f"-I{cupti}/include", f"-I{cuda}/include", "-o", library, HERE / "floor.cpp",
+        *(f"-L{folder}" for folder in folders), "-lcupti", f"-Wl,-rpath,{':'.join(map(str, folders))}"])
+    if run.code != 0:
+        print(f"floor: left out, it does not compile: {run.stderr.strip()[-200:]}", flush=True)
+        return None
+    return library
+
+
+def tools_for(suite: Suite, benchmark: Benchmark, floor: pathlib.Path | None, asked: list[str]) -> list[str]:
+    """The tools that there are, in a fixed order; variants of gpuprof only when asked for."""
     nsys = [] if suite.nsys is None else ["nsys", "nsys-node"] if benchmark.graphs else ["nsys"]
-    return ["none", "gpuprof", *nsys]
+    torch = ["torch"] if benchmark.is_torch else []
+    variants = [name for name in VARIANTS if name == "gpuprof" or name in asked]
+    tools = ["none", *(["floor"] if floor else []), *variants, *nsys, *torch]
+    return [tool for tool in tools if not asked or tool in asked]
 
 
-def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int) -> dict:
+def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None) -> dict:
     """One run. `time` is None when the program failed or printed no figure; `error` says how it ended."""
     command, mode, extra = benchmark.command, Mode.BARE, {}
-    if tool == "gpuprof":
-        mode = Mode.VARIABLE
+    if tool in VARIANTS:
+        mode, extra = Mode.VARIABLE, VARIANTS[tool]
+    elif tool == "floor":
+        extra = {"CUDA_INJECTION64_PATH": str(floor)}
+    elif tool == "torch":
+        command = [*command, "--torch-trace", "torch-trace.json"]
     elif tool.startswith("nsys"):
         level = ["--cuda-graph-trace=node"] if tool == "nsys-node" else []
         extra = suite.nsys_environment()
         command = [suite.nsys, "profile", *NSYS, *level, *command]
+    command = [sys.executable, HERE / "witness.py", "used.json", *command]
     run = suite.run(f"{benchmark.name}-{tool}", command, mode, extra, limit=RUN_LIMIT)
     match = re.search(benchmark.figure, run.stdout)
-    files = run.traces() if tool == "gpuprof" else sorted(run.folder.glob("report.nsys-rep"))
+    files = [*run.traces(), *run.folder.glob("report.nsys-rep"), *run.folder.glob("torch-trace.json")]
+    used = json.loads((run.folder / "used.json").read_text()) if (run.folder / "used.json").exists() else {}
     # nsys reports its own failure to convert the result as the exit code; the program's figure stands all the same.
     succeeded = run.code == 0 or (tool.startswith("nsys") and run.code is not None)
     row = {
         "benchmark": benchmark.name, "unit": benchmark.unit, "tool": tool, "round": round_number,
         "time": float(match[1]) if match and succeeded else None, "wall_s": round(run.seconds, 3),
+        "after_last_line_s": used.get("after_last_line_s"), "cpu_s": used.get("cpu_s"), "peak_mib": used.get("peak_mib"),
         "trace_bytes": sum(file.stat().st_size for file in files)}
     if row["time"] is None:
         lines = run.stderr.strip().splitlines()
@@ -95,31 +135,42 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int) ->
     return row
 
 
-def paired_ratios(rows: list[dict], tool: str) -> list[float]:
-    """Time with the tool over time without, for each round that has both."""
-    base = {row["round"]: row["time"] for row in rows if row["tool"] == "none" and row["time"]}
+def median_of(rows: list[dict], column: str, digits: str) -> str:
+    values = [row[column] for row in rows if row.get(column) is not None]
+    return format(statistics.median(values), digits) if values else ""
+
+
+def ratio(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.3f}" if ratios else ""
+
+
+def paired_ratios(rows: list[dict], tool: str, base_tool: str = "none") -> list[float]:
+    """Time with the tool over time with the other one, for each round that has both."""
+    base = {row["round"]: row["time"] for row in rows if row["tool"] == base_tool and row["time"]}
     return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
 
 
 def table(rows: list[dict]) -> str:
     """The Markdown table: medians, and the range of the ratios over the rounds."""
     lines = [
-        "| program | tool | median | cost: median (range) | whole run, s | trace, MB | rounds |", "|---|---|---|---|---|---|---|"]
+        "| program | tool | median | cost: median (range) | over floor | CPU, s | peak, MiB | to the answer, s | trace, MB "
+        "| rounds |", "|---|---|---|---|---|---|---|---|---|---|"]
     for name in dict.fromkeys(row["benchmark"] for row in rows):
         mine = [row for row in rows if row["benchmark"] == name]
         for tool in dict.fromkeys(row["tool"] for row in mine):
             of_tool = [row for row in mine if row["tool"] == tool]
             good = [row for row in of_tool if row["time"]]
             if not good:
-                lines.append(f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | 0 |")
+                lines.append(f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | | | | 0 |")
                 continue
-            ratios = paired_ratios(mine, tool)
+            ratios, over_floor = paired_ratios(mine, tool), paired_ratios(mine, tool, "floor")
             cost = "" if tool == "none" or not ratios else (
                 f"{statistics.median(ratios) - 1:+.1%} ({min(ratios) - 1:+.1%} .. {max(ratios) - 1:+.1%})")
             size = "" if tool == "none" else f"{statistics.median(row['trace_bytes'] for row in good) / 1e6:.1f}"
             lines.append(
                 f"| {name} | {tool} | {statistics.median(row['time'] for row in good):.4g} {good[0]['unit']} | {cost} | "
-                f"{statistics.median(row['wall_s'] for row in good):.1f} | {size} | {len(good)} |")
+                f"{ratio(over_floor) if tool not in ('none', 'floor') else ''} | {median_of(good, 'cpu_s', '.1f')} | "
+                f"{median_of(good, 'peak_mib', '.0f')} | {median_of(good, 'after_last_line_s', '.2f')} | {size} | {len(good)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -144,7 +195,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no run after this time")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, mlp, resnet, gpt")
-    parser.add_argument("--tool", action="append", default=[], metavar="NAME", help="none, gpuprof, nsys, nsys-node")
+    parser.add_argument("--tool", action="append", default=[], metavar="NAME", help=f"none, floor, nsys, nsys-node, torch, {', '.join(VARIANTS)}")
     parser.add_argument("--merge", type=pathlib.Path, metavar="JSON", help="keep the measurements of this file as well")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
@@ -175,17 +226,18 @@ def run_rounds(
         suite: Suite, options: argparse.Namespace, selected: list[Benchmark], rows: list[dict], machine: str,
         began: float) -> list[dict]:
     """All rounds, or as many runs as the budget allows; the measurements are saved after each."""
+    floor = build_floor(suite)
     save(options.out, machine, rows)
     first_round = 1 + max((row["round"] for row in rows), default=-1)
     for round_number in range(first_round, first_round + options.rounds):
         for benchmark in selected:
-            tools = [tool for tool in tools_for(suite, benchmark) if not options.tool or tool in options.tool]
+            tools = tools_for(suite, benchmark, floor, options.tool)
             turn = round_number % len(tools) if tools else 0
             for tool in tools[turn:] + tools[:turn]:
                 if time.monotonic() - began > options.budget:
                     print(f"the time budget is spent in round {round_number}", flush=True)
                     return rows
-                row = measure(suite, benchmark, tool, round_number)
+                row = measure(suite, benchmark, tool, round_number, floor)
                 rows.append(row)
                 save(options.out, machine, rows)
                 print(f"round {round_number} {benchmark.name} {tool}: {row['time'] or row['error']}", flush=True)

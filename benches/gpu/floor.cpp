@@ -1,0 +1,78 @@
+// The least that a tracer can do: an injected library that has CUPTI record the same activity as libprof.so and throws
+// every buffer away. What it costs is CUPTI's own price; what gpuprof costs beyond it is gpuprof's.
+//
+//   g++ -O2 -shared -fPIC -I$CUDA/extras/CUPTI/include -I$CUDA/include -o libfloor.so floor.cpp -L... -lcupti
+//   CUDA_INJECTION64_PATH=$PWD/libfloor.so program
+//
+// The calls are those of inject/src/interest.rs, chosen by the same beginnings of names.
+
+#include <cupti.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 20;
+const char *const kBeginnings[] = {
+    "Launch", "GraphLaunch", "GraphInstantiate", "GraphUpload", "GraphExecUpdate", "Memcpy", "Memset", "MemPrefetch",
+    "EventRecord", "StreamWaitEvent", "StreamBeginCapture", "StreamEndCapture", "Malloc", "Free", "MemAlloc", "MemFree",
+    "MemHostAlloc", "MemHostRegister", "MemHostUnregister", "HostAlloc", "HostRegister", "HostUnregister", "MemCreate",
+    "MemMap", "MemUnmap", "MemRelease", "ModuleLoad", "LibraryLoad", "LinkComplete", "DeviceReset", "CtxCreate",
+    "CtxDestroy"};
+
+std::mutex mutex;
+std::vector<uint8_t *> spare;
+
+// Buffers are used again, as any tool that means to be cheap does: fresh ones would cost page faults.
+void requested(uint8_t **buffer, size_t *bytes, size_t *records) {
+  *buffer = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (!spare.empty()) {
+      *buffer = spare.back();
+      spare.pop_back();
+    }
+  }
+  if (*buffer == nullptr) *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes));
+  *bytes = kBufferBytes;
+  *records = 0;
+}
+
+void completed(CUcontext, uint32_t, uint8_t *buffer, size_t, size_t) {
+  std::lock_guard<std::mutex> guard(mutex);
+  spare.push_back(buffer);
+}
+
+bool wanted(const char *name) {
+  const char *rest = std::strncmp(name, "cuda", 4) == 0 ? name + 4 : std::strncmp(name, "cu", 2) == 0 ? name + 2 : nullptr;
+  if (rest == nullptr) return false;
+  if (std::strstr(rest, "Synchronize") != nullptr) return true;
+  for (const char *beginning : kBeginnings)
+    if (std::strncmp(rest, beginning, std::strlen(beginning)) == 0) return true;
+  return false;
+}
+
+void at_exit() { cuptiActivityFlushAll(1); }
+
+}  // namespace
+
+extern "C" int InitializeInjection() {
+  cuptiActivityRegisterCallbacks(requested, completed);
+  for (CUpti_ActivityKind kind :
+       {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+        CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL})
+    cuptiActivityEnable(kind);
+  for (uint32_t id = 1; id < 1200; id++) {
+    const char *name = nullptr;
+    if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, id, &name) == CUPTI_SUCCESS && name && wanted(name))
+      cuptiActivityEnableRuntimeApi(id, 1);
+    if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, id, &name) == CUPTI_SUCCESS && name && wanted(name))
+      cuptiActivityEnableDriverApi(id, 1);
+  }
+  std::atexit(at_exit);
+  return 1;
+}
