@@ -302,3 +302,26 @@ fn a_program_is_judged_once_it_has_left_its_start_up() {
     assert!(report.verdict.share > 0.8, "{:?}", report.verdict);
     assert!(report.devices[0].leaves[Leaf::RuntimeApi as usize] > 200_000_000);
 }
+
+#[test]
+fn the_host_lead_tells_a_full_queue_from_a_late_host() {
+    // Kernels of 100 us, launched every 10 us until the queue is full; from then on each launch waits for room.
+    let mut busy = Scenario::new();
+    for index in 0..200 {
+        let (at, lasting) = if index < 20 { (10 * index, 5) } else { (210 + 100 * (index - 20), 90) };
+        gpu(0).kernel("k").at(20 + 100 * index).lasting(100).launched(&mut busy, 1, at, lasting);
+    }
+    let attributor = busy.run_with(1_000, 7);
+    let lead = attributor.devices().next().unwrap().host_lead();
+    assert_eq!((lead.launches(), lead.late(), lead.held_back()), (200, 1, 180));
+    assert_eq!(lead.held_back_ns(), 180 * 90_000);
+    assert!(lead.median_ns().abs_diff(1_720_000) < 1_720_000 / 25, "{}", lead.median_ns());
+
+    // A launch that takes as long and finds the device idle is a cost.
+    let mut late = Scenario::new();
+    for index in 0..200 {
+        gpu(0).kernel("k").at(95 + 200 * index).lasting(100).launched(&mut late, 1, 200 * index, 90);
+    }
+    let lead = late.run().devices().next().unwrap().host_lead();
+    assert_eq!((lead.launches(), lead.late(), lead.held_back(), lead.median_ns()), (200, 200, 0, 0));
+}

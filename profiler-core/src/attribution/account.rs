@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use super::host_lead::HostLead;
+use super::join::Launch;
 use super::launch_order::Standing;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::statistics::DeviceStatistics;
@@ -138,6 +140,12 @@ impl DeviceAccount {
         self.stretches.steady_leaves()
     }
 
+    /// How far launching threads ran ahead of the device after start-up.
+    #[must_use]
+    pub fn host_lead(&self) -> HostLead {
+        self.stretches.steady_lead()
+    }
+
     /// How much of the window is start-up, nanoseconds.
     #[must_use]
     pub fn start_up_ns(&self) -> u64 {
@@ -226,6 +234,11 @@ impl DeviceAccount {
         if standing.marked || (!self.named_steps && matches!(standing.cut, Some(Cut::Begin(_)))) {
             self.boundaries.push(self.position);
         }
+    }
+
+    /// The operation that began last is the first of `launch`; see [`HostLead`].
+    pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
+        self.stretches.launched(launch, busy_until);
     }
 
     pub(super) fn start(&self) -> u64 {

@@ -22,6 +22,8 @@ pub(super) struct Standing {
     pub(super) shown: bool,
     /// It is the first that was launched in a named step.
     pub(super) marked: bool,
+    /// It is the first operation of its launch; those behind it in a graph are not.
+    pub(super) first: bool,
     pub(super) cut: Option<Cut>,
 }
 
@@ -95,12 +97,12 @@ impl LaunchOrder {
         let marked = passed.is_some();
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
-            return Standing { shown: true, marked, cut: None };
+            return Standing { shown: true, marked, first: false, cut: None };
         }
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
         self.returned = self.returned.max(returned);
-        Standing { shown: true, marked, cut: self.detector.push(operation.symbol, pause) }
+        Standing { shown: true, marked, first: true, cut: self.detector.push(operation.symbol, pause) }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod api;
 mod arrival;
 mod correlated;
 mod gap;
+mod host_lead;
 mod join;
 mod launch_order;
 pub mod leaf;
@@ -37,6 +38,7 @@ pub use gap::{
     DISPATCH_NANOS, INPUT_BYTES, INPUT_HOLE_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS,
     SYNC_SLACK_NANOS,
 };
+pub use host_lead::HostLead;
 
 use self::activity::KernelClasses;
 use self::api::ApiClasses;

@@ -40,10 +40,30 @@ impl Durations {
                 return;
             }
             for value in std::mem::take(&mut self.exact) {
-                self.add_to_bucket(value);
+                self.add_to_bucket(bucket(value), 1);
             }
         }
-        self.add_to_bucket(nanos);
+        self.add_to_bucket(bucket(nanos), 1);
+    }
+
+    /// Adds all values of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for &nanos in &other.exact {
+            self.add(nanos);
+        }
+        if other.buckets.is_empty() {
+            return;
+        }
+        for value in std::mem::take(&mut self.exact) {
+            self.add_to_bucket(bucket(value), 1);
+        }
+        for (index, &count) in other.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            self.add_to_bucket(other.first_bucket + index, count);
+        }
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
     }
 
     /// Number of values.
@@ -96,8 +116,7 @@ impl Durations {
     }
 
     /// Only the octaves that occur are stored: the durations of one kernel span few of the 64.
-    fn add_to_bucket(&mut self, nanos: u64) {
-        let bucket = bucket(nanos);
+    fn add_to_bucket(&mut self, bucket: usize, count: u64) {
         if self.buckets.is_empty() {
             self.first_bucket = bucket;
         }
@@ -110,7 +129,7 @@ impl Durations {
         if self.buckets.len() <= index {
             self.buckets.resize(index + 1, 0);
         }
-        self.buckets[index] += 1;
+        self.buckets[index] += count;
     }
 }
 
@@ -138,6 +157,23 @@ fn middle(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merging_is_adding_all() {
+        let values: Vec<u64> = (0..200).map(|index| (index * 7_919) % 1_000 * (index % 13)).collect();
+        for cut in [0, 5, 20, 100, 190, 200] {
+            let of = |values: &[u64]| {
+                let mut durations = Durations::default();
+                values.iter().for_each(|&nanos| durations.add(nanos));
+                durations
+            };
+            let mut merged = of(&values[..cut]);
+            merged.merge(&of(&values[cut..]));
+            let all = of(&values);
+            let figures = |of: &Durations| (of.count(), of.total(), of.min(), of.max(), of.median());
+            assert_eq!(figures(&merged), figures(&all), "cut at {cut}");
+        }
+    }
 
     #[test]
     fn few_values_are_exact() {

@@ -8,6 +8,8 @@
 use rustc_hash::FxHashMap;
 
 use super::account::{Subject, Tally};
+use super::host_lead::HostLead;
+use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 
 /// Stretches that are told apart; beyond, the two neighbours with the fewest operations are joined.
@@ -27,6 +29,7 @@ pub(super) struct Stretch {
     operations_before: u64,
     pub(super) leaves: Leaves,
     pub(super) causes: Causes,
+    lead: HostLead,
 }
 
 /// All stretches, which together are the window.
@@ -69,6 +72,20 @@ impl Stretches {
         let full = last.causes.len() >= CAUSE_LIMIT && !last.causes.contains_key(&(leaf, subject));
         let subject = if full { Subject::None } else { subject };
         last.causes.entry((leaf, subject)).or_default().add(Tally { count: 1, total_ns: nanos, longest_ns: nanos });
+    }
+
+    /// An operation of the newest stretch is the first of `launch`; see [`HostLead`].
+    pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
+        if let Some(last) = self.rows.last_mut() {
+            last.lead.add(launch, busy_until);
+        }
+    }
+
+    /// Leads after start-up.
+    pub(super) fn steady_lead(&self) -> HostLead {
+        let mut lead = HostLead::default();
+        self.steady().iter().for_each(|row| lead.merge(&row.lead));
+        lead
     }
 
     /// Takes `from..to` from one leaf and gives it to another.
@@ -115,11 +132,12 @@ impl Stretches {
         let end = |index: usize| self.rows.get(index + 1).map_or(self.operations, |next| next.operations_before);
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
         let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
-        let Stretch { leaves, causes, .. } = self.rows.remove(index + 1);
+        let Stretch { leaves, causes, lead, .. } = self.rows.remove(index + 1);
         let row = &mut self.rows[index];
         for (sum, nanos) in row.leaves.iter_mut().zip(leaves) {
             *sum += nanos;
         }
+        row.lead.merge(&lead);
         for (key, tally) in causes {
             row.causes.entry(key).or_default().add(tally);
         }
@@ -128,7 +146,7 @@ impl Stretches {
 
 impl Stretch {
     fn new(start: u64, operations_before: u64) -> Self {
-        Self { start, operations_before, leaves: [0; LEAF_COUNT], causes: Causes::default() }
+        Self { start, operations_before, leaves: [0; LEAF_COUNT], causes: Causes::default(), lead: HostLead::default() }
     }
 }
 

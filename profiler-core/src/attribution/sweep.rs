@@ -156,6 +156,7 @@ impl Timeline {
 
     fn begin(&mut self, operation: &Operation, threads: &[HostThread], launches: &Launches) {
         let start = operation.start;
+        let busy_until = if self.mask != 0 { start } else { self.account.position() };
         if self.account.position() == 0 {
             self.account.open(start);
         } else if self.mask != 0 {
@@ -177,6 +178,9 @@ impl Timeline {
             gap::explain(&mut self.account, &next, thread, lost_end);
         }
         self.account.begin(operation.subject, &operation.standing);
+        if let Some(launch) = operation.launch.filter(|_| operation.standing.first) {
+            self.account.launched(&launch, busy_until);
+        }
         let leaf = operation.leaf as usize;
         self.counts[leaf] += 1;
         self.mask |= 1 << leaf;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::compute::{GridClass, KernelGeometry};
 use super::{DeviceReport, Ranked, Report};
+use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::session::End;
 use crate::steps::Steps;
@@ -80,6 +81,7 @@ struct DeviceJson {
     steady_leaves: BTreeMap<&'static str, u64>,
     steps: Option<StepsJson>,
     what_if: Option<WhatIfJson>,
+    host_lead: HostLeadJson,
     overlap: Vec<OverlapJson>,
     kernels: Vec<KernelJson>,
     copies: Vec<CopyJson>,
@@ -102,6 +104,16 @@ struct ScenarioJson {
     kind: &'static str,
     step_ns: u64,
     speedup: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct HostLeadJson {
+    launches: u64,
+    late: u64,
+    median_ns: u64,
+    min_ns: u64,
+    held_back: u64,
+    held_back_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -365,6 +377,17 @@ fn steps(from: &Steps) -> StepsJson {
     }
 }
 
+fn host_lead(from: &HostLead) -> HostLeadJson {
+    HostLeadJson {
+        launches: from.launches(),
+        late: from.late(),
+        median_ns: from.median_ns(),
+        min_ns: from.min_ns(),
+        held_back: from.held_back(),
+        held_back_ns: from.held_back_ns(),
+    }
+}
+
 fn device(from: &DeviceReport) -> DeviceJson {
     let named = |leaves: &[u64]| Leaf::ALL.into_iter().map(|leaf| (leaf.name(), leaves[leaf as usize])).collect();
     let mut overlap = Vec::new();
@@ -386,6 +409,7 @@ fn device(from: &DeviceReport) -> DeviceJson {
         steady_leaves: named(&from.steady_leaves),
         steps: from.steps.as_ref().map(steps),
         what_if: from.what_if.as_ref().map(what_if),
+        host_lead: host_lead(&from.host_lead),
         overlap,
         kernels: from
             .kernels

@@ -19,7 +19,7 @@ pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
 
 use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
-use crate::attribution::{Attributor, DeviceAccount};
+use crate::attribution::{Attributor, DeviceAccount, HostLead};
 use crate::dictionary::Dictionary;
 use crate::record::{Device, Loss, PcieLink};
 use crate::session::{End, Session};
@@ -101,6 +101,8 @@ pub struct DeviceReport {
     pub steps: Option<Steps>,
     /// What could be gained at most.
     pub what_if: Option<WhatIf>,
+    /// How far the launching threads ran ahead of it after start-up.
+    pub host_lead: HostLead,
     /// What ran beneath what.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
@@ -250,6 +252,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         steady_leaves: account.steady_leaves(),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         what_if: attributor.what_if(account.id()),
+        host_lead: account.host_lead(),
         overlap: *account.overlap(),
         kernels,
         copies: copies::rows(statistics.copies(), dictionary.link(account.id())),

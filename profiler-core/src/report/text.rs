@@ -8,6 +8,7 @@ use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
 use super::{DeviceReport, Report};
+use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
 use crate::steps::{StepSource, Steps};
@@ -81,6 +82,9 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     if let Some(steps) = &device.steps {
         wrapped(out, "  steps: ", &step_line(steps));
     }
+    if device.host_lead.launches() > 0 {
+        wrapped(out, "  host lead: ", &lead_line(&device.host_lead));
+    }
     if let Some(what_if) = &device.what_if {
         for line in what_if.to_string().lines().take(CEILINGS_SHOWN) {
             wrapped(out, "  ", line);
@@ -153,6 +157,18 @@ fn compute_line(out: &mut String, compute: &ComputeSplit) {
         geometry.achieved_occupancy * 100.0,
     );
     wrapped(out, "  compute: ", &line);
+}
+
+/// How far the host runs ahead, how often it comes late, and how often a full queue holds it back.
+fn lead_line(lead: &HostLead) -> String {
+    let late = lead.late() as f64 / lead.launches().max(1) as f64 * 100.0;
+    let (median, least) = (duration(lead.median_ns()), duration(lead.min_ns()));
+    let mut line = format!("median {median}, least {least}; {late:.1} % of launches came late");
+    if lead.held_back() > 0 {
+        let (calls, time) = (lead.held_back(), duration(lead.held_back_ns()));
+        let _ = write!(line, "; {calls} launching calls, {time}, waited for room in the queue (back-pressure)");
+    }
+    line
 }
 
 /// How many steps, how they were found, and how long they took.

@@ -152,6 +152,9 @@ pub(super) fn group_evidence(
                 duration(total / count.max(1)),
                 duration(waited / count.max(1)),
             ));
+            let launches = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>().max(1);
+            let late = devices.iter().map(|device| device.host_lead.late()).sum::<u64>() as f64 / launches as f64;
+            evidence.push(format!("{:.1} % of launches came when the device had run dry.", late * 100.0));
         }
         _ => {
             if group == Group::DataLoading {
