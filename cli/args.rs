@@ -209,6 +209,9 @@ pub struct ReportArgs {
     /// Print all tables, with the N kernels that took longest
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "full"])]
     top: Option<usize>,
+    /// Report this capture of a run that was measured in pieces [default: the newest]
+    #[arg(long, value_name = "N")]
+    capture: Option<u32>,
 }
 
 impl From<ReportArgs> for report::Props {
@@ -218,7 +221,7 @@ impl From<ReportArgs> for report::Props {
             (None, true) => report::Extent::Full,
             (None, false) => report::Extent::Summary,
         };
-        Self { files: args.files, json: args.json, extent }
+        Self { files: args.files, json: args.json, extent, capture: args.capture }
     }
 }
 

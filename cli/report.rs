@@ -26,6 +26,8 @@ pub struct Props {
     pub json: bool,
     /// How much the text says.
     pub extent: Extent,
+    /// The capture to report; `None` is the newest.
+    pub capture: Option<u32>,
 }
 
 /// How much the text says.
@@ -48,7 +50,7 @@ pub enum Extent {
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     for file in &props.files {
-        match gpuprof::open(file) {
+        match gpuprof::open_capture(file, props.capture) {
             Err(error) => {
                 complain(&error.to_string());
                 worst = UNREADABLE;

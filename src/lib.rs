@@ -14,7 +14,7 @@ mod open;
 mod session;
 
 pub use import::{KinetoError, import_kineto};
-pub use open::{OpenError, open, read};
+pub use open::{OpenError, open, open_capture, read};
 pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
-use profiler_core::attribution::Attributor;
+use profiler_core::capture::Captures;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::End;
@@ -67,28 +67,38 @@ impl Error for OpenError {}
 /// When the file cannot be opened, is no trace, was written in a format of the future, or ends before anything was
 /// recorded. The error names the file, and the offset where there is one.
 pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
-    let path = path.as_ref();
-    report_of(path).map_err(|cause| OpenError { path: path.to_owned(), cause })
+    open_capture(path, None)
 }
 
-fn report_of(path: &Path) -> Result<Report, Cause> {
+/// As [`open`], about one capture of a run that was measured in pieces. `None` is the newest. A number that does not
+/// exist gives an empty report whose [`captures`](Report::captures) say which there are.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Report, OpenError> {
+    let path = path.as_ref();
+    report_of(path, capture).map_err(|cause| OpenError { path: path.to_owned(), cause })
+}
+
+fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
     let file = File::open(path).map_err(Cause::Io)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Cause::Folder);
     }
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
     if !reader.fill_buf().map_err(Cause::Io)?.starts_with(&GZIP_MAGIC) {
-        return by_content(reader);
+        return by_content(reader, capture);
     }
     let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader));
     match unpacked.fill_buf() {
-        Ok(_) => by_content(unpacked),
+        Ok(_) => by_content(unpacked, capture),
         Err(error) => Err(Cause::Io(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
     }
 }
 
 /// Tells the two formats apart by how they begin: a trace of ours has a magic that no text has.
-fn by_content(mut source: impl BufRead) -> Result<Report, Cause> {
+fn by_content(mut source: impl BufRead, capture: Option<u32>) -> Result<Report, Cause> {
     let beginning = source.fill_buf().map_err(Cause::Io)?;
     let first = beginning.strip_prefix(UTF8_MARK).unwrap_or(beginning).trim_ascii_start().first().copied();
     if matches!(first, Some(b'{' | b'[')) {
@@ -97,7 +107,7 @@ fn by_content(mut source: impl BufRead) -> Result<Report, Cause> {
         }
         return import_kineto(source).map_err(Cause::Kineto);
     }
-    read(source).map_err(Cause::Trace)
+    read_capture(source, capture).map_err(Cause::Trace)
 }
 
 /// Makes the report of a trace that comes from anywhere, as [`open`] does for a file.
@@ -106,20 +116,25 @@ fn by_content(mut source: impl BufRead) -> Result<Report, Cause> {
 ///
 /// When `source` is no trace, was written in a format of the future, or ends before anything was recorded.
 pub fn read(source: impl Read) -> Result<Report, TraceError> {
+    read_capture(source, None)
+}
+
+fn read_capture(source: impl Read, capture: Option<u32>) -> Result<Report, TraceError> {
     let mut reader = TraceReader::new(source)?;
-    let mut attributor = Attributor::new();
+    let mut captures = Captures::new(capture);
     let mut loss = Loss::default();
     let mut end = End::Abrupt;
     let mut last = Timestamp::ZERO;
     let mut stopped = None;
     while let Some(item) = reader.next() {
         match item {
-            Ok(Item::Record(record)) => attributor.push(&record, reader.dictionary()),
+            Ok(Item::Record(record)) => captures.push(&record, reader.dictionary()),
             Ok(Item::Flush(at)) => {
-                attributor.flushed(at, reader.dictionary());
+                captures.flushed(at, reader.dictionary());
                 last = last.max(at);
             }
             Ok(Item::Loss(newer)) => loss = newer,
+            Ok(Item::Capture(mark)) => captures.mark(mark, reader.session(), &loss, reader.dictionary()),
             Ok(Item::End(how, at)) => {
                 end = how;
                 last = last.max(at);
@@ -130,10 +145,10 @@ pub fn read(source: impl Read) -> Result<Report, TraceError> {
             }
         }
     }
-    attributor.finish(last, reader.dictionary());
+    captures.finish(last, reader.session(), &loss, reader.dictionary());
     let mut notes = describe(reader.damage());
     notes.extend(stopped);
-    Ok(Report::new(reader.session(), &attributor, reader.dictionary(), &loss, end, notes))
+    Ok(captures.report(reader.session(), reader.dictionary(), &loss, end, notes))
 }
 
 /// What a damaged trace lacks, a sentence for each kind of damage. Empty when nothing is damaged.

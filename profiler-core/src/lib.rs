@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attribution;
+pub mod capture;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;

@@ -23,7 +23,11 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, verdict: Verdict,
+        api: Vec<Api>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+    }
+    Capture {
+        number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, verdict: Option<String>,
+        share: Option<f64>,
     }
     Process {
         pid: u32, parent_pid: u32, command: Vec<String>, host: String, start_time_unix_ns: u64,

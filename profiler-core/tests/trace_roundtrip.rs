@@ -232,7 +232,8 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Record(Record::Sample(_)) => 8,
             Item::Flush(_) => 9,
             Item::Loss(_) => 10,
-            Item::End(..) => 11,
+            Item::Capture(_) => 11,
+            Item::End(..) => 12,
         }]
         .push(item);
     }

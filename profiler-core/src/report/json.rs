@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::captures::CaptureRow;
 use super::compute::{GridClass, KernelGeometry};
 use super::{DeviceReport, Ranked, Report};
 use crate::attribution::HostLead;
@@ -30,6 +31,8 @@ pub struct Document {
     devices: Vec<DeviceJson>,
     api: Vec<ApiJson>,
     verdict: VerdictJson,
+    capture: Option<u32>,
+    captures: Vec<CaptureJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -216,6 +219,18 @@ struct ApiJson {
     max_ns: u64,
 }
 
+/// One capture of the run.
+#[derive(Debug, Serialize)]
+struct CaptureJson {
+    number: u32,
+    trigger: &'static str,
+    begin_unix_ns: u64,
+    end_unix_ns: Option<u64>,
+    kernels: u64,
+    verdict: Option<&'static str>,
+    share: Option<f64>,
+}
+
 #[derive(Debug, Serialize)]
 struct VerdictJson {
     group: &'static str,
@@ -276,6 +291,8 @@ impl Document {
                 evidence: report.verdict.evidence.clone(),
                 recommendation: report.verdict.recommendation.clone(),
             },
+            capture: report.captures.shown,
+            captures: report.captures.rows.iter().map(capture).collect(),
         }
     }
 }
@@ -283,6 +300,18 @@ impl Document {
 fn ranked(from: &Ranked) -> RankedJson {
     let Ranked { group, share, recoverable, by } = *from;
     RankedJson { group: group.name(), share, recoverable, by: by.name() }
+}
+
+fn capture(row: &CaptureRow) -> CaptureJson {
+    CaptureJson {
+        number: row.number,
+        trigger: row.trigger.name(),
+        begin_unix_ns: row.begin.nanos(),
+        end_unix_ns: row.end.map(|end| end.nanos()),
+        kernels: row.kernels,
+        verdict: row.verdict.map(|(group, _)| group.name()),
+        share: row.verdict.map(|(_, share)| share),
+    }
 }
 
 fn process(report: &Report) -> Process {

@@ -4,6 +4,7 @@
 //! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
 //! Nothing here reads a clock or decides about colours or destinations.
 
+pub mod captures;
 pub mod compute;
 pub mod copies;
 #[cfg(feature = "serde")]
@@ -13,6 +14,7 @@ mod tables;
 pub mod text;
 mod verdict;
 
+use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
@@ -41,6 +43,8 @@ pub struct Report {
     pub api: Vec<ApiRow>,
     /// The answer.
     pub verdict: Verdict,
+    /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
+    pub captures: CaptureTable,
 }
 
 /// How much of the truth the report rests on. Every counter is a number of records unless it says otherwise.
@@ -191,6 +195,7 @@ impl Report {
             devices,
             api: api_rows(attributor, dictionary),
             verdict,
+            captures: CaptureTable::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
-use super::{DeviceReport, Report};
+use super::{DeviceReport, Report, captures};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
@@ -49,6 +49,7 @@ pub fn short(report: &Report) -> String {
     let command = shortened(&report.process.command.join(" "), 60);
     let _ =
         writeln!(out, "gpuprof: process {} ({command}), {}", report.process.process_id, duration(report.observed_ns));
+    captures::lines(&mut out, report);
     let verdict = &report.verdict;
     let _ = writeln!(out, "verdict: {} ({:.1} % of steady device time)", verdict.group.name(), verdict.share * 100.0);
     for sentence in &verdict.evidence {

@@ -9,7 +9,7 @@ use super::TraceError;
 /// Starts every file. The non-ASCII first byte and both line ends show transfers that were not binary-safe.
 pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
 /// Major and minor version that is written, and the newest that is read.
-pub(super) const VERSION: (u16, u16) = (1, 1);
+pub(super) const VERSION: (u16, u16) = (1, 2);
 /// Bytes of the file header.
 pub(super) const FILE_HEADER: usize = 16;
 /// Bytes of a block header.
@@ -38,6 +38,8 @@ pub(super) mod kind {
     pub(in crate::trace) const FLUSH: u16 = 5;
     /// Orderly end.
     pub(in crate::trace) const END: u16 = 6;
+    /// A capture begins or ends, or to which one the records behind it belong.
+    pub(in crate::trace) const CAPTURE: u16 = 7;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

@@ -1,9 +1,10 @@
-//! The bodies of the blocks that say what the trace is: SESSION, LOSS and END.
+//! The bodies of the blocks that say what the trace is: SESSION, LOSS, CAPTURE and END.
 //!
 //! They are few and small, so they are built to be extended rather than to be short: the session is a list of
 //! tagged fields of which readers skip those they do not know, the counters are a list that may grow at its end.
 
 use super::varint::{self, Cursor, Malformed};
+use crate::capture::{CaptureMark, Trigger};
 use crate::record::{Loss, Timestamp};
 use crate::session::{End, Session};
 
@@ -132,4 +133,48 @@ pub(super) fn decode_end(body: &[u8]) -> Result<End, Malformed> {
         2 => End::TimedOut,
         _ => End::Abrupt,
     })
+}
+
+/// What a CAPTURE block says. Numbers are never reused.
+mod mark {
+    pub(super) const BEGIN: u8 = 1;
+    pub(super) const SELECT: u8 = 2;
+    pub(super) const END: u8 = 3;
+}
+
+/// Triggers by their number in the file; never reordered.
+const TRIGGERS: [Trigger; 6] =
+    [Trigger::Start, Trigger::ProfilerApi, Trigger::Range, Trigger::Delay, Trigger::Steps, Trigger::Command];
+
+/// Appends what happens, the number of the capture, and for a begin its trigger. Answers the time for the header;
+/// [`Timestamp::ZERO`] for a mark that has none.
+pub(super) fn encode_capture(capture: CaptureMark, body: &mut Vec<u8>) -> Timestamp {
+    let (what, number, at) = match capture {
+        CaptureMark::Begin { number, at, .. } => (mark::BEGIN, number, at),
+        CaptureMark::Select { number } => (mark::SELECT, number, Timestamp::ZERO),
+        CaptureMark::End { number, at } => (mark::END, number, at),
+    };
+    body.push(what);
+    varint::put(body, number.into());
+    if let CaptureMark::Begin { trigger, .. } = capture {
+        body.push(TRIGGERS.iter().position(|&known| known == trigger).unwrap_or_default() as u8);
+    }
+    at
+}
+
+/// The inverse of [`encode_capture`]. A trigger of a newer version reads as [`Trigger::Start`]; what a mark of a newer
+/// version means is not known, so it is refused.
+pub(super) fn decode_capture(body: &[u8], at: Timestamp) -> Result<CaptureMark, Malformed> {
+    let mut cursor = Cursor::new(body);
+    let what = cursor.byte()?;
+    let number = cursor.varint32()?;
+    match what {
+        mark::BEGIN => {
+            let trigger = TRIGGERS.get(usize::from(cursor.byte()?)).copied().unwrap_or_default();
+            Ok(CaptureMark::Begin { number, at, trigger })
+        }
+        mark::SELECT => Ok(CaptureMark::Select { number }),
+        mark::END => Ok(CaptureMark::End { number, at }),
+        _ => Err(Malformed),
+    }
 }

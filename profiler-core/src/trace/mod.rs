@@ -27,6 +27,7 @@ pub use error::{Damage, TraceError};
 pub use reader::TraceReader;
 pub use writer::TraceWriter;
 
+use crate::capture::CaptureMark;
 use crate::record::{Loss, Record, Timestamp};
 use crate::session::End;
 
@@ -42,6 +43,8 @@ pub enum Item {
     Flush(Timestamp),
     /// What was lost so far. Counters only grow; the last one counts.
     Loss(Loss),
+    /// The run is measured in pieces: a piece begins or ends, or records of another one follow.
+    Capture(CaptureMark),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

@@ -14,6 +14,7 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::meta;
+use crate::capture::CaptureMark;
 use crate::dictionary::Dictionary;
 use crate::record::{Loss, Record, Timestamp};
 use crate::session::{End, Session};
@@ -102,6 +103,19 @@ impl<W: Write> TraceWriter<W> {
             writer.stage(kind::FLUSH, 0, (at.nanos(), at.nanos()))
         })?;
         self.sink.flush()
+    }
+
+    /// Writes everything that waits and then `mark`: what is pushed from here on belongs to that capture.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers.
+    pub fn capture(&mut self, mark: CaptureMark, dictionary: &Dictionary) -> io::Result<()> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            let at = meta::encode_capture(mark, &mut writer.body).nanos();
+            writer.stage(kind::CAPTURE, 0, (at, at))
+        })
     }
 
     /// Writes everything that waits and how the trace ended, and hands the sink back.

@@ -1,0 +1,237 @@
+//! Captures: the stretches of a run that are measured, and the accounting of each by itself.
+//!
+//! A run is measured as a whole unless somebody chose: then each capture has an [`Attributor`] of its own, so that
+//! steps, verdict and tables are those of the capture and what lay between two captures is in none. The injected
+//! library and the reader of a trace feed the same [`Captures`] with the same items, so both say the same. Which
+//! record belongs to which capture is decided before: here is only the bookkeeping.
+//!
+//! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
+//! row for each of the first [`ROW_LIMIT`] others.
+
+use crate::attribution::Attributor;
+use crate::dictionary::Dictionary;
+use crate::record::{Loss, Record, Timestamp};
+use crate::report::Report;
+use crate::report::captures::{CaptureRow, CaptureTable};
+use crate::session::{End, Session};
+
+/// Captures that get a row of their own in the report; those beyond are counted.
+pub const ROW_LIMIT: usize = 1_000;
+/// Captures that are open at once: one that is being taken and earlier ones whose last device work is still to come.
+pub const OPEN_LIMIT: usize = 8;
+
+/// Why a capture began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// The program began: nobody chose.
+    #[default]
+    Start,
+    /// `cudaProfilerStart` or `cuProfilerStart`.
+    ProfilerApi,
+    /// A range of the program began.
+    Range,
+    /// A delay was over.
+    Delay,
+    /// The schedule of steps.
+    Steps,
+    /// A command came from outside.
+    Command,
+}
+
+impl Trigger {
+    /// A name for the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::ProfilerApi => "cudaProfilerApi",
+            Self::Range => "nvtx",
+            Self::Delay => "delay",
+            Self::Steps => "steps",
+            Self::Command => "command",
+        }
+    }
+}
+
+/// Where captures begin and end in a trace, and to which of them the records belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureMark {
+    /// A capture begins; what follows belongs to it.
+    Begin {
+        /// Counts from 1 within the trace.
+        number: u32,
+        /// When.
+        at: Timestamp,
+        /// Why.
+        trigger: Trigger,
+    },
+    /// What follows belongs to this capture, which has begun before.
+    Select {
+        /// Its number.
+        number: u32,
+    },
+    /// Everything of a capture has come.
+    End {
+        /// Its number.
+        number: u32,
+        /// When its range ended.
+        at: Timestamp,
+    },
+}
+
+/// One capture and its engine.
+#[derive(Debug)]
+struct Capture {
+    row: CaptureRow,
+    attributor: Attributor,
+}
+
+/// All captures of a process. See the [module](self).
+#[derive(Debug, Default)]
+pub struct Captures {
+    open: Vec<Capture>,
+    /// The engine behind the report: the wished capture, else the newest that ended.
+    kept: Option<Capture>,
+    rows: Vec<CaptureRow>,
+    beyond_rows: u64,
+    wished: Option<u32>,
+    /// Number that records go to.
+    selected: u32,
+    /// Whether there was ever a mark: else the run is one capture and is not called so.
+    marked: bool,
+    what_if_stopped: bool,
+}
+
+impl Captures {
+    /// None yet. The report will be about the capture `wished`, or about the newest.
+    #[must_use]
+    pub fn new(wished: Option<u32>) -> Self {
+        Self { wished, ..Self::default() }
+    }
+
+    /// Takes a mark. Marks that contradict the ones before (a damaged trace) are passed over.
+    pub fn mark(&mut self, mark: CaptureMark, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+        match mark {
+            CaptureMark::Begin { number, at, trigger } => {
+                self.marked = true;
+                if self.open.len() >= OPEN_LIMIT {
+                    self.close(0, at, session, loss, dictionary);
+                }
+                self.begin(number, at, trigger);
+            }
+            CaptureMark::Select { number } => self.selected = number,
+            CaptureMark::End { number, at } => {
+                self.marked = true;
+                if let Some(index) = self.open.iter().position(|capture| capture.row.number == number) {
+                    self.close(index, at, session, loss, dictionary);
+                }
+            }
+        }
+    }
+
+    /// Takes a record of the capture that was selected last. The first record of a run without marks begins one.
+    #[inline]
+    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        if self.open.is_empty() && !self.marked {
+            self.begin(1, Timestamp::ZERO, Trigger::Start);
+        }
+        let selected = self.selected;
+        if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
+            capture.attributor.push(record, dictionary);
+        }
+    }
+
+    /// Everything that completed before `at` has been pushed.
+    pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        for capture in &mut self.open {
+            capture.attributor.flushed(at, dictionary);
+        }
+    }
+
+    /// Nothing more will come: ends what is open, as of `at`.
+    pub fn finish(&mut self, at: Timestamp, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+        while !self.open.is_empty() {
+            self.close(0, at, session, loss, dictionary);
+        }
+    }
+
+    /// The open capture with this number.
+    pub fn attributor_mut(&mut self, number: u32) -> Option<&mut Attributor> {
+        self.open.iter_mut().find(|capture| capture.row.number == number).map(|capture| &mut capture.attributor)
+    }
+
+    /// Whether the report would be about anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.kept.is_none()
+    }
+
+    /// Leaves the what-if replay out from here on, in captures to come too.
+    pub fn stop_what_if(&mut self) {
+        self.what_if_stopped = true;
+        self.open.iter_mut().for_each(|capture| capture.attributor.stop_what_if());
+    }
+
+    /// The report about the wished capture; without a wish about the one being taken, else about the newest.
+    #[must_use]
+    pub fn report(
+        &self,
+        session: &Session,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        end: End,
+        damage: Vec<String>,
+    ) -> Report {
+        let mut newest_first = self.open.iter().rev().chain(&self.kept);
+        let shown = match self.wished {
+            Some(number) => newest_first.find(|capture| capture.row.number == number),
+            None => newest_first.next(),
+        };
+        let nothing = Attributor::new();
+        let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
+        let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
+        if self.marked {
+            let open = self.open.iter().map(|capture| CaptureRow {
+                kernels: capture.attributor.completeness().kernels,
+                ..capture.row.clone()
+            });
+            report.captures = CaptureTable {
+                shown: shown.map(|capture| capture.row.number),
+                rows: self.rows.iter().cloned().chain(open).collect(),
+                beyond_rows: self.beyond_rows,
+            };
+        }
+        report
+    }
+
+    fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
+        let mut attributor = Attributor::new();
+        if self.what_if_stopped {
+            attributor.stop_what_if();
+        }
+        self.selected = number;
+        // A number that comes twice is damage; the first keeps it.
+        if self.open.iter().all(|capture| capture.row.number != number) {
+            let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
+            self.open.push(Capture { row, attributor });
+        }
+    }
+
+    fn close(&mut self, index: usize, at: Timestamp, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+        let mut capture = self.open.remove(index);
+        capture.attributor.finish(at, dictionary);
+        if self.marked {
+            let report = Report::new(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
+            capture.row.conclude(at, &report);
+            if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }
+        }
+        let keep = match (self.wished, &self.kept) {
+            (Some(wished), _) => capture.row.number == wished,
+            (None, Some(kept)) => capture.row.number >= kept.row.number,
+            (None, None) => true,
+        };
+        if keep {
+            self.kept = Some(capture);
+        }
+    }
+}
