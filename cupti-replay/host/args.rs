@@ -14,6 +14,8 @@ Usage: gpuprof-replay-host [options]
   --print TEXT          print TEXT and a newline on stdout after playing
   --exit-code N         exit code, 0 to 255 (default 0)
   --leave HOW           exit: return from main (default); _exit; abort; kill: SIGKILL to itself
+  --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
+                        in the order of time
   --until MILLISECONDS  leave at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers
@@ -59,6 +61,8 @@ pub struct Args {
     pub leave: Leave,
     /// Where to stop, nanoseconds after the start of the recording.
     pub until: u64,
+    /// Functions to call, and when: nanoseconds after the start of the recording, ascending.
+    pub calls: Vec<(u64, String)>,
     /// When to fork, if at all.
     pub fork: Option<Fork>,
     /// Whether the child runs the exit handlers.
@@ -74,6 +78,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         exit_code: 0,
         leave: Leave::Exit,
         until: u64::MAX,
+        calls: Vec::new(),
         fork: None,
         child_exits: false,
         counts: false,
@@ -87,6 +92,16 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
             "--print" => args.print = Some(value()?),
             "--exit-code" => args.exit_code = number(&option, &value()?)?,
             "--until" => args.until = number::<u64>(&option, &value()?)?.saturating_mul(1_000_000),
+            "--call" => {
+                let value = value()?;
+                let (at, function) =
+                    value.split_once(':').ok_or_else(|| format!("{option} {value}: give MS:FUNCTION"))?;
+                let at = number::<u64>(&option, at)?.saturating_mul(1_000_000);
+                if args.calls.last().is_some_and(|&(before, _)| at < before) {
+                    return Err(format!("{option} {value}: calls come in the order of time"));
+                }
+                args.calls.push((at, function.to_owned()));
+            }
             "--leave" => {
                 args.leave = choose(
                     &option,
@@ -136,6 +151,9 @@ mod tests {
             parse_text("--leave kill --fork after --child exit --until 5 --exit-code 7 --print hi").unwrap().unwrap();
         assert_eq!((args.leave, args.fork, args.child_exits), (Leave::Kill, Some(Fork::After), true));
         assert_eq!((args.until, args.exit_code, args.print.as_deref()), (5_000_000, 7, Some("hi")));
+        let args = parse_text("--call 5:cudaProfilerStart --call 7:cudaProfilerStop").unwrap().unwrap();
+        let calls = [(5_000_000, "cudaProfilerStart".to_owned()), (7_000_000, "cudaProfilerStop".to_owned())];
+        assert_eq!(args.calls, calls);
         assert_eq!(parse_text("--counts --help"), Ok(None));
     }
 
@@ -146,6 +164,8 @@ mod tests {
             ("--exit-code 256", "256"),
             ("--print", "--print needs"),
             ("--prin x", "--prin"),
+            ("--call cudaProfilerStart", "MS:FUNCTION"),
+            ("--call 5:a --call 4:b", "order of time"),
         ] {
             assert!(parse_text(text).unwrap_err().contains(part), "{text}");
         }

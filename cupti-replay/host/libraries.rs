@@ -2,7 +2,7 @@
 //! the profiler has loaded.
 #![expect(unsafe_code, reason = "loads libraries and calls their C functions")]
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, c_char};
 use std::sync::OnceLock;
 
 use cupti_replay::player::Counts;
@@ -31,6 +31,7 @@ type CopyAt = unsafe extern "C" fn(usize, *mut u8, usize) -> usize;
 #[derive(Debug)]
 pub struct Replay {
     play: extern "C" fn(u64) -> i32,
+    call: unsafe extern "C" fn(*const c_char) -> i32,
     error: Copy,
     violation: CopyAt,
     counts: unsafe extern "C" fn(*mut Counts) -> i32,
@@ -63,6 +64,7 @@ impl Replay {
             let missing = |error: libloading::Error| format!("{shown} is no replay library: {error}");
             Ok(Self {
                 play: *library.get("gpuprof_replay_play").map_err(missing)?,
+                call: *library.get("gpuprof_replay_call").map_err(missing)?,
                 error: *library.get("gpuprof_replay_error").map_err(missing)?,
                 violation: *library.get("gpuprof_replay_violation").map_err(missing)?,
                 counts: *library.get("gpuprof_replay_counts").map_err(missing)?,
@@ -83,6 +85,16 @@ impl Replay {
         }
         self.ready()?;
         Err("the replay library cannot play in this process".to_owned())
+    }
+
+    /// Calls an API function on this thread, for whoever listens.
+    pub fn call(&self, name: &str) -> Result<(), String> {
+        let text = CString::new(name).map_err(|_| format!("{name:?}: a name cannot hold a NUL"))?;
+        // SAFETY: a NUL-terminated text that lives until the call returns.
+        if unsafe { (self.call)(text.as_ptr()) } == 0 {
+            return Ok(());
+        }
+        Err(format!("the recording has no function {name}"))
     }
 
     /// What the profiler did wrong, in this process.

@@ -58,6 +58,10 @@ fn run(args: &Args) -> Result<(), Failure> {
     let replay = if inject()? { Some(Replay::find(&replay_path()?)?) } else { None };
     fork_at(args, Fork::After)?;
     if let Some(replay) = replay {
+        for (at, function) in args.calls.iter().filter(|(at, _)| *at <= args.until) {
+            replay.play(*at)?;
+            replay.call(function)?;
+        }
         replay.play(args.until)?;
     }
     fork_at(args, Fork::End)?;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use cupti_sys::abi::BufferCompleted;
-use cupti_sys::{Domain, ResourceCallback};
+use cupti_sys::{CallbackSite, Domain, ResourceCallback};
 
 use crate::client::Subscriber;
 
@@ -52,6 +52,32 @@ pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Opt
         let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
         // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.
         unsafe { (subscriber.callback)(userdata, Domain::RESOURCE, id.0, (&raw const data).cast()) };
+    });
+}
+
+/// What API callbacks get to see: `CUpti_CallbackData`. Only the site is real; nothing can be followed.
+#[repr(C)]
+struct ApiData {
+    site: CallbackSite,
+    pointers: [*mut c_void; 5],
+    context_id: u32,
+    correlation_data: *mut u64,
+    correlation_id: u32,
+}
+
+/// Tells the subscriber of one side of a call of an API function.
+pub fn tell_api(subscriber: &Subscriber, domain: Domain, id: u32, site: CallbackSite) {
+    let data = ApiData {
+        site,
+        pointers: [ptr::null_mut(); 5],
+        context_id: 0,
+        correlation_data: ptr::null_mut(),
+        correlation_id: 0,
+    };
+    in_callback("an API callback", || {
+        let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
+        // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.
+        unsafe { (subscriber.callback)(userdata, domain, id, (&raw const data).cast()) };
     });
 }
 

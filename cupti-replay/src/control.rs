@@ -54,6 +54,23 @@ pub extern "C" fn gpuprof_replay_play(until: u64) -> i32 {
     })
 }
 
+/// Calls the API function `name` on this thread, such as `cudaProfilerStart`: the subscriber hears of it as of a call
+/// of the program. 0 is success; 1 when the recording has no such function, or in the child of a fork.
+///
+/// # Safety
+/// `name` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_replay_call(name: *const c_char) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !name.is_null() && !instance::is_forked() => {
+            // SAFETY: not NULL, and then a text as promised by the caller.
+            let name = unsafe { CStr::from_ptr(name) };
+            i32::from(!player.call(&name.to_string_lossy()))
+        }
+        _ => 1,
+    })
+}
+
 /// Length of the recording, nanoseconds; 0 when there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuprof_replay_duration() -> u64 {

@@ -13,6 +13,7 @@ use std::ptr;
 use cupti_sys::abi::{BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, SubscriberHandle};
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
+use crate::border;
 use crate::client::{self, BufferCallbacks};
 use crate::instance::answer;
 use crate::player::Player;
@@ -24,6 +25,8 @@ const KINDS_ARE_TOLD_APART: u32 = 22;
 const FUNCTIONS_CAN_BE_CHOSEN: u32 = 23;
 /// CUDA 12.8.
 const ALL_SYNC_RECORDS: u32 = 26;
+/// CUDA 13.0 update 1.
+const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 /// CUDA 13.2.
 const STRUCT_SIZES: u32 = 130_200;
 
@@ -110,7 +113,7 @@ pub extern "C" fn cuptiUnsubscribe(subscriber: SubscriberHandle) -> CuptiResult 
     answer(|player| player.client().unsubscribe(subscriber.addr()))
 }
 
-/// `cuptiEnableCallback`: resource callbacks only are ever called.
+/// `cuptiEnableCallback`: resource callbacks, and calls that the host program makes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiEnableCallback(
     enable: u32,
@@ -151,6 +154,13 @@ pub extern "C" fn cuptiActivityDisable(kind: Kind) -> CuptiResult {
 
 fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     size_of_kind(player, kind.0)?;
+    if let (false, Some(callback)) = (on, border::callback_on_this_thread()) {
+        player.violations.note(Rule::DisableInCallback, || format!("{kind}, from {callback}"));
+    }
+    let version = player.session.origin.version;
+    if !on && kind == Kind::CONCURRENT_KERNEL && version < KERNELS_CAN_BE_DISABLED {
+        player.violations.note(Rule::EarlyKernelDisable, || format!("the library played is version {version}"));
+    }
     player.client().filter.set_kind(kind.0, on, player.clock.now());
     Ok(())
 }

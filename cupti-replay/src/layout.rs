@@ -38,6 +38,18 @@ pub const fn function(kind: u32) -> Option<usize> {
     }
 }
 
+/// Offset of the id that joins a call to the device work it caused.
+#[must_use]
+pub const fn correlation(kind: u32) -> Option<usize> {
+    match Kind(kind) {
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL => Some(92),
+        Kind::MEMCPY | Kind::MEMSET => Some(44),
+        Kind::MEMCPY2 => Some(60),
+        Kind::DRIVER | Kind::RUNTIME => Some(32),
+        _ => None,
+    }
+}
+
 /// Offset of the context id, where a context that is never announced may show first.
 #[must_use]
 pub const fn context(kind: u32) -> Option<usize> {

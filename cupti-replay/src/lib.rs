@@ -17,7 +17,8 @@
 //! | [`lend`], [`held`], [`border`] | the client's memory and functions |
 //! | [`load`], [`session`], [`layout`] | the recording |
 //!
-//! What it does not do: the callback API for CUDA calls, markers and counters; more than one client; correlation ids
+//! What it does not do: API callbacks for the recorded calls (the host program can make calls of its own), markers and
+//! counters; more than one client; correlation ids
 //! that depend on the enabled kinds (they are played as recorded).
 
 pub mod border;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cupti_sys::{CuptiResult, Domain, ResourceCallback};
+use cupti_sys::{CallbackSite, CuptiResult, Domain, ResourceCallback};
 
 use crate::border::{self, Worker};
 use crate::client::{BufferCallbacks, Client};
@@ -151,6 +151,28 @@ impl Player {
         self.clock.wait_until(until.min(self.session.end()));
     }
 
+    /// Calls an API function as the program would, on this thread: a runtime function calls the driver's one of the
+    /// same name, as the real ones do. The subscriber hears of those that it asked for; nothing is recorded. Answers
+    /// whether the recording knows the name.
+    pub fn call(&self, name: &str) -> bool {
+        let Some(function) = self.session.function(name) else { return false };
+        let nested = name.strip_prefix("cuda").and_then(|rest| self.session.function(&format!("cu{rest}")));
+        self.tell_call(function, CallbackSite::ENTER);
+        if let Some(nested) = nested {
+            self.tell_call(nested, CallbackSite::ENTER);
+            self.tell_call(nested, CallbackSite::EXIT);
+        }
+        self.tell_call(function, CallbackSite::EXIT);
+        true
+    }
+
+    fn tell_call(&self, (domain, id): (u32, u32), site: CallbackSite) {
+        let listener = self.client().listener(Domain(domain), id);
+        if let Some(subscriber) = listener {
+            border::tell_api(&subscriber, Domain(domain), id, site);
+        }
+    }
+
     /// `cuptiActivityFlushAll`.
     ///
     /// # Errors
@@ -232,8 +254,7 @@ impl Player {
             Some(done) if !*done => *done = true,
             _ => return,
         }
-        let at = if running { item.start } else { item.complete };
-        if !filter.wants(item.kind, item.function, at) {
+        if !filter.wants(item.kind, item.function, item.decided) {
             delivery.counts.left_out += 1;
             return;
         }

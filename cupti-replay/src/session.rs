@@ -38,6 +38,9 @@ pub struct Item {
     pub start: u64,
     /// When it was complete: its end, or that of the record before it when it has no times, or its delivery.
     pub complete: u64,
+    /// When the library decided whether to record it: for device work when its call was made, for a call when it
+    /// began, for the rest when it was complete.
+    pub decided: u64,
 }
 
 /// What happens at a moment of the recording.
@@ -183,12 +186,40 @@ impl Session {
             layout::put_u64(copy, field, 0);
         }
         let function = layout::function(kind).and_then(|at| layout::u32_at(record, at));
-        Item { offset, length: record.len(), kind, function, start, complete }
+        let decided = if function.is_some() { start } else { complete };
+        Item { offset, length: record.len(), kind, function, start, complete, decided }
+    }
+
+    /// Lets device work be decided upon by its launching call. A call inside a call has the same id and begins later.
+    fn join_launches(&mut self) {
+        let correlation = |session: &Self, item: &Item| {
+            layout::correlation(item.kind).and_then(|at| layout::u32_at(session.bytes(item), at)).filter(|&id| id != 0)
+        };
+        let mut calls = HashMap::new();
+        for item in self.items.iter().filter(|item| item.function.is_some()) {
+            if let Some(id) = correlation(self, item) {
+                calls.entry(id).and_modify(|start: &mut u64| *start = item.start.min(*start)).or_insert(item.start);
+            }
+        }
+        let decided: Vec<u64> = self
+            .items
+            .iter()
+            .map(|item| {
+                if !layout::is_device_work(item.kind) {
+                    return item.decided;
+                }
+                correlation(self, item).and_then(|id| calls.get(&id).copied()).unwrap_or(item.start)
+            })
+            .collect();
+        for (item, decided) in self.items.iter_mut().zip(decided) {
+            item.decided = decided;
+        }
     }
 
     /// Ends the making of the session.
     #[must_use]
     pub fn finish(mut self) -> Self {
+        self.join_launches();
         self.by_completion = (0..self.items.len()).collect();
         let items = &self.items;
         self.by_completion.sort_by_key(|&index| items.get(index).map(|item| item.complete));
@@ -228,6 +259,13 @@ impl Session {
     #[must_use]
     pub fn end(&self) -> u64 {
         self.steps.last().map_or(self.origin.start, |step| step.at)
+    }
+
+    /// Domain and number of the API function with this name, whatever the version behind `_v`.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<(u32, u32)> {
+        let known = |known: &CString| known.to_str().is_ok_and(|known| known.split("_v").next() == Some(name));
+        self.names.iter().find(|(_, text)| known(text)).map(|(&number, _)| number)
     }
 
     /// Name of an API function.

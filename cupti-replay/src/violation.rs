@@ -28,6 +28,10 @@ pub enum Rule {
     NullBuffer,
     /// An attribute that only counts before the first buffer was set after it; the real library ignores it.
     LateAttribute,
+    /// `cuptiActivityDisable` from inside a callback: the call waits for what the callback's thread may hold.
+    DisableInCallback,
+    /// `cuptiActivityDisable` of kernel records before CUDA 13.0 update 1, whose release notes list it as a deadlock.
+    EarlyKernelDisable,
     /// Records had to be written while no buffer callbacks were registered.
     NoCallbacks,
     /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
@@ -46,6 +50,8 @@ impl Rule {
             Self::UnzeroedBuffer => "buffer not zeroed although the client promised it",
             Self::NullBuffer => "no buffer given, which crashes CUPTI before 12.9",
             Self::LateAttribute => "attribute set after the first buffer was requested",
+            Self::DisableInCallback => "cuptiActivityDisable called from inside a callback",
+            Self::EarlyKernelDisable => "kernel records disabled in a library that can deadlock on it",
             Self::NoCallbacks => "records to deliver but no buffer callbacks",
             Self::CallAfterFork => "called in the child of a fork",
         }

@@ -333,6 +333,24 @@ numbers! {
 }
 
 numbers! {
+    /// On which side of an API call a callback comes.
+    CallbackSite {
+        /// Before the call does anything.
+        ENTER = 0;
+        /// When the call is about to return.
+        EXIT = 1;
+    }
+}
+
+/// The beginning of what an API callback gets to see (`CUpti_CallbackData`). The rest is not read.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ApiCallbackData {
+    /// Which side.
+    pub site: CallbackSite,
+}
+
+numbers! {
     /// What the thread id of an API record is.
     ThreadIdType {
         /// `pthread_self()` squeezed into 32 bits.

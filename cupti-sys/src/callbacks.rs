@@ -4,7 +4,7 @@
 //! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends at this border: the
 //! host program goes on, the buffer in question counts as not given or is freed.
 
-use crate::abi::{self, Domain, ResourceCallback};
+use crate::abi::{self, ApiCallbackData, CallbackSite, Domain, ResourceCallback};
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
 use crate::cupti::Cupti;
 use crate::walk::count_by_library;
@@ -44,6 +44,12 @@ pub trait ResourceHandler {
 
     /// `cuInit` is done; only when [`ResourceCallback::CU_INIT_FINISHED`] was enabled.
     fn initialised() {}
+
+    /// A function of the driver or runtime API is called; only those given to
+    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
+    fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
+        let _ = (domain, callback_id, site);
+    }
 }
 
 /// The library whose callbacks are registered.
@@ -118,15 +124,18 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
     _user_data: *mut c_void,
     domain: Domain,
     callback: u32,
-    _data: *const c_void,
+    data: *const c_void,
 ) {
-    if domain != Domain::RESOURCE {
-        return;
-    }
     // The panic ends here; the handler's state is its own concern.
-    let _ = catch_unwind(|| match ResourceCallback(callback) {
-        ResourceCallback::CONTEXT_CREATED => H::context_created(),
-        ResourceCallback::CU_INIT_FINISHED => H::initialised(),
+    let _ = catch_unwind(|| match (domain, ResourceCallback(callback)) {
+        (Domain::RESOURCE, ResourceCallback::CONTEXT_CREATED) => H::context_created(),
+        (Domain::RESOURCE, ResourceCallback::CU_INIT_FINISHED) => H::initialised(),
+        (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
+            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which begins with the site, and lives until
+            // the callback returns.
+            let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
+            H::api_called(domain, callback, site);
+        }
         _ => {}
     });
 }

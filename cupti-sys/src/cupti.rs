@@ -155,6 +155,18 @@ impl Cupti {
     /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.5, [`CuptiResult::INVALID_PARAMETER`] for a domain that is
     /// not an API or an unknown function.
     pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.set_api(domain, callback_id, true)
+    }
+
+    /// Stops what [`enable_api`](Self::enable_api) started.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.set_api(domain, callback_id, false)
+    }
+
+    fn set_api(&self, domain: Domain, callback_id: u32, on: bool) -> Result<(), Error> {
         let (function, name) = match domain {
             Domain::RUNTIME => (self.symbols.enable_runtime_api, "cuptiActivityEnableRuntimeApi"),
             Domain::DRIVER => (self.symbols.enable_driver_api, "cuptiActivityEnableDriverApi"),
@@ -162,7 +174,7 @@ impl Cupti {
         };
         let function = function.ok_or(absent(name))?;
         // SAFETY: takes numbers.
-        check(name, unsafe { function(callback_id, 1) })
+        check(name, unsafe { function(callback_id, u8::from(on)) })
     }
 
     /// Chooses what the thread id of API records is. Before kinds are enabled.
@@ -297,8 +309,21 @@ impl Subscriber {
     /// # Errors
     /// When this library does not know the callback.
     pub fn enable_resource(&self, callback: ResourceCallback) -> Result<(), Error> {
+        self.enable(Domain::RESOURCE, callback.0)
+    }
+
+    /// Also has the handler told of each call of this API function, before and after. Every such call pays for it, so it
+    /// is not for functions that launch.
+    ///
+    /// # Errors
+    /// When this library does not know the function.
+    pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.enable(domain, callback_id)
+    }
+
+    fn enable(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`, which consumes `self`.
-        let code = unsafe { (self.cupti.symbols.enable_callback)(1, self.handle, Domain::RESOURCE, callback.0) };
+        let code = unsafe { (self.cupti.symbols.enable_callback)(1, self.handle, domain, callback_id) };
         check("cuptiEnableCallback", code)
     }
 

@@ -32,7 +32,7 @@ pub mod sizes;
 mod symbols;
 pub mod walk;
 
-pub use abi::{Attribute, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
+pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
 pub use buffer::{Buffer, CompletedBuffer};
 pub use callbacks::{ActivityHandler, ResourceHandler};
 pub use cupti::{Cupti, Error, Subscriber};

@@ -124,3 +124,24 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
     }
     assert_eq!(CREATED.load(Ordering::Relaxed), 101);
 }
+
+#[test]
+fn api_calls_reach_the_handler_with_their_site() {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    struct Handler;
+    impl ResourceHandler for Handler {
+        fn context_created() {}
+        fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
+            assert_eq!((domain, callback_id), (Domain::DRIVER, 7));
+            CALLS.fetch_add(if site == CallbackSite::ENTER { 1 } else { 100 }, Ordering::Relaxed);
+        }
+    }
+    for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
+        let data = ApiCallbackData { site };
+        // SAFETY: the data is a live local of the type that this domain has.
+        unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, (&raw const data).cast()) };
+    }
+    // SAFETY: data that is not there is not looked at.
+    unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, ptr::null()) };
+    assert_eq!(CALLS.load(Ordering::Relaxed), 101);
+}
