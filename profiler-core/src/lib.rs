@@ -10,12 +10,14 @@
 
 pub mod attribution;
 pub mod capture;
+mod correlated;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
 pub mod record;
 pub mod report;
 pub mod session;
+mod slab;
 pub mod steps;
 mod terminal;
 pub mod trace;

@@ -102,5 +102,6 @@ fn operation(
         flush: 0,
         symbol: 0,
         standing: Standing::default(),
+        late: false,
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
-use super::correlated::Correlated;
+use crate::correlated::Correlated;
 use crate::record::{CorrelationId, DeviceId, StreamId};
 
 /// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than

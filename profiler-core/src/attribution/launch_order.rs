@@ -5,11 +5,13 @@
 //! end of its call) and is shown once the watermark has passed it; the timeline takes no operation that was not
 //! shown. Nothing here depends on where a flush falls.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::CLOCK_SLACK_NANOS;
 use super::sweep::Operation;
-use crate::record::{ThreadId, Timestamp};
+use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
+use crate::slab::Slab;
 use crate::steps::{Cut, StepDetector};
 
 /// Marks that are remembered: steps that a program can be ahead of its device by.
@@ -68,24 +70,28 @@ pub(super) struct LaunchOrder {
     graph: Option<(u64, u32)>,
     /// When the newest launch returned.
     returned: u64,
-    due: Vec<usize>,
+    /// Place in launch order, and in the slab.
+    due: Vec<(u64, u32)>,
 }
 
 impl LaunchOrder {
-    /// Shows those of `pending` that come before `watermark` in launch order and were not shown.
-    pub(super) fn show(&mut self, pending: &mut [Operation], watermark: u64, marks: &Marks) {
+    /// Shows those of `pending` that come before `watermark` in launch order and were not shown. `order` has their
+    /// places, about in launch order.
+    pub(super) fn show(&mut self, pending: &mut Slab<Operation>, order: &[(u64, u32)], watermark: u64, marks: &Marks) {
         let mut due = std::mem::take(&mut self.due);
-        due.extend((0..pending.len()).filter(|&index| {
+        due.extend(order.iter().filter_map(|&(_, index)| {
             let operation = &pending[index];
-            !operation.standing.shown && (place(operation) < watermark || watermark == u64::MAX)
+            let place = place(operation);
+            let passed = place < watermark || watermark == u64::MAX;
+            (passed && !operation.standing.shown).then_some((place, index))
         }));
-        due.sort_by_key(|&index| {
-            let operation = &pending[index];
-            let called = operation.launch.map_or(operation.start, |launch| launch.start);
-            (place(operation), called, operation.correlation, operation.start, operation.stream, operation.end)
+        due.sort_by(|a, b| match a.0.cmp(&b.0) {
+            Ordering::Equal => between_equals(&pending[a.1]).cmp(&between_equals(&pending[b.1])),
+            unequal => unequal,
         });
-        for index in due.drain(..) {
-            pending[index].standing = self.standing(&pending[index], marks);
+        for (_, index) in due.drain(..) {
+            let standing = self.standing(&pending[index], marks);
+            pending[index].standing = standing;
         }
         self.due = due;
     }
@@ -111,6 +117,12 @@ impl LaunchOrder {
 fn place(operation: &Operation) -> u64 {
     let latest = operation.start.saturating_add(CLOCK_SLACK_NANOS);
     operation.launch.map_or(operation.start, |launch| launch.end.min(latest))
+}
+
+/// Order of operations that have one place in launch order.
+fn between_equals(operation: &Operation) -> (u64, CorrelationId, u64, StreamId, u64) {
+    let called = operation.launch.map_or(operation.start, |launch| launch.start);
+    (called, operation.correlation, operation.start, operation.stream, operation.end)
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod account;
 mod activity;
 pub mod api;
 mod arrival;
-mod correlated;
 mod gap;
 mod host_lead;
 mod join;
@@ -47,7 +46,7 @@ use self::launch_order::Marks;
 use self::leaf::Leaf;
 use self::replay_feed::ReplayFeed;
 use self::statistics::{ApiStatistics, ApiTable};
-use self::sweep::{Operation, Timeline};
+use self::sweep::{Host, Operation, Timeline};
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
 use crate::record::{ApiCall, ApiFunctionId, DeviceId, Overhead, OverheadKind, Record, ThreadId, Timestamp};
@@ -292,9 +291,9 @@ impl Attributor {
 
     /// Hands operations to their timelines; those whose call is not there yet stay. Gives the earliest of these.
     fn join_arrivals(&mut self, at: u64, last: bool) -> Option<u64> {
-        let arrivals = std::mem::take(&mut self.arrivals);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
         let mut oldest: Option<u64> = None;
-        for mut operation in arrivals {
+        arrivals.retain_mut(|operation| {
             operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
             if operation.launch.is_none() && !last {
                 let patient = at.saturating_sub(operation.end) <= JOIN_PATIENCE_NANOS
@@ -303,12 +302,13 @@ impl Attributor {
                     if operation.start != 0 {
                         oldest = Some(oldest.map_or(operation.start, |time| time.min(operation.start)));
                     }
-                    self.arrivals.push(operation);
-                    continue;
+                    return true;
                 }
             }
-            self.enter(operation);
-        }
+            self.enter(*operation);
+            false
+        });
+        self.arrivals = arrivals;
         oldest
     }
 
@@ -328,17 +328,17 @@ impl Attributor {
             return;
         }
         self.observe(operation.start, operation.end);
-        self.replay.operation(&operation);
         if let Some(index) = self.timeline_index(operation.device) {
-            let late = self.timelines[index].push(operation);
+            let late = self.timelines[index].push(operation, &mut self.replay);
             self.completeness.late_ns += late.total;
             self.completeness.patched_ns += late.patched;
         }
     }
 
     fn advance(&mut self, watermark: u64) {
+        let host = Host { threads: &self.threads, launches: &self.launches, marks: &self.marks };
         for timeline in &mut self.timelines {
-            self.completeness.bad_timestamps += timeline.advance(watermark, &self.threads, &self.launches, &self.marks);
+            self.completeness.bad_timestamps += timeline.advance(watermark, &host, &mut self.replay);
             self.replay.take_findings(&mut timeline.account);
         }
         self.replay.advance(watermark);

@@ -4,7 +4,7 @@
 //! its place once. At every instant the set of running operations is a small vector of counters, so a step costs a
 //! heap operation and no memory grows with the run.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::account::{DeviceAccount, Subject};
@@ -12,8 +12,10 @@ use super::gap::{self, Next};
 use super::join::{Launch, Launches};
 use super::launch_order::{LaunchOrder, Marks, Standing};
 use super::leaf::{BUSY_COUNT, Leaf};
+use super::replay_feed::ReplayFeed;
 use super::threads::HostThread;
 use crate::record::{CorrelationId, DeviceId, StreamId};
+use crate::slab::Slab;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
 pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
@@ -37,18 +39,30 @@ pub(super) struct Operation {
     /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
     pub(super) symbol: u32,
     pub(super) standing: Standing,
+    /// It came when its begin was entered already.
+    pub(super) late: bool,
 }
 
 /// One device's timeline and its books.
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) account: DeviceAccount,
-    pending: Vec<Operation>,
+    pending: Slab<Operation>,
+    /// Begins and places of those that are pending.
+    order: Vec<(u64, u32)>,
     launch_order: LaunchOrder,
     running: BinaryHeap<Reverse<(u64, u8)>>,
     counts: [u32; BUSY_COUNT],
     /// Bit by leaf: whether its counter is not zero.
     mask: u32,
+}
+
+/// What is known of the host when a timeline advances.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host<'a> {
+    pub(super) threads: &'a [HostThread],
+    pub(super) launches: &'a Launches,
+    pub(super) marks: &'a Marks,
 }
 
 /// What came too late, nanoseconds.
@@ -62,7 +76,8 @@ impl Timeline {
     pub(super) fn new(id: DeviceId) -> Self {
         Self {
             account: DeviceAccount::new(id),
-            pending: Vec::new(),
+            pending: Slab::default(),
+            order: Vec::new(),
             launch_order: LaunchOrder::default(),
             running: BinaryHeap::new(),
             counts: [0; BUSY_COUNT],
@@ -72,16 +87,17 @@ impl Timeline {
 
     /// Operations that the watermark has not passed.
     pub(super) fn pending(&self) -> usize {
-        self.pending.len()
+        self.order.len()
     }
 
     /// Adds an operation. If its time is entered already, it takes what idle time it can; the rest goes on.
-    pub(super) fn push(&mut self, mut operation: Operation) -> Late {
+    pub(super) fn push(&mut self, mut operation: Operation, replay: &mut ReplayFeed) -> Late {
         let mut late = Late::default();
         self.account.operations += 1;
         self.account.graph_operations += u64::from(operation.graph);
         let position = self.account.position();
         if operation.start < position {
+            replay.operation(&operation);
             let to = operation.end.min(position);
             late.total = to - operation.start;
             late.patched = self.account.patch(operation.leaf, operation.start, to);
@@ -91,34 +107,30 @@ impl Timeline {
             operation.start = position;
             // Its place in launch order has gone by.
             operation.standing.shown = true;
+            operation.late = true;
         }
-        self.pending.push(operation);
+        let place = self.pending.insert(operation);
+        self.order.push((operation.start, place));
         late
     }
 
-    /// Enters everything before `watermark`. Gives the number of operations that cannot be part of any window.
-    pub(super) fn advance(
-        &mut self,
-        watermark: u64,
-        threads: &[HostThread],
-        launches: &Launches,
-        marks: &Marks,
-    ) -> u64 {
+    /// Enters everything before `watermark`, and tells the replay of it. Gives the number of operations that cannot be
+    /// part of any window.
+    pub(super) fn advance(&mut self, watermark: u64, host: &Host<'_>, replay: &mut ReplayFeed) -> u64 {
         let mut refused = 0;
-        self.launch_order.show(&mut self.pending, watermark, marks);
-        // Adaptive: what is left from before is sorted, and streams deliver runs. Operations that begin together get an
-        // order of their own, so that the one which ends a gap does not depend on the order of delivery.
-        self.pending.sort_by(|a, b| {
-            a.start
-                .cmp(&b.start)
-                .then_with(|| (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf)))
-        });
+        self.sort();
+        self.launch_order.show(&mut self.pending, &self.order, watermark, host.marks);
         // The first that was not shown is the end: at most the clock slack before the watermark.
-        let hidden = self.pending.iter().find(|operation| !operation.standing.shown);
-        let watermark = hidden.map_or(watermark, |operation| operation.start.min(watermark));
-        let count = self.pending.partition_point(|operation| operation.start < watermark);
-        let pending = std::mem::take(&mut self.pending);
-        for operation in &pending[..count] {
+        let hidden = self.order.iter().find(|&&(_, place)| !self.pending[place].standing.shown);
+        let watermark = hidden.map_or(watermark, |&(start, _)| start.min(watermark));
+        let count = self.order.partition_point(|&(start, _)| start < watermark);
+        let mut order = std::mem::take(&mut self.order);
+        for (_, place) in order.drain(..count) {
+            let operation = self.pending[place];
+            self.pending.remove(place);
+            if !operation.late {
+                replay.operation(&operation);
+            }
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
             if operation.end - window_start > LONGEST_WINDOW {
                 refused += 1;
@@ -127,13 +139,25 @@ impl Timeline {
                 continue;
             }
             self.enter_ends(operation.start);
-            self.begin(operation, threads, launches);
+            self.begin(&operation, host);
         }
-        self.pending = pending;
-        self.pending.drain(..count);
+        self.order = order;
         self.enter_ends(watermark);
         debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
         refused
+    }
+
+    /// Adaptive: what is left from before is sorted, and streams deliver runs. Operations that begin together get an
+    /// order of their own, so that the one which ends a gap does not depend on the order of delivery.
+    fn sort(&mut self) {
+        let Self { order, pending, .. } = self;
+        order.sort_by(|a, b| match a.0.cmp(&b.0) {
+            Ordering::Equal => {
+                let (a, b) = (&pending[a.1], &pending[b.1]);
+                (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf))
+            }
+            unequal => unequal,
+        });
     }
 
     /// Enters busy time up to the last end that is not after `limit`.
@@ -154,7 +178,7 @@ impl Timeline {
         }
     }
 
-    fn begin(&mut self, operation: &Operation, threads: &[HostThread], launches: &Launches) {
+    fn begin(&mut self, operation: &Operation, host: &Host<'_>) {
         let start = operation.start;
         let busy_until = if self.mask != 0 { start } else { self.account.position() };
         if self.account.position() == 0 {
@@ -164,10 +188,10 @@ impl Timeline {
                 self.account.busy(self.mask, start);
             }
         } else if start > self.account.position() {
-            let thread = operation.launch.and_then(|launch| threads.get(launch.thread as usize));
+            let thread = operation.launch.and_then(|launch| host.threads.get(launch.thread as usize));
             let lost_end = operation
                 .launch
-                .and_then(|launch| launches.lost_within(launch.thread, self.account.position(), launch.start));
+                .and_then(|launch| host.launches.lost_within(launch.thread, self.account.position(), launch.start));
             let next = Next {
                 start,
                 launch: operation.launch,

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::input::{Operation, OperationClass};
 use super::scenario::{Clocks, SCENARIO_COUNT, ScenarioKind};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
-use crate::record::{DeviceId, StreamId};
+use crate::record::{DeviceId, StreamId, ThreadId};
 
 /// Longest time from the end of an operation to the begin of one on another stream that waited for it: an event
 /// takes a few microseconds more than the order within a stream.
@@ -26,12 +26,11 @@ const STREAM_LIMIT: usize = 256;
 /// A launching call as its operations need it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Launch {
+    pub(super) thread: ThreadId,
     pub(super) start: u64,
     pub(super) end: u64,
     /// When it was entered, in every scenario.
     pub(super) entered: Clocks,
-    /// Its newest operation, if one has begun.
-    pub(super) begun: Option<Begun>,
 }
 
 /// The begin of an operation.
@@ -44,7 +43,7 @@ pub(super) struct Begun {
 }
 
 /// An operation that has begun.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Run {
     start: u64,
     end: u64,
@@ -54,12 +53,26 @@ struct Run {
     free: Clocks,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Stream {
-    /// The newest and the one before: an operation that is still running has one that ended before it.
+    key: (DeviceId, StreamId),
+    /// Two, the newest and the one before: an operation that is still running has one that ended before it.
     runs: [Option<Run>; 2],
+    /// Which of them is the newest.
+    newest: usize,
     /// When the last operation that ran beside the stream ends.
     beside: Clocks,
+}
+
+impl Stream {
+    fn new(key: (DeviceId, StreamId)) -> Self {
+        Self { key, runs: [None, None], newest: 0, beside: [0; SCENARIO_COUNT] }
+    }
+
+    /// The newest first.
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        [&self.runs[self.newest], &self.runs[1 - self.newest]].into_iter().flatten()
+    }
 }
 
 /// The sum of one device.
@@ -76,39 +89,43 @@ pub(super) struct Progress {
 /// All streams of all devices.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
-    by_id: FxHashMap<(DeviceId, StreamId), Stream>,
+    rows: Vec<Stream>,
+    places: FxHashMap<(DeviceId, StreamId), usize>,
 }
 
 /// What one operation waited for: clocks it cannot begin before, and the real lag behind them.
 #[derive(Clone, Copy, Debug)]
-struct Edge {
-    clocks: Clocks,
+struct Edge<'a> {
+    clocks: &'a Clocks,
     lag: u64,
+}
+
+impl Edge<'_> {
+    fn reached(edge: Option<Self>, index: usize) -> u64 {
+        edge.map_or(0, |edge| edge.clocks[index].saturating_add(edge.lag))
+    }
 }
 
 impl Streams {
     /// Runs an operation in every scenario and adds it to its device's `progress`. Gives when it begins.
     pub(super) fn run(&mut self, operation: &Operation, launch: Option<&Launch>, progress: &mut Progress) -> Begun {
-        let key = (operation.device, operation.stream);
+        let place = self.place((operation.device, operation.stream));
+        let stream = &self.rows[place];
         let (start, end) = (operation.start, operation.end.max(operation.start));
-        let runs = self.by_id.get(&key).map_or([None; 2], |stream| stream.runs);
-        let before = runs.iter().flatten().find(|run| run.end <= start).copied();
-        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
-        let overlaps = runs[0].is_some_and(|run| run.end > start);
+        let before = stream.runs().find(|run| run.end <= start);
         let stream_free = before.map_or(0, |run| run.end);
-
-        let launched = launch.map(|launch| {
+        // How long after its entry the launch had been issued.
+        let issued = launch.map(|launch| {
             let issued = if stream_free <= launch.start {
                 launch.end
             } else {
                 launch.end.min(launch.start.saturating_add(ISSUE_NANOS))
             };
-            let issued = issued.min(start).max(launch.start);
-            (issued, launch)
+            issued.min(start).max(launch.start)
         });
-        let known = stream_free.max(launched.map_or(0, |(issued, _)| issued));
+        let known = stream_free.max(issued.unwrap_or(0));
         let event =
-            if known.saturating_add(EVENT_SUSPECTED_NANOS) < start { self.ended_before(key, start) } else { None };
+            if known.saturating_add(EVENT_SUSPECTED_NANOS) < start { self.ended_before(place, start) } else { None };
 
         // Exactly one edge carries the real lag: the one that came last.
         let (mut launch_lag, mut stream_lag, mut event_lag) = (0, 0, 0);
@@ -121,79 +138,92 @@ impl Streams {
         };
         if let Some((from, _)) = event {
             event_lag = lag(from, EVENT_NANOS);
-        } else if let Some((issued, _)) = launched.filter(|&(issued, _)| issued > stream_free) {
+        } else if let Some(issued) = issued.filter(|&issued| issued > stream_free) {
             launch_lag = lag(issued, LAUNCH_LATENCY_NANOS);
         } else if before.is_some() {
             stream_lag = lag(stream_free, INTER_KERNEL_NANOS);
         } else if progress.real != 0 {
             lag(progress.real, 0);
         }
-        let after_stream = before.map(|run| Edge { clocks: run.free, lag: stream_lag });
-        let after_event = event.map(|(_, clocks)| Edge { clocks, lag: event_lag });
+        let after_stream = before.map(|run| Edge { clocks: &run.free, lag: stream_lag });
+        let after_event = event.as_ref().map(|(_, clocks)| Edge { clocks, lag: event_lag });
+        let issue = issued.zip(launch).map_or(0, |(issued, launch)| (issued - launch.start).saturating_add(launch_lag));
 
-        let previous_free = runs[0].map_or([0; SCENARIO_COUNT], |run| run.free);
-        let stream = self.stream(key);
+        let newest = stream.runs[stream.newest].as_ref();
+        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
+        let overlaps = newest.is_some_and(|run| run.end > start);
+        let previous_free = newest.map_or([0; SCENARIO_COUNT], |run| run.free);
+        let mut beside_until = stream.beside;
         let mut begun = Begun { start, end, clocks: [0; SCENARIO_COUNT] };
         let mut run = Run { start, end, done: [0; SCENARIO_COUNT], free: [0; SCENARIO_COUNT] };
         for kind in ScenarioKind::ALL {
             let index = kind as usize;
             let beside = kind.runs_beside(operation.class);
-            let reached = |edge: Option<Edge>| edge.map_or(0, |edge| edge.clocks[index].saturating_add(edge.lag));
-            let ready = match launched {
-                Some((_, launch)) if kind.launches_free() => launch.entered[index],
-                Some((issued, launch)) => {
-                    launch.entered[index].saturating_add(issued - launch.start).saturating_add(launch_lag)
-                }
+            let ready = match launch {
+                Some(launch) if kind.launches_free() => launch.entered[index],
+                Some(launch) => launch.entered[index].saturating_add(issue),
                 // Neither launch nor predecessor: it came when everything before it was done, or first of all.
                 None if before.is_none() && progress.real == 0 => start,
                 None if before.is_none() => progress.clocks[index].min(start),
                 None => 0,
             };
             let begin = if beside && operation.class == OperationClass::CopyFromHost {
-                ready.max(stream.beside[index])
+                ready.max(beside_until[index])
             } else {
-                let after_beside = if beside { stream.beside[index] } else { 0 };
-                ready.max(reached(after_stream)).max(reached(after_event)).max(after_beside)
+                let after_beside = if beside { beside_until[index] } else { 0 };
+                let after_stream = Edge::reached(after_stream, index);
+                ready.max(after_stream).max(Edge::reached(after_event, index)).max(after_beside)
             };
             let done = begin.saturating_add(kind.duration(end - start, operation.peer_wait));
             begun.clocks[index] = begin;
             run.done[index] = done;
             if beside {
                 run.free[index] = previous_free[index];
-                stream.beside[index] = stream.beside[index].max(done);
+                beside_until[index] = beside_until[index].max(done);
             } else {
                 run.free[index] = if overlaps { done.max(previous_free[index]) } else { done };
             }
             progress.clocks[index] = progress.clocks[index].max(done);
         }
         progress.real = progress.real.max(end);
-        stream.runs = [Some(run), runs[0]];
+        let stream = &mut self.rows[place];
+        stream.beside = beside_until;
+        stream.newest = 1 - stream.newest;
+        stream.runs[stream.newest] = Some(run);
         begun
     }
 
     /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every scenario.
-    pub(super) fn ended_within(&self, from: u64, to: u64) -> Option<(u64, Clocks)> {
-        let runs = self.by_id.iter().flat_map(|(key, stream)| stream.runs.iter().flatten().map(move |run| (key, run)));
+    pub(super) fn ended_within(&self, from: u64, to: u64) -> Option<(u64, &Clocks)> {
+        let runs = self.rows.iter().flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
         let within = runs.filter(|(_, run)| run.end > from && run.end <= to);
-        within.max_by_key(|(key, run)| (run.end, run.start, **key)).map(|(_, run)| (run.end, run.done))
+        within.max_by_key(|(key, run)| (run.end, run.start, *key)).map(|(_, run)| (run.end, &run.done))
     }
 
-    /// The operation on another stream than `key` that an operation beginning at `start` may have waited for.
-    fn ended_before(&self, key: (DeviceId, StreamId), start: u64) -> Option<(u64, Clocks)> {
-        let others = self.by_id.iter().filter(|(other, _)| **other != key);
-        let runs = others.flat_map(|(key, stream)| stream.runs.iter().flatten().map(move |run| (key, run)));
+    /// The operation on another stream than that at `place` that an operation beginning at `start` may have waited for.
+    fn ended_before(&self, place: usize, start: u64) -> Option<(u64, Clocks)> {
+        let others = self.rows.iter().enumerate().filter(|&(other, _)| other != place).map(|(_, stream)| stream);
+        let runs = others.flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
         let within = runs.filter(|(_, run)| run.end <= start && start - run.end <= EVENT_NANOS);
-        within.max_by_key(|(key, run)| (run.end, run.start, **key)).map(|(_, run)| (run.end, run.free))
+        within.max_by_key(|(key, run)| (run.end, run.start, *key)).map(|(_, run)| (run.end, run.free))
     }
 
-    fn stream(&mut self, key: (DeviceId, StreamId)) -> &mut Stream {
-        if self.by_id.len() >= STREAM_LIMIT && !self.by_id.contains_key(&key) {
-            let last_used = |stream: &Stream| stream.runs[0].map_or(0, |run| run.start);
-            let oldest = self.by_id.iter().min_by_key(|(key, stream)| (last_used(stream), **key)).map(|(&key, _)| key);
-            if let Some(oldest) = oldest {
-                self.by_id.remove(&oldest);
-            }
+    fn place(&mut self, key: (DeviceId, StreamId)) -> usize {
+        if let Some(&place) = self.places.get(&key) {
+            return place;
         }
-        self.by_id.entry(key).or_default()
+        let place = if self.rows.len() < STREAM_LIMIT {
+            self.rows.push(Stream::new(key));
+            self.rows.len() - 1
+        } else {
+            let last_used = |stream: &Stream| stream.runs().next().map_or(0, |run| run.start);
+            let oldest = (0..self.rows.len()).min_by_key(|&place| (last_used(&self.rows[place]), self.rows[place].key));
+            let place = oldest.unwrap_or_default();
+            let forgotten = std::mem::replace(&mut self.rows[place], Stream::new(key));
+            self.places.remove(&forgotten.key);
+            place
+        };
+        self.places.insert(key, place);
+        place
     }
 }

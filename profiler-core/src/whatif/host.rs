@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::input::Call;
+use super::device::Begun;
+use super::input::{Call, CallClass};
 use super::scenario::{Clocks, SCENARIO_COUNT, ScenarioKind};
 use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
@@ -23,29 +24,36 @@ const THREAD_LIMIT: usize = 1_024;
 /// Waits for input remembered for a thread until the call that ends the hole comes.
 const INPUT_LIMIT: usize = 1_024;
 
-/// A call that has been entered and has not returned yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    pub(super) call: Call,
-    /// When it was entered, in every scenario.
+/// One host thread.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    id: ThreadId,
+    /// The call that it is in.
+    pub(super) open: Option<Call>,
+    /// When that was entered, in every scenario.
     pub(super) entered: Clocks,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Thread {
+    /// The newest operation of that call, if one has begun.
+    pub(super) begun: Option<Begun>,
     /// Real time of the last return.
     returned: u64,
     clocks: Clocks,
-    open: Option<Open>,
     launches: u32,
+}
+
+/// The launching thread that returned last.
+#[derive(Clone, Debug)]
+struct Newest {
+    id: ThreadId,
+    returned: u64,
+    clocks: Clocks,
 }
 
 /// All threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
-    by_id: FxHashMap<ThreadId, Thread>,
-    /// The launching thread that returned last, with its clocks.
-    newest: Option<(ThreadId, u64, Clocks)>,
+    rows: Vec<Thread>,
+    places: FxHashMap<ThreadId, usize>,
+    newest: Option<Newest>,
     /// Waits for input that no call has ended yet. Apart from the threads, whose clocks begin with their first call.
     inputs: FxHashMap<ThreadId, VecDeque<(u64, u64)>>,
 }
@@ -63,63 +71,80 @@ impl Threads {
         inputs.push_back((start, end));
     }
 
-    /// The call that this thread is in.
-    pub(super) fn open(&self, id: ThreadId) -> Option<&Open> {
-        self.by_id.get(&id)?.open.as_ref()
+    /// A thread that was seen before and is not forgotten.
+    pub(super) fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
+        self.rows.get_mut(*self.places.get(&id)?)
     }
 
     /// Enters an outermost call: advances the thread's clocks over the hole before it.
-    pub(super) fn enter(&mut self, call: &Call) -> Open {
-        let newest = self.newest;
-        let thread = *self.thread(call.thread, call.start);
+    pub(super) fn enter(&mut self, call: &Call) -> &Thread {
+        let place = self.place(call.thread, call.start);
+        let thread = &mut self.rows[place];
         let own_hole = call.start.saturating_sub(thread.returned);
-        let handed_over = newest.filter(|&(id, returned, _)| {
-            let new = thread.launches == 0 && thread.returned == call.start;
-            id != call.thread
-                && returned <= call.start
-                && (new || (own_hole > DISPATCH_NANOS && returned > thread.returned))
+        let new = thread.launches == 0 && thread.returned == call.start;
+        let may_have_waited = new || own_hole > DISPATCH_NANOS;
+        let handed_over = self.newest.as_ref().filter(|newest| {
+            may_have_waited
+                && newest.id != call.thread
+                && newest.returned <= call.start
+                && (new || newest.returned > thread.returned)
         });
-        let (from, clocks) = handed_over.map_or((thread.returned, thread.clocks), |(_, at, clocks)| (at, clocks));
+        let from = handed_over.map_or(thread.returned, |newest| newest.returned);
         let hole = call.start.saturating_sub(from);
-        let input = input_within(self.inputs.get_mut(&call.thread), from, call.start);
-        let input = input.min(hole);
-        let entered = std::array::from_fn(|index| {
-            let kind = ScenarioKind::ALL[index];
+        let inputs = if self.inputs.is_empty() { None } else { self.inputs.get_mut(&call.thread) };
+        let input = input_within(inputs, from, call.start).min(hole);
+        let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
+        let mut entered: Clocks =
+            std::array::from_fn(|index| clocks[index].saturating_add(ScenarioKind::ALL[index].hole(hole, input)));
+        if handed_over.is_some() && thread.returned < call.start {
             // Whoever it waited for, a thread cannot be earlier than itself.
-            let own = if handed_over.is_some() && thread.returned < call.start { thread.clocks[index] } else { 0 };
-            clocks[index].saturating_add(kind.hole(hole, input)).max(own)
-        });
-        let open = Open { call: *call, entered };
-        self.thread(call.thread, call.start).open = Some(open);
-        open
+            entered = std::array::from_fn(|index| entered[index].max(thread.clocks[index]));
+        }
+        thread.entered = entered;
+        thread.open = Some(*call);
+        thread.begun = None;
+        thread
     }
 
     /// Returns from the open call of a thread.
-    pub(super) fn leave(&mut self, open: &Open, launched: bool, clocks: Clocks) {
-        let id = open.call.thread;
-        let thread = self.thread(id, open.call.end);
+    pub(super) fn leave(&mut self, call: &Call, clocks: Clocks) {
+        let Self { rows, places, newest, .. } = self;
+        let Some(thread) = places.get(&call.thread).and_then(|&place| rows.get_mut(place)) else { return };
         thread.open = None;
-        thread.returned = open.call.end;
+        thread.returned = call.end;
         thread.clocks = clocks;
-        thread.launches = thread.launches.saturating_add(u32::from(launched));
-        if thread.launches >= LAUNCHING_THREAD && self.newest.is_none_or(|(_, at, _)| at <= open.call.end) {
-            self.newest = Some((id, open.call.end, clocks));
+        thread.launches = thread.launches.saturating_add(u32::from(call.class == CallClass::Launch));
+        if thread.launches >= LAUNCHING_THREAD && newest.as_ref().is_none_or(|newest| newest.returned <= call.end) {
+            *newest = Some(Newest { id: call.thread, returned: call.end, clocks });
         }
     }
 
-    fn thread(&mut self, id: ThreadId, at: u64) -> &mut Thread {
-        if self.by_id.len() >= THREAD_LIMIT && !self.by_id.contains_key(&id) {
-            let oldest = self.by_id.iter().min_by_key(|(id, thread)| (thread.returned, **id)).map(|(&id, _)| id);
-            if let Some(oldest) = oldest {
-                self.by_id.remove(&oldest);
-            }
+    /// Where the thread is; it is new at `at` unless it is known.
+    fn place(&mut self, id: ThreadId, at: u64) -> usize {
+        if let Some(&place) = self.places.get(&id) {
+            return place;
         }
-        self.by_id.entry(id).or_insert_with(|| Thread {
+        let thread = Thread {
+            id,
+            open: None,
+            entered: [0; SCENARIO_COUNT],
+            begun: None,
             returned: at,
             clocks: [at; SCENARIO_COUNT],
-            open: None,
             launches: 0,
-        })
+        };
+        let place = if self.rows.len() < THREAD_LIMIT {
+            self.rows.push(thread);
+            self.rows.len() - 1
+        } else {
+            let oldest = (0..self.rows.len()).min_by_key(|&place| (self.rows[place].returned, self.rows[place].id));
+            let place = oldest.unwrap_or_default();
+            let forgotten = std::mem::replace(&mut self.rows[place], thread);
+            self.places.remove(&forgotten.id);
+            place
+        };
+        self.places.insert(id, place);
+        place
     }
 }
 

@@ -1,21 +1,20 @@
 //! The newest launching calls, for their operations to find.
 //!
-//! An entry is large (one clock in every scenario, twice), so the entries lie in a ring in the order of their calls and
-//! the map by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later
-//! than that is replayed as one whose launch is not known.
-
-use rustc_hash::FxHashMap;
+//! An entry is large (one clock in every scenario), so the entries lie in a ring in the order of their calls and the map
+//! by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later than that is
+//! replayed as one whose launch is not known.
 
 use super::device::Launch;
+use crate::correlated::Correlated;
 use crate::record::CorrelationId;
 
-/// Launching calls remembered (200 bytes each). A stream takes about a thousand launches before the host has to wait.
+/// Launching calls remembered (96 bytes each). A stream takes about a thousand launches before the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launches {
-    places: FxHashMap<CorrelationId, u32>,
+    places: Correlated<u32>,
     ring: Vec<(CorrelationId, Launch)>,
     /// Place of the oldest once the ring is full.
     oldest: usize,
@@ -29,21 +28,18 @@ impl Launches {
             self.ring.len() - 1
         } else {
             let place = self.oldest;
-            let (old, _) = std::mem::replace(&mut self.ring[place], (correlation, launch));
-            if self.places.get(&old) == Some(&(place as u32)) {
-                self.places.remove(&old);
+            let old = self.ring[place].0;
+            if self.places.get(old.0) == Some(&(place as u32)) {
+                self.places.remove(old.0);
             }
+            self.ring[place] = (correlation, launch);
             self.oldest = (place + 1) % LAUNCH_LIMIT;
             place
         };
-        self.places.insert(correlation, place as u32);
+        self.places.insert(correlation.0, place as u32);
     }
 
     pub(super) fn get(&self, correlation: CorrelationId) -> Option<&Launch> {
-        self.ring.get(*self.places.get(&correlation)? as usize).map(|(_, launch)| launch)
-    }
-
-    pub(super) fn get_mut(&mut self, correlation: CorrelationId) -> Option<&mut Launch> {
-        self.ring.get_mut(*self.places.get(&correlation)? as usize).map(|(_, launch)| launch)
+        self.ring.get(*self.places.get(correlation.0)? as usize).map(|(_, launch)| launch)
     }
 }

@@ -46,14 +46,14 @@ pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 
-use self::device::{Launch, Progress, Streams};
-use self::host::{Open, Threads};
+use self::device::{Begun, Launch, Progress, Streams};
+use self::host::Threads;
 use self::launches::Launches;
 use self::queue::{Event, Queue};
 use self::scenario::Clocks;
 use self::steps::Steps;
 use crate::attribution::api::BLOCKING_COPY_NANOS;
-use crate::record::{CorrelationId, DeviceId, ThreadId};
+use crate::record::{DeviceId, ThreadId};
 
 /// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
 /// takes some microseconds to some tens.
@@ -103,8 +103,7 @@ impl Replay {
             return;
         }
         let call = Call { end: call.end.max(call.start), ..*call };
-        self.queue.push(call.start, Event::Enter(call));
-        self.queue.push(call.end, Event::Return(call.thread));
+        self.queue.push_call(call);
     }
 
     /// An operation ran.
@@ -114,7 +113,7 @@ impl Replay {
         }
         // Clocks differ a little: whatever they say, it began after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
-        self.queue.push(at, Event::Operation(*operation));
+        self.queue.push_operation(at, *operation);
     }
 
     /// The thread waited for an input batch from `start` to `end`, between two calls.
@@ -136,7 +135,7 @@ impl Replay {
         if at < self.position {
             self.late_boundaries += 1;
         } else {
-            self.queue.push(at, Event::Boundary(device));
+            self.queue.push_boundary(at, device);
         }
     }
 
@@ -156,8 +155,8 @@ impl Replay {
         queue.advance(watermark);
         for (at, event) in queue.due() {
             match event {
-                Event::Boundary(device) => self.boundary(*device),
-                Event::Return(thread) => self.leave(*thread, at),
+                Event::Boundary(device) => self.boundary(device),
+                Event::Return(thread) => self.leave(thread, at),
                 Event::Enter(call) => self.enter(call),
                 Event::Operation(operation) => self.run(operation),
             }
@@ -192,79 +191,84 @@ impl Replay {
     }
 
     fn enter(&mut self, call: &Call) {
-        if let Some(outer) = self.threads.open(call.thread).copied() {
-            if call.start < outer.call.end {
-                self.remember(call.correlation, &outer);
+        if let Some(thread) = self.threads.get_mut(call.thread)
+            && let Some(outer) = thread.open
+        {
+            if call.start < outer.end {
+                let launch =
+                    Launch { thread: call.thread, start: outer.start, end: outer.end, entered: thread.entered };
+                self.launches.insert(call.correlation, launch);
                 return;
             }
             // It returned at the instant it was entered, or right now.
             self.close(&outer);
         }
-        let open = self.threads.enter(call);
+        let thread = self.threads.enter(call);
         if call.class != CallClass::Other {
-            self.remember(call.correlation, &open);
+            let launch = Launch { thread: call.thread, start: call.start, end: call.end, entered: thread.entered };
+            self.launches.insert(call.correlation, launch);
         }
     }
 
     fn leave(&mut self, thread: ThreadId, at: u64) {
         // The return of a nested call finds the outer one still open.
-        if let Some(open) = self.threads.open(thread).copied().filter(|open| open.call.end <= at) {
-            self.close(&open);
+        let open = self.threads.get_mut(thread).and_then(|thread| thread.open);
+        if let Some(call) = open.filter(|call| call.end <= at) {
+            self.close(&call);
         }
     }
 
-    fn close(&mut self, open: &Open) {
-        let (start, end, class) = (open.call.start, open.call.end, open.call.class);
-        let lasted = end - start;
-        let may_have_waited = match class {
+    fn close(&mut self, call: &Call) {
+        let Some(thread) = self.threads.get_mut(call.thread) else { return };
+        let (entered, begun) = (&thread.entered, thread.begun.as_ref());
+        let lasted = call.end - call.start;
+        let may_have_waited = match call.class {
             CallClass::Wait => lasted > SHORT_CALL_NANOS,
             // A full queue, or pageable memory.
             CallClass::Launch => lasted > BLOCKING_COPY_NANOS,
             CallClass::Other => false,
         };
-        let released = if may_have_waited { self.released_by(&open.call) } else { None };
-        let clocks: Clocks = std::array::from_fn(|index| {
-            let kind = ScenarioKind::ALL[index];
-            let entered = open.entered[index];
-            match &released {
-                Some((at, clocks)) => {
-                    let from = if kind.never_waits() { entered } else { entered.max(clocks[index]) };
-                    from.saturating_add(kind.wake_up(end - at))
-                }
-                None => entered.saturating_add(kind.call(lasted, class)),
-            }
-        });
-        self.threads.leave(open, class == CallClass::Launch, clocks);
-    }
-
-    /// What a call that waited was waiting for: when that was, really and in every scenario.
-    ///
-    /// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
-    /// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
-    fn released_by(&self, call: &Call) -> Option<(u64, Clocks)> {
-        let own = self.launches.get(call.correlation).and_then(|launch| launch.begun);
-        if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
-            return Some((own.start, own.clocks));
-        }
-        let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
-        self.streams.ended_within(earliest, call.end)
+        let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
+        let clocks: Clocks = match released {
+            Some((at, clocks)) => std::array::from_fn(|index| {
+                let kind = ScenarioKind::ALL[index];
+                let from = if kind.never_waits() { entered[index] } else { entered[index].max(clocks[index]) };
+                from.saturating_add(kind.wake_up(call.end - at))
+            }),
+            None => std::array::from_fn(|index| {
+                entered[index].saturating_add(ScenarioKind::ALL[index].call(lasted, call.class))
+            }),
+        };
+        self.threads.leave(call, clocks);
     }
 
     fn run(&mut self, operation: &Operation) {
         if self.devices.len() >= DEVICE_LIMIT && !self.devices.contains_key(&operation.device) {
             return;
         }
-        let mut launch = operation.launch.and_then(|launch| self.launches.get_mut(launch.correlation));
+        let launched_by = operation.launch.map(|launch| launch.correlation);
+        let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
         let device = self.devices.entry(operation.device).or_default();
         device.peers_known |= operation.peer_wait != 0;
-        let begun = self.streams.run(operation, launch.as_deref(), &mut device.progress);
-        if let Some(launch) = &mut launch {
-            launch.begun = Some(begun);
+        let begun = self.streams.run(operation, launch, &mut device.progress);
+        // Only a call that has not returned can have waited for it.
+        if let Some(launch) = launch.filter(|launch| operation.start <= launch.end)
+            && let Some(thread) = self.threads.get_mut(launch.thread)
+            && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)
+        {
+            thread.begun = Some(begun);
         }
     }
+}
 
-    fn remember(&mut self, correlation: CorrelationId, open: &Open) {
-        let launch = Launch { start: open.call.start, end: open.call.end, entered: open.entered, begun: None };
-        self.launches.insert(correlation, launch);
+/// What a call that waited was waiting for: when that was, really and in every scenario.
+///
+/// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
+/// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
+fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) -> Option<(u64, &'a Clocks)> {
+    if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
+        return Some((own.start, &own.clocks));
     }
+    let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
+    streams.ended_within(earliest, call.end)
 }

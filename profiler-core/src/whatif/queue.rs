@@ -3,104 +3,132 @@
 //! The recurrence only looks back, and everything it looks back at lies earlier in real time: a launch before its
 //! operation, the end of an operation before the return of the call that waited for it. So one queue by time is all
 //! the graph there is. It is bounded: when more waits than [`PENDING_LIMIT`], the oldest goes on without waiting.
+//!
+//! What is sorted is small: a time and a place. Calls and operations stay where they were put, in slabs.
+
+use std::cmp::Ordering;
 
 use super::input::{Call, Operation};
 use crate::record::{DeviceId, ThreadId};
+use crate::slab::Slab;
 
-/// Events that may wait for the watermark (80 bytes each): several seconds of the densest programs measured.
+/// Events that may wait for the watermark (at most 80 bytes each): several seconds of the densest programs measured.
 const PENDING_LIMIT: usize = 500_000;
 
 /// Something that happens at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum Event<'a> {
     /// A step of this device begins.
     Boundary(DeviceId),
     /// The outermost call of this thread returns.
     Return(ThreadId),
     /// A call is entered.
-    Enter(Call),
+    Enter(&'a Call),
     /// An operation begins.
-    Operation(Operation),
+    Operation(&'a Operation),
 }
 
-impl Event {
-    /// At one instant: what ends comes before what begins, and a boundary before the operation that made it one.
-    const fn rank(&self) -> u8 {
-        match self {
-            Self::Boundary(_) => 0,
-            Self::Return(_) => 1,
-            Self::Enter(_) => 2,
-            Self::Operation(_) => 3,
-        }
-    }
-
-    /// Decides between equals by content, so that the order of delivery does not.
-    const fn content(&self) -> (u32, u32, u64) {
-        match self {
-            Self::Boundary(device) => (device.0, 0, 0),
-            Self::Return(thread) => (thread.0, 0, 0),
-            // Of two calls entered at once, the longer one is the outer one.
-            Self::Enter(call) => (call.thread.0, 0, u64::MAX - call.end),
-            Self::Operation(operation) => (operation.device.0, operation.stream.0, operation.end),
-        }
-    }
+/// At one instant, what ends comes before what begins, and a boundary before the operation that made it one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+enum Rank {
+    Boundary,
+    Return,
+    Enter,
+    Operation,
 }
 
+/// An event that waits.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Key {
     at: u64,
-    event: Event,
-}
-
-impl Entry {
-    /// Decides between entries at one instant.
-    const fn rank(&self) -> (u8, (u32, u32, u64)) {
-        (self.event.rank(), self.event.content())
-    }
+    rank: Rank,
+    /// Device, thread, or place in the slab.
+    what: u32,
 }
 
 /// Events that wait for the watermark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// In the order of delivery, which decides between equals.
-    waiting: Vec<Entry>,
-    /// Time and place in `waiting` of those that are due, in order.
-    due: Vec<(u64, usize)>,
+    /// In order, then in the order of delivery, which decides between equals.
+    keys: Vec<Key>,
+    calls: Slab<Call>,
+    operations: Slab<Operation>,
+    /// How many of the first keys are due.
+    due: usize,
 }
 
 impl Queue {
-    pub(super) fn push(&mut self, at: u64, event: Event) {
-        self.waiting.push(Entry { at, event });
+    /// A call is entered and returns.
+    pub(super) fn push_call(&mut self, call: Call) {
+        let what = self.calls.insert(call);
+        self.keys.push(Key { at: call.start, rank: Rank::Enter, what });
+        self.keys.push(Key { at: call.end, rank: Rank::Return, what: call.thread.0 });
+    }
+
+    /// An operation counts as beginning at `at`.
+    pub(super) fn push_operation(&mut self, at: u64, operation: Operation) {
+        let what = self.operations.insert(operation);
+        self.keys.push(Key { at, rank: Rank::Operation, what });
+    }
+
+    /// A step begins.
+    pub(super) fn push_boundary(&mut self, at: u64, device: DeviceId) {
+        self.keys.push(Key { at, rank: Rank::Boundary, what: device.0 });
     }
 
     /// Makes everything before `watermark` due, and the oldest of the rest when too much waits.
     pub(super) fn advance(&mut self, watermark: u64) {
-        let Self { waiting, due } = self;
-        let excess = waiting.len().saturating_sub(PENDING_LIMIT);
-        let before = waiting.iter().filter(|entry| entry.at < watermark).count();
-        let times = waiting.iter().enumerate().map(|(index, entry)| (entry.at, index));
-        due.extend(times.filter(|&(at, _)| at < watermark || before < excess));
-        // Threads and streams deliver runs, which a stable sort merges; a heap would look at each event many times.
-        due.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| waiting[a.1].rank().cmp(&waiting[b.1].rank())));
-        due.truncate(before.max(excess));
+        let Self { keys, calls, operations, due } = self;
+        // Threads and timelines deliver runs, which a stable sort merges; a heap would look at each event many times.
+        keys.sort_by(|a, b| match a.at.cmp(&b.at) {
+            Ordering::Equal => {
+                a.rank.cmp(&b.rank).then_with(|| content(a, calls, operations).cmp(&content(b, calls, operations)))
+            }
+            order => order,
+        });
+        let excess = keys.len().saturating_sub(PENDING_LIMIT);
+        *due = keys.partition_point(|key| key.at < watermark).max(excess);
     }
 
     /// What is due, in order.
-    pub(super) fn due(&self) -> impl Iterator<Item = (u64, &Event)> {
-        self.due.iter().map(|&(at, index)| (at, &self.waiting[index].event))
+    pub(super) fn due(&self) -> impl Iterator<Item = (u64, Event<'_>)> {
+        self.keys[..self.due].iter().map(|key| {
+            let event = match key.rank {
+                Rank::Boundary => Event::Boundary(DeviceId(key.what)),
+                Rank::Return => Event::Return(ThreadId(key.what)),
+                Rank::Enter => Event::Enter(&self.calls[key.what]),
+                Rank::Operation => Event::Operation(&self.operations[key.what]),
+            };
+            (key.at, event)
+        })
     }
 
     /// Forgets what is due.
     pub(super) fn forget_due(&mut self) {
-        let Some(&(_, last)) = self.due.last() else { return };
-        let last = (self.waiting[last], last);
-        let mut index = 0;
-        self.waiting.retain(|entry| {
-            let place = index;
-            index += 1;
-            let order = entry.at.cmp(&last.0.at).then_with(|| (entry.rank(), place).cmp(&(last.0.rank(), last.1)));
-            order.is_gt()
-        });
-        self.due.clear();
+        for key in self.keys.drain(..self.due) {
+            match key.rank {
+                Rank::Boundary | Rank::Return => {}
+                Rank::Enter => self.calls.remove(key.what),
+                Rank::Operation => self.operations.remove(key.what),
+            }
+        }
+        self.due = 0;
+    }
+}
+
+/// Decides between events of one rank at one instant by what they are, so that the order of delivery does not.
+fn content(key: &Key, calls: &Slab<Call>, operations: &Slab<Operation>) -> (u32, u32, u64) {
+    match key.rank {
+        Rank::Boundary | Rank::Return => (key.what, 0, 0),
+        Rank::Enter => {
+            // Of two calls entered at once, the longer one is the outer one.
+            let call = &calls[key.what];
+            (call.thread.0, 0, u64::MAX - call.end)
+        }
+        Rank::Operation => {
+            let operation = &operations[key.what];
+            (operation.device.0, operation.stream.0, operation.end)
+        }
     }
 }

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 const SLOTS: usize = 65_536;
 
 /// See the [module](self).
-#[derive(Debug)]
-pub(super) struct Correlated<T> {
+#[derive(Clone, Debug)]
+pub(crate) struct Correlated<T> {
     /// Empty until the first insertion.
     slots: Vec<Option<(u32, T)>>,
     displaced: FxHashMap<u32, T>,
@@ -25,7 +25,7 @@ impl<T> Default for Correlated<T> {
 
 impl<T> Correlated<T> {
     /// Gives what the id stood for before.
-    pub(super) fn insert(&mut self, id: u32, value: T) -> Option<T> {
+    pub(crate) fn insert(&mut self, id: u32, value: T) -> Option<T> {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || None);
         }
@@ -40,7 +40,7 @@ impl<T> Correlated<T> {
         }
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         match self.slots.get(slot(id)) {
             Some(Some((found, value))) if *found == id => Some(value),
             _ if self.displaced.is_empty() => None,
@@ -48,7 +48,7 @@ impl<T> Correlated<T> {
         }
     }
 
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         match self.slots.get_mut(slot(id)) {
             Some(Some((found, value))) if *found == id => Some(value),
             _ if self.displaced.is_empty() => None,
@@ -56,7 +56,7 @@ impl<T> Correlated<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         match self.slots.get_mut(slot(id)) {
             Some(entry) if entry.as_ref().is_some_and(|(found, _)| *found == id) => {
                 entry.take().map(|(_, value)| value)

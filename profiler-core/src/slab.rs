@@ -1,0 +1,69 @@
+//! Things that wait, each in a place of its own: what is sorted meanwhile are small keys that hold places.
+
+use std::ops::{Index, IndexMut};
+
+/// A place that became free is used again, so memory is bounded by the most that ever waited at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Gives the place. There must be fewer than 2^32 things, which the limits of every user see to.
+    pub(crate) fn insert(&mut self, item: T) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.items[place as usize] = item;
+            return place;
+        }
+        self.items.push(item);
+        (self.items.len() - 1) as u32
+    }
+
+    /// Frees a place that is in use.
+    pub(crate) fn remove(&mut self, place: u32) {
+        self.free.push(place);
+        // Often nothing is left: then the next ones lie in the order in which they come again.
+        if self.free.len() == self.items.len() {
+            self.items.clear();
+            self.free.clear();
+        }
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, place: u32) -> &T {
+        &self.items[place as usize]
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, place: u32) -> &mut T {
+        &mut self.items[place as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_used_again() {
+        let mut slab = Slab::default();
+        let [a, b] = ['a', 'b'].map(|item| slab.insert(item));
+        slab.remove(a);
+        assert_eq!(slab.insert('c'), a);
+        assert_eq!((slab[a], slab[b]), ('c', 'b'));
+        slab.remove(b);
+        slab.remove(a);
+        assert_eq!((slab.insert('d'), slab.items.len()), (0, 1), "nothing was left");
+    }
+}
