@@ -23,12 +23,12 @@ use std::fmt;
 use std::io::{self, Read};
 
 use profiler_core::attribution::Attributor;
-use profiler_core::record::{Loss, Record, ThreadId, Timestamp};
+use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use serde::de::DeserializeSeed;
 
-use self::collector::Collector;
+use self::collector::{Collector, Range};
 use self::document::Document;
 
 /// Records are handed over in portions of this much trace time: the period with which the live collector flushes.
@@ -101,6 +101,9 @@ pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
 
 fn report(mut collector: Collector, stopped: Option<String>) -> Report {
     let base = u64::try_from(collector.base_ns).unwrap_or(0);
+    let empty = collector.dictionary.intern_name("");
+    let events = range_events(std::mem::take(&mut collector.ranges), empty);
+    collector.records.extend(events.into_iter().map(Record::Range));
     for record in &mut collector.records {
         shift(record, base);
     }
@@ -125,6 +128,27 @@ fn report(mut collector: Collector, stopped: Option<String>) -> Report {
         notes.push(format!("{count} row{} not used: {reason}", if *count == 1 { "" } else { "s" }));
     }
     Report::new(&session, &attributor, &collector.dictionary, &Loss::default(), end, notes)
+}
+
+/// Ranges as they begin and end, in an order in which each end meets the newest begin of its thread: of those that begin
+/// together the longest comes first, and ends come before begins. A range without length is left out.
+fn range_events(mut ranges: Vec<Range>, empty: NameId) -> Vec<RangeEvent> {
+    ranges.retain(|range| range.start < range.end);
+    ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
+    let event = |range: &Range, at, kind, message| RangeEvent {
+        at,
+        thread: range.thread,
+        kind,
+        message,
+        domain: empty,
+        category: empty,
+        ..RangeEvent::default()
+    };
+    let ends = ranges.iter().map(|range| event(range, range.end, RangeEventKind::Pop, empty));
+    let begins = ranges.iter().map(|range| event(range, range.start, RangeEventKind::Push, range.name));
+    let mut events: Vec<_> = ends.chain(begins).collect();
+    events.sort_by_key(|event| event.at);
+    events
 }
 
 /// Hands over the records, which are sorted by end, in portions, and the marks of steps before the portion that ends
@@ -214,5 +238,28 @@ impl<R: Read> Read for Counted<R> {
         let count = self.source.read(buffer)?;
         self.bytes += count as u64;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_meets_the_newest_begin_of_its_thread() {
+        let at = Timestamp::from_nanos;
+        let range =
+            |name, start, end| Range { thread: ThreadId(1), name: NameId(name), start: at(start), end: at(end) };
+        let ranges = vec![range(3, 20, 30), range(1, 10, 30), range(2, 10, 20), range(4, 30, 40), range(5, 35, 35)];
+        let mut open = Vec::new();
+        let mut closed = Vec::new();
+        for event in range_events(ranges, NameId(0)) {
+            match event.kind {
+                RangeEventKind::Push => open.push((event.message.0, event.at.nanos())),
+                _ => closed.push((open.pop().unwrap(), event.at.nanos())),
+            }
+        }
+        assert!(open.is_empty());
+        assert_eq!(closed, [((2, 10), 20), ((3, 20), 30), ((1, 10), 30), ((4, 30), 40)]);
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CorrelationId, DeviceId, Kernel, LaunchConfig, Memset, Overhead,
-    OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CorrelationId, DeviceId, Kernel, LaunchConfig, Memset, NameId,
+    Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use serde_json::value::RawValue;
 
@@ -21,6 +21,20 @@ use super::time;
 
 /// Operations without correlation must not be taken for the work of calls without one.
 const CALL_WITHOUT_CORRELATION: CorrelationId = CorrelationId(u32::MAX);
+
+/// The prefix of the ranges that name steps.
+const STEP: &str = "ProfilerStep#";
+/// Prefixes of the ranges on the host that are taken: steps, and what PyTorch writes around fetching a batch.
+const NAMED: [&str; 3] = [STEP, "enumerate(DataLoader)#", "enumerate(DataPipe)#"];
+
+/// A range on a host thread; times relative to [`Collector::base_ns`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) thread: ThreadId,
+    pub(super) name: NameId,
+    pub(super) start: Timestamp,
+    pub(super) end: Timestamp,
+}
 
 /// Why a row could not be used.
 type Unusable = &'static str;
@@ -33,6 +47,8 @@ pub(super) struct Collector {
     pub(super) records: Vec<Record>,
     /// The thread, begin and end of each `ProfilerStep#N` range, relative to `base_ns`.
     pub(super) steps: Vec<(ThreadId, Timestamp, Timestamp)>,
+    /// Ranges that say what the program was doing, in file order.
+    pub(super) ranges: Vec<Range>,
     /// Whether an array of rows was seen at all.
     pub(super) found_rows: bool,
     /// All rows.
@@ -58,11 +74,11 @@ impl Collector {
         };
         let device_work = matches!(row.category, Category::Kernel | Category::Copy | Category::Memset);
         self.device_rows += u64::from(device_work);
-        let is_step = row.category == Category::Range && row.name.starts_with("ProfilerStep#");
-        if row.category == Category::Other || (row.category == Category::Range && !is_step) {
+        let is_named = NAMED.iter().any(|prefix| row.name.starts_with(prefix));
+        if row.category == Category::Other || (row.category == Category::Range && !is_named) {
             return;
         }
-        if let Err(reason) = self.convert(&row, is_step) {
+        if let Err(reason) = self.convert(&row) {
             self.count(reason);
         }
     }
@@ -71,12 +87,8 @@ impl Collector {
         *self.unusable.entry(reason).or_default() += 1;
     }
 
-    fn convert(&mut self, row: &Row, is_step: bool) -> Result<(), Unusable> {
+    fn convert(&mut self, row: &Row) -> Result<(), Unusable> {
         let (start, end) = times(row)?;
-        if is_step {
-            self.steps.push((thread(row)?, start, end));
-            return Ok(());
-        }
         let record = match row.category {
             Category::Kernel => Record::Kernel(self.kernel(row, start, end)?),
             Category::Copy => Record::Copy(copy(row, start, end)?),
@@ -85,7 +97,15 @@ impl Collector {
             Category::Driver => Record::Api(self.call(row, ApiDomain::Driver, start, end)?),
             Category::Sync => Record::Sync(sync(row, start, end)?),
             Category::Overhead => Record::Overhead(overhead(row, start, end)),
-            Category::Range | Category::Other => return Ok(()),
+            Category::Range => {
+                let range = Range { thread: thread(row)?, name: self.dictionary.intern_name(&row.name), start, end };
+                if row.name.starts_with(STEP) {
+                    self.steps.push((range.thread, start, end));
+                }
+                self.ranges.push(range);
+                return Ok(());
+            }
+            Category::Other => return Ok(()),
         };
         self.records.push(record);
         Ok(())
