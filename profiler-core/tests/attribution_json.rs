@@ -23,25 +23,35 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
     }
     Capture {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, verdict: Option<String>,
         share: Option<f64>,
     }
+    Host {
+        looks: u64, failed_looks: u64, collecting_garbage_looks: u64, covered_ns: u64, on_cpu_ns: u64, runnable_ns: u64,
+        off_ns: BTreeMap<String, u64>, late_ns: u64, seen_ns: u64, causes: BTreeMap<String, u64>, lines: Vec<Line>,
+    }
+    Line {
+        cause: String, file: String, line: u32, function: String, within: Option<Within>, total_ns: u64, share: f64,
+        step_ns: Option<u64>,
+    }
+    Within { file: String, function: String }
     Process {
         pid: u32, parent_pid: u32, command: Vec<String>, host: String, start_time_unix_ns: u64,
         gpuprof_version: String, driver_version: String, driver_cuda_version: u32, cupti_version: u32,
         rank_variables: BTreeMap<String, String>, devices: Vec<String>, notes: Vec<String>,
     }
     Completeness {
-        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64, dropped_ranges: u64, failed_samples: u64,
-        broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64, zero_timestamps: u64,
+        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64,
+        broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
+        dropped_ranges: u64, failed_samples: u64, zero_timestamps: u64,
         launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,
         kernels_beyond_table: u64, end: String, damage: Vec<String>,
     }
     Records {
-        kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64,
+        kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, samples: u64,
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,

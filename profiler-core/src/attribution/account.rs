@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 
 use super::host_lead::HostLead;
 use super::join::Launch;
+use super::host_cause::HostCause;
 use super::launch_order::Standing;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
+use super::stacks::LineId;
 use super::statistics::DeviceStatistics;
 use super::stretches::{Causes, Stretches};
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
@@ -36,6 +38,8 @@ pub enum Subject {
     HostToDevice,
     /// Another copy or a memset came next.
     OtherTransfer,
+    /// What the launching thread was seen to do, and at which line.
+    Host(HostCause, LineId),
 }
 
 /// How often and how long a cause kept the device idle.

@@ -5,13 +5,16 @@
 //! call the device was slow to start or waited for something else. The host's part is then told apart by what the
 //! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
 //!
-//! Not here: stacks of the host thread (which would tell a data loader from a logger) and event dependencies (which
-//! would tell what a queued operation waited for).
+//! What a thread did between two calls is told by the looks at it, where there are any (`looks`); other time goes by how
+//! long it was and by what came next.
+//!
+//! Not here: event dependencies, which would tell what a queued operation waited for.
 
 use super::account::{DeviceAccount, InputWait, Subject};
 use super::api::ApiClass;
 use super::join::Launch;
 use super::leaf::Leaf;
+use super::looks::Claim;
 use super::threads::{Call, HostThread};
 
 /// Longest gap before a queued operation that the device needs for itself. Measured medians are 1 to 4 us and the
@@ -87,8 +90,10 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
     let spanning = calls.first().filter(|call| call.start < from).copied();
     let just_ended = before.filter(|call| call.end + SYNC_SLACK_NANOS >= from);
     let wait = spanning.or(just_ended).filter(|call| call.class.waits(call.end - call.start));
-    let mut slack = wait.map_or(0, |call| from.saturating_sub(call.start));
-    let wait_subject = wait.map_or(Subject::None, |call| Subject::Call(call.function));
+    let mut slack = Slack {
+        nanos: wait.map_or(0, |call| from.saturating_sub(call.start)),
+        subject: wait.map_or(Subject::None, |call| Subject::Call(call.function)),
+    };
 
     let input_wait = recurring_input(account, next, from, to, before, &calls);
     let mut writer = Writer { account, thread, lost_end: lost_end.unwrap_or(u64::MAX) };
@@ -97,7 +102,11 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
     for (hole_end, call) in ends {
         let hole = hole_end.saturating_sub(previous_end);
         let end = hole_end.clamp(writer.account.position(), to);
-        if hole > PARKED_NANOS {
+        // Shorter holes are beyond what looks resolve.
+        let claims = if hole > DISPATCH_NANOS { thread.looks.claims(previous_end, hole_end) } else { Vec::new() };
+        if !claims.is_empty() {
+            writer.seen(&claims, end, next, hole > PARKED_NANOS, &mut slack);
+        } else if hole > PARKED_NANOS {
             writer.write(Leaf::NoWork, end, next.subject);
         } else if input_wait && hole > INPUT_HOLE_NANOS {
             // The data loader is what the user can name, so it goes before the wait that exposed it.
@@ -108,9 +117,7 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
                 writer.account.input_waits.push(wait);
             }
         } else {
-            let drained = end.min(writer.account.position().saturating_add(slack));
-            slack -= drained - writer.account.position();
-            writer.write(Leaf::SyncDrain, drained, wait_subject);
+            writer.drain(&mut slack, end);
             let (leaf, subject) =
                 if hole <= DISPATCH_NANOS { (Leaf::Dispatch, Subject::None) } else { (Leaf::HostCpu, next.subject) };
             writer.write(leaf, end, subject);
@@ -176,7 +183,56 @@ struct Writer<'a> {
     lost_end: u64,
 }
 
+/// Run-ahead that a wait had cost before the gap opened and that is not charged to it yet.
+struct Slack {
+    nanos: u64,
+    subject: Subject,
+}
+
 impl Writer<'_> {
+    /// Enters what is left of the hole up to `end`, as far as looks speak for it by what they saw.
+    fn seen(&mut self, claims: &[Claim], end: u64, next: &Next, parked: bool, slack: &mut Slack) {
+        let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
+        for claim in claims {
+            if claim.is_loader()
+                && let Some(launch) = next.launch
+            {
+                // Also what the device hid of it.
+                let wait = InputWait { thread: launch.thread, start: claim.from, end: claim.to };
+                self.account.input_waits.push(wait);
+            }
+            if claim.from > self.account.position() {
+                self.late(unseen, claim.from.min(end), next.subject, slack);
+            }
+            for (cause, nanos) in claim.parts(self.account.position(), end) {
+                let to = self.account.position() + nanos;
+                let subject = Subject::Host(cause, claim.line());
+                match cause.leaf() {
+                    Leaf::DataLoading => self.write(Leaf::DataLoading, to, subject),
+                    // Off the cores for so long outside a loader, it waits to be asked.
+                    Leaf::HostBlocked if parked => self.write(Leaf::NoWork, to, subject),
+                    leaf => self.late(leaf, to, subject, slack),
+                }
+            }
+        }
+        self.late(unseen, end, next.subject, slack);
+    }
+
+    /// Enters time in which the host was late, the run-ahead that a wait had cost it first.
+    fn late(&mut self, leaf: Leaf, to: u64, subject: Subject, slack: &mut Slack) {
+        if leaf != Leaf::NoWork {
+            self.drain(slack, to);
+        }
+        self.write(leaf, to, subject);
+    }
+
+    fn drain(&mut self, slack: &mut Slack, to: u64) {
+        let from = self.account.position();
+        let drained = to.min(from.saturating_add(slack.nanos));
+        slack.nanos -= drained.saturating_sub(from);
+        self.write(Leaf::SyncDrain, drained, slack.subject);
+    }
+
     fn write(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         let known = to.min(self.lost_end);
         let from = self.account.position();

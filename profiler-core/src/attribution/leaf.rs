@@ -40,9 +40,12 @@ pub enum Leaf {
     Allocator,
     /// The host was between CUDA calls, each time briefly: the framework's cost per operation.
     Dispatch,
-    /// The host was busy (or blocked) outside CUDA for long.
+    /// The host was busy outside CUDA for long, or nobody saw what it did.
     HostCpu,
-    /// As [`Leaf::HostCpu`], in the recurring pattern of a loop that waits for its next input batch.
+    /// The host was outside CUDA for long and was seen to be off the cores: waiting for a lock, a file, a child, a core.
+    HostBlocked,
+    /// The host was outside CUDA for long in a data loader: seen there, or inferred from the recurring pattern of a
+    /// loop that waits for its next input batch.
     DataLoading,
     /// The host was inside the launching call.
     LaunchApi,
@@ -73,7 +76,7 @@ pub type Leaves = [u64; LEAF_COUNT];
 
 impl Leaf {
     /// All leaves, in the order of their discriminants.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Compute,
         Self::Communication,
         Self::CopyH2dPageable,
@@ -91,6 +94,7 @@ impl Leaf {
         Self::Allocator,
         Self::Dispatch,
         Self::HostCpu,
+        Self::HostBlocked,
         Self::DataLoading,
         Self::LaunchApi,
         Self::LaunchLatency,
@@ -123,6 +127,7 @@ impl Leaf {
             Self::Allocator => "allocator",
             Self::Dispatch => "dispatch",
             Self::HostCpu => "host_cpu",
+            Self::HostBlocked => "host_blocked",
             Self::DataLoading => "data_loading",
             Self::LaunchApi => "launch_api",
             Self::LaunchLatency => "launch_latency",
@@ -153,7 +158,7 @@ impl Leaf {
             | Self::Memset => Group::Copy,
             Self::SyncDrain => Group::Sync,
             Self::Allocator => Group::Allocator,
-            Self::RuntimeApi | Self::HostCpu => Group::HostCpu,
+            Self::RuntimeApi | Self::HostCpu | Self::HostBlocked => Group::HostCpu,
             Self::DataLoading => Group::DataLoading,
             Self::Dispatch | Self::LaunchApi | Self::LaunchLatency | Self::InterKernel => Group::Launch,
             Self::DependencyWait | Self::GraphWait | Self::Profiler | Self::Unobserved => Group::CannotTell,

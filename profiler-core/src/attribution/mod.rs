@@ -19,11 +19,15 @@ pub mod api;
 mod arrival;
 mod gap;
 mod host_lead;
+pub mod host_cause;
 mod join;
 mod launch_order;
 pub mod leaf;
+mod loaders;
+mod looks;
 mod quantile;
 mod replay_feed;
+mod stacks;
 pub mod statistics;
 mod stretches;
 mod sweep;
@@ -39,17 +43,24 @@ pub use gap::{
 };
 pub use host_lead::HostLead;
 
+pub use looks::LookTotals;
+pub use stacks::{HostLine, LineId};
+
 use self::activity::KernelClasses;
 use self::api::ApiClasses;
 use self::join::{Launch, Launches};
 use self::launch_order::Marks;
 use self::leaf::Leaf;
+use self::looks::Look;
 use self::replay_feed::ReplayFeed;
+use self::stacks::Stacks;
 use self::statistics::{ApiStatistics, ApiTable};
 use self::sweep::{Host, Operation, Timeline};
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
-use crate::record::{ApiCall, ApiFunctionId, DeviceId, Overhead, OverheadKind, Record, ThreadId, Timestamp};
+use crate::record::{
+    ApiCall, ApiFunctionId, DeviceId, HostSample, Overhead, OverheadKind, Record, ThreadId, Timestamp,
+};
 use crate::report::Completeness;
 use crate::whatif::WhatIf;
 
@@ -73,6 +84,7 @@ pub struct Attributor {
     api_classes: ApiClasses,
     kernel_classes: KernelClasses,
     api_table: ApiTable,
+    stacks: Stacks,
     threads: Vec<HostThread>,
     thread_indices: FxHashMap<ThreadId, u32>,
     launches: Launches,
@@ -105,7 +117,8 @@ impl Attributor {
             Record::Sync(_) => self.completeness.syncs += 1,
             Record::Event(_) => self.completeness.events += 1,
             // Kept in the trace; no leaf depends on them yet.
-            Record::Range(_) | Record::Sample(_) => {}
+            Record::Range(_) => {}
+            Record::Sample(sample) => self.push_sample(sample, dictionary),
         }
     }
 
@@ -156,6 +169,22 @@ impl Attributor {
         self.api_table.rows()
     }
 
+    /// Looks at the threads that launched, summed.
+    #[must_use]
+    pub fn look_totals(&self) -> LookTotals {
+        let mut sum = LookTotals::default();
+        for thread in self.threads.iter().filter(|thread| thread.launches) {
+            sum.add(thread.looks.totals());
+        }
+        sum
+    }
+
+    /// The line that a [`Subject::Host`] names.
+    #[must_use]
+    pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
+        self.stacks.line(id)
+    }
+
     /// Gives the what-if replay up, which costs about as much as everything else here: for a client that falls behind.
     /// The books go on; there are no ceilings from then on.
     pub fn stop_what_if(&mut self) {
@@ -199,6 +228,18 @@ impl Attributor {
         }
         let thread = self.thread_index(call.thread);
         self.threads[thread as usize].push(call);
+    }
+
+    fn push_sample(&mut self, sample: &HostSample, dictionary: &Dictionary) {
+        self.completeness.samples += 1;
+        let (since, at) = (sample.since.nanos(), sample.at.nanos());
+        if since == 0 || at < since || self.is_damaged(since, at) {
+            self.completeness.bad_timestamps += 1;
+            return;
+        }
+        let class = self.stacks.get(sample.stack, dictionary);
+        let thread = self.thread_index(sample.thread);
+        self.threads[thread as usize].looks.push(Look::new(sample, class));
     }
 
     /// Only what tracing itself costs a thread is kept: module loading and the like are the program's own doing and
@@ -262,6 +303,7 @@ impl Attributor {
                         _ => {}
                     }
                     if class.launches() {
+                        thread.launches = true;
                         let launch = Launch { start, end, thread: index as u32, class };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
@@ -273,6 +315,7 @@ impl Attributor {
                 if !succeeded || !class.launches() {
                     return;
                 }
+                thread.launches = true;
                 self.replay.call(index, call, class, true);
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {

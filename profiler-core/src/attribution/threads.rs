@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use super::api::ApiClass;
+use super::looks::Looks;
 use crate::record::{ApiCall, ApiFunctionId};
 
 /// Calls kept of one thread (24 bytes each, 6 MiB). What is older than an open gap is dropped sooner.
@@ -44,6 +45,9 @@ pub(super) struct HostThread {
     overheads: VecDeque<(u64, u64)>,
     /// Between the begin and the end of a stream capture.
     pub(super) capturing: bool,
+    /// Whether it made a launching call.
+    pub(super) launches: bool,
+    pub(super) looks: Looks,
 }
 
 impl HostThread {
@@ -127,6 +131,9 @@ impl HostThread {
         while self.overheads.front().is_some_and(|&(_, end)| end < keep_from) {
             self.overheads.pop_front();
         }
+        // A hole may have begun before the gap that needs it.
+        let hole_from = self.calls.front().map_or(keep_from, |call| call.end.min(keep_from));
+        self.looks.forget_before(hole_from);
     }
 }
 

@@ -3,11 +3,14 @@
 //! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/METRICS.md` defines every field. A field
 //! may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
+mod host;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::captures::CaptureRow;
+use self::host::HostJson;
 use super::compute::{GridClass, KernelGeometry};
 use super::{DeviceReport, Ranked, Report};
 use crate::attribution::HostLead;
@@ -30,6 +33,8 @@ pub struct Document {
     completeness: CompletenessJson,
     devices: Vec<DeviceJson>,
     api: Vec<ApiJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<HostJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -278,6 +283,7 @@ impl Document {
                     max_ns: row.max_ns,
                 })
                 .collect(),
+            host: report.host.as_ref().map(HostJson::new),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,
@@ -343,6 +349,7 @@ fn completeness(report: &Report) -> CompletenessJson {
             ("syncs", from.syncs),
             ("events", from.events),
             ("overheads", from.overheads),
+            ("samples", from.samples),
         ]),
         nested_api_calls: from.nested_api_calls,
         dropped_by_cupti: from.loss.dropped_by_cupti,

@@ -7,6 +7,7 @@
 pub mod captures;
 pub mod compute;
 pub mod copies;
+pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
 mod names;
@@ -17,6 +18,7 @@ mod verdict;
 use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
+use host::HostReport;
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
 
 use crate::attribution::leaf::{Group, Leaves, Overlap};
@@ -41,6 +43,8 @@ pub struct Report {
     pub devices: Vec<DeviceReport>,
     /// API functions by total time, the largest first.
     pub api: Vec<ApiRow>,
+    /// What the launching threads were doing; `None` when nobody looked.
+    pub host: Option<HostReport>,
     /// The answer.
     pub verdict: Verdict,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
@@ -66,6 +70,8 @@ pub struct Completeness {
     pub events: u64,
     /// Overhead records received.
     pub overheads: u64,
+    /// Looks at host threads received.
+    pub samples: u64,
     /// What never became a record.
     pub loss: Loss,
     /// Records whose begin or end is zero or far in the future; not on the timeline.
@@ -187,13 +193,15 @@ impl Report {
         let completeness = Completeness { loss: *loss, end, damage, ..attributor.completeness() };
         let devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
-        let verdict = verdict_of(attributor, dictionary, &devices, &completeness);
+        let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
+        let verdict = verdict_of(attributor, dictionary, &devices, host.as_ref(), &completeness);
         Self {
             process: session.clone(),
             observed_ns: attributor.observed_ns(),
             completeness,
             devices,
             api: api_rows(attributor, dictionary),
+            host,
             verdict,
             captures: CaptureTable::default(),
         }

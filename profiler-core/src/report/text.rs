@@ -62,6 +62,9 @@ pub fn short(report: &Report) -> String {
     if report.devices.len() > 2 {
         let _ = writeln!(out, "... and {} more devices", report.devices.len() - 2);
     }
+    if let Some(host) = &report.host {
+        host.write(&mut out);
+    }
     completeness_lines(&mut out, report);
     out
 }

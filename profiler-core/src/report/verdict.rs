@@ -6,12 +6,14 @@
 
 mod advice;
 mod evidence;
+mod host;
 mod ranking;
 mod recoverable;
 
 use self::advice::GraphFit;
 use self::ranking::Ranking;
 pub use self::recoverable::{Ranked, RecoverableBy};
+use super::host::HostReport;
 use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
@@ -70,6 +72,7 @@ pub fn verdict_of(
     attributor: &Attributor,
     dictionary: &Dictionary,
     devices: &[DeviceReport],
+    host: Option<&HostReport>,
     completeness: &Completeness,
 ) -> Verdict {
     let whole = sum(devices.iter().map(|device| &device.steady_leaves));
@@ -88,7 +91,13 @@ pub fn verdict_of(
     let mut evidence = vec![evidence::leaf_sentence(group, &whole, total)];
     evidence.extend(evidence::step_sentences(group, &ranking, devices));
     evidence.extend(evidence::recoverable_sentence(group, &ranking));
-    evidence.extend(evidence::group_evidence(group, attributor, dictionary, devices).into_iter().take(3));
+    let seen = host::speaking(host, group, group.total(&whole));
+    match seen {
+        Some(seen) => evidence.extend(host::sentences(seen, group)),
+        None => {
+            evidence.extend(evidence::group_evidence(group, attributor, dictionary, devices).into_iter().take(3));
+        }
+    }
     if group == Group::Launch {
         evidence.push(advice::graph_sentence(graphs));
     }
@@ -109,7 +118,8 @@ pub fn verdict_of(
     let live = held
         .and_then(|steps| ranking::held(&steps.rows, |group| ranking.recoverable_part(group)))
         .unwrap_or((group, interval.median));
-    let recommendation = advice::advice(group, &whole, graphs).to_owned();
+    let by_sight = seen.and_then(|seen| host::advice(seen, group));
+    let recommendation = by_sight.unwrap_or_else(|| advice::advice(group, &whole, graphs)).to_owned();
     let ranking = ranking.ranked();
     Verdict { group, share: interval.median, ranking, basis, live, evidence, recommendation }
 }

@@ -152,6 +152,17 @@ impl Scenario {
         self.push(call.end, Record::Api(call));
     }
 
+    /// A look at a thread over the time since `since`, spent as `sample` says (nanoseconds), with a stack, innermost
+    /// frame first: file, function and line.
+    pub fn look(&mut self, thread: u32, since: u64, at: u64, sample: HostSample, stack: &[(&str, &str, u32)]) {
+        let stack = stack.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
+            let (function, file) = (self.dictionary.intern_name(function), self.dictionary.intern_name(file));
+            self.dictionary.intern_frame(Frame { caller, function, file, line })
+        });
+        let sample = HostSample { since: time(since), at: time(at), thread: ThreadId(thread), stack, ..sample };
+        self.push(sample.at, Record::Sample(sample));
+    }
+
     /// Tracing took time of a thread.
     pub fn overhead(&mut self, thread: u32, at: u64, lasting: u64) {
         let overhead = Overhead {

@@ -190,6 +190,7 @@ fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionar
                 }
                 Subject::HostToDevice => "Gaps before a copy from the host".to_owned(),
                 Subject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
+                Subject::Host(cause, _) => format!("The launching thread seen in {}", cause.name()),
             };
             format!(
                 "{what}: {}, {} in all, the longest {}.",

@@ -1,0 +1,140 @@
+//! Data loaders as they show in a Python stack: which file and function means which stage of loading.
+//!
+//! The table names places, not versions: each entry held over the releases of its library that were looked at, and an
+//! entry that no longer fits costs evidence, never a wrong name. A program's own iterator is in no table; its line is
+//! the evidence then.
+
+/// What a data loader does on the thread whose stack this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Asks for the next batch; how it is made cannot be told from the stack.
+    Next,
+    /// Prepares samples on this thread.
+    Inline,
+    /// Joins samples to a batch, or copies it to page-locked memory, on this thread.
+    Collate,
+    /// Takes a batch over from workers.
+    Receive,
+}
+
+/// Where a stage is.
+enum Place {
+    /// A file whose path ends so.
+    File(&'static str),
+    /// Any file with this in its path.
+    Within(&'static str),
+}
+
+struct Entry {
+    place: Place,
+    /// Last parts of qualified function names; empty for any.
+    functions: &'static [&'static str],
+    stage: Stage,
+}
+
+const fn entry(place: Place, functions: &'static [&'static str], stage: Stage) -> Entry {
+    Entry { place, functions, stage }
+}
+
+/// The first entry that fits a frame counts.
+///
+/// Sources: the modules of these names in PyTorch 1.9 to 2.9 (`torch/utils/data/dataloader.py` and `_utils`), `torchdata`
+/// (`nodes`, `stateful_dataloader`), `webdataset`, Hugging Face `datasets` (`arrow_dataset.py`, `iterable_dataset.py`),
+/// NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`), `MosaicML` Streaming (`base/dataset.py`), Grain
+/// and TensorFlow's `tf.data` (`python/data/ops/iterator_ops.py`).
+const LOADERS: [Entry; 14] = [
+    entry(Place::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
+    entry(Place::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),
+    entry(Place::File("torch/utils/data/_utils/fetch.py"), &[], Stage::Inline),
+    entry(Place::File("torch/utils/data/dataloader.py"), &["_get_data", "_try_get_data"], Stage::Receive),
+    entry(Place::File("torch/utils/data/dataloader.py"), &["__next__", "_next_data"], Stage::Next),
+    entry(Place::Within("/torchdata/"), &["__next__", "next", "_next_data"], Stage::Next),
+    entry(Place::Within("/torchdata/"), &["_get_data", "_try_get_data"], Stage::Receive),
+    entry(Place::Within("/site-packages/webdataset/"), &[], Stage::Next),
+    entry(Place::File("site-packages/datasets/iterable_dataset.py"), &["__iter__", "__next__"], Stage::Next),
+    entry(
+        Place::File("site-packages/datasets/arrow_dataset.py"),
+        &["__getitem__", "__getitems__", "_getitem", "__iter__"],
+        Stage::Inline,
+    ),
+    entry(Place::Within("nvidia/dali/plugin/"), &["__next__", "next", "_get_outputs"], Stage::Next),
+    entry(Place::Within("/ffcv/loader/"), &["__next__", "__iter__"], Stage::Next),
+    entry(Place::Within("/site-packages/streaming/base/"), &["__iter__", "__getitem__"], Stage::Next),
+    entry(Place::Within("/site-packages/grain/"), &["__next__"], Stage::Next),
+];
+
+/// `tf.data` has wrappers whose names change; the file has not.
+const TENSORFLOW: &str = "tensorflow/python/data/ops/iterator_ops.py";
+
+/// The stage that a frame stands for, if it is a data loader's.
+pub(super) fn stage_of(file: &str, function: &str) -> Option<Stage> {
+    let (class, last) = function.rsplit_once('.').unwrap_or(("", function));
+    let fits = |entry: &&Entry| {
+        let here = match entry.place {
+            Place::File(end) => file.ends_with(end),
+            Place::Within(part) => file.contains(part),
+        };
+        here && (entry.functions.is_empty() || entry.functions.contains(&last))
+    };
+    if file.ends_with(TENSORFLOW) {
+        return Some(Stage::Next);
+    }
+    let stage = LOADERS.iter().find(fits)?.stage;
+    // Whatever this class does on the launching thread, workers have made the batch.
+    let by_workers = stage == Stage::Next && class.ends_with("MultiProcessingDataLoaderIter");
+    Some(if by_workers { Stage::Receive } else { stage })
+}
+
+/// Files in which a thread waits for another one on purpose, whoever holds the interpreter's lock meanwhile.
+const WAITING: [&str; 6] =
+    ["/threading.py", "/queue.py", "/selectors.py", "/asyncio/", "/concurrent/futures/", "/multiprocessing/"];
+
+/// Whether code of this file waits on purpose.
+pub(super) fn waits(file: &str) -> bool {
+    WAITING.iter().any(|part| file.contains(part))
+}
+
+/// Where libraries are installed. What is elsewhere is the user's own.
+const LIBRARIES: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
+
+/// Whether a file belongs to an installed library or to the interpreter.
+pub(super) fn is_library(file: &str) -> bool {
+    file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_by_file_and_function() {
+        let torch = "/usr/lib/python3.12/site-packages/torch/utils/data/";
+        for (file, function, stage) in [
+            ("dataloader.py", "_BaseDataLoaderIter.__next__", Some(Stage::Next)),
+            ("dataloader.py", "_next_data", Some(Stage::Next)),
+            ("dataloader.py", "_MultiProcessingDataLoaderIter._next_data", Some(Stage::Receive)),
+            ("dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data", Some(Stage::Receive)),
+            ("dataloader.py", "DataLoader.__len__", None),
+            ("_utils/fetch.py", "_MapDatasetFetcher.fetch", Some(Stage::Inline)),
+            ("_utils/collate.py", "default_collate", Some(Stage::Collate)),
+            ("_utils/pin_memory.py", "pin_memory", Some(Stage::Collate)),
+            ("sampler.py", "BatchSampler.__iter__", None),
+        ] {
+            assert_eq!(stage_of(&format!("{torch}{file}"), function), stage, "{file} {function}");
+        }
+        assert_eq!(stage_of("/home/u/project/datasets/arrow_dataset.py", "__getitem__"), None, "the user's own");
+        assert_eq!(
+            stage_of("/opt/nvidia/dali/plugin/base_iterator.py", "_DaliBaseIterator.__next__"),
+            Some(Stage::Next)
+        );
+        assert_eq!(stage_of("/x/tensorflow/python/data/ops/iterator_ops.py", "anything"), Some(Stage::Next));
+    }
+
+    #[test]
+    fn the_users_files_are_told_from_libraries() {
+        assert!(is_library("/opt/conda/lib/python3.12/queue.py"));
+        assert!(is_library("<frozen importlib._bootstrap>"));
+        assert!(!is_library("/home/u/train.py"));
+        assert!(!is_library("<string>"));
+    }
+}

@@ -1,0 +1,293 @@
+//! Looks at one host thread, and what they say about a hole in which it made no CUDA call.
+//!
+//! A look says where the thread was at one moment, and how long it was on a core, ready, or off since the look before.
+//! Looks are sparse and may be absent. So a look speaks only for the hole it falls in: back to the look before it, and
+//! ahead, until the next look or the end of the hole, for as long as it reaches back. Other time has no evidence, and a
+//! look that is lost takes its evidence with it. What looks claim is disjoint, so the parts of a hole sum to it.
+
+use std::collections::VecDeque;
+
+use super::host_cause::HostCause;
+use super::loaders::Stage;
+use super::stacks::{LineId, StackClass};
+use crate::record::{HostSample, InterpreterLock, ThreadState};
+
+/// Looks kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 looks a second. What is older than an open gap is
+/// dropped sooner.
+const LOOK_LIMIT: usize = 32_768;
+
+/// A look at the thread, judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    since: u64,
+    at: u64,
+    /// Of the time since `since`, nanoseconds; together at most that.
+    on_cpu: u64,
+    runnable: u64,
+    line: LineId,
+    /// The thread was on a core or ready for one.
+    ran: bool,
+    /// Cause of the time on a core, ready for one, and off.
+    causes: [HostCause; 3],
+}
+
+/// Time for which one look speaks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    look: Look,
+}
+
+/// Sums over the looks at a thread, nanoseconds unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookTotals {
+    /// Looks.
+    pub looks: u64,
+    /// Looks at which the interpreter was collecting garbage.
+    pub collecting: u64,
+    /// Time that they cover.
+    pub covered_ns: u64,
+    /// Of it, on a core.
+    pub on_cpu_ns: u64,
+    /// Of it, ready and waiting for one.
+    pub runnable_ns: u64,
+    /// The rest, by the cause seen at the look; indexed by `HostCause as usize`.
+    pub off_ns: [u64; HostCause::ALL.len()],
+}
+
+impl LookTotals {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.looks += other.looks;
+        self.collecting += other.collecting;
+        self.covered_ns = self.covered_ns.saturating_add(other.covered_ns);
+        self.on_cpu_ns = self.on_cpu_ns.saturating_add(other.on_cpu_ns);
+        self.runnable_ns = self.runnable_ns.saturating_add(other.runnable_ns);
+        for (sum, nanos) in self.off_ns.iter_mut().zip(other.off_ns) {
+            *sum = sum.saturating_add(nanos);
+        }
+    }
+}
+
+/// The looks at one thread.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    looks: VecDeque<Look>,
+    totals: LookTotals,
+}
+
+impl Look {
+    /// Judges a look at a thread with the stack `class`.
+    pub(super) fn new(sample: &HostSample, class: StackClass) -> Self {
+        let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
+        let length = at - since;
+        let ran = sample.state == ThreadState::Running;
+        // Without a clock there is only what the look saw.
+        let clocked = sample.on_cpu > 0 || sample.runnable > 0;
+        let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
+        let off = off_cause(sample, class);
+        let causes = match class.stage {
+            None if sample.collecting_garbage && sample.interpreter_lock != InterpreterLock::OtherThread => {
+                [HostCause::GarbageCollection, HostCause::Preempted, off]
+            }
+            None => [HostCause::Code, HostCause::Preempted, off],
+            Some(Stage::Inline) => [HostCause::LoaderInline; 3],
+            Some(Stage::Collate) => [HostCause::LoaderCollate; 3],
+            Some(Stage::Receive) => [HostCause::LoaderReceive, HostCause::LoaderReceive, wait_cause(sample)],
+            Some(Stage::Next) => [HostCause::LoaderInline, HostCause::LoaderInline, wait_cause(sample)],
+        };
+        Self { since, at, on_cpu, runnable: sample.runnable.min(length - on_cpu), line: class.line, ran, causes }
+    }
+
+    fn length(&self) -> u64 {
+        self.at - self.since
+    }
+
+    /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the look before, what
+    /// the look saw the thread do comes first: the rest was outside the hole as likely as in it.
+    fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
+        let off = self.length() - self.on_cpu - self.runnable;
+        let [on_cause, ready_cause, off_cause] = self.causes;
+        let mut rest = nanos;
+        let mut take = |part: u64| {
+            let taken = part.min(rest);
+            rest -= taken;
+            taken
+        };
+        let (on, ready, away) = if self.ran {
+            let (on, ready) = (take(self.on_cpu), take(self.runnable));
+            (on, ready, take(off))
+        } else {
+            let (away, ready) = (take(off), take(self.runnable));
+            (take(self.on_cpu), ready, away)
+        };
+        // A claim is at most as long as the time since the look before, so nothing is left over.
+        debug_assert_eq!(rest, 0);
+        [(on_cause, on), (ready_cause, ready), (off_cause, away)]
+    }
+}
+
+impl Claim {
+    /// The line that the look names.
+    pub(super) fn line(&self) -> LineId {
+        self.look.line
+    }
+
+    /// Whether the thread was in a data loader.
+    pub(super) fn is_loader(&self) -> bool {
+        self.look.causes[0].leaf() == super::leaf::Leaf::DataLoading
+    }
+
+    /// The part between `from` and `to`, by cause; sums to it.
+    pub(super) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
+        self.look.split(self.to.min(to).saturating_sub(self.from.max(from)))
+    }
+}
+
+impl Looks {
+    pub(super) fn push(&mut self, look: Look) {
+        let totals = &mut self.totals;
+        let off = look.length() - look.on_cpu - look.runnable;
+        totals.looks += 1;
+        totals.collecting += u64::from(look.causes[0] == HostCause::GarbageCollection);
+        totals.covered_ns = totals.covered_ns.saturating_add(look.length());
+        totals.on_cpu_ns = totals.on_cpu_ns.saturating_add(look.on_cpu);
+        totals.runnable_ns = totals.runnable_ns.saturating_add(look.runnable);
+        let sum = &mut totals.off_ns[look.causes[2] as usize];
+        *sum = sum.saturating_add(off);
+        // Almost every look is the newest one.
+        let index = match self.looks.back() {
+            Some(last) if last.at > look.at => self.looks.partition_point(|known| known.at <= look.at),
+            _ => self.looks.len(),
+        };
+        self.looks.insert(index, look);
+        if self.looks.len() > LOOK_LIMIT {
+            self.looks.pop_front();
+        }
+    }
+
+    /// Sums over all looks.
+    pub(super) fn totals(&self) -> &LookTotals {
+        &self.totals
+    }
+
+    /// What looks claim of the hole from `from` to `to`: disjoint, in order, within it.
+    pub(super) fn claims(&self, from: u64, to: u64) -> Vec<Claim> {
+        let first = self.looks.partition_point(|look| look.at <= from);
+        let mut inside = self.looks.range(first..).take_while(|look| look.at <= to).peekable();
+        let (mut claims, mut position) = (Vec::new(), from);
+        while let Some(&look) = inside.next() {
+            let ahead = inside.peek().map_or(to, |next| next.since.clamp(look.at, to));
+            let end = look.at.saturating_add(look.length()).min(ahead);
+            for (from, to) in [(look.since.max(position), look.at), (look.at, end)] {
+                if from < to {
+                    claims.push(Claim { from, to, look });
+                    position = to;
+                }
+            }
+        }
+        claims
+    }
+
+    /// Forgets looks that no hole from `keep_from` on can need.
+    pub(super) fn forget_before(&mut self, keep_from: u64) {
+        while self.looks.front().is_some_and(|look| look.at < keep_from) {
+            self.looks.pop_front();
+        }
+    }
+}
+
+/// Why a thread outside a data loader was off the cores.
+fn off_cause(sample: &HostSample, class: StackClass) -> HostCause {
+    match sample.state {
+        // Who asks for a lock of his own waits for that, whatever the interpreter does meanwhile. Without a Python
+        // stack the lock cannot be the interpreter's.
+        ThreadState::Futex
+            if sample.interpreter_lock == InterpreterLock::OtherThread
+                && !class.waits
+                && sample.stack != crate::record::StackId::NONE =>
+        {
+            HostCause::InterpreterLock
+        }
+        ThreadState::Futex => HostCause::Lock,
+        ThreadState::Poll => HostCause::Poll,
+        ThreadState::Io => HostCause::Io,
+        ThreadState::Disk => HostCause::Disk,
+        ThreadState::Sleep => HostCause::Sleep,
+        ThreadState::Child => HostCause::Child,
+        ThreadState::Memory => HostCause::Memory,
+        ThreadState::Driver => HostCause::Driver,
+        ThreadState::Running | ThreadState::Unknown | ThreadState::Other => HostCause::OtherWait,
+    }
+}
+
+/// What the workers did while a thread waited in a data loader. One that runs is enough: batches come in order, so the
+/// one that is waited for may be the only one not done.
+fn wait_cause(sample: &HostSample) -> HostCause {
+    match sample {
+        _ if sample.children_running > 0 => HostCause::LoaderWaitBusy,
+        _ if sample.children_in_io > 0 => HostCause::LoaderWaitIo,
+        _ if sample.children > 0 => HostCause::LoaderWaitIdle,
+        _ => HostCause::LoaderWait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Timestamp;
+
+    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false };
+
+    fn look(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> Look {
+        let time = Timestamp::from_nanos;
+        let sample = HostSample { since: time(since), at: time(at), on_cpu, runnable, state, ..HostSample::default() };
+        Look::new(&sample, PLAIN)
+    }
+
+    fn claimed(looks: &[Look], from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut all = Looks::default();
+        for &look in looks {
+            all.push(look);
+        }
+        all.claims(from, to).iter().map(|claim| (claim.from, claim.to)).collect()
+    }
+
+    #[test]
+    fn a_look_speaks_for_its_hole_only_and_ahead_as_far_as_back() {
+        let at = |since, at| look(since, at, 0, 0, ThreadState::Sleep);
+        assert_eq!(claimed(&[at(0, 40)], 50, 90), [], "it fell before the hole");
+        assert_eq!(claimed(&[at(0, 100)], 50, 90), [], "it fell behind the hole");
+        assert_eq!(claimed(&[at(0, 60)], 50, 90), [(50, 60), (60, 90)]);
+        assert_eq!(claimed(&[at(55, 60)], 50, 90), [(55, 60), (60, 65)]);
+        assert_eq!(claimed(&[at(70, 80), at(55, 60)], 50, 90), [(55, 60), (60, 65), (70, 80), (80, 90)]);
+        assert_eq!(claimed(&[at(60, 80), at(50, 60)], 50, 90), [(50, 60), (60, 80), (80, 90)]);
+        // Damage: overlapping looks, and one that ends before it begins.
+        assert_eq!(claimed(&[at(50, 70), at(55, 60)], 50, 90), [(55, 60), (60, 70), (70, 90)]);
+        assert_eq!(claimed(&[at(70, 60)], 50, 90), []);
+    }
+
+    #[test]
+    fn the_parts_sum_and_what_was_seen_comes_first() {
+        let sleeping = look(0, 100, 30, 10, ThreadState::Sleep);
+        assert_eq!(sleeping.split(100).map(|(_, nanos)| nanos), [30, 10, 60]);
+        assert_eq!(sleeping.split(50), [(HostCause::Code, 0), (HostCause::Preempted, 0), (HostCause::Sleep, 50)]);
+        let running = look(0, 100, 30, 10, ThreadState::Running);
+        assert_eq!(running.split(50), [(HostCause::Code, 30), (HostCause::Preempted, 10), (HostCause::OtherWait, 10)]);
+        assert_eq!(look(0, 100, 0, 0, ThreadState::Running).split(100)[0], (HostCause::Code, 100), "no clock");
+        assert_eq!(look(0, 100, u64::MAX, 7, ThreadState::Running).split(100)[0], (HostCause::Code, 100), "damage");
+    }
+
+    #[test]
+    fn looks_are_bounded_and_forgotten() {
+        let mut looks = Looks::default();
+        for at in 1..=LOOK_LIMIT as u64 + 9 {
+            looks.push(look(at - 1, at, 0, 0, ThreadState::Io));
+        }
+        assert_eq!(looks.looks.len(), LOOK_LIMIT);
+        looks.forget_before(LOOK_LIMIT as u64);
+        assert_eq!(looks.looks.len(), 10);
+        let totals = looks.totals();
+        assert_eq!((totals.looks, totals.off_ns[HostCause::Io as usize]), (LOOK_LIMIT as u64 + 9, totals.covered_ns));
+    }
+}
