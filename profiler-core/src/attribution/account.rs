@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
+use super::host_cause::HostCause;
 use super::host_lead::HostLead;
 use super::join::Launch;
-use super::host_cause::HostCause;
 use super::launch_order::Standing;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::stacks::LineId;

@@ -7,19 +7,19 @@
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `arrival`, `threads` and `join` (who launched what),
-//! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `account` (the books).
+//! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `looks` (what the host did), `account` (the books).
 //!
 //! Beside the books the same records drive the what-if replay ([`crate::whatif`]), by way of `replay_feed`.
 //!
-//! Not here: how steps are found ([`crate::steps`]), stacks of host threads.
+//! Not here: how steps are found ([`crate::steps`]).
 
 mod account;
 mod activity;
 pub mod api;
 mod arrival;
 mod gap;
-mod host_lead;
 pub mod host_cause;
+mod host_lead;
 mod join;
 mod launch_order;
 pub mod leaf;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::captures::CaptureRow;
 use self::host::HostJson;
+use super::captures::CaptureRow;
 use super::compute::{GridClass, KernelGeometry};
 use super::{DeviceReport, Ranked, Report};
 use crate::attribution::HostLead;
