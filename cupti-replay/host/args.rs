@@ -13,12 +13,17 @@ and leaves. Prints nothing on stdout but --print.
 Usage: gpuprof-replay-host [options]
   --print TEXT          print TEXT and a newline on stdout after playing
   --exit-code N         exit code, 0 to 255 (default 0)
-  --leave HOW           exit: return from main (default); _exit; abort; kill: SIGKILL to itself
+  --leave HOW           exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
+                        left at its default: kill, term, int
+  --exit-after MS       another thread calls exit after this time, in the middle of play
   --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
                         in the order of time
   --until MILLISECONDS  leave at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
-  --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers
+  --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers; exec: become this
+                        program anew; play: go on as if it were the parent
+  --start-on-thread     load the profiler on a thread that ends at once
+  --no-replay           play nothing, and do not mind when the profiler has not loaded the replay library
   --counts              print what became of the records on stderr
 
 Environment: CUDA_INJECTION64_PATH (the profiler), GPUPROF_CUPTI_PATH (the replay library, which the profiler loads),
@@ -35,8 +40,23 @@ pub enum Leave {
     QuickExit,
     /// `SIGABRT`.
     Abort,
-    /// `SIGKILL`.
-    Kill,
+    /// An access to nowhere.
+    Segfault,
+    /// This signal, sent to itself.
+    Signal(i32),
+}
+
+/// What a forked child does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// `_exit`.
+    Nothing,
+    /// `exit`, with its handlers.
+    Exit,
+    /// Starts this program anew, without options.
+    Exec,
+    /// Goes on where the parent would.
+    Play,
 }
 
 /// When to fork.
@@ -65,8 +85,14 @@ pub struct Args {
     pub calls: Vec<(u64, String)>,
     /// When to fork, if at all.
     pub fork: Option<Fork>,
-    /// Whether the child runs the exit handlers.
-    pub child_exits: bool,
+    /// What the child does.
+    pub child: Child,
+    /// When another thread calls `exit`, milliseconds.
+    pub exit_after: Option<u64>,
+    /// Whether the profiler is loaded on a thread that ends.
+    pub start_on_thread: bool,
+    /// Whether there is something to play.
+    pub replay: bool,
     /// Whether to print counts.
     pub counts: bool,
 }
@@ -80,7 +106,10 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         until: u64::MAX,
         calls: Vec::new(),
         fork: None,
-        child_exits: false,
+        child: Child::Nothing,
+        exit_after: None,
+        start_on_thread: false,
+        replay: true,
         counts: false,
     };
     let mut given = given.into_iter().map(|text| text.to_string_lossy().into_owned());
@@ -110,7 +139,10 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                         ("exit", Leave::Exit),
                         ("_exit", Leave::QuickExit),
                         ("abort", Leave::Abort),
-                        ("kill", Leave::Kill),
+                        ("segfault", Leave::Segfault),
+                        ("kill", Leave::Signal(libc::SIGKILL)),
+                        ("term", Leave::Signal(libc::SIGTERM)),
+                        ("int", Leave::Signal(libc::SIGINT)),
                     ],
                 )?;
             }
@@ -118,7 +150,14 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                 let choices = [("before", Fork::Before), ("after", Fork::After), ("end", Fork::End)];
                 args.fork = Some(choose(&option, &value()?, &choices)?);
             }
-            "--child" => args.child_exits = choose(&option, &value()?, &[("nothing", false), ("exit", true)])?,
+            "--child" => {
+                let choices =
+                    [("nothing", Child::Nothing), ("exit", Child::Exit), ("exec", Child::Exec), ("play", Child::Play)];
+                args.child = choose(&option, &value()?, &choices)?;
+            }
+            "--exit-after" => args.exit_after = Some(number(&option, &value()?)?),
+            "--start-on-thread" => args.start_on_thread = true,
+            "--no-replay" => args.replay = false,
             _ => return Err(format!("unknown option {option}; --help lists them")),
         }
     }
@@ -149,7 +188,7 @@ mod tests {
     fn options_are_read() {
         let args =
             parse_text("--leave kill --fork after --child exit --until 5 --exit-code 7 --print hi").unwrap().unwrap();
-        assert_eq!((args.leave, args.fork, args.child_exits), (Leave::Kill, Some(Fork::After), true));
+        assert_eq!((args.leave, args.fork, args.child), (Leave::Signal(libc::SIGKILL), Some(Fork::After), Child::Exit));
         assert_eq!((args.until, args.exit_code, args.print.as_deref()), (5_000_000, 7, Some("hi")));
         let args = parse_text("--call 5:cudaProfilerStart --call 7:cudaProfilerStop").unwrap().unwrap();
         let calls = [(5_000_000, "cudaProfilerStart".to_owned()), (7_000_000, "cudaProfilerStop".to_owned())];

@@ -4,10 +4,11 @@
 //! opposite order of their registration, so [`register`] is called before the profiler is loaded.
 #![expect(unsafe_code, reason = "atexit, fork and signals are C")]
 
+use std::os::unix::process::CommandExt;
 use std::process;
 use std::sync::OnceLock;
 
-use crate::args::Leave;
+use crate::args::{Child, Leave};
 use crate::libraries::Replay;
 
 /// Exit code when the profiler broke a rule of CUPTI, or a child failed.
@@ -52,8 +53,8 @@ fn verdict() -> Option<u8> {
     (!violations.is_empty()).then_some(VIOLATED)
 }
 
-/// Forks a child, which leaves at once, and waits for it.
-pub fn fork(child_exits: bool) -> Result<(), String> {
+/// Forks a child, which leaves at once unless it is to go on, and waits for it.
+pub fn fork(then: Child) -> Result<(), String> {
     // SAFETY: what the child of a process with threads may not do, it does on purpose or not at all: it leaves, and
     // that it can do so safely with the profiler loaded is what is tested.
     let child = unsafe { libc::fork() };
@@ -62,8 +63,14 @@ pub fn fork(child_exits: bool) -> Result<(), String> {
         0 => {
             // SAFETY: sets a timer of this process.
             unsafe { libc::alarm(CHILD_SECONDS) };
-            if child_exits {
-                process::exit(0);
+            match then {
+                Child::Play => return Ok(()),
+                Child::Exit => process::exit(0),
+                Child::Exec => {
+                    let error = std::env::current_exe().map(|this| process::Command::new(this).exec());
+                    eprintln!("gpuprof-replay-host: exec: {error:?}");
+                }
+                Child::Nothing => {}
             }
             let code = verdict().unwrap_or(0);
             // SAFETY: ends the child.
@@ -95,6 +102,14 @@ fn wait(child: i32) -> Result<(), String> {
     })
 }
 
+/// Has another thread call `exit` after so many milliseconds, whatever the rest of the program is in.
+pub fn exit_after(millis: u64, exit_code: u8) {
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(millis));
+        process::exit(exit_code.into());
+    });
+}
+
 /// Ends the process, except for [`Leave::Exit`], where main is to return.
 pub fn leave(how: Leave, exit_code: u8) {
     if how == Leave::Exit {
@@ -108,9 +123,13 @@ pub fn leave(how: Leave, exit_code: u8) {
         // SAFETY: as above.
         (Leave::QuickExit, None) => unsafe { libc::_exit(exit_code.into()) },
         (Leave::Abort, None) => process::abort(),
-        (Leave::Kill, None) => {
+        (Leave::Segfault, None) => {
+            // SAFETY: none: this is the crash that was asked for. Page 0 is never mapped.
+            unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
+        }
+        (Leave::Signal(signal), None) => {
             // SAFETY: a signal to this process only.
-            unsafe { libc::raise(libc::SIGKILL) };
+            unsafe { libc::raise(signal) };
         }
         (Leave::Exit, None) => {}
     }

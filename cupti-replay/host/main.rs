@@ -55,8 +55,16 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Failure> {
     leave::register(args.counts)?;
     fork_at(args, Fork::Before)?;
-    let replay = if inject()? { Some(Replay::find(&replay_path()?)?) } else { None };
+    let injected = if args.start_on_thread {
+        std::thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
+    } else {
+        inject()?
+    };
+    let replay = if injected && args.replay { Some(Replay::find(&replay_path()?)?) } else { None };
     fork_at(args, Fork::After)?;
+    if let Some(millis) = args.exit_after {
+        leave::exit_after(millis, args.exit_code);
+    }
     if let Some(replay) = replay {
         for (at, function) in args.calls.iter().filter(|(at, _)| *at <= args.until) {
             replay.play(*at)?;
@@ -93,5 +101,5 @@ fn inject() -> Result<bool, Failure> {
 }
 
 fn fork_at(args: &Args, when: Fork) -> Result<(), Failure> {
-    if args.fork == Some(when) { leave::fork(args.child_exits).map_err(Failure::Child) } else { Ok(()) }
+    if args.fork == Some(when) { leave::fork(args.child).map_err(Failure::Child) } else { Ok(()) }
 }

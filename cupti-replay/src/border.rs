@@ -6,8 +6,10 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use cupti_sys::abi::BufferCompleted;
 use cupti_sys::{CallbackSite, Domain, ResourceCallback};
@@ -108,6 +110,22 @@ impl Return {
             unsafe { completed(ptr::without_provenance_mut(context), stream, address, size, valid) };
         });
     }
+
+    /// Calls the client from another thread, after `time`. Without a thread the buffer is lost.
+    pub fn run_after(self, time: Duration) {
+        let work = move || {
+            thread::sleep(time);
+            self.run();
+        };
+        let _ = thread::Builder::new().name("cupti-late".to_owned()).spawn(work);
+    }
+}
+
+/// Memory that no client has lent, large enough for a record's head.
+#[must_use]
+pub fn foreign_memory() -> *mut u8 {
+    static FOREIGN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    FOREIGN.as_ptr().cast_mut().cast()
 }
 
 /// The thread that hands buffers over, as CUPTI has one.

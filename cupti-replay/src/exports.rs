@@ -38,9 +38,10 @@ fn since(player: &Player, version: u32) -> Result<(), CuptiResult> {
     if player.session.origin.version >= version { Ok(()) } else { Err(CuptiResult::API_NOT_IMPLEMENTED) }
 }
 
-/// Size of the records of a kind.
+/// Size of the records of a kind, as far as this library is honest.
 fn size_of_kind(player: &Player, kind: u32) -> Result<usize, CuptiResult> {
-    player.session.origin.sizes.get(&kind).copied().filter(|&size| size > 0).ok_or(CuptiResult::INVALID_KIND)
+    let size = player.session.origin.sizes.get(&kind).copied().filter(|&size| size > 0);
+    size.map(|size| player.faults.size(size)).ok_or(CuptiResult::INVALID_KIND)
 }
 
 /// Stores an answer.
@@ -61,7 +62,7 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CuptiResult> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CuptiResult {
     // SAFETY: as promised by the caller.
-    answer(|player| unsafe { put(version, player.session.origin.version) })
+    answer("cuptiGetVersion", |player| unsafe { put(version, player.session.origin.version) })
 }
 
 /// `cuptiGetTimestamp`: the play clock.
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CuptiResult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(timestamp: *mut u64) -> CuptiResult {
     // SAFETY: as promised by the caller.
-    answer(|player| unsafe { put(timestamp, player.clock.now()) })
+    answer("cuptiGetTimestamp", |player| unsafe { put(timestamp, player.clock.now()) })
 }
 
 /// `cuptiGetCallbackName`: the names that the recording has.
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn cuptiGetTimestamp(timestamp: *mut u64) -> CuptiResult {
 /// `name` is NULL or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetCallbackName(domain: Domain, id: u32, name: *mut *const c_char) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiGetCallbackName", |player| {
         need(!name.is_null())?;
         let known = player.session.name(domain.0, id).ok_or(CuptiResult::INVALID_PARAMETER)?;
         // SAFETY: as promised by the caller. The text lives as long as the library.
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn cuptiSubscribe(
     callback: Option<Callback>,
     userdata: *mut c_void,
 ) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiSubscribe", |player| {
         need(!subscriber.is_null())?;
         let callback = callback.ok_or(CuptiResult::INVALID_PARAMETER)?;
         let handle = player.client().subscribe(callback, userdata.expose_provenance())?;
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn cuptiSubscribe(
 /// `cuptiUnsubscribe`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiUnsubscribe(subscriber: SubscriberHandle) -> CuptiResult {
-    answer(|player| player.client().unsubscribe(subscriber.addr()))
+    answer("cuptiUnsubscribe", |player| player.client().unsubscribe(subscriber.addr()))
 }
 
 /// `cuptiEnableCallback`: resource callbacks, and calls that the host program makes.
@@ -121,7 +122,9 @@ pub extern "C" fn cuptiEnableCallback(
     domain: Domain,
     id: u32,
 ) -> CuptiResult {
-    answer(|player| player.client().enable_callback(enable != 0, subscriber.addr(), domain.0, id))
+    answer("cuptiEnableCallback", |player| {
+        player.client().enable_callback(enable != 0, subscriber.addr(), domain.0, id)
+    })
 }
 
 /// `cuptiActivityRegisterCallbacks`
@@ -133,7 +136,7 @@ pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
     requested: Option<BufferRequested>,
     completed: Option<BufferCompleted>,
 ) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiActivityRegisterCallbacks", |player| {
         let (requested, completed) = requested.zip(completed).ok_or(CuptiResult::INVALID_PARAMETER)?;
         player.client().buffers = Some(BufferCallbacks { requested, completed });
         Ok(())
@@ -143,13 +146,13 @@ pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
 /// `cuptiActivityEnable`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnable(kind: Kind) -> CuptiResult {
-    answer(|player| set_kind(player, kind, true))
+    answer("cuptiActivityEnable", |player| set_kind(player, kind, true))
 }
 
 /// `cuptiActivityDisable`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityDisable(kind: Kind) -> CuptiResult {
-    answer(|player| set_kind(player, kind, false))
+    answer("cuptiActivityDisable", |player| set_kind(player, kind, false))
 }
 
 fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
@@ -168,13 +171,13 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
 /// `cuptiActivityEnableRuntimeApi`, since 12.5
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableRuntimeApi(id: u32, enable: u8) -> CuptiResult {
-    answer(|player| set_function(player, Domain::RUNTIME, id, enable != 0))
+    answer("cuptiActivityEnableRuntimeApi", |player| set_function(player, Domain::RUNTIME, id, enable != 0))
 }
 
 /// `cuptiActivityEnableDriverApi`, since 12.5
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableDriverApi(id: u32, enable: u8) -> CuptiResult {
-    answer(|player| set_function(player, Domain::DRIVER, id, enable != 0))
+    answer("cuptiActivityEnableDriverApi", |player| set_function(player, Domain::DRIVER, id, enable != 0))
 }
 
 fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<(), CuptiResult> {
@@ -188,19 +191,19 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
 /// `cuptiActivityEnableAllSyncRecords`, since 12.8. What was not recorded cannot be played, so this changes nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
-    answer(|player| since(player, ALL_SYNC_RECORDS))
+    answer("cuptiActivityEnableAllSyncRecords", |player| since(player, ALL_SYNC_RECORDS))
 }
 
 /// `cuptiActivityFlushAll`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushAll(flag: u32) -> CuptiResult {
-    answer(|player| player.flush(flag & FLUSH_FORCED != 0))
+    answer("cuptiActivityFlushAll", |player| player.flush(flag & FLUSH_FORCED != 0))
 }
 
 /// `cuptiActivityFlushPeriod`: buffers come when they came in the recording, whatever the period.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushPeriod(_millis: u32) -> CuptiResult {
-    answer(|_| Ok(()))
+    answer("cuptiActivityFlushPeriod", |_| Ok(()))
 }
 
 /// `cuptiActivityGetNextRecord`: walks by the sizes of the library that made the recording.
@@ -213,7 +216,7 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord(
     valid: usize,
     record: *mut *mut u8,
 ) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiActivityGetNextRecord", |player| {
         need(!buffer.is_null() && !record.is_null())?;
         // SAFETY: not NULL, and then readable as promised by the caller.
         let current = unsafe { record.read() };
@@ -258,7 +261,7 @@ pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
     _stream: u32,
     dropped: *mut usize,
 ) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiActivityGetNumDroppedRecords", |player| {
         need(!dropped.is_null())?;
         // SAFETY: as promised by the caller.
         unsafe { put(dropped, player.take_dropped()) }
@@ -275,7 +278,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
     size: *mut usize,
     value: *mut c_void,
 ) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiActivitySetAttribute", |player| {
         need(!size.is_null() && !value.is_null())?;
         // SAFETY: not NULL, and then readable as promised by the caller.
         let size = unsafe { size.read() };
@@ -294,7 +297,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
 /// `cuptiSetThreadIdType`: thread ids stay as recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiSetThreadIdType(kind: ThreadIdType) -> CuptiResult {
-    answer(|_| need(matches!(kind, ThreadIdType::DEFAULT | ThreadIdType::SYSTEM)))
+    answer("cuptiSetThreadIdType", |_| need(matches!(kind, ThreadIdType::DEFAULT | ThreadIdType::SYSTEM)))
 }
 
 /// `cuptiActivityGetStructSize`, since 13.2
@@ -303,7 +306,7 @@ pub extern "C" fn cuptiSetThreadIdType(kind: ThreadIdType) -> CuptiResult {
 /// `size` is NULL or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetStructSize(kind: Kind, _version: u32, size: *mut usize) -> CuptiResult {
-    answer(|player| {
+    answer("cuptiActivityGetStructSize", |player| {
         since(player, STRUCT_SIZES)?;
         need(!size.is_null())?;
         // SAFETY: as promised by the caller.

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
 
 use cupti_sys::CuptiResult;
 
 use crate::clock::Speed;
+use crate::fault::{BadFault, CallFault, Faults};
 use crate::load;
 use crate::player::Player;
 
@@ -19,6 +21,8 @@ use crate::player::Player;
 pub const RECORDING: &str = "GPUPROF_REPLAY";
 /// How fast: `max`, or seconds of the recording in one second.
 pub const SPEED: &str = "GPUPROF_REPLAY_SPEED";
+/// What goes wrong on purpose, see [`fault`](crate::fault).
+pub const FAULT: &str = "GPUPROF_REPLAY_FAULT";
 
 static PLAYER: OnceLock<Result<Player, String>> = OnceLock::new();
 /// Process that loaded the recording; 0 before.
@@ -59,7 +63,8 @@ fn start(path: Option<PathBuf>, speed: &str) -> Result<Player, String> {
     OWNER.store(process::id(), Ordering::SeqCst);
     let speed: Speed = speed.parse()?;
     let path = path.ok_or_else(|| format!("{RECORDING} is not set: name the recording to play"))?;
-    Ok(Player::new(load::session(&path)?, speed))
+    let faults: Faults = std::env::var(FAULT).unwrap_or_default().parse().map_err(|bad: BadFault| bad.to_string())?;
+    Ok(Player::new(load::session(&path)?, speed, faults))
 }
 
 /// Whether this process is the child of a fork of the one that loaded the recording.
@@ -76,13 +81,25 @@ pub fn calls_after_fork() -> u64 {
 }
 
 /// Answers a call of the C interface: with the player, without panics.
-pub fn answer(call: impl FnOnce(&'static Player) -> Result<(), CuptiResult>) -> CuptiResult {
+///
+/// A fault that the session asks for strikes `function` here, before it does anything.
+pub fn answer(function: &str, call: impl FnOnce(&'static Player) -> Result<(), CuptiResult>) -> CuptiResult {
     if is_forked() {
         CALLS_AFTER_FORK.fetch_add(1, Ordering::SeqCst);
         return CuptiResult::NOT_INITIALIZED;
     }
     let guarded = AssertUnwindSafe(|| match player() {
-        Ok(player) => call(player),
+        Ok(player) => match player.faults.call(function) {
+            Some(CallFault::Answer(code)) => Err(code),
+            Some(CallFault::Hang) => loop {
+                thread::park();
+            },
+            Some(CallFault::Slow(time)) => {
+                thread::sleep(time);
+                call(player)
+            }
+            None => call(player),
+        },
         Err(_) => Err(CuptiResult::NOT_INITIALIZED),
     });
     match catch_unwind(guarded) {

@@ -16,6 +16,7 @@
 //! | [`client`], [`filter`] | what the client has set up and wants |
 //! | [`lend`], [`held`], [`border`] | the client's memory and functions |
 //! | [`load`], [`session`], [`layout`] | the recording |
+//! | [`fault`], [`spoil`] | what goes wrong on purpose: `GPUPROF_REPLAY_FAULT` |
 //!
 //! What it does not do: API callbacks for the recorded calls (the host program can make calls of its own), markers and
 //! counters; more than one client; correlation ids
@@ -26,6 +27,7 @@ pub mod client;
 pub mod clock;
 pub mod control;
 pub mod exports;
+pub mod fault;
 pub mod filter;
 pub mod held;
 pub mod instance;
@@ -34,4 +36,5 @@ pub mod lend;
 pub mod load;
 pub mod player;
 pub mod session;
+pub mod spoil;
 pub mod violation;

@@ -9,6 +9,7 @@
 //! At maximum speed a client without a free buffer is waited for, since it only has to keep up with real time. At a
 //! given speed its records are dropped and counted, as CUPTI does.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,11 +19,13 @@ use cupti_sys::{CallbackSite, CuptiResult, Domain, ResourceCallback};
 use crate::border::{self, Worker};
 use crate::client::{BufferCallbacks, Client};
 use crate::clock::{Clock, Speed};
+use crate::fault::{BufferFault, Faults, LATE, Phase};
 use crate::filter::Filter;
 use crate::held::Held;
 use crate::layout;
 use crate::lend;
 use crate::session::{Action, Session};
+use crate::spoil::spoil;
 use crate::violation::{Rule, Violations};
 
 /// What became of the records so far.
@@ -39,6 +42,8 @@ pub struct Counts {
     pub buffers: u64,
     /// Calls of `cuptiActivityFlushAll`.
     pub flushes: u64,
+    /// How often a fault that was asked for has struck.
+    pub faults: u64,
 }
 
 /// A session, its client, and how far play has come.
@@ -52,6 +57,8 @@ pub struct Player {
     pub client: Mutex<Client>,
     /// What the client did wrong.
     pub violations: Violations,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
     /// Held while records move, callbacks included. Functions that a callback may call do not take it.
     delivery: Mutex<Delivery>,
     flushing: AtomicU32,
@@ -84,7 +91,7 @@ enum By {
 impl Player {
     /// Ready to play from the start.
     #[must_use]
-    pub fn new(session: Session, speed: Speed) -> Self {
+    pub fn new(session: Session, speed: Speed, faults: Faults) -> Self {
         let delivery = Delivery {
             next_step: 0,
             done: vec![false; session.items().len()],
@@ -98,6 +105,7 @@ impl Player {
             session,
             client: Mutex::default(),
             violations: Violations::default(),
+            faults,
             delivery: Mutex::new(delivery),
             flushing: AtomicU32::new(0),
             begun: AtomicBool::new(false),
@@ -112,7 +120,7 @@ impl Player {
 
     /// What became of the records so far.
     pub fn counts(&self) -> Counts {
-        self.delivery().counts
+        Counts { faults: self.faults.struck(), ..self.delivery().counts }
     }
 
     /// Whether the first buffer was asked for: too late for some attributes.
@@ -130,6 +138,7 @@ impl Player {
     /// Calling it again goes on from there. It must not be called from a callback.
     pub fn play(&self, until: u64) {
         self.clock.begin();
+        self.faults.enter(Phase::Running);
         if self.delivery().next_step == 0 {
             self.announce();
         }
@@ -149,6 +158,7 @@ impl Player {
             }
         }
         self.clock.wait_until(until.min(self.session.end()));
+        self.faults.enter(Phase::Finish);
     }
 
     /// Calls an API function as the program would, on this thread: a runtime function calls the driver's one of the
@@ -258,15 +268,14 @@ impl Player {
             delivery.counts.left_out += 1;
             return;
         }
-        let mut record = self.session.bytes(item);
-        let unfinished;
+        let mut record = Cow::Borrowed(self.session.bytes(item));
         if let (true, Some((_, end))) = (running, layout::times(item.kind)) {
-            let mut copy = record.to_vec();
-            layout::put_u64(&mut copy, end, 0);
-            unfinished = copy;
-            record = &unfinished;
+            layout::put_u64(record.to_mut(), end, 0);
         }
-        if self.write(delivery, record) {
+        if let Some(fault) = self.faults.record() {
+            spoil(record.to_mut(), item.kind, fault, index as u64);
+        }
+        if self.write(delivery, &record) {
             delivery.counts.delivered += 1;
         } else {
             self.drop_records(delivery, 1);
@@ -316,15 +325,56 @@ impl Player {
 
     fn hand_over(&self, delivery: &mut Delivery, by: By, context: u64, stream: u32) {
         let Some(held) = delivery.open.take() else { return };
-        let returned = held.give_back(&self.violations);
+        let (address, size, valid) = held.give_back(&self.violations);
         delivery.counts.buffers += 1;
         // Callbacks that were taken away since the buffer was lent leave it with the library for ever, as in CUPTI.
         let Some(buffers) = self.client().buffers else { return };
-        let job = border::Return { completed: buffers.completed, context, stream, returned };
-        match by {
-            By::Caller => job.run(),
-            By::Worker => delivery.worker.get_or_insert_with(Worker::start).run(job),
+        let fault = self.faults.buffer();
+        let valid = match fault {
+            Some(BufferFault::Torn) => valid.saturating_sub(12),
+            Some(BufferFault::Oversized) => size + 4096,
+            _ => valid,
+        };
+        let job = |address, size, valid| border::Return {
+            completed: buffers.completed,
+            context,
+            stream,
+            returned: (address, size, valid),
+        };
+        match fault {
+            Some(BufferFault::Never) => return,
+            Some(BufferFault::Late) => return job(address, size, valid).run_after(LATE),
+            Some(BufferFault::Nested) => self.interrupt(delivery, buffers, &job),
+            _ => {}
         }
+        let mut jobs = vec![job(address, size, valid)];
+        match fault {
+            Some(BufferFault::Twice) => jobs.push(job(address, size, valid)),
+            Some(BufferFault::Foreign) => jobs.push(job(border::foreign_memory(), size, valid)),
+            _ => {}
+        }
+        for job in jobs {
+            match by {
+                By::Caller => job.run(),
+                By::Worker => delivery.worker.get_or_insert_with(Worker::start).run(job),
+            }
+        }
+    }
+
+    /// Calls the client back in every way while it is about to be called back.
+    fn interrupt(
+        &self,
+        delivery: &Delivery,
+        buffers: BufferCallbacks,
+        job: &impl Fn(*mut u8, usize, usize) -> border::Return,
+    ) {
+        border::in_callback("a callback within another", || {
+            if let Some(held) = self.request(delivery, buffers, false) {
+                let (address, size, _) = held.give_back(&self.violations);
+                job(address, size, 0).run();
+            }
+            self.announce();
+        });
     }
 
     fn drop_records(&self, delivery: &mut Delivery, records: u64) {

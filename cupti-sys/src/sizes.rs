@@ -5,6 +5,7 @@
 
 use crate::abi::{CuptiResult, Kind};
 use crate::cupti::{Cupti, Error};
+use crate::record::KernelRecord;
 use std::fmt;
 use std::ptr;
 
@@ -36,6 +37,7 @@ impl RecordSizes {
     ///
     /// # Errors
     /// When not even the kernel record can be measured, with what the library answered: without a driver from 13.3 on.
+    /// [`CuptiResult::UNKNOWN`] when it seems smaller than it ever was.
     pub fn probe(cupti: &'static Cupti) -> Result<Self, Error> {
         let mut sizes = Self { by_kind: [0; MEASURED_KINDS as usize], library: Some(cupti) };
         let mut kernel = Ok(());
@@ -47,6 +49,12 @@ impl RecordSizes {
                 }
                 Err(_) => {}
             }
+        }
+        // Smaller than it ever was: whatever this is, its records would be read as something else.
+        if kernel.is_ok()
+            && sizes.get(Kind::CONCURRENT_KERNEL).is_none_or(|size| (size as usize) < KernelRecord::LEAST_BYTES)
+        {
+            kernel = Err(Error { function: "cuptiActivityGetNextRecord", code: CuptiResult::UNKNOWN });
         }
         kernel.map(|()| sizes)
     }

@@ -170,6 +170,8 @@ impl Collector {
         if let Trace::Open(trace, file) = std::mem::replace(&mut self.trace, Trace::Off) {
             if let Err(error) = trace.finish(end, at, &self.loss, self.decoder.dictionary()) {
                 log::warning!("{}: {error}; the trace lacks its last part", file.display());
+            } else if !file.exists() {
+                log::warning!("{}: was removed while it was written; there is no trace", file.display());
             }
             path = Some(file);
         }

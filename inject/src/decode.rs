@@ -20,6 +20,8 @@ use profiler_core::record::{
 };
 use rustc_hash::FxBuildHasher;
 
+use crate::enable;
+
 /// What a CUPTI record turned into.
 #[derive(Debug)]
 pub enum Decoded {
@@ -34,17 +36,19 @@ pub enum Decoded {
 /// Decodes, and owns the dictionary that grows on the way.
 #[derive(Debug)]
 pub struct Decoder {
-    cupti: &'static Cupti,
+    /// Asked for at the start: a CUPTI that hangs later must not take the collector along.
+    api_names: HashMap<(Domain, u32), String, FxBuildHasher>,
     dictionary: Dictionary,
     kernel_names: KernelNames,
     functions: HashMap<(Domain, u32), ApiFunctionId, FxBuildHasher>,
 }
 
 impl Decoder {
-    /// A decoder with an empty dictionary. `cupti` is asked for the names of API functions.
+    /// A decoder with an empty dictionary. `cupti` is asked for the names of all API functions, now and never again.
     pub fn new(cupti: &'static Cupti) -> Self {
+        let names = |domain| enable::api_functions(cupti, domain).map(move |(id, name)| ((domain, id), name));
         Self {
-            cupti,
+            api_names: names(Domain::RUNTIME).chain(names(Domain::DRIVER)).collect(),
             dictionary: Dictionary::new(),
             kernel_names: KernelNames::default(),
             functions: HashMap::default(),
@@ -129,7 +133,8 @@ impl Decoder {
         }
         let (ours, prefix) =
             if domain == Domain::RUNTIME { (ApiDomain::Runtime, "cuda") } else { (ApiDomain::Driver, "cu") };
-        let name = self.cupti.callback_name(domain, callback_id).unwrap_or_else(|| format!("{prefix}#{callback_id}"));
+        let known = self.api_names.get(&(domain, callback_id)).cloned();
+        let name = known.unwrap_or_else(|| format!("{prefix}#{callback_id}"));
         let name = self.dictionary.intern_name(&name);
         let id = self.dictionary.intern_api_function(ApiFunction { domain: ours, callback_id, name });
         self.functions.insert((domain, callback_id), id);
@@ -270,7 +275,7 @@ fn device(device: &DeviceRecord<'_>) -> Device {
         name: device.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         compute_capability: device.compute_capability(),
         multiprocessors: device.multiprocessors(),
-        threads_per_multiprocessor: device.max_warps_per_multiprocessor() * device.threads_per_warp(),
+        threads_per_multiprocessor: device.max_warps_per_multiprocessor().saturating_mul(device.threads_per_warp()),
         blocks_per_multiprocessor: device.max_blocks_per_multiprocessor(),
         registers_per_multiprocessor: device.max_registers_per_multiprocessor(),
         shared_bytes_per_multiprocessor: device.max_shared_memory_per_multiprocessor(),

@@ -15,7 +15,13 @@ pub fn everything<H: ActivityHandler>(cupti: &'static Cupti, dependencies: bool)
     let on_request = if dependencies { interest::DEPENDENCY_KINDS } else { &[] };
     for &kind in interest::KINDS.iter().chain(on_request) {
         match cupti.enable(kind) {
-            Err(error) if kind == Kind::CONCURRENT_KERNEL => return Err(error),
+            Err(error) if kind == Kind::CONCURRENT_KERNEL => {
+                // What is on by now would cost the program time for nothing.
+                for &enabled in interest::KINDS {
+                    let _ = cupti.disable(enabled);
+                }
+                return Err(error);
+            }
             result => note(&mut notes, &format!("no {kind} records"), result),
         }
     }

@@ -4,7 +4,8 @@
 //! sooner, so one thread of our own flushes at a fixed period. Only this thread ever flushes: concurrent calls of
 //! `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use cupti_sys::Cupti;
@@ -13,6 +14,10 @@ use profiler_core::session::End;
 
 use crate::activity::Delivery;
 use crate::log;
+
+/// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
+/// after that. Once in the life of a process, and only while something is missing.
+const STRAGGLERS: Duration = Duration::from_millis(50);
 
 /// The order to end, given by dropping the sender or sending this.
 #[derive(Debug)]
@@ -24,7 +29,7 @@ pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliv
     // was complete before the one before it.
     let mut previous = now(cupti);
     let mut dropped_by_cupti = 0;
-    let mut complained = false;
+    let (mut complained, mut uncounted) = (false, false);
     loop {
         let stopping = match stop.recv_timeout(period) {
             Err(RecvTimeoutError::Timeout) => false,
@@ -35,6 +40,7 @@ pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliv
         if stopping {
             // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
             flushed = flushed.and(cupti.flush(true));
+            wait_for_stragglers();
         }
         if let Err(error) = flushed {
             // At exit the driver may be gone already, which is normal.
@@ -43,7 +49,14 @@ pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliv
                 complained = true;
             }
         }
-        dropped_by_cupti += cupti.dropped_records().unwrap_or(0);
+        match cupti.dropped_records() {
+            Ok(dropped) => dropped_by_cupti += dropped,
+            Err(error) if !stopping && !uncounted => {
+                log::warning!("{error}; records that CUPTI drops are not counted");
+                uncounted = true;
+            }
+            Err(_) => {}
+        }
         let delivery = if stopping {
             Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti }
         } else {
@@ -53,6 +66,14 @@ pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliv
             return;
         }
     }
+}
+
+fn wait_for_stragglers() {
+    let begun = Instant::now();
+    while cupti_sys::lent_buffers() > 0 && begun.elapsed() < STRAGGLERS {
+        thread::sleep(Duration::from_millis(1));
+    }
+    log::debug!("{} buffers are with CUPTI after the last flush", cupti_sys::lent_buffers());
 }
 
 /// The time on the clock of the records.

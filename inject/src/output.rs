@@ -1,8 +1,9 @@
 //! Where files go: name patterns, and files that never overwrite another.
 
 use std::env;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 /// A file name with `%p` (process id), `%h` (host name), `%q{VAR}` (environment) and `%%`.
@@ -58,11 +59,20 @@ impl Pattern {
     }
 }
 
-/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another.
+/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. A
+/// character device, such as /dev/null, is written to as it is.
 ///
 /// # Errors
-/// Whatever the system says about the first name that does not exist.
+/// Whatever the system says about the first name that does not exist; and when `path` is a folder, a pipe (of which
+/// opening may never return) or another thing that is no file.
 pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
+    match fs::metadata(&path).map(|metadata| metadata.file_type()) {
+        Ok(found) if found.is_char_device() => return Ok((OpenOptions::new().write(true).open(&path)?, path)),
+        Ok(found) if !found.is_file() => {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "exists and is no file"));
+        }
+        _ => {}
+    }
     let mut candidate = path.clone();
     for number in 1.. {
         match OpenOptions::new().write(true).create_new(true).open(&candidate) {
@@ -102,14 +112,23 @@ mod tests {
     }
 
     #[test]
+    fn a_device_is_a_sink_and_a_folder_is_none() {
+        let (_, path) = create_new(PathBuf::from("/dev/null")).unwrap();
+        assert_eq!(path, PathBuf::from("/dev/null"));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(create_new(folder.path().to_owned()).unwrap_err().to_string().contains("no file"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn an_existing_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.gpuprof");
-        std::fs::write(&path, "precious").unwrap();
+        fs::write(&path, "precious").unwrap();
         let (_, second) = create_new(path.clone()).unwrap();
         let (_, third) = create_new(path.clone()).unwrap();
         assert_eq!(second, folder.path().join("a-1.gpuprof"));
         assert_eq!(third, folder.path().join("a-2.gpuprof"));
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "precious");
+        assert_eq!(fs::read_to_string(path).unwrap(), "precious");
     }
 }

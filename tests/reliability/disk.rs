@@ -1,0 +1,98 @@
+//! Nowhere to write, or no longer: the program and the verdict go on without a trace.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::program::{Outcome, outcome, program};
+use crate::support::{GPUPROF, Stage};
+use crate::table;
+
+/// What is wrong with the disk.
+enum Disk {
+    /// `GPUPROF_OUTPUT` is this.
+    Output(&'static str),
+    /// The library of `cupti-replay/tests/disk` is preloaded with this fault.
+    Preloaded(&'static str),
+    /// The shell's `ulimit -f`, in KiB: the signal `SIGXFSZ` is deadly by default.
+    SizeLimit(u32),
+    /// The folder goes away once the trace is there.
+    Vanishes,
+}
+
+const DISKS: &[(&str, Disk)] = &[
+    ("a folder that does not exist", Disk::Output("missing/x.gpuprof")),
+    ("a folder that cannot be written to", Disk::Output("/proc/x.gpuprof")),
+    ("a folder in place of a file", Disk::Output(".")),
+    ("/dev/full", Disk::Output("/dev/full")),
+    ("/dev/null", Disk::Output("/dev/null")),
+    ("full at once", Disk::Preloaded("full:0")),
+    ("full after 6000 bytes", Disk::Preloaded("full:6000")),
+    ("an I/O error", Disk::Preloaded("broken")),
+    ("300 ms for each write", Disk::Preloaded("slow:300")),
+    ("a file size limit of 4 KiB (SIGXFSZ)", Disk::SizeLimit(4)),
+    ("the folder is removed meanwhile", Disk::Vanishes),
+];
+
+fn run(disk: &Disk) -> Outcome {
+    let stage = Stage::new();
+    let mut command = program(&stage);
+    let mut trace = stage.path("trace.gpuprof");
+    match disk {
+        Disk::Output(path) => {
+            command.env("GPUPROF_OUTPUT", path);
+        }
+        Disk::Preloaded(fault) => {
+            let library = std::path::Path::new(GPUPROF).parent().unwrap().join("examples/libfaulty_disk.so");
+            assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
+            command.env("LD_PRELOAD", library).env("FAULTY_DISK", fault);
+        }
+        Disk::SizeLimit(kibibytes) => {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &format!("ulimit -f {kibibytes}; exec \"$0\" \"$@\"")]);
+            shell.arg(command.get_program()).args(command.get_args());
+            shell.current_dir(stage.folder.path());
+            for (name, value) in command.get_envs() {
+                match value {
+                    Some(value) => shell.env(name, value),
+                    None => shell.env_remove(name),
+                };
+            }
+            command = shell;
+        }
+        Disk::Vanishes => {
+            trace = stage.path("gone/trace.gpuprof");
+            let folder = stage.path("gone");
+            fs::create_dir(&folder).unwrap();
+            command.env("GPUPROF_OUTPUT", &trace);
+            let seen = trace.clone();
+            thread::spawn(move || {
+                while !seen.exists() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                fs::remove_dir_all(folder).unwrap();
+            });
+        }
+    }
+    let mut seen = outcome(&mut command, &trace);
+    let folder = stage.folder.path().to_string_lossy().into_owned();
+    for said in &mut seen.said {
+        assert!(!said.contains("internal error"), "{said}");
+        *said = said.replace(&folder, "DIR");
+    }
+    seen
+}
+
+#[test]
+fn a_bad_disk_costs_the_trace_and_nothing_else() {
+    let whole = run(&Disk::Preloaded("full:1000000000")).trace.unwrap().0;
+    let mut rows = Vec::new();
+    for (name, disk) in DISKS {
+        let seen = run(disk);
+        seen.is_the_programs_own(name);
+        let (trace, said) = seen.words(whole);
+        rows.push(vec![(*name).to_owned(), trace, said]);
+    }
+    table::check("disks", &["the trace goes to", "trace", "said"], &rows);
+}

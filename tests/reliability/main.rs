@@ -1,0 +1,15 @@
+//! Manners in a stranger's process: whatever goes wrong in or around libprof.so, the program's output, exit code and
+//! time to end are its own, and what was lost is said.
+//!
+//! Everything runs through the real libprof.so and the replay library, in processes of their own. What each fault
+//! comes to is printed, and kept as tables in docs/RELIABILITY.md, which these tests compare (GPUPROF_BLESS=1 renews
+//! them). What only a GPU can show is in `tests/gpu/checks/endings.py` and `neighbours.py`.
+
+mod cupti;
+mod disk;
+mod life;
+mod program;
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+#[path = "../support/mod.rs"]
+mod support;
+mod table;

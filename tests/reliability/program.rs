@@ -1,0 +1,90 @@
+//! One run of the stand-in for a CUDA program, and what became of it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use crate::support::{Stage, report, sum};
+
+/// The recording that is played: small, with kernels, copies, calls and one context.
+pub const FIXTURE: &str = "copy_pageable";
+/// What the program prints: stands for its results.
+pub const PRINTED: &str = "loss 0.25";
+/// Its exit code, unlike any that libprof.so or the host would make up.
+pub const CODE: i32 = 7;
+/// What the exit may wait for CUPTI here.
+pub const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a run may take before it counts as hanging: play takes 0.2 s and the exit at most [`EXIT_TIMEOUT`]; the rest
+/// is for a machine that is busy with something else.
+const HANGS: Duration = Duration::from_secs(20);
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The program's end, as the system tells it.
+    pub output: Output,
+    /// What libprof.so said, line by line, without the report.
+    pub said: Vec<String>,
+    /// Records in the trace, and how it says that it ended. `None` without a trace.
+    pub trace: Option<(u64, String)>,
+    /// How often faults have struck, if the replay library was there to tell.
+    pub struck: u64,
+}
+
+/// The program, playing at four times the speed of the recording with a flush every 10 ms, so that flushes fall into
+/// play; nothing but warnings on stderr.
+pub fn program(stage: &Stage) -> Command {
+    let mut command = stage.host(FIXTURE);
+    command
+        .args(["--print", PRINTED, "--exit-code", &CODE.to_string(), "--counts"])
+        .env("GPUPROF_REPLAY_SPEED", "4")
+        .env("GPUPROF_FLUSH", "10ms")
+        .env("GPUPROF_REPORT", "off")
+        .env("GPUPROF_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
+    command
+}
+
+/// Runs `command`, which must not hang, and looks at the trace in `folder`.
+pub fn outcome(command: &mut Command, trace: &Path) -> Outcome {
+    let begun = Instant::now();
+    let output = command.output().unwrap();
+    assert!(begun.elapsed() < HANGS, "{command:?} took {:?}", begun.elapsed());
+    let text = String::from_utf8_lossy(&output.stderr);
+    let counts = text.split("faults: ").nth(1).and_then(|rest| rest.split([' ', '}']).next());
+    let said = text.lines().filter(|line| line.starts_with("gpuprof: ")).map(str::to_owned).collect();
+    let trace = trace.is_file().then(|| {
+        if trace.metadata().unwrap().len() == 0 {
+            return (0, "without a word".to_owned());
+        }
+        let (_, json) = report(trace);
+        let end = json["completeness"]["end"].as_str().unwrap().to_owned();
+        (sum(&json["completeness"]["records"]), end)
+    });
+    Outcome { said, trace, struck: counts.map_or(0, |number| number.parse().unwrap()), output }
+}
+
+impl Outcome {
+    /// Panics unless the program's output and exit code are what they are without us.
+    pub fn is_the_programs_own(&self, what: &str) {
+        let expected = format!("{PRINTED}\n");
+        let found = (self.output.status.code(), String::from_utf8_lossy(&self.output.stdout));
+        assert_eq!(found, (Some(CODE), expected.into()), "{what}: {self:#?}");
+    }
+
+    /// In words, beside a run in which nothing went wrong: what is in the trace, and the first thing said.
+    pub fn words(&self, whole: u64) -> (String, String) {
+        let trace = match &self.trace {
+            None => "no trace".to_owned(),
+            Some((records, end)) => {
+                let part = match *records {
+                    0 => "no record",
+                    some if some < whole => "some records",
+                    _ => "all records",
+                };
+                format!("{part}, end {end}")
+            }
+        };
+        let said = self.said.first().map_or("-", |line| line.trim_start_matches("gpuprof: "));
+        (trace, said.to_owned())
+    }
+}
