@@ -50,8 +50,8 @@ EXAMPLES:
   gpuprof demo                           see it work without a GPU";
 
 const RUN_HELP: &str = "\
-gpuprof sets CUDA_INJECTION64_PATH and its own variables and then becomes the command (exec): same process
-id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
+gpuprof sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
+(exec): same process id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
 libprof.so; an option that is left out leaves its variable as it is.
 
 PLACEHOLDERS of --output:
@@ -139,7 +139,7 @@ pub struct RunArgs {
     /// Use this libcupti instead of searching for one
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
-    /// Replace a CUDA_INJECTION64_PATH that another tool has set
+    /// Replace a CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH that another tool has set
     #[arg(long)]
     force: bool,
     /// The command and its arguments

@@ -29,6 +29,8 @@ const NOT_FOUND: u8 = 127;
 
 /// The variable from which the CUDA driver takes the library to load.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// The variable from which NVTX takes the library that receives a program's ranges.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 /// What to start and how to profile it. `None` leaves the variable in the environment as it is.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ pub struct Props {
     pub log: Option<String>,
     /// The libcupti to use.
     pub cupti: Option<PathBuf>,
-    /// Whether another tool's [`INJECTION`] may be replaced.
+    /// Whether another tool's [`INJECTION`] and [`NVTX_INJECTION`] may be replaced.
     pub force: bool,
     /// The command and its arguments; at least the command.
     pub command: Vec<OsString>,
@@ -60,7 +62,7 @@ pub fn run(props: &Props) -> Result<u8> {
         bail!("no command given");
     };
     let library = files::library()?;
-    if let Some(other) = other_injection(&library)
+    if let Some(other) = other_library(INJECTION, &library)
         && !props.force
     {
         bail!(
@@ -76,7 +78,19 @@ pub fn run(props: &Props) -> Result<u8> {
         complain("the program was not started");
         return Ok(BAD_SETTINGS);
     }
-    let error = Command::new(program).args(arguments).env(INJECTION, &library).envs(options).exec();
+    let mut command = Command::new(program);
+    command.args(arguments).env(INJECTION, &library).envs(options);
+    match other_library(NVTX_INJECTION, &library) {
+        Some(other) if !props.force => complain(&format!(
+            "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go there and will be missing here. Unset the \
+             variable, or pass --force to replace it.",
+            Path::new(&other).display()
+        )),
+        _ => {
+            command.env(NVTX_INJECTION, &library);
+        }
+    }
+    let error = command.exec();
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
         // The kernel answers the same when the interpreter in a script's first line is what is missing.
@@ -96,9 +110,9 @@ fn complaints(options: &[(&'static str, OsString)]) -> Vec<String> {
     Settings::from_variables(&set).1.iter().map(ToString::to_string).collect()
 }
 
-/// What [`INJECTION`] is set to, unless it is unset, empty, or `library` by whatever path.
-pub fn other_injection(library: &Path) -> Option<OsString> {
-    let value = std::env::var_os(INJECTION).filter(|value| !value.is_empty())?;
+/// What [`INJECTION`] or [`NVTX_INJECTION`] is set to, unless it is unset, empty, or `library` by whatever path.
+pub fn other_library(variable: &str, library: &Path) -> Option<OsString> {
+    let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
     let same = Path::new(&value).canonicalize().is_ok_and(|path| Some(path) == library.canonicalize().ok());
     (!same).then_some(value)
 }

@@ -34,8 +34,8 @@ impl Place {
         command.arg("run").args(arguments).env("GPUPROF_LIB", &self.library).current_dir(self.path());
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
-            if name_text == "CUDA_INJECTION64_PATH" || (name_text.starts_with("GPUPROF_") && name_text != "GPUPROF_LIB")
-            {
+            let injection = name_text == "CUDA_INJECTION64_PATH" || name_text == "NVTX_INJECTION64_PATH";
+            if injection || (name_text.starts_with("GPUPROF_") && name_text != "GPUPROF_LIB") {
                 command.env_remove(name);
             }
         }
@@ -230,6 +230,22 @@ fn another_tools_library_is_not_replaced_silently() {
         .output()
         .unwrap();
     assert_eq!(stdout(&output).trim(), place.library.to_str().unwrap());
+}
+
+#[test]
+fn ranges_come_to_gpuprof_unless_another_tool_wants_them() {
+    let place = Place::new();
+    let output = place.gpuprof(&["--", "printenv", "NVTX_INJECTION64_PATH"]).output().unwrap();
+    assert_eq!(stdout(&output).trim(), place.library.to_str().unwrap());
+    assert!(output.stderr.is_empty());
+
+    let other = "/opt/tool/libother.so";
+    let run = |arguments| place.gpuprof(arguments).env("NVTX_INJECTION64_PATH", other).output().unwrap();
+    let output = run(&["--", "printenv", "NVTX_INJECTION64_PATH"]);
+    assert_eq!((stdout(&output).trim(), output.status.code()), (other, Some(0)));
+    assert!(stderr(&output).contains(other) && stderr(&output).contains("--force"), "{}", stderr(&output));
+    let output = run(&["--force", "--", "printenv", "NVTX_INJECTION64_PATH"]);
+    assert_eq!((stdout(&output).trim(), stderr(&output).as_str()), (place.library.to_str().unwrap(), ""));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn check(checks: &mut Vec<Check>) {
     });
     // Without a library of our own, whatever is set is somebody else's.
     let own = library.unwrap_or_else(|_| PathBuf::new());
-    checks.push(match run::other_injection(&own) {
+    checks.push(match run::other_library(run::INJECTION, &own) {
         Some(other) => Check::fail(
             "injection",
             format!("{} is set to {}; the driver loads only one library", run::INJECTION, Path::new(&other).display()),
@@ -40,11 +40,11 @@ pub fn check(checks: &mut Vec<Check>) {
         ),
         None => Check::ok("injection", format!("{} is free", run::INJECTION)),
     });
-    if let Some(other) = env::var_os("NVTX_INJECTION64_PATH").filter(|value| !value.is_empty()) {
+    if let Some(other) = run::other_library(run::NVTX_INJECTION, &own) {
         checks.push(Check::warn(
             "NVTX injection",
-            format!("NVTX_INJECTION64_PATH is set to {}", Path::new(&other).display()),
-            "if that library is another profiler, the two may fight for CUPTI: unset it",
+            format!("{} is set to {}", run::NVTX_INJECTION, Path::new(&other).display()),
+            "NVTX ranges of the program go there; if that is another profiler, the two may fight for CUPTI: unset it",
         ));
     }
     checks.push(output_folder(&output_pattern()));

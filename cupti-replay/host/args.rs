@@ -24,6 +24,7 @@ Usage: gpuprof-replay-host [options]
                         program anew; play: go on as if it were the parent
   --start-on-thread     load the profiler on a thread that ends at once
   --no-replay           play nothing, and do not mind when the profiler has not loaded the replay library
+  --ranges WHEN         say something through NVTX, for the first time before the profiler is loaded for CUDA, or after
   --counts              print what became of the records on stderr
 
 Environment: CUDA_INJECTION64_PATH (the profiler), GPUPROF_CUPTI_PATH (the replay library, which the profiler loads),
@@ -70,6 +71,15 @@ pub enum Fork {
     End,
 }
 
+/// When NVTX is used for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranges {
+    /// Before the profiler is loaded for CUDA.
+    Before,
+    /// After that.
+    After,
+}
+
 /// All options.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Args {
@@ -93,6 +103,8 @@ pub struct Args {
     pub start_on_thread: bool,
     /// Whether there is something to play.
     pub replay: bool,
+    /// When to use NVTX, if at all.
+    pub ranges: Option<Ranges>,
     /// Whether to print counts.
     pub counts: bool,
 }
@@ -110,6 +122,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         exit_after: None,
         start_on_thread: false,
         replay: true,
+        ranges: None,
         counts: false,
     };
     let mut given = given.into_iter().map(|text| text.to_string_lossy().into_owned());
@@ -158,6 +171,10 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
             "--exit-after" => args.exit_after = Some(number(&option, &value()?)?),
             "--start-on-thread" => args.start_on_thread = true,
             "--no-replay" => args.replay = false,
+            "--ranges" => {
+                args.ranges =
+                    Some(choose(&option, &value()?, &[("before", Ranges::Before), ("after", Ranges::After)])?);
+            }
             _ => return Err(format!("unknown option {option}; --help lists them")),
         }
     }

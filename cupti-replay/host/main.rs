@@ -7,6 +7,7 @@
 mod args;
 mod leave;
 mod libraries;
+mod ranges;
 
 use std::env;
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 use args::{Args, Fork};
 use libraries::Replay;
+use ranges::Ranges;
 
 /// Exit code when nothing could be tested.
 const SET_UP: u8 = 2;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), Failure> {
     leave::register(args.counts)?;
+    let before = ranges_at(args, args::Ranges::Before)?;
     fork_at(args, Fork::Before)?;
     let injected = if args.start_on_thread {
         std::thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
@@ -61,6 +64,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         inject()?
     };
     let replay = if injected && args.replay { Some(Replay::find(&replay_path()?)?) } else { None };
+    let after = ranges_at(args, args::Ranges::After)?;
     fork_at(args, Fork::After)?;
     if let Some(millis) = args.exit_after {
         leave::exit_after(millis, args.exit_code);
@@ -72,6 +76,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         }
         replay.play(args.until)?;
     }
+    before.or(after).map_or(Ok(()), Ranges::end)?;
     fork_at(args, Fork::End)?;
     if let Some(text) = &args.print {
         println!("{text}");
@@ -98,6 +103,10 @@ fn inject() -> Result<bool, Failure> {
         eprintln!("gpuprof-replay-host: InitializeInjection answered {answer}: running without a profiler");
     }
     Ok(answer == 1)
+}
+
+fn ranges_at(args: &Args, when: args::Ranges) -> Result<Option<Ranges>, String> {
+    if args.ranges == Some(when) { Ranges::begin().map(Some) } else { Ok(None) }
 }
 
 fn fork_at(args: &Args, when: Fork) -> Result<(), Failure> {

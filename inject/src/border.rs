@@ -1,9 +1,11 @@
-//! Every `unsafe` of this crate: the entry point that the driver calls, and a few POSIX calls.
+//! Every `unsafe` of this crate: the entry points that the driver and NVTX call, and a few calls of the C library.
 //!
 //! Nothing may cross this border but plain returns: no panic, no `exit`, no signal handler.
 #![expect(unsafe_code, reason = "the C border of the library")]
 
-use std::ffi::c_int;
+use std::env;
+use std::ffi::{OsStr, c_int};
+use std::fs;
 use std::mem::MaybeUninit;
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
@@ -11,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::log;
+use crate::nvtx;
 use crate::profiler;
 
 /// The driver calls this during `cuInit`, on the thread that called it, when `CUDA_INJECTION64_PATH` names this
@@ -21,6 +24,25 @@ pub extern "C" fn InitializeInjection() -> c_int {
     let _ = catch_unwind(|| {
         if let Err(error) = profiler::start_from_env() {
             log::error!("nothing is measured in this process: {error}");
+        }
+    });
+    1
+}
+
+/// NVTX calls this at its first use in every library that contains it, when `NVTX_INJECTION64_PATH` names this library:
+/// on any thread, before CUDA is used or never with it. Always answers 1: after 0 NVTX would unload the library.
+///
+/// # Safety
+/// For NVTX only: the argument is valid until this returns.
+// SAFETY: the name is the one that NVTX looks up; in this process nothing of ours calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<nvtx_sys::GetExportTable>) -> c_int {
+    let _ = catch_unwind(|| {
+        at_fork(profiler::forked);
+        let Some(get_export_table) = get_export_table else { return };
+        // SAFETY: NVTX passes its own function and waits for this call to return; this library is never unloaded.
+        if unsafe { nvtx_sys::attach::<nvtx::Ranges>(get_export_table) }.is_ok() {
+            nvtx::attached();
         }
     });
     1
@@ -59,9 +81,11 @@ pub fn at_exit_once(handler: fn()) {
     }
 }
 
-/// Has `handler` called in the child of every fork.
+/// Has `handler` called in the child of every fork. A second call changes nothing.
 pub fn at_fork(handler: fn()) {
-    let _ = FORK.set(handler);
+    if FORK.set(handler).is_err() {
+        return;
+    }
     // SAFETY: as above; the handler only stores one atomic, which is safe in the child of a threaded process.
     if unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } != 0 {
         log::warning!("no fork handler can be registered");
@@ -132,4 +156,23 @@ fn write_pieces(mut bytes: &[u8], deadline: Instant) {
             Err(_) => return,
         }
     }
+}
+
+/// The kernel's id of the calling thread, which is the one in CUPTI's records.
+pub fn thread_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
+/// Sets a variable of this process if no other thread could be reading the environment. Answers whether it did.
+pub fn set_variable_if_alone(name: &str, value: &OsStr) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    if threads.map(str::trim) != Some("1") {
+        return false;
+    }
+    // SAFETY: this is the only thread, so nobody reads the environment now, and nobody can start a thread that would.
+    // Pointers that the host took from `getenv` before stay valid: the C library frees no string it did not make.
+    unsafe { env::set_var(name, value) };
+    true
 }

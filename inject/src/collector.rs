@@ -13,7 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
-use profiler_core::record::{Loss, Timestamp};
+use profiler_core::record::{Loss, Record, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
@@ -22,6 +22,7 @@ use crate::activity::{Delivery, Inlet};
 use crate::decode::{Decoded, Decoder};
 use crate::flusher;
 use crate::log;
+use crate::nvtx;
 use crate::output;
 use crate::raw::RawRecording;
 use crate::settings::{self, Settings};
@@ -43,6 +44,7 @@ pub struct Collector {
     cupti: &'static Cupti,
     inlet: Arc<Inlet>,
     decoder: Decoder,
+    ranges: nvtx::Drain,
     attributor: Attributor,
     trace: Trace,
     raw: Option<RawRecording>,
@@ -81,6 +83,7 @@ impl Collector {
             cupti,
             inlet,
             decoder: Decoder::new(cupti),
+            ranges: nvtx::Drain::default(),
             attributor: Attributor::new(),
             trace: settings.output.as_ref().map_or(Trace::Off, |pattern| {
                 let path = pattern.expand(session.process_id, &session.host);
@@ -134,9 +137,25 @@ impl Collector {
             self.loss.broken_bytes += broken.bytes as u64;
         }
         self.inlet.pool.put(buffer.into_buffer());
+        self.ranges(flusher::wall_clock());
+    }
+
+    /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
+    /// they stay where they are.
+    fn ranges(&mut self, until: Timestamp) {
+        if matches!(self.trace, Trace::Waiting(_)) {
+            return;
+        }
+        for event in self.ranges.events(until, self.decoder.dictionary_mut()) {
+            let record = Record::Range(event);
+            self.attributor.push(&record, self.decoder.dictionary());
+            self.trace.write(|trace| trace.push(&record, self.decoder.dictionary()));
+        }
     }
 
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
+        // Before the mark, which vouches for the ranges too. What a thread is just writing down is later than it.
+        self.ranges(flusher::wall_clock());
         self.count_loss(dropped_by_cupti);
         self.attributor.flushed(before, self.decoder.dictionary());
         self.keep_up();
@@ -156,6 +175,7 @@ impl Collector {
     }
 
     fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> Outcome {
+        self.ranges(Timestamp::from_nanos(u64::MAX));
         self.count_loss(dropped_by_cupti);
         if end == End::TimedOut {
             self.loss.undelivered_buffers = self.inlet.pool.in_use() as u64;
@@ -197,6 +217,7 @@ impl Collector {
     fn count_loss(&mut self, dropped_by_cupti: u64) {
         self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
         self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed);
+        self.loss.dropped_ranges = nvtx::dropped();
         let foreign = self.inlet.foreign_bytes.swap(0, Ordering::Relaxed);
         if foreign > 0 && !self.foreign_buffers_said {
             self.foreign_buffers_said = true;
@@ -209,10 +230,16 @@ impl Collector {
 
     /// Writes to the trace if there is one; gives it up at the first error, with a line that says so.
     fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>, &Decoder) -> std::io::Result<()>) {
-        let Trace::Open(trace, path) = &mut self.trace else { return };
-        if let Err(error) = write(trace, &self.decoder) {
+        self.trace.write(|trace| write(trace, &self.decoder));
+    }
+}
+
+impl Trace {
+    fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> std::io::Result<()>) {
+        let Self::Open(trace, path) = self else { return };
+        if let Err(error) = write(trace) {
             log::warning!("{}: {error}; the trace ends here, the report goes on", path.display());
-            self.trace = Trace::Off;
+            *self = Self::Off;
         }
     }
 }

@@ -60,6 +60,11 @@ impl Decoder {
         &self.dictionary
     }
 
+    /// As [`dictionary`](Self::dictionary), for names that do not come from CUPTI.
+    pub fn dictionary_mut(&mut self) -> &mut Dictionary {
+        &mut self.dictionary
+    }
+
     /// Decodes one record.
     pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
         Decoded::Record(match record.activity() {

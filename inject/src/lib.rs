@@ -4,12 +4,13 @@
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
-//! | `border` | the entry point and every `unsafe` of this crate | the thread that calls `cuInit` |
+//! | `border` | the entry points and every `unsafe` of this crate | the thread that calls `cuInit`; any that uses NVTX |
 //! | `profiler` | start, finish, fork | that thread; the exiting thread |
 //! | `enable`, `interest` | which activity CUPTI is asked for | that thread |
 //! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
 //! | `flusher` | makes CUPTI hand over | `gpuprof-flush` |
 //! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
+//! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
 //! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
 //!
 //! This code is a guest. It may lose data, and counts it; it never blocks the host, panics across the border, exits,
@@ -23,6 +24,7 @@ mod enable;
 mod flusher;
 mod interest;
 mod log;
+mod nvtx;
 mod output;
 mod pool;
 mod process;

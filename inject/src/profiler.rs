@@ -22,6 +22,7 @@ use crate::collector::{Collector, Outcome};
 use crate::enable;
 use crate::flusher::{self, Stop};
 use crate::log;
+use crate::nvtx;
 use crate::pool::Pool;
 use crate::process;
 use crate::settings::{ReportStyle, Settings};
@@ -82,12 +83,17 @@ pub fn start(settings: &Settings) -> Result<(), StartError> {
     }
     let started = start_once(settings);
     let state = if started.is_ok() { RUNNING } else { FINISHED };
+    if started.is_err() {
+        nvtx::stop();
+    }
     // A fork in the meantime has the last word.
     let _ = STATE.compare_exchange(STARTING, state, Ordering::AcqRel, Ordering::Acquire);
     started
 }
 
 fn start_once(settings: &Settings) -> Result<(), StartError> {
+    // First of all: CUPTI brings threads.
+    let ranges_note = nvtx::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
     let cupti = Cupti::load(&search).map_err(|error| StartError(error.to_string()))?;
     log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
@@ -112,11 +118,12 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         return Err(StartError("gpuprof was started twice".to_owned()));
     }
 
-    let notes = enable::everything::<Callbacks>(cupti, settings.dependencies).map_err(|error| {
+    let mut notes = enable::everything::<Callbacks>(cupti, settings.dependencies).map_err(|error| {
         // A slot that measures nothing would only keep other tools out; the first error says more than a second.
         let _ = subscriber.unsubscribe();
         failed(error)
     })?;
+    notes.extend(ranges_note);
     notes.iter().for_each(|note| log::info!("{note}"));
     let session = process::describe(cupti, flusher::now(cupti), notes);
     let collector = Collector::new(cupti, settings, session, inlet);
@@ -158,9 +165,15 @@ impl Profiler {
     }
 }
 
-/// The child of a fork has our memory but not our threads, and CUDA is of no use in it: stay silent for ever.
-fn forked() {
-    STATE.store(FORKED, Ordering::Release);
+/// The child of a fork has our memory but not our threads, and CUDA is of no use in it: stay silent for ever. Before
+/// CUDA was used there is nothing to be silent about: the child may use it, and is then measured like any process.
+pub fn forked() {
+    if STATE.load(Ordering::Acquire) == IDLE {
+        nvtx::forked();
+    } else {
+        nvtx::stop();
+        STATE.store(FORKED, Ordering::Release);
+    }
 }
 
 /// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
@@ -196,6 +209,7 @@ pub fn finish_quietly() -> Option<Outcome> {
         profiler.outcome.recv_timeout(profiler.exit_timeout - for_cupti).ok()
     });
     STATE.store(FINISHED, Ordering::Release);
+    nvtx::stop();
     if outcome.is_none() {
         log::error!("no report: the last records were not processed in time; the trace ends abruptly");
     }

@@ -51,6 +51,11 @@ pub const FLUSH: &str = "GPUPROF_FLUSH";
 /// Memory for activity buffers.
 pub const MEMORY: &str = "GPUPROF_MEMORY";
 
+/// What the CUDA driver loads. Not ours: it is how libprof.so got here.
+pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// What NVTX loads. Not ours.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
     Variable {

@@ -41,6 +41,12 @@ impl Dictionary {
         })
     }
 
+    /// The id of `name` if it is known.
+    #[must_use]
+    pub fn find_name(&self, name: &str) -> Option<NameId> {
+        self.names.ids.get(name).copied().map(NameId)
+    }
+
     /// The id of `config`, new or known.
     pub fn intern_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
         LaunchConfigId(self.launch_configs.intern(config))

@@ -35,6 +35,7 @@ impl Stage {
         command
             .current_dir(self.folder.path())
             .env("CUDA_INJECTION64_PATH", built("libprof.so"))
+            .env("NVTX_INJECTION64_PATH", built("libprof.so"))
             .env("GPUPROF_CUPTI_PATH", built("libcupti_replay.so"))
             .env("GPUPROF_REPLAY", self::fixture(fixture))
             .env("GPUPROF_OUTPUT", "trace.gpuprof");

@@ -1,0 +1,91 @@
+//! A program that says what it does: ranges and marks through NVTX, while the recording is played.
+#![expect(unsafe_code, reason = "loads a library as NVTX does, and calls C functions")]
+
+use std::env;
+use std::ffi::CString;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use libloading::os::unix::{Library, RTLD_LAZY};
+use nvtx_sys::abi::{EventAttributes, message_type};
+use nvtx_sys::program::{Initialize, Program};
+
+/// Steps of the worker thread; each is a range in a range.
+const STEPS: usize = 1000;
+/// The category of the steps.
+const CATEGORY: u32 = 7;
+
+/// Two libraries of this program that contain NVTX.
+const MAIN: Program<0> = Program;
+const LIBRARY: Program<1> = Program;
+
+/// Ranges that are open, and the thread that makes more.
+#[derive(Debug)]
+pub struct Ranges {
+    whole_run: u64,
+    worker: JoinHandle<()>,
+}
+
+impl Ranges {
+    /// Uses NVTX for the first time, then begins ranges.
+    pub fn begin() -> Result<Self, String> {
+        if let Some(path) = env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()) {
+            let shown = path.to_string_lossy().into_owned();
+            // SAFETY: the caller of this program asks for this library's initialisers to run.
+            let library =
+                unsafe { Library::open(Some(&path), RTLD_LAZY) }.map_err(|error| format!("{shown}: {error}"))?;
+            // NVTX never unloads a library that answered 1, and the other answer ends this program.
+            let library = Box::leak(Box::new(library));
+            // SAFETY: the name stands for a function of this type: the contract of NVTX with injected libraries.
+            let initialize = unsafe { library.get::<Initialize>("InitializeInjectionNvtx2") }
+                .map_err(|error| format!("{shown}: {error}"))?;
+            // SAFETY: it was found under its name, in a library that stays.
+            let answers = unsafe { [MAIN.initialize(*initialize), LIBRARY.initialize(*initialize)] };
+            if answers != [1, 1] {
+                return Err(format!("{shown}: InitializeInjectionNvtx2 answered {answers:?}"));
+            }
+        }
+        MAIN.push(c"main");
+        let whole_run = MAIN.start(c"whole run");
+        let worker = std::thread::Builder::new().name("worker".to_owned()).spawn(worker);
+        Ok(Self { whole_run, worker: worker.map_err(|error| format!("cannot start a thread: {error}"))? })
+    }
+
+    /// Waits for the thread, then ends what was begun.
+    pub fn end(self) -> Result<(), String> {
+        self.worker.join().map_err(|_| "the thread of the ranges panicked".to_owned())?;
+        // SAFETY: takes a number.
+        unsafe { MAIN.end(self.whole_run) };
+        // SAFETY: takes nothing.
+        unsafe { MAIN.pop() };
+        MAIN.mark(c"done");
+        Ok(())
+    }
+}
+
+/// In a domain of its own: `step 0`, `step 1`, ..., each with a `compute` in it, whose name is registered.
+fn worker() {
+    // SAFETY: each string ends with NUL and outlives the calls; attributes say how long they are.
+    unsafe {
+        let domain = LIBRARY.domain_create_a(c"worker".as_ptr());
+        LIBRARY.name_category_a(domain, CATEGORY, c"training".as_ptr());
+        let compute = LIBRARY.register_string_a(domain, c"compute".as_ptr());
+        let compute = EventAttributes {
+            message_type: message_type::REGISTERED,
+            message: compute.cast(),
+            ..EventAttributes::new()
+        };
+        for step in 0..STEPS {
+            if step % 10 == 0 {
+                // Stretches the steps over the start of the profiler and a part of the recording.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let name = CString::new(format!("step {step}")).unwrap_or_default();
+            let step = EventAttributes { category: CATEGORY, ..EventAttributes::text(&name) };
+            LIBRARY.domain_push_ex(domain, &raw const step);
+            LIBRARY.domain_push_ex(domain, &raw const compute);
+            LIBRARY.domain_pop(domain);
+            LIBRARY.domain_pop(domain);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The collector's side: events of all threads become records, in the order of time.
+//!
+//! Only what happened before the call is taken. An ending can be in a lane that is looked at before that of its
+//! beginning, but a beginning is always in its lane before its ending happens, so a common limit in time takes both
+//! or the first.
+
+use std::collections::HashMap;
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, Timestamp};
+use rustc_hash::FxBuildHasher;
+
+use super::message::{self, Names};
+use super::packed::{self, Next, Packed};
+use super::{CATEGORIES, Category, domain_name, lanes, registered_string};
+
+/// Empties the lanes. There is one in a process, since a lane has one reader.
+#[derive(Debug, Default)]
+pub struct Drain {
+    /// Whose events come next in each lane.
+    threads: Vec<u32>,
+    names: Names,
+    /// Names of categories by domain and number, and how many rows of the table they came from.
+    categories: HashMap<(u32, u32), NameId, FxBuildHasher>,
+    categories_seen: usize,
+    batch: Vec<RangeEvent>,
+    text: Vec<u8>,
+}
+
+impl Drain {
+    /// Every event before `until`, the earliest first.
+    pub fn events(&mut self, until: Timestamp, dictionary: &mut Dictionary) -> std::vec::Drain<'_, RangeEvent> {
+        if let Some(generation) = lanes::generation() {
+            self.learn_categories(dictionary);
+            for (at, lane) in lanes::all(generation).enumerate() {
+                self.lane(at, lane, until, dictionary);
+            }
+        }
+        // Stable: events of one thread at the same nanosecond stay as they are.
+        self.batch.sort_by_key(|event| event.at);
+        self.batch.drain(..)
+    }
+
+    fn lane(&mut self, index: usize, lane: &lanes::Lane, until: Timestamp, dictionary: &mut Dictionary) {
+        if self.threads.len() <= index {
+            self.threads.resize(index + 1, 0);
+        }
+        let readable = lane.ring.readable();
+        let mut at = readable.start;
+        while at < readable.end && packed::time(&lane.ring, at).is_none_or(|time| time < until) {
+            match packed::read(&lane.ring, &mut at, &mut self.text) {
+                Next::Thread(thread) => self.threads[index] = thread,
+                Next::Event(event) => {
+                    let event = self.event(self.threads[index], &event, dictionary);
+                    self.batch.push(event);
+                }
+            }
+        }
+        lane.ring.release(at);
+    }
+
+    fn event(&mut self, thread: u32, event: &Packed, dictionary: &mut Dictionary) -> RangeEvent {
+        let none = dictionary.intern_name("");
+        let mut payload = match event.payload {
+            nvtx_sys::Payload::None => Payload::None,
+            nvtx_sys::Payload::Unsigned(value) => Payload::Unsigned(value),
+            nvtx_sys::Payload::Signed(value) => Payload::Signed(value),
+            nvtx_sys::Payload::Float(value) => Payload::Float(value),
+        };
+        let has_text = !matches!(event.kind, RangeEventKind::Pop | RangeEventKind::End);
+        let message = if event.registered != 0 {
+            self.names.intern(registered_string(event.registered), dictionary)
+        } else if has_text {
+            let text = String::from_utf8_lossy(&self.text);
+            let (name, number) = message::split(&text);
+            if let (Payload::None, Some(number)) = (payload, number) {
+                payload = Payload::Unsigned(number);
+            }
+            self.names.intern(&name, dictionary)
+        } else {
+            none
+        };
+        let category = match event.category {
+            0 => none,
+            number => self.categories.get(&(event.domain, number)).copied().unwrap_or_else(|| {
+                let name = number.to_string();
+                self.names.intern(&name, dictionary)
+            }),
+        };
+        RangeEvent {
+            at: event.at,
+            thread: ThreadId(thread),
+            kind: event.kind,
+            domain: dictionary.intern_name(domain_name(event.domain)),
+            message,
+            category,
+            color: event.color,
+            range_id: event.range,
+            payload,
+        }
+    }
+
+    fn learn_categories(&mut self, dictionary: &mut Dictionary) {
+        for Category { domain, number, name } in CATEGORIES.from(self.categories_seen) {
+            self.categories_seen += 1;
+            self.categories.insert((*domain, *number), self.names.intern(name, dictionary));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The program's own ranges and marks, received from NVTX without CUPTI.
+//!
+//! CUPTI can record NVTX too, but only for those who loaded the very libcupti that NVTX was pointed at; a program that
+//! brings its own (PyTorch does) gives none. So libprof.so is the library that NVTX loads (`NVTX_INJECTION64_PATH`).
+//!
+//! | file | what it does | runs on |
+//! |---|---|---|
+//! | `mod`, `table` | receives; keeps what is named once | application threads |
+//! | `writer`, `stacks` | each thread's depth, and its way into its lane | application threads |
+//! | `lanes`, `ring`, `packed` | a ring of words for each thread | both |
+//! | `invitation` | has NVTX find this library | the thread that calls `cuInit` |
+//! | `drain`, `message` | events to records | `gpuprof-collect` |
+//!
+//! An event costs its thread a look at the clock and a copy of its text into a ring: no lock, no allocation once the
+//! ring has its memory, no hashing. Events from before CUDA is used wait in the rings; when a ring is full, ranges are
+//! dropped as a whole and counted.
+//!
+//! Not recorded: names of threads, CUDA objects and resources, payloads of the extension, `nvtxDomainDestroy`.
+
+mod drain;
+mod invitation;
+mod lanes;
+mod message;
+mod packed;
+mod ring;
+mod stacks;
+mod table;
+mod writer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nvtx_sys::{Domain, Event, Handler, RegisteredString, Text};
+use profiler_core::record::RangeEventKind;
+
+pub use drain::Drain;
+pub use invitation::invite;
+pub use lanes::{forked, stop};
+use table::Table;
+pub use writer::dropped;
+
+/// Names of domains; the handle of the first is 1. One table segment, whose last rows are never used.
+static DOMAINS: Table<Box<str>, 1> = Table::new();
+/// Registered strings; the handle of the first is 1. At most 64 Ki.
+static STRINGS: Table<Box<str>, 64> = Table::new();
+/// Names of categories, in the order in which they were given; a later one for the same number counts. At most 16 Ki.
+static CATEGORIES: Table<Category, 16> = Table::new();
+
+/// Handle of the strings that found no place.
+const FURTHER_STRING: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Category {
+    domain: u32,
+    number: u32,
+    name: Box<str>,
+}
+
+/// Counts ranges that start and end by number. `Relaxed`: they only have to differ.
+static RANGES: AtomicU64 = AtomicU64::new(1);
+/// Bits of a range's number that hold its domain: an end does not say where it belongs.
+const DOMAIN_BITS: u32 = 10;
+
+/// Whether some copy of NVTX has found this library. `Relaxed`: only for a note in the report.
+static ATTACHED: AtomicBool = AtomicBool::new(false);
+
+/// A copy of NVTX has found this library.
+pub fn attached() {
+    ATTACHED.store(true, Ordering::Relaxed);
+}
+
+/// What NVTX calls.
+#[derive(Debug)]
+pub struct Ranges;
+
+/// The answer when depths are not counted: `NVTX_NO_PUSH_POP_TRACKING`.
+const NO_TRACKING: i32 = -2;
+/// The answer to a pop without a push.
+const NOTHING_TO_POP: i32 = -1;
+
+impl Handler for Ranges {
+    fn mark(domain: Domain, event: &Event<'_>) {
+        writer::with(|writer| writer.begin(RangeEventKind::Mark, stacks::index(domain.0), 0, event));
+    }
+
+    fn push(domain: Domain, event: &Event<'_>) -> i32 {
+        let level = writer::with(|writer| writer.push(stacks::index(domain.0), event));
+        level.map_or(NO_TRACKING, |level| i32::try_from(level).unwrap_or(i32::MAX))
+    }
+
+    fn pop(domain: Domain) -> i32 {
+        match writer::with(|writer| writer.pop(stacks::index(domain.0))) {
+            Some(Some(level)) => i32::try_from(level).unwrap_or(i32::MAX),
+            Some(None) => NOTHING_TO_POP,
+            None => NO_TRACKING,
+        }
+    }
+
+    fn start(domain: Domain, event: &Event<'_>) -> u64 {
+        let domain = stacks::index(domain.0);
+        let range = RANGES.fetch_add(1, Ordering::Relaxed) << DOMAIN_BITS | u64::from(domain);
+        let recorded = writer::with(|writer| writer.begin(RangeEventKind::Start, domain, range, event));
+        if recorded == Some(true) { range } else { 0 }
+    }
+
+    fn end(range: u64) {
+        // 0 is what a start that was dropped has answered, and what NVTX answers without a tool.
+        if range != 0 {
+            let domain = u32::try_from(range & u64::from(stacks::DOMAINS)).unwrap_or(0);
+            writer::with(|writer| writer.end(domain, range));
+        }
+    }
+
+    fn name_category(domain: Domain, category: u32, name: Text<'_>) {
+        let name = name.to_string_lossy().into();
+        // Without a place the number stands for the name.
+        let _ = CATEGORIES.add(Category { domain: stacks::index(domain.0), number: category, name });
+    }
+
+    fn create_domain(name: Text<'_>) -> Domain {
+        let name = name.to_string_lossy();
+        // Copies of NVTX in different libraries ask for the same domain; a thread has one stack in it.
+        let known = DOMAINS.from(0).position(|known| **known == *name);
+        let at = known.or_else(|| DOMAINS.add(name.into())).and_then(|at| u32::try_from(at).ok());
+        Domain(at.map_or(stacks::DOMAINS, |at| stacks::index(at + 1)))
+    }
+
+    fn register_string(text: Text<'_>) -> RegisteredString {
+        let at = STRINGS.add(text.to_string_lossy().into()).and_then(|at| u32::try_from(at).ok());
+        RegisteredString(at.map_or(FURTHER_STRING, |at| at + 1))
+    }
+}
+
+/// The name of a domain by its number.
+fn domain_name(number: u32) -> &'static str {
+    match number {
+        0 => "",
+        stacks::DOMAINS => "<other domains>",
+        // A number that was never given is some other tool's handle.
+        _ => DOMAINS.get(number as usize - 1).map_or("<other domains>", |name| name),
+    }
+}
+
+/// A registered string by its number.
+fn registered_string(number: u32) -> &'static str {
+    if number == FURTHER_STRING {
+        return message::FURTHER;
+    }
+    STRINGS.get((number as usize).wrapping_sub(1)).map_or("<unregistered>", |text| text)
+}
+
+const _: () = assert!(stacks::DOMAINS == (1 << DOMAIN_BITS) - 1);

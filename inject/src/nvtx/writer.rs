@@ -1,0 +1,153 @@
+//! One thread's side: what it says goes into its lane, or is dropped in a way that leaves ranges whole.
+//!
+//! Beginnings are dropped when there is no room, never endings: an ending that finds no room waits here and goes
+//! first as soon as there is some, with the time that it had.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nvtx_sys::{Event, Message, Text};
+use profiler_core::record::RangeEventKind;
+
+use super::lanes::{self, Lane};
+use super::packed::Packed;
+use super::stacks::Stacks;
+use crate::border;
+use crate::flusher::wall_clock;
+
+/// Endings that wait in one thread. Those of pushed ranges are bounded by what was recorded; this bounds the others.
+const MAX_OWED: usize = 1 << 16;
+
+/// Events thrown away. `Relaxed`: a statistic.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static WRITER: RefCell<Option<Writer>> = const { RefCell::new(None) };
+}
+
+/// What a thread keeps.
+#[derive(Debug)]
+pub struct Writer {
+    stacks: Stacks,
+    outlet: Outlet,
+}
+
+/// The way into the lane.
+#[derive(Debug)]
+struct Outlet {
+    generation: u32,
+    thread: u32,
+    lane: Option<&'static Lane>,
+    owed: VecDeque<Packed>,
+}
+
+/// Events thrown away so far, on all threads.
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+fn drop_events(count: u64) {
+    DROPPED.fetch_add(count, Ordering::Relaxed);
+}
+
+/// Has this thread's writer do something. `None` when nothing is recorded any more, when the thread is at its end, or
+/// when it was interrupted in here by a signal whose handler uses NVTX.
+pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
+    let generation = lanes::generation()?;
+    let answer = WRITER.try_with(|writer| {
+        let mut writer = writer.try_borrow_mut().ok()?;
+        if writer.as_ref().is_none_or(|writer| writer.outlet.generation != generation) {
+            *writer = Some(Writer::new(generation));
+        }
+        writer.as_mut().map(work)
+    });
+    let answer = answer.ok().flatten();
+    if answer.is_none() {
+        drop_events(1);
+    }
+    answer
+}
+
+impl Writer {
+    fn new(generation: u32) -> Self {
+        let thread = border::thread_id();
+        let lane = lanes::take(generation, thread);
+        Self { stacks: Stacks::default(), outlet: Outlet { generation, thread, lane, owed: VecDeque::new() } }
+    }
+
+    /// Records a mark, or the start of a range with this number. `false` when it was dropped.
+    pub fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
+        self.outlet.begin(kind, domain, range, event)
+    }
+
+    /// Records the end of a range that was recorded.
+    pub fn end(&mut self, domain: u32, range: u64) {
+        self.outlet.end(RangeEventKind::End, domain, range);
+    }
+
+    /// Records a push. Answers its depth.
+    pub fn push(&mut self, domain: u32, event: &Event<'_>) -> u32 {
+        let Self { stacks, outlet } = self;
+        if stacks.is_muted(domain) {
+            drop_events(1);
+        }
+        stacks.push(domain, || outlet.begin(RangeEventKind::Push, domain, 0, event))
+    }
+
+    /// Records a pop. Answers the depth of its push, if there was one.
+    pub fn pop(&mut self, domain: u32) -> Option<u32> {
+        let (level, recorded) = self.stacks.pop(domain)?;
+        if recorded {
+            self.outlet.end(RangeEventKind::Pop, domain, 0);
+        } else {
+            drop_events(1);
+        }
+        Some(level)
+    }
+}
+
+impl Outlet {
+    fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
+        let text = if let Message::Text(text) = event.message { text } else { Text::Narrow(&[]) };
+        let written = self
+            .settle()
+            .is_some_and(|lane| Packed::new(kind, wall_clock(), domain, range, event).write(&lane.ring, text));
+        if !written {
+            drop_events(1);
+        }
+        written
+    }
+
+    fn end(&mut self, kind: RangeEventKind, domain: u32, range: u64) {
+        let packed = Packed { kind, at: wall_clock(), domain, range, ..Packed::default() };
+        let written = self.settle().is_some_and(|lane| packed.write(&lane.ring, Text::Narrow(&[])));
+        if !written && self.owed.len() < MAX_OWED {
+            self.owed.push_back(packed);
+        } else if !written {
+            drop_events(1);
+        }
+    }
+
+    /// The lane, once nothing is owed any more.
+    fn settle(&mut self) -> Option<&'static Lane> {
+        let lane = match self.lane {
+            Some(lane) => lane,
+            None => *self.lane.insert(lanes::take(self.generation, self.thread)?),
+        };
+        while let Some(packed) = self.owed.front() {
+            packed.write(&lane.ring, Text::Narrow(&[])).then(|| self.owed.pop_front())?;
+        }
+        Some(lane)
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        let lane = self.settle();
+        drop_events(self.owed.len() as u64);
+        if let Some(lane) = lane.or(self.lane) {
+            lane.leave();
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The tool's side of NVTX 3: what a library must do to be given the ranges and marks of a program.
+//!
+//! NVTX is a header. Every library that contains it has a copy of its own, with its own table of function pointers,
+//! and at the first call of each copy it loads the library named by `NVTX_INJECTION64_PATH` and calls
+//! `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads at once. [`attach`] is what
+//! that function has to do: it puts the functions of a [`Handler`] into the table of the copy that asks.
+//!
+//! | module | what it promises |
+//! |---|---|
+//! | [`abi`] | names for numbers and structs of `nvtxTypes.h`; nothing is called |
+//! | [`handler`], [`event`] | the safe side: what arrived, without raw pointers |
+//! | [`attach`](mod@attach), `callbacks` | the C side: no panic crosses it, nothing is read behind a struct's stated size |
+//!
+//! With the feature `program` there is also the other side, for tests: a copy of NVTX without its header.
+//!
+//! What a tool need not have is left unassigned, and NVTX makes it a call that does nothing: names of threads and of
+//! CUDA, OpenCL and synchronisation objects, resources, `nvtxInitialize`. Programs see what they see without a tool.
+//!
+//! It does not emit ranges (but for that feature), keeps no state, allocates nothing, and knows nothing of what the events are used for.
+#![allow(unsafe_code, reason = "this crate is the border to C programs; every block argues its case")]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+compile_error!("nvtx-sys needs 64-bit little-endian Linux, where wchar_t has four bytes");
+
+pub mod abi;
+pub mod attach;
+mod callbacks;
+pub mod event;
+pub mod handler;
+#[cfg(feature = "program")]
+pub mod program;
+
+pub use abi::GetExportTable;
+pub use attach::{AttachError, attach};
+pub use event::{Event, Message, Payload, Text};
+pub use handler::{Domain, Handler, RegisteredString};

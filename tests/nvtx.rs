@@ -1,0 +1,138 @@
+//! Ranges of the program from end to end without a GPU: a host that uses NVTX as C programs do, libprof.so loaded for
+//! NVTX and for CUDA, a recorded session playing beside them, and the trace that comes of it.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::Path;
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{RangeEvent, RangeEventKind, Record};
+use profiler_core::trace::{Item, TraceReader};
+use support::{Stage, stderr};
+
+/// The range events of a trace in their order, and what they refer to.
+fn ranges(trace: &Path) -> (Vec<RangeEvent>, Dictionary) {
+    let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
+    let mut ranges = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        if let Item::Record(Record::Range(range)) = item {
+            ranges.push(range);
+        }
+    }
+    (ranges, reader.into_parts().1)
+}
+
+fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
+    ranges.iter().filter(|range| range.kind == kind).count()
+}
+
+/// What the host says, see `cupti-replay/host/ranges.rs`.
+fn assert_whole(trace: &Path) {
+    let (ranges, names) = ranges(trace);
+    let counts =
+        [RangeEventKind::Push, RangeEventKind::Pop, RangeEventKind::Start, RangeEventKind::End, RangeEventKind::Mark];
+    assert_eq!(counts.map(|kind| count(&ranges, kind)), [2001, 2001, 1, 1, 1]);
+    assert!(ranges.is_sorted_by_key(|range| range.at), "in the order of time");
+
+    let text = |range: &RangeEvent| [range.domain, range.message, range.category].map(|id| names.name(id).to_owned());
+    let worker: Vec<_> = ranges.iter().filter(|range| names.name(range.domain) == "worker").collect();
+    assert_eq!(worker.len(), 4000);
+    for (number, step) in worker.chunks(4).enumerate() {
+        let step: [&RangeEvent; 4] = step.try_into().unwrap();
+        assert_eq!(step.map(|range| range.kind), {
+            use RangeEventKind::{Pop, Push};
+            [Push, Push, Pop, Pop]
+        });
+        assert_eq!(text(step[0]), ["worker".to_owned(), format!("step {number}"), "training".to_owned()]);
+        assert_eq!(text(step[1]), ["worker", "compute", ""]);
+        assert_eq!(text(step[3]), ["worker", "", ""]);
+        assert!(step.iter().all(|range| range.thread == step[0].thread && range.range_id == 0));
+    }
+    let main: Vec<_> = ranges.iter().filter(|range| names.name(range.domain).is_empty()).collect();
+    assert_eq!(
+        main.iter().map(|range| names.name(range.message)).collect::<Vec<_>>(),
+        ["main", "whole run", "", "", "done"]
+    );
+    assert_eq!((main[1].kind, main[1].range_id), (RangeEventKind::Start, main[2].range_id));
+    assert!(main[1].range_id != 0 && main[0].thread != worker[0].thread);
+}
+
+#[test]
+fn ranges_from_before_and_after_the_start_are_in_the_trace() {
+    for when in ["before", "after"] {
+        let stage = Stage::new();
+        let output = stage.host("multi_stream").args(["--ranges", when]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_whole(&stage.path("trace.gpuprof"));
+        assert!(!stderr(&output).contains("no NVTX ranges"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn with_the_cuda_variable_alone_ranges_are_seen_from_there_on() {
+    let stage = Stage::new();
+    let output =
+        stage.host("multi_stream").env_remove("NVTX_INJECTION64_PATH").args(["--ranges", "after"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_whole(&stage.path("trace.gpuprof"));
+}
+
+#[test]
+fn the_report_says_why_there_are_no_ranges() {
+    // A thread reads the environment, perhaps: too late to change it.
+    let threads = Stage::new();
+    let mut host = threads.host("multi_stream");
+    host.env_remove("NVTX_INJECTION64_PATH").args(["--ranges", "before"]);
+    // Somebody else listens.
+    let other = Stage::new();
+    let mut taken = other.host("multi_stream");
+    taken.env("NVTX_INJECTION64_PATH", "/opt/tool/libother.so");
+    for (stage, host, reason) in [(&threads, &mut host, "gpuprof run"), (&other, &mut taken, "/opt/tool/libother.so")] {
+        assert!(host.status().unwrap().success());
+        assert_eq!(ranges(&stage.path("trace.gpuprof")).0, []);
+        let notes = stage.report()["process"]["notes"].to_string();
+        assert!(notes.contains("no NVTX ranges") && notes.contains(reason), "{notes}");
+    }
+}
+
+#[test]
+fn a_program_without_cuda_leaves_nothing() {
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    let output = host.env_remove("CUDA_INJECTION64_PATH").args(["--ranges", "before"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(!stderr(&output).contains("gpuprof:"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_forked_child_adds_nothing() {
+    for (when, child, first) in [
+        ("before", "exit", "before"),
+        ("after", "exit", "before"),
+        ("end", "exit", "after"),
+        ("after", "nothing", "after"),
+    ] {
+        let stage = Stage::new();
+        let mut host = stage.host("multi_stream");
+        let output = host.args(["--fork", when, "--child", child, "--ranges", first]).output().unwrap();
+        assert!(output.status.success(), "{when} {child}: {}", stderr(&output));
+        assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1, "{when} {child}");
+        assert_whole(&stage.path("trace.gpuprof"));
+    }
+}
+
+#[test]
+fn ranges_do_not_change_the_answer() {
+    let answers = [&["--print", "x"], &["--ranges", "before"]].map(|arguments| {
+        let stage = Stage::new();
+        assert!(stage.host("sync_item").args(arguments).status().unwrap().success());
+        let report = stage.report();
+        BTreeMap::from(["verdict", "devices"].map(|key| (key, report[key].clone())))
+    });
+    assert_eq!(answers[0], answers[1]);
+}
