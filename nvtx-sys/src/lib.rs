@@ -2,7 +2,7 @@
 //!
 //! NVTX is a header. Every library that contains it has a copy of its own, with its own table of function pointers,
 //! and at the first call of each copy it loads the library named by `NVTX_INJECTION64_PATH` and calls
-//! `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads at once. [`attach`] is what
+//! `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads at once. [`attach()`] is what
 //! that function has to do: it puts the functions of a [`Handler`] into the table of the copy that asks.
 //!
 //! | module | what it promises |
