@@ -3,7 +3,7 @@
 mod support;
 
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
-use profiler_core::diff::{Basis, Diff, Launches, Outcome, Refusal, Side, Speed, compare};
+use profiler_core::diff::{Basis, Diff, Fate, Launches, Outcome, Refusal, Side, Speed, compare};
 use profiler_core::record::{Loss, MemoryKind, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
@@ -202,4 +202,47 @@ fn what_makes_a_comparison_unfair_is_said() {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
     assert!(!warnings.contains("A is") && !warnings.contains("A lacks"), "{warnings}");
+}
+
+/// Four layers of two kernels and an optimizer; the third layer's `gemm` takes `third` microseconds, and `clip` adds a
+/// kernel before the optimizer.
+fn layers(third: u64, clip: bool) -> Scenario {
+    let mut scenario = Scenario::new();
+    let mut at = 1_000;
+    for _ in 0..300 {
+        let mut kernel = |name: &str, lasting: u64| {
+            gpu(0).kernel(name).at(at + 6).lasting(lasting).launched(&mut scenario, 1, at, 5);
+            at += lasting + 10;
+        };
+        for layer in 0..4 {
+            kernel("gemm", if layer == 2 { third } else { 60 });
+            kernel("relu", 10);
+        }
+        if clip {
+            kernel("clip", 7);
+        }
+        kernel("adam", 20);
+        at += 300;
+    }
+    scenario
+}
+
+#[test]
+fn changes_are_told_by_their_place_in_the_step() {
+    let diff = compared(&layers(60, false).report(), &layers(90, true).report());
+    let places = diff.devices[0].places.as_ref().unwrap();
+    assert_eq!((places.operations, places.aligned), ((9, 10), 9));
+    let rows: Vec<_> = places.changed.iter().map(|row| (row.fate, row.name.as_str(), row.change_ns())).collect();
+    assert_eq!(rows, [(Fate::Slower, "gemm", 30_000.0), (Fate::Added, "clip", 7_000.0)]);
+    let (slower, added) = (&places.changed[0], &places.changed[1]);
+    let optimizer = (added.at_a, added.at_b + 1);
+    // Two layers on from the optimizer, whichever of its launches the step is said to begin with.
+    assert_eq!((slower.at_a, slower.at_b), ((optimizer.0 + 5) % 9, (optimizer.1 + 5) % 10));
+    assert!(diff.text(10).contains("by place in the step (9 of 9 and 10 operations aligned)"));
+
+    let same = compared(&layers(60, false).report(), &layers(60, false).report());
+    assert!(same.devices[0].places.as_ref().unwrap().changed.is_empty());
+    let short = compared(&training(60, 500, 1_000).report(), &training(60, 500, 1_000).report());
+    assert_eq!(short.devices[0].places, Err("no steps that repeat were found".to_owned()));
+    assert!(short.text(10).contains("compared by name only"));
 }

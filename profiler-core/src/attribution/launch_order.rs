@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::CLOCK_SLACK_NANOS;
+use super::step_sequence::StepSequence;
 use super::sweep::Operation;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
 use crate::slab::Slab;
@@ -68,6 +69,9 @@ pub(super) struct LaunchOrder {
     mark: u64,
     /// Begin and thread of the newest graph launch: its operations are one launch.
     graph: Option<(u64, u32)>,
+    sequence: StepSequence,
+    /// Steps are those that the program names.
+    named: bool,
     /// When the newest launch returned.
     returned: u64,
     /// Place in launch order, and in the slab.
@@ -96,19 +100,36 @@ impl LaunchOrder {
         self.due = due;
     }
 
+    /// What steps launch; see [`StepSequence`].
+    pub(super) fn sequence(&self) -> &StepSequence {
+        &self.sequence
+    }
+
     fn standing(&mut self, operation: &Operation, marks: &Marks) -> Standing {
         let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);
         let marked = passed.is_some();
+        if marked {
+            self.named = true;
+            self.sequence.begin();
+        }
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
+            self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
             return Standing { shown: true, marked, first: false, cut: None };
         }
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
         self.returned = self.returned.max(returned);
-        Standing { shown: true, marked, first: true, cut: self.detector.push(operation.symbol, pause) }
+        let cut = self.detector.push(operation.symbol, pause);
+        match cut {
+            Some(Cut::Begin(_)) if !self.named => self.sequence.begin(),
+            Some(Cut::Lost) if !self.named => self.sequence.lose(),
+            _ => {}
+        }
+        self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
+        Standing { shown: true, marked, first: true, cut }
     }
 }
 

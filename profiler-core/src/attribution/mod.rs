@@ -29,6 +29,7 @@ mod quantile;
 mod replay_feed;
 mod stacks;
 pub mod statistics;
+pub mod step_sequence;
 mod stretches;
 mod sweep;
 mod threads;
@@ -55,6 +56,7 @@ use self::looks::Look;
 use self::replay_feed::ReplayFeed;
 use self::stacks::Stacks;
 use self::statistics::{ApiStatistics, ApiTable};
+use self::step_sequence::Place;
 use self::sweep::{Host, Operation, Timeline};
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
@@ -197,6 +199,13 @@ impl Attributor {
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = self.devices().find(|account| account.id() == device)?;
         self.replay.what_if(account)
+    }
+
+    /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
+    #[must_use]
+    pub fn step_sequence(&self, device: DeviceId) -> (&[Place], u64) {
+        let timeline = self.timelines.iter().find(|timeline| timeline.account.id() == device);
+        timeline.map_or((&[], 0), |timeline| timeline.sequence().places())
     }
 
     /// From the first begin to the last end of any record with times, nanoseconds.

@@ -13,6 +13,7 @@ use super::join::{Launch, Launches};
 use super::launch_order::{LaunchOrder, Marks, Standing};
 use super::leaf::{BUSY_COUNT, Leaf};
 use super::replay_feed::ReplayFeed;
+use super::step_sequence::StepSequence;
 use super::threads::HostThread;
 use crate::record::{CorrelationId, DeviceId, StreamId};
 use crate::slab::Slab;
@@ -83,6 +84,11 @@ impl Timeline {
             counts: [0; BUSY_COUNT],
             mask: 0,
         }
+    }
+
+    /// What the steps of the device launch.
+    pub(super) fn sequence(&self) -> &StepSequence {
+        self.launch_order.sequence()
     }
 
     /// Operations that the watermark has not passed.

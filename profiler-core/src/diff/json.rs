@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Outcome, Prediction, Refusal};
+use super::{ChangedPlace, DeviceDiff, Diff, Fate, Outcome, Places, Prediction, Refusal};
 use crate::attribution::leaf::Leaf;
 use crate::steps::StepSource;
 
@@ -42,7 +42,29 @@ struct DeviceJson {
     group_changes: Vec<ChangeJson>,
     kernels: Vec<RowJson>,
     copies: Vec<RowJson>,
+    places: Option<PlacesJson>,
+    places_refused: Option<String>,
     prediction: Option<PredictionJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlacesJson {
+    operations_a: usize,
+    operations_b: usize,
+    steps_a: u64,
+    steps_b: u64,
+    aligned: usize,
+    changed: Vec<PlaceJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlaceJson {
+    fate: &'static str,
+    name: String,
+    at_a: usize,
+    at_b: usize,
+    a_ns: f64,
+    b_ns: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,7 +171,33 @@ fn device(diff: &DeviceDiff) -> DeviceJson {
             .collect(),
         kernels: diff.kernels.iter().map(row).collect(),
         copies: diff.copies.iter().map(row).collect(),
+        places: diff.places.as_ref().ok().map(places),
+        places_refused: diff.places.as_ref().err().cloned(),
         prediction: diff.prediction.as_ref().map(prediction),
+    }
+}
+
+fn places(from: &Places) -> PlacesJson {
+    let place = |row: &ChangedPlace| PlaceJson {
+        fate: match row.fate {
+            Fate::Added => "added",
+            Fate::Removed => "removed",
+            Fate::Slower => "slower",
+            Fate::Faster => "faster",
+        },
+        name: row.name.clone(),
+        at_a: row.at_a,
+        at_b: row.at_b,
+        a_ns: row.a_ns,
+        b_ns: row.b_ns,
+    };
+    PlacesJson {
+        operations_a: from.operations.0,
+        operations_b: from.operations.1,
+        steps_a: from.steps.0,
+        steps_b: from.steps.1,
+        aligned: from.aligned,
+        changed: from.changed.iter().map(place).collect(),
     }
 }
 

@@ -10,10 +10,12 @@
 //! It compares two reports, not two programs: one run of each says nothing about how much runs differ. It explains
 //! by leaf, which is a cause as the device sees it, not a line of source.
 
+mod alignment;
 mod caveats;
 #[cfg(feature = "serde")]
 pub mod json;
 mod pair;
+mod places;
 mod prediction;
 mod rows;
 mod significance;
@@ -23,6 +25,7 @@ mod unit;
 use std::error::Error;
 use std::fmt;
 
+pub use places::{ChangedPlace, Fate, Places};
 pub use prediction::Prediction;
 pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};
 pub use significance::{RankTest, SIGNIFICANCE, mann_whitney};
@@ -111,6 +114,8 @@ pub struct DeviceDiff {
     pub kernels: Vec<Row>,
     /// Copies, likewise.
     pub copies: Vec<Row>,
+    /// What changed by place in the step, or why only names can be compared.
+    pub places: Result<Places, String>,
     /// What the replay of A foretold of B, if it did.
     pub prediction: Option<Prediction>,
 }

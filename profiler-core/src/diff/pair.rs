@@ -4,6 +4,7 @@
 //! program for one step in one run and not in the other; then operations are compared.
 
 use super::DeviceDiff;
+use super::places::Places;
 use super::prediction::Prediction;
 use super::rows;
 use super::significance::{RankTest, mann_whitney};
@@ -60,6 +61,7 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
         a: before,
         b: after,
         test,
+        places: Places::of(a.device.sequence.as_ref(), b.device.sequence.as_ref(), similarity),
         prediction: Prediction::of(a.device, b.device),
     };
     (diff, reason)
@@ -76,14 +78,17 @@ fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String
         (None, None) => return missing("both runs have"),
     };
     let (before, after) = (unit::representative(first.0, first.1), unit::representative(second.0, second.1));
-    let few = before.operations.min(after.operations);
-    let many = before.operations.max(after.operations);
-    if similarity >= SAME_MIXTURE && many as f64 >= SAME_STEP * few as f64 {
+    if !same_steps(before.operations, after.operations, similarity) {
         let (a, b) = (before.operations, after.operations);
         return Err(format!("the steps that were found hold {a} operations in A and {b} in B, of the same kinds"));
     }
     let test = mann_whitney(&unit::durations(first.1), &unit::durations(second.1));
     Ok((before, after, test))
+}
+
+/// Whether steps of so many operations can be the same thing: not when runs of one mixture of kernels differ by a factor.
+pub(super) fn same_steps(a: u64, b: u64, similarity: f64) -> bool {
+    similarity < SAME_MIXTURE || (a.max(b) as f64) < SAME_STEP * a.min(b) as f64
 }
 
 /// The time of equally many operations, and the sentence that says what they are. Start-up is left out where both

@@ -198,7 +198,8 @@ fn launches(a: &Usage, b: &Usage) -> Launches {
     }
 }
 
-fn speed(a: f64, b: f64, is_significant: bool) -> Speed {
+/// Whether mean durations differ by [`SLOWER_SHARE`] or more, and significantly.
+pub(super) fn speed(a: f64, b: f64, is_significant: bool) -> Speed {
     if !is_significant || (b - a).abs() < SLOWER_SHARE * a.min(b) {
         Speed::Same
     } else if b > a {

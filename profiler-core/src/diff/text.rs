@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Outcome, Prediction};
+use super::{DeviceDiff, Diff, Fate, Outcome, Prediction};
 use crate::terminal::{WIDTH, duration, shortened, wrapped};
 
 /// Where the text of a row begins.
@@ -63,6 +63,7 @@ pub(super) fn full(diff: &Diff, limit: usize) -> String {
         leaf_table(&mut out, device);
         row_table(&mut out, "kernels", &device.kernels, limit, device);
         row_table(&mut out, "copies", &device.copies, limit, device);
+        place_table(&mut out, device, limit);
     }
     let _ = writeln!(out, "{:.1} % of kernel executions agree by name.", diff.similarity * 100.0);
     for warning in &diff.warnings {
@@ -152,6 +153,36 @@ fn row_table(out: &mut String, title: &str, rows: &[Row], limit: usize, device: 
     }
     if others > 0 {
         let _ = writeln!(out, "  {others} others changed less or not at all");
+    }
+}
+
+/// What changed where in the step, or why that cannot be told.
+fn place_table(out: &mut String, device: &DeviceDiff, limit: usize) {
+    let places = match &device.places {
+        Ok(places) => places,
+        Err(reason) => {
+            wrapped(out, "  ", &format!("compared by name only, not by place in the step: {reason}"));
+            return;
+        }
+    };
+    let (in_a, in_b) = places.operations;
+    let least = device.a.unit_ns.max(device.b.unit_ns) as f64 * WORTH_A_LINE;
+    let rows: Vec<_> = places.changed.iter().filter(|row| row.change_ns().abs() >= least).take(limit).collect();
+    let _ = writeln!(out, "  by place in the step ({} of {in_a} and {in_b} operations aligned):", places.aligned);
+    for row in &rows {
+        let nanos = |nanos: f64| duration(nanos.round() as u64);
+        let what = match row.fate {
+            Fate::Added => format!("added, {}, as B's {}", nanos(row.b_ns), row.at_b),
+            Fate::Removed => format!("removed, {}, was A's {}", nanos(row.a_ns), row.at_a),
+            Fate::Slower => format!("slower, {} -> {}, at {}", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
+            Fate::Faster => format!("faster, {} -> {}, at {}", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
+        };
+        let name = shortened(&row.name, WIDTH.saturating_sub(INDENT + what.len() + 2).max(20));
+        let _ = writeln!(out, "  {:>width$}  {what}  {name}", signed(row.change_ns()), width = INDENT - 4);
+    }
+    let others = places.changed.len() - rows.len();
+    if others > 0 || rows.is_empty() {
+        let _ = writeln!(out, "  {others} places changed less");
     }
 }
 

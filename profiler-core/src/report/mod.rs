@@ -11,6 +11,7 @@ pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
 mod names;
+mod sequence;
 mod tables;
 pub mod text;
 mod verdict;
@@ -19,6 +20,7 @@ use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
 use host::HostReport;
+pub use sequence::Sequence;
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
 
 use crate::attribution::leaf::{Group, Leaves, Overlap};
@@ -109,6 +111,8 @@ pub struct DeviceReport {
     pub steady_leaves: Leaves,
     /// Its steps, when any are complete.
     pub steps: Option<Steps>,
+    /// What one step launches, in order; `None` without steps.
+    pub sequence: Option<Sequence>,
     /// What could be gained at most.
     pub what_if: Option<WhatIf>,
     /// How far the launching threads ran ahead of it after start-up.
@@ -264,6 +268,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
+        sequence: Sequence::of(attributor, account.id(), dictionary),
         what_if: attributor.what_if(account.id()),
         host_lead: account.host_lead(),
         overlap: *account.overlap(),

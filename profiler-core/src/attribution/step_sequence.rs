@@ -1,0 +1,133 @@
+//! What the steps of a device launch, one after the other, and how long each place of that sequence takes.
+//!
+//! One sequence is kept: that of the steps as they are now. A step that launches the same adds its durations to it; three
+//! in a row that launch something else replace it, so an evaluation in between changes nothing and a new phase does.
+//! Operations come in launch order, which is the same for equal steps whatever the streams do. Memory is bounded by
+//! [`PLACE_LIMIT`]; a longer step has no sequence.
+
+use super::Subject;
+use super::leaf::Leaf;
+
+/// Places of a sequence (56 bytes each). The longest period that is found has 65,536 launches.
+pub const PLACE_LIMIT: usize = 65_536;
+/// Steps in a row that differ from the kept sequence before they replace it.
+const PATIENCE: u32 = 3;
+
+/// One operation of a step, over the steps that launched the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What it does.
+    pub leaf: Leaf,
+    /// Which kernel it is.
+    pub subject: Subject,
+    /// Sum of its durations, nanoseconds.
+    pub total_ns: u64,
+    /// The shortest, nanoseconds.
+    pub min_ns: u64,
+    /// The longest, nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Place {
+    fn new(leaf: Leaf, subject: Subject, nanos: u64) -> Self {
+        Self { leaf, subject, total_ns: nanos, min_ns: nanos, max_ns: nanos }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.leaf, self.subject) == (other.leaf, other.subject)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// The sequence of one device.
+#[derive(Debug, Default)]
+pub(super) struct StepSequence {
+    kept: Vec<Place>,
+    steps: u64,
+    open: Option<Vec<Place>>,
+    different: u32,
+}
+
+impl StepSequence {
+    /// A step begins with the next operation; the open one is complete.
+    pub(super) fn begin(&mut self) {
+        let Some(step) = self.open.replace(Vec::with_capacity(self.kept.len())) else { return };
+        let same = step.len() == self.kept.len() && step.iter().zip(&self.kept).all(|(a, b)| a.is_like(b));
+        if same {
+            self.kept.iter_mut().zip(&step).for_each(|(place, more)| place.add(more));
+            self.steps += 1;
+            self.different = 0;
+            return;
+        }
+        self.different += 1;
+        if self.kept.is_empty() || self.different >= PATIENCE {
+            (self.kept, self.steps, self.different) = (step, 1, 0);
+        }
+    }
+
+    /// The open step is not one after all.
+    pub(super) fn lose(&mut self) {
+        self.open = None;
+    }
+
+    /// The next operation in launch order.
+    pub(super) fn push(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
+        let Some(open) = &mut self.open else { return };
+        if open.len() < PLACE_LIMIT {
+            open.push(Place::new(leaf, subject, nanos));
+        } else {
+            self.open = None;
+        }
+    }
+
+    /// The places of a step, and how many steps launched just these. Empty without steps.
+    pub(super) fn places(&self) -> (&[Place], u64) {
+        (&self.kept, self.steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(steps: &[&[(Leaf, u64)]]) -> StepSequence {
+        let mut sequence = StepSequence::default();
+        sequence.push(Leaf::Compute, Subject::None, 1);
+        for step in steps {
+            sequence.begin();
+            step.iter().for_each(|&(leaf, nanos)| sequence.push(leaf, Subject::None, nanos));
+        }
+        sequence.begin();
+        sequence
+    }
+
+    #[test]
+    fn equal_steps_add_up_and_another_in_between_does_not_count() {
+        let train = |nanos| [(Leaf::CopyH2dPinned, 5), (Leaf::Compute, nanos)];
+        let evaluation = [(Leaf::Compute, 900)];
+        let sequence = run(&[&train(10), &train(30), &evaluation, &evaluation, &train(20)]);
+        let (places, steps) = sequence.places();
+        assert_eq!((places.len(), steps), (2, 3));
+        let compute = places[1];
+        assert_eq!((compute.total_ns, compute.min_ns, compute.max_ns), (60, 10, 30));
+
+        let changed = run(&[&train(10), &train(30), &evaluation, &evaluation, &evaluation, &evaluation]);
+        let (places, steps) = changed.places();
+        assert_eq!((places.len(), places[0].total_ns, steps), (1, 1_800, 2));
+    }
+
+    #[test]
+    fn what_is_open_or_lost_does_not_count() {
+        let mut sequence = run(&[&[(Leaf::Compute, 1)]]);
+        sequence.push(Leaf::Compute, Subject::None, 5);
+        sequence.lose();
+        sequence.push(Leaf::Compute, Subject::None, 5);
+        sequence.begin();
+        assert_eq!(sequence.places().1, 1);
+    }
+}
