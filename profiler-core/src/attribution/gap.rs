@@ -73,15 +73,20 @@ pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&
         account.idle(if rest <= limit { leaf } else { waiting }, to, subject);
         return;
     }
-    host_part(account, next, launch.start.min(to), thread, lost_end);
-    account.idle(Leaf::LaunchApi, launch.end.clamp(account.position(), to), Subject::None);
-    let latency = to.min(account.position().saturating_add(LAUNCH_LATENCY_NANOS));
-    account.idle(Leaf::LaunchLatency, latency, Subject::None);
+    let mut slack = host_part(account, next, launch.start.min(to), thread, lost_end);
+    let launched = launch.end.clamp(account.position(), to);
+    let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
+    // A host that had run ahead would have launched while the device was busy.
+    for (leaf, end) in [(Leaf::LaunchApi, launched), (Leaf::LaunchLatency, latency)] {
+        account.idle(Leaf::SyncDrain, slack.take(account.position(), end), slack.subject);
+        account.idle(leaf, end, Subject::None);
+    }
     account.idle(waiting, to, next.subject);
 }
 
-/// Enters the part of a gap in which the launching thread had not come to its launch yet.
-fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThread, lost_end: Option<u64>) {
+/// Enters the part of a gap in which the launching thread had not come to its launch yet. What it does not charge of the
+/// run-ahead lost is left for the launch.
+fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThread, lost_end: Option<u64>) -> Slack {
     let from = account.position();
     let (before, calls) = thread.calls_after(from);
     let calls: Vec<&Call> = calls.take_while(|call| call.start < to).collect();
@@ -109,8 +114,7 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
         } else if hole > PARKED_NANOS {
             writer.write(Leaf::NoWork, end, next.subject);
         } else if input_wait && hole > INPUT_HOLE_NANOS {
-            // The data loader is what the user can name, so it goes before the wait that exposed it.
-            writer.write(Leaf::DataLoading, end, next.subject);
+            writer.load(end, next.subject, &mut slack);
             if let Some(launch) = next.launch {
                 // The whole hole, also what the device hid of it.
                 let wait = InputWait { thread: launch.thread, start: previous_end, end: hole_end };
@@ -128,6 +132,7 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
             previous_end = call.end;
         }
     }
+    slack
 }
 
 fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
@@ -189,6 +194,15 @@ struct Slack {
     subject: Subject,
 }
 
+impl Slack {
+    /// Charges the time from `from` on, at most to `to`: up to where.
+    fn take(&mut self, from: u64, to: u64) -> u64 {
+        let taken = to.min(from.saturating_add(self.nanos));
+        self.nanos -= taken.saturating_sub(from);
+        taken
+    }
+}
+
 impl Writer<'_> {
     /// Enters what is left of the hole up to `end`, as far as looks speak for it by what they saw.
     fn seen(&mut self, claims: &[Claim], end: u64, next: &Next, parked: bool, slack: &mut Slack) {
@@ -208,7 +222,7 @@ impl Writer<'_> {
                 let to = self.account.position() + nanos;
                 let subject = Subject::Host(cause, claim.line());
                 match cause.leaf() {
-                    Leaf::DataLoading => self.write(Leaf::DataLoading, to, subject),
+                    Leaf::DataLoading => self.load(to, subject, slack),
                     // Off the cores for so long outside a loader, it waits to be asked.
                     Leaf::HostBlocked if parked => self.write(Leaf::NoWork, to, subject),
                     leaf => self.late(leaf, to, subject, slack),
@@ -226,10 +240,15 @@ impl Writer<'_> {
         self.write(leaf, to, subject);
     }
 
+    /// Enters time in a data loader. That is what the user can name, so it goes before the wait that exposed it; running
+    /// ahead would have hidden it first, so that nothing more is charged to the wait for as long.
+    fn load(&mut self, to: u64, subject: Subject, slack: &mut Slack) {
+        slack.take(self.account.position(), to);
+        self.write(Leaf::DataLoading, to, subject);
+    }
+
     fn drain(&mut self, slack: &mut Slack, to: u64) {
-        let from = self.account.position();
-        let drained = to.min(from.saturating_add(slack.nanos));
-        slack.nanos -= drained.saturating_sub(from);
+        let drained = slack.take(self.account.position(), to);
         self.write(Leaf::SyncDrain, drained, slack.subject);
     }
 
