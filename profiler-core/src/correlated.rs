@@ -29,7 +29,12 @@ impl<T> Correlated<T> {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || None);
         }
-        match self.slots[slot(id)].replace((id, value)) {
+        let slot = &mut self.slots[slot(id)];
+        if slot.is_none() && self.displaced.is_empty() {
+            *slot = Some((id, value));
+            return None;
+        }
+        match slot.replace((id, value)) {
             Some((before, value)) if before == id => Some(value),
             other => {
                 // The id itself may be among the displaced, and comes back from there.

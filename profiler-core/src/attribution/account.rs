@@ -233,7 +233,7 @@ impl DeviceAccount {
             self.known_kernels[word] |= bit;
         }
         self.stretches.operation(self.position, novel);
-        self.steps.operation(self.position, standing.marked, standing.cut);
+        self.steps.operation(self.position, standing.marked, standing.cut, &self.leaves);
         self.named_steps |= standing.marked;
         if standing.marked || (!self.named_steps && matches!(standing.cut, Some(Cut::Begin(_)))) {
             self.boundaries.push(self.position);
@@ -298,7 +298,6 @@ impl DeviceAccount {
     fn enter(&mut self, leaf: Leaf, to: u64) {
         self.leaves[leaf as usize] += to - self.position;
         self.stretches.add(leaf, to - self.position);
-        self.steps.add(leaf, to - self.position);
         self.position = to;
     }
 
@@ -312,10 +311,10 @@ impl DeviceAccount {
                 break;
             }
             let (a, b) = (start.max(from), end.min(to));
+            self.steps.transfer(was, leaf, a, b, &self.leaves);
             self.leaves[was as usize] -= b - a;
             self.leaves[leaf as usize] += b - a;
             self.stretches.transfer(was, leaf, a, b);
-            self.steps.transfer(was, leaf, a, b);
             patched += b - a;
             self.log.remove(index);
             for (rest_start, rest_end) in [(b, end), (start, a)] {

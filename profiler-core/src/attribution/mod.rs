@@ -357,14 +357,14 @@ impl Attributor {
                     return true;
                 }
             }
-            self.enter(*operation);
+            self.enter(operation);
             false
         });
         self.arrivals = arrivals;
         oldest
     }
 
-    fn enter(&mut self, mut operation: Operation) {
+    fn enter(&mut self, operation: &mut Operation) {
         match operation.launch {
             None => self.completeness.activities_without_launch += 1,
             Some(launch) => {
@@ -418,6 +418,11 @@ impl Attributor {
     }
 
     fn timeline_index(&mut self, device: DeviceId) -> Option<usize> {
+        // Nearly always the ordinals are 0, 1 and so on.
+        let usual = device.0 as usize;
+        if self.timelines.get(usual).is_some_and(|timeline| timeline.account.id() == device) {
+            return Some(usual);
+        }
         match self.timelines.binary_search_by_key(&device, |timeline| timeline.account.id()) {
             Ok(index) => Some(index),
             Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,

@@ -97,13 +97,13 @@ impl Timeline {
     }
 
     /// Adds an operation. If its time is entered already, it takes what idle time it can; the rest goes on.
-    pub(super) fn push(&mut self, mut operation: Operation, replay: &mut ReplayFeed) -> Late {
+    pub(super) fn push(&mut self, operation: &mut Operation, replay: &mut ReplayFeed) -> Late {
         let mut late = Late::default();
         self.account.operations += 1;
         self.account.graph_operations += u64::from(operation.graph);
         let position = self.account.position();
         if operation.start < position {
-            replay.operation(&operation);
+            replay.operation(operation);
             let to = operation.end.min(position);
             late.total = to - operation.start;
             late.patched = self.account.patch(operation.leaf, operation.start, to);
@@ -115,7 +115,7 @@ impl Timeline {
             operation.standing.shown = true;
             operation.late = true;
         }
-        let place = self.pending.insert(operation);
+        let place = self.pending.insert(*operation);
         self.order.push((operation.start, place));
         late
     }
@@ -130,12 +130,11 @@ impl Timeline {
         let hidden = self.order.iter().find(|&&(_, place)| !self.pending[place].standing.shown);
         let watermark = hidden.map_or(watermark, |&(start, _)| start.min(watermark));
         let count = self.order.partition_point(|&(start, _)| start < watermark);
-        let mut order = std::mem::take(&mut self.order);
-        for (_, place) in order.drain(..count) {
-            let operation = self.pending[place];
-            self.pending.remove(place);
+        let (order, pending) = (std::mem::take(&mut self.order), std::mem::take(&mut self.pending));
+        for &(_, place) in &order[..count] {
+            let operation = &pending[place];
             if !operation.late {
-                replay.operation(&operation);
+                replay.operation(operation);
             }
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
             if operation.end - window_start > LONGEST_WINDOW {
@@ -145,9 +144,12 @@ impl Timeline {
                 continue;
             }
             self.enter_ends(operation.start);
-            self.begin(&operation, host);
+            self.begin(operation, host);
         }
-        self.order = order;
+        (self.order, self.pending) = (order, pending);
+        for (_, place) in self.order.drain(..count) {
+            self.pending.remove(place);
+        }
         self.enter_ends(watermark);
         debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
         refused

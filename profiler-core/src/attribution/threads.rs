@@ -5,6 +5,7 @@
 //! Nested calls are recognised by containment, not by correlation id: the tracing library gives a runtime call and
 //! the driver call inside it the same id in some versions only.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -42,6 +43,8 @@ pub(super) enum Nesting {
 pub(super) struct HostThread {
     pending: Vec<ApiCall>,
     calls: VecDeque<Call>,
+    /// Where the last search in `calls` ended: gaps come in order, so the next one ends near it.
+    searched: Cell<usize>,
     overheads: VecDeque<(u64, u64)>,
     /// Between the begin and the end of a stream capture.
     pub(super) capturing: bool,
@@ -110,8 +113,48 @@ impl HostThread {
 
     /// Calls that end after `at`, oldest first, preceded by the last one that does not.
     pub(super) fn calls_after(&self, at: u64) -> (Option<&Call>, impl Iterator<Item = &Call>) {
-        let index = self.calls.partition_point(|call| call.end <= at);
+        let index = self.first_ending_after(at);
         (index.checked_sub(1).and_then(|i| self.calls.get(i)), self.calls.range(index..))
+    }
+
+    /// Index of the first call that ends after `at`: by steps that double, from where the last search ended.
+    fn first_ending_after(&self, at: u64) -> usize {
+        let ended = |index: usize| self.calls[index].end <= at;
+        let hint = self.searched.get().min(self.calls.len());
+        // All before `low` have ended, none from `high` on.
+        let (mut low, mut high) = (0, self.calls.len());
+        let mut step = 1;
+        if hint < high && ended(hint) {
+            low = hint + 1;
+            while low + step < high {
+                if !ended(low + step) {
+                    high = low + step;
+                    break;
+                }
+                low += step + 1;
+                step *= 2;
+            }
+        } else {
+            high = hint;
+            while let Some(probe) = high.checked_sub(step) {
+                if ended(probe) {
+                    low = probe + 1;
+                    break;
+                }
+                high = probe;
+                step *= 2;
+            }
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if ended(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.searched.set(low);
+        low
     }
 
     /// Time that tracing took between `from` and `to`, as intervals clipped to it.
@@ -127,6 +170,7 @@ impl HostThread {
     pub(super) fn forget_before(&mut self, keep_from: u64) {
         while self.calls.get(1).is_some_and(|second| second.end < keep_from) {
             self.calls.pop_front();
+            *self.searched.get_mut() = self.searched.get().saturating_sub(1);
         }
         while self.overheads.front().is_some_and(|&(_, end)| end < keep_from) {
             self.overheads.pop_front();
@@ -167,6 +211,19 @@ mod tests {
         assert_eq!(place(12, 18), Nesting::Within { start: 10, end: 20 });
         assert_eq!(place(20, 30), Nesting::Outermost);
         assert_eq!(place(19, 31), Nesting::Within { start: 10, end: 20 }, "overlap counts as containment");
+    }
+
+    #[test]
+    fn calls_are_found_from_wherever_the_last_search_ended() {
+        let mut thread = HostThread::default();
+        for start in (0..1_000).step_by(10) {
+            thread.place(start, start + 5, ApiFunctionId(0), ApiClass::Other);
+        }
+        for at in [0, 999, 500, 5, 4, 505, 504, 990, 994, 995, 400, 300, 301, 600] {
+            let (before, mut after) = thread.calls_after(at);
+            assert_eq!(before.map(|call| call.end), (5..=at).rev().find(|end| end % 10 == 5), "{at}");
+            assert_eq!(after.next().map(|call| call.end), (at + 1..1_000).find(|end| end % 10 == 5), "{at}");
+        }
     }
 
     #[test]

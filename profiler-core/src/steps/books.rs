@@ -1,14 +1,14 @@
 //! The steps of one device with their time by cause.
 //!
 //! One series for each way in which steps were found: named ranges, a period (training and evaluation have one each),
-//! an anchor, windows. A series has at most one open step; each piece of the timeline is entered into all that are
-//! open, so a step's leaves sum to its time by construction. Which series speaks for the device is decided only
-//! when asked.
+//! an anchor, windows. A series has at most one open step, which holds what the device's books said at its begin: its
+//! leaves are the difference, so they sum to its time by construction and an operation costs the same however many
+//! steps are open. Which series speaks for the device is decided only when asked.
 
 use std::collections::VecDeque;
 
 use super::{Boundary, Cut, Step, StepSource, Steps};
-use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use crate::attribution::leaf::{Leaf, Leaves};
 use crate::record::Timestamp;
 
 /// Steps that are remembered of a series (232 bytes each).
@@ -21,11 +21,19 @@ const SERIES_LIMIT: usize = 6;
 /// other. Operations rather than time, because start-up is long and does little.
 const SPEAKING_PART: u64 = 10;
 
+/// What stood in the books when a step began.
 #[derive(Debug)]
 struct Open {
     start: u64,
     operations: u64,
     leaves: Leaves,
+}
+
+impl Open {
+    /// What was entered since. Modulo 2^64, so that moving time about in the past never underflows in between.
+    fn since(&self, leaves: &Leaves) -> Leaves {
+        std::array::from_fn(|leaf| leaves[leaf].wrapping_sub(self.leaves[leaf]))
+    }
 }
 
 #[derive(Debug)]
@@ -46,10 +54,11 @@ impl Series {
         Self { source, period, seen: 0, operations: 0, launches: 0, matched: 0, rows: VecDeque::new(), open: None }
     }
 
-    /// A step begins at `at`; the open one ends there.
-    fn begin(&mut self, at: u64) {
-        let open = self.open.replace(Open { start: at, operations: 0, leaves: [0; LEAF_COUNT] });
-        let Some(Open { start, operations, leaves }) = open else { return };
+    /// A step begins; the open one ends there.
+    fn begin(&mut self, now: &Open) {
+        let &Open { start: at, operations, leaves } = now;
+        let Some(open) = self.open.replace(Open { start: at, operations, leaves }) else { return };
+        let (start, operations, leaves) = (open.start, operations - open.operations, open.since(&leaves));
         self.seen += 1;
         self.operations += operations;
         if self.rows.len() >= REMEMBERED {
@@ -61,32 +70,43 @@ impl Series {
 }
 
 /// All series of one device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StepBooks {
+    /// The first are the windows.
     series: Vec<Series>,
+    /// Operations so far.
+    operations: u64,
+}
+
+impl Default for StepBooks {
+    fn default() -> Self {
+        Self { series: vec![Series::new(StepSource::Window, 0)], operations: 0 }
+    }
 }
 
 impl StepBooks {
-    /// An operation begins at `at`, up to which everything is entered. `annotated`: a named step begins with it.
-    pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>) {
-        if annotated {
-            self.find_or_add(StepSource::Annotated, 0).begin(at);
+    /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device so far.
+    /// `annotated`: a named step begins with it.
+    pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
+        let window_ends = self.series[0].open.as_ref().is_none_or(|open| at - open.start >= WINDOW_NANOS);
+        if annotated || cut.is_some() || window_ends {
+            let now = Open { start: at, operations: self.operations, leaves: *leaves };
+            if annotated {
+                self.find_or_add(StepSource::Annotated, 0).begin(&now);
+            }
+            match cut {
+                Some(Cut::Begin(boundary)) => self.begin(boundary, &now),
+                Some(Cut::Lost) => self.close_found(None),
+                None => {}
+            }
+            if window_ends {
+                self.series[0].begin(&now);
+            }
         }
-        match cut {
-            Some(Cut::Begin(boundary)) => self.begin(boundary, at),
-            Some(Cut::Lost) => self.close_found(None),
-            None => {}
-        }
-        let window = self.find_or_add(StepSource::Window, 0);
-        if window.open.as_ref().is_none_or(|open| at - open.start >= WINDOW_NANOS) {
-            window.begin(at);
-        }
-        for open in self.series.iter_mut().filter_map(|series| series.open.as_mut()) {
-            open.operations += 1;
-        }
+        self.operations += 1;
     }
 
-    fn begin(&mut self, boundary: Boundary, at: u64) {
+    fn begin(&mut self, boundary: Boundary, now: &Open) {
         let Boundary { source, period, launches, matched } = boundary;
         self.close_found(Some((source, period)));
         let series = self.find_or_add(source, period);
@@ -94,7 +114,7 @@ impl StepBooks {
             series.launches += u64::from(launches);
             series.matched += u64::from(matched);
         }
-        series.begin(at);
+        series.begin(now);
     }
 
     /// Drops what is open in series that the detector found, except in `keep`.
@@ -107,26 +127,22 @@ impl StepBooks {
         }
     }
 
-    /// Gives `nanos` of the open steps to `leaf`.
-    pub(crate) fn add(&mut self, leaf: Leaf, nanos: u64) {
-        for open in self.series.iter_mut().filter_map(|series| series.open.as_mut()) {
-            open.leaves[leaf as usize] += nanos;
-        }
-    }
-
-    /// Takes `from..to` from one leaf and gives it to another, in steps that are over, too.
-    pub(crate) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64) {
-        let moved = |leaves: &mut Leaves, start: u64, end: u64| {
-            let nanos = end.min(to).saturating_sub(start.max(from)).min(leaves[was as usize]);
-            leaves[was as usize] -= nanos;
-            leaves[is as usize] += nanos;
-        };
+    /// Takes `from..to` from one leaf and gives it to another, in steps that are over, too. `leaves`: the books before.
+    pub(crate) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
+        let (was, is) = (was as usize, is as usize);
+        let within = |start: u64, end: u64| end.min(to).saturating_sub(start.max(from));
         for series in &mut self.series {
             if let Some(open) = &mut series.open {
-                moved(&mut open.leaves, open.start, u64::MAX);
+                // What lies before the step moves in the books that it began with.
+                let nanos = within(open.start, u64::MAX).min(open.since(leaves)[was]);
+                let before = to - from - nanos;
+                open.leaves[was] = open.leaves[was].wrapping_sub(before);
+                open.leaves[is] = open.leaves[is].wrapping_add(before);
             }
             for row in series.rows.iter_mut().rev().take_while(|row| row.end.nanos() > from) {
-                moved(&mut row.leaves, row.start.nanos(), row.end.nanos());
+                let nanos = within(row.start.nanos(), row.end.nanos()).min(row.leaves[was]);
+                row.leaves[was] -= nanos;
+                row.leaves[is] += nanos;
             }
         }
     }
@@ -181,6 +197,31 @@ impl StepBooks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attribution::leaf::LEAF_COUNT;
+
+    /// Step books beside the books of their device.
+    struct Device {
+        books: StepBooks,
+        leaves: Leaves,
+    }
+
+    impl Device {
+        fn new() -> Self {
+            Self { books: StepBooks::default(), leaves: [0; LEAF_COUNT] }
+        }
+
+        fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>) {
+            self.books.operation(at, annotated, cut, &self.leaves);
+        }
+
+        fn add(&mut self, leaf: Leaf, nanos: u64) {
+            self.leaves[leaf as usize] += nanos;
+        }
+
+        fn steps(&self) -> Steps {
+            self.books.steps()
+        }
+    }
 
     fn period(period: u32) -> Option<Cut> {
         Some(Cut::Begin(Boundary { source: StepSource::Period, period, launches: 2, matched: 1 }))
@@ -188,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_step_has_what_was_entered_between_its_boundaries() {
-        let mut books = StepBooks::default();
+        let mut books = Device::new();
         for step in 0..3 {
             books.operation(100 * step, false, period(2));
             books.add(Leaf::Compute, 60);
@@ -201,24 +242,27 @@ mod tests {
             assert_eq!(row.leaves.iter().sum::<u64>(), row.end.since(row.start));
             assert_eq!((row.leaves[Leaf::Compute as usize], row.operations), (60, 2));
         }
-        assert_eq!(books.match_rate(), Some(0.5));
+        assert_eq!(books.books.match_rate(), Some(0.5));
     }
 
     #[test]
     fn a_late_operation_changes_steps_that_are_over() {
-        let mut books = StepBooks::default();
+        let mut books = Device::new();
         for step in 0..4 {
             books.operation(100 * step, false, period(1));
             books.add(Leaf::HostCpu, 100);
         }
-        books.transfer(Leaf::HostCpu, Leaf::Compute, 150, 330);
+        books.books.transfer(Leaf::HostCpu, Leaf::Compute, 150, 330, &books.leaves);
+        books.leaves[Leaf::HostCpu as usize] -= 180;
+        books.leaves[Leaf::Compute as usize] += 180;
+        books.operation(400, false, period(1));
         let compute: Vec<_> = books.steps().rows.iter().map(|row| row.leaves[Leaf::Compute as usize]).collect();
-        assert_eq!(compute, [0, 50, 100]);
+        assert_eq!(compute, [0, 50, 100, 30], "the last step was open");
     }
 
     #[test]
     fn the_trustworthy_speak_when_they_cover_enough() {
-        let mut books = StepBooks::default();
+        let mut books = Device::new();
         let second = WINDOW_NANOS;
         for at in 0..3 {
             books.operation(at, false, period(15));
@@ -241,11 +285,11 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_the_limits_allow() {
-        let mut books = StepBooks::default();
+        let mut books = Device::new();
         for step in 0..10_000 {
             books.operation(step, true, period(1 + (step / 1_000) as u32));
         }
-        assert!(books.series.len() <= SERIES_LIMIT);
+        assert!(books.books.series.len() <= SERIES_LIMIT);
         let steps = books.steps();
         assert_eq!((steps.seen, steps.rows.len()), (9_999, REMEMBERED));
         assert_eq!(steps.rows.last().map(|row| row.end.nanos()), Some(9_999));

@@ -60,9 +60,9 @@ impl Lags {
             self.vote(gap, sequence, number, epoch);
         }
         for candidate in &mut self.candidates {
-            if let Some(hit) = sequence.repeats(number, candidate.lag) {
+            if let Some(before) = sequence.before_newest(candidate.lag) {
                 candidate.trials += 1;
-                candidate.hits += u32::from(hit);
+                candidate.hits += u32::from(before.symbol == symbol);
             }
         }
     }

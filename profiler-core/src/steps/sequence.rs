@@ -56,6 +56,13 @@ impl Sequence {
         Some(self.get(number)?.symbol == before.symbol)
     }
 
+    /// The launch `lag` before the newest one, if there was one; `lag` is less than [`CAPACITY`].
+    pub(super) fn before_newest(&self, lag: u32) -> Option<Launched> {
+        debug_assert!(lag < CAPACITY);
+        let number = self.count.checked_sub(u64::from(lag) + 1)?;
+        self.ring.get(Self::place(number)).copied()
+    }
+
     /// The launches from `from` on that are remembered, oldest first.
     pub(super) fn since(&self, from: u64) -> impl Iterator<Item = Launched> {
         (from.max(self.oldest())..self.count).map_while(|number| self.get(number))
@@ -83,5 +90,9 @@ mod tests {
         assert_eq!(sequence.since(u64::from(CAPACITY) + 7).count(), 3);
         assert_eq!(sequence.repeats(11, 2), None);
         assert_eq!(sequence.repeats(12, 2), Some(false));
+        let newest = u64::from(CAPACITY) + 9;
+        for lag in [0, 1, CAPACITY - 1] {
+            assert_eq!(sequence.before_newest(lag), sequence.get(newest - u64::from(lag)));
+        }
     }
 }

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 
 use super::input::{Operation, OperationClass};
-use super::scenario::{Clocks, SCENARIO_COUNT, ScenarioKind};
+use super::scenario::{Clocks, SCENARIO_COUNT, each};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 use crate::record::{DeviceId, StreamId, ThreadId};
 
@@ -93,19 +93,6 @@ pub(super) struct Streams {
     places: FxHashMap<(DeviceId, StreamId), usize>,
 }
 
-/// What one operation waited for: clocks it cannot begin before, and the real lag behind them.
-#[derive(Clone, Copy, Debug)]
-struct Edge<'a> {
-    clocks: &'a Clocks,
-    lag: u64,
-}
-
-impl Edge<'_> {
-    fn reached(edge: Option<Self>, index: usize) -> u64 {
-        edge.map_or(0, |edge| edge.clocks[index].saturating_add(edge.lag))
-    }
-}
-
 impl Streams {
     /// Runs an operation in every scenario and adds it to its device's `progress`. Gives when it begins.
     pub(super) fn run(&mut self, operation: &Operation, launch: Option<&Launch>, progress: &mut Progress) -> Begun {
@@ -145,52 +132,52 @@ impl Streams {
         } else if progress.real != 0 {
             lag(progress.real, 0);
         }
-        let after_stream = before.map(|run| Edge { clocks: &run.free, lag: stream_lag });
-        let after_event = event.as_ref().map(|(_, clocks)| Edge { clocks, lag: event_lag });
         let issue = issued.zip(launch).map_or(0, |(issued, launch)| (issued - launch.start).saturating_add(launch_lag));
 
-        let newest = stream.runs[stream.newest].as_ref();
-        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
-        let overlaps = newest.is_some_and(|run| run.end > start);
-        let previous_free = newest.map_or([0; SCENARIO_COUNT], |run| run.free);
-        let mut beside_until = stream.beside;
-        let mut begun = Begun { start, end, clocks: [0; SCENARIO_COUNT] };
-        let mut run = Run { start, end, done: [0; SCENARIO_COUNT], free: [0; SCENARIO_COUNT] };
-        for kind in ScenarioKind::ALL {
-            let index = kind as usize;
-            let beside = kind.runs_beside(operation.class);
-            let ready = match launch {
-                Some(launch) if kind.launches_free() => launch.entered[index],
-                Some(launch) => launch.entered[index].saturating_add(issue),
-                // Neither launch nor predecessor: it came when everything before it was done, or first of all.
-                None if before.is_none() && progress.real == 0 => start,
-                None if before.is_none() => progress.clocks[index].min(start),
-                None => 0,
-            };
-            let begin = if beside && operation.class == OperationClass::CopyFromHost {
-                ready.max(beside_until[index])
-            } else {
-                let after_beside = if beside { beside_until[index] } else { 0 };
-                let after_stream = Edge::reached(after_stream, index);
-                ready.max(after_stream).max(Edge::reached(after_event, index)).max(after_beside)
-            };
-            let done = begin.saturating_add(kind.duration(end - start, operation.peer_wait));
-            begun.clocks[index] = begin;
-            run.done[index] = done;
-            if beside {
-                run.free[index] = previous_free[index];
-                beside_until[index] = beside_until[index].max(done);
-            } else {
-                run.free[index] = if overlaps { done.max(previous_free[index]) } else { done };
+        // The same sums in every scenario, and then what is different in some: most operations are kernels that compute,
+        // and this is the innermost loop of the replay.
+        let ready: Clocks = match launch {
+            Some(launch) => {
+                each(|kind| launch.entered[kind as usize].saturating_add(if kind.launches_free() { 0 } else { issue }))
             }
-            progress.clocks[index] = progress.clocks[index].max(done);
+            // Neither launch nor predecessor: it came when everything before it was done, or first of all.
+            None if before.is_none() && progress.real == 0 => [start; SCENARIO_COUNT],
+            None if before.is_none() => progress.clocks.map(|done| done.min(start)),
+            None => [0; SCENARIO_COUNT],
+        };
+        let mut begin = ready;
+        if let Some(run) = before {
+            begin = each(|kind| begin[kind as usize].max(run.free[kind as usize].saturating_add(stream_lag)));
         }
-        progress.real = progress.real.max(end);
+        if let Some((_, free)) = &event {
+            begin = each(|kind| begin[kind as usize].max(free[kind as usize].saturating_add(event_lag)));
+        }
+        let newest = stream.runs[stream.newest].as_ref();
+        let previous_free = newest.map_or([0; SCENARIO_COUNT], |run| run.free);
+        for kind in operation.class.beside() {
+            let index = *kind as usize;
+            // A copy from the host needs nothing that the device computed.
+            let after = if operation.class == OperationClass::CopyFromHost { ready[index] } else { begin[index] };
+            begin[index] = after.max(stream.beside[index]);
+        }
+        let nanos = end - start;
+        let done = each(|kind| begin[kind as usize].saturating_add(kind.duration(nanos, operation.peer_wait)));
+        let mut free = done;
+        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
+        if newest.is_some_and(|run| run.end > start) {
+            free = each(|kind| done[kind as usize].max(previous_free[kind as usize]));
+        }
+        progress.clocks = each(|kind| progress.clocks[kind as usize].max(done[kind as usize]));
         let stream = &mut self.rows[place];
-        stream.beside = beside_until;
+        for kind in operation.class.beside() {
+            let index = *kind as usize;
+            free[index] = previous_free[index];
+            stream.beside[index] = stream.beside[index].max(done[index]);
+        }
         stream.newest = 1 - stream.newest;
-        stream.runs[stream.newest] = Some(run);
-        begun
+        stream.runs[stream.newest] = Some(Run { start, end, done, free });
+        progress.real = progress.real.max(end);
+        Begun { start, end, clocks: begin }
     }
 
     /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every scenario.

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::device::Begun;
 use super::input::{Call, CallClass};
-use super::scenario::{Clocks, SCENARIO_COUNT, ScenarioKind};
+use super::scenario::{Clocks, SCENARIO_COUNT, each};
 use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
 
@@ -94,11 +94,10 @@ impl Threads {
         let inputs = if self.inputs.is_empty() { None } else { self.inputs.get_mut(&call.thread) };
         let input = input_within(inputs, from, call.start).min(hole);
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
-        let mut entered: Clocks =
-            std::array::from_fn(|index| clocks[index].saturating_add(ScenarioKind::ALL[index].hole(hole, input)));
+        let mut entered = each(|kind| clocks[kind as usize].saturating_add(kind.hole(hole, input)));
         if handed_over.is_some() && thread.returned < call.start {
             // Whoever it waited for, a thread cannot be earlier than itself.
-            entered = std::array::from_fn(|index| entered[index].max(thread.clocks[index]));
+            entered = each(|kind| entered[kind as usize].max(thread.clocks[kind as usize]));
         }
         thread.entered = entered;
         thread.open = Some(*call);

@@ -50,7 +50,7 @@ use self::device::{Begun, Launch, Progress, Streams};
 use self::host::Threads;
 use self::launches::Launches;
 use self::queue::{Event, Queue};
-use self::scenario::Clocks;
+use self::scenario::{Clocks, each};
 use self::steps::Steps;
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
@@ -229,15 +229,13 @@ impl Replay {
             CallClass::Other => false,
         };
         let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
-        let clocks: Clocks = match released {
-            Some((at, clocks)) => std::array::from_fn(|index| {
-                let kind = ScenarioKind::ALL[index];
-                let from = if kind.never_waits() { entered[index] } else { entered[index].max(clocks[index]) };
+        let clocks = match released {
+            Some((at, clocks)) => each(|kind| {
+                let entered = entered[kind as usize];
+                let from = if kind.never_waits() { entered } else { entered.max(clocks[kind as usize]) };
                 from.saturating_add(kind.wake_up(call.end - at))
             }),
-            None => std::array::from_fn(|index| {
-                entered[index].saturating_add(ScenarioKind::ALL[index].call(lasted, call.class))
-            }),
+            None => each(|kind| entered[kind as usize].saturating_add(kind.call(lasted, call.class))),
         };
         self.threads.leave(call, clocks);
     }

@@ -13,6 +13,11 @@ pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
 /// One clock in every scenario, nanoseconds.
 pub(super) type Clocks = [u64; SCENARIO_COUNT];
 
+/// A clock for every scenario.
+pub(super) fn each(clock: impl Fn(ScenarioKind) -> u64) -> Clocks {
+    ScenarioKind::ALL.map(clock)
+}
+
 /// A world to replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -130,20 +135,22 @@ impl ScenarioKind {
         matches!(self, Self::NoSyncs | Self::DeviceOnly)
     }
 
-    /// Whether an operation of this class does not keep later ones of its stream waiting.
-    pub(super) const fn runs_beside(self, class: OperationClass) -> bool {
-        match self {
-            Self::CopiesOverlapped => matches!(class, OperationClass::CopyFromHost | OperationClass::CopyOther),
-            Self::CommunicationHidden => matches!(class, OperationClass::Communication),
-            _ => false,
-        }
-    }
-
     /// How long an operation of `nanos` runs, of which it waited `peer_wait` for other ranks.
     pub(super) const fn duration(self, nanos: u64, peer_wait: u64) -> u64 {
         match self {
             Self::FastRank => nanos.saturating_sub(peer_wait),
             _ => nanos,
+        }
+    }
+}
+
+impl OperationClass {
+    /// The scenarios in which such an operation does not keep later ones of its stream waiting.
+    pub(super) const fn beside(self) -> &'static [ScenarioKind] {
+        match self {
+            Self::CopyFromHost | Self::CopyOther => &[ScenarioKind::CopiesOverlapped],
+            Self::Communication => &[ScenarioKind::CommunicationHidden],
+            Self::Compute | Self::Memset => &[],
         }
     }
 }
