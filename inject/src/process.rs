@@ -14,15 +14,19 @@ const RANK_VARIABLES: &[&str] = &[
     "WORLD_SIZE",
     "LOCAL_WORLD_SIZE",
     "GROUP_RANK",
+    "TORCHELASTIC_RUN_ID",
     "SLURM_PROCID",
     "SLURM_LOCALID",
+    "SLURM_NODEID",
     "SLURM_NTASKS",
     "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "PMI_RANK",
     "PMI_SIZE",
+    "PMI_LOCAL_RANK",
 ];
 
 /// Describes this process.

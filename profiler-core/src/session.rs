@@ -31,6 +31,25 @@ pub struct Session {
     pub notes: Vec<String>,
 }
 
+/// Rank and size by launcher: torchrun, Open MPI, PMI (MPICH, Intel MPI) and Slurm, in the order of preference. Slurm
+/// comes last, because it sets its own also around the others.
+const RANKS: &[(&str, &str)] = &[
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+];
+
+impl Session {
+    /// Where the process stands in its job, such as `rank 3 of 8`, if its launcher said so.
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        let value = |name| self.rank_variables.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let (rank, size) = RANKS.iter().find_map(|&(rank, size)| Some((value(rank)?, value(size))))?;
+        Some(size.map_or_else(|| format!("rank {rank}"), |size| format!("rank {rank} of {size}")))
+    }
+}
+
 /// How a trace ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
@@ -41,4 +60,20 @@ pub enum End {
     Clean,
     /// The exit handler ran, but its bounded wait ended first.
     TimedOut,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_launcher_says_the_rank() {
+        let with = |pairs: &[(&str, &str)]| {
+            let rank_variables = pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+            Session { rank_variables, ..Session::default() }.place()
+        };
+        assert_eq!(with(&[("SLURM_PROCID", "0"), ("WORLD_SIZE", "8"), ("RANK", "3")]).unwrap(), "rank 3 of 8");
+        assert_eq!(with(&[("SLURM_PROCID", "5")]).unwrap(), "rank 5");
+        assert_eq!(with(&[("LOCAL_RANK", "1")]), None);
+    }
 }

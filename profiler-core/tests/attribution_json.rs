@@ -48,7 +48,7 @@ wire! {
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
         dropped_ranges: u64, failed_samples: u64, zero_timestamps: u64,
         launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,
-        kernels_beyond_table: u64, end: String, damage: Vec<String>,
+        kernels_beyond_table: u64, whole_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }
     Records {
         kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, samples: u64,

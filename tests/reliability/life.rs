@@ -1,1 +1,151 @@
-//! x
+//! Births and deaths: how the program starts, forks, becomes another, and ends.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::program::{CODE, PRINTED, outcome, program};
+use crate::support::{GPUPROF, Stage, report};
+use crate::table;
+
+/// What an abrupt end may cost at a flush every 10 ms and play in real time: two flushes, and what a busy machine adds.
+const LOST_AT_MOST: Duration = Duration::from_millis(150);
+/// When the program leaves, milliseconds of the recording: in the middle of its copies.
+const LEAVES_AT: u64 = 500;
+
+/// Way out, and how the trace says that it ended.
+const ENDINGS: &[(&str, &str)] = &[
+    ("exit", "clean"),
+    ("_exit", "abrupt"),
+    ("abort", "abrupt"),
+    ("segfault", "abrupt"),
+    ("int", "abrupt"),
+    ("term", "abrupt"),
+    ("kill", "abrupt"),
+];
+
+/// The same program without libprof.so.
+fn bare(command: &Command) -> Command {
+    let mut bare = Command::new(command.get_program());
+    bare.args(command.get_args()).env_remove("CUDA_INJECTION64_PATH");
+    bare
+}
+
+#[test]
+fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
+    let mut rows = Vec::new();
+    for (how, end) in ENDINGS {
+        let stage = Stage::new();
+        let mut command = program(&stage);
+        command.args(["--leave", how, "--until", &LEAVES_AT.to_string()]).env("GPUPROF_REPLAY_SPEED", "1");
+        let expected = bare(&command).output().unwrap();
+        let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
+        let status = |output: &std::process::Output| (output.status.code(), output.status.signal());
+        assert_eq!(status(&seen.output), status(&expected), "{how}");
+        assert_eq!(seen.output.stdout, expected.stdout, "{how}");
+        assert_eq!(seen.trace.as_ref().unwrap().1, *end, "{how}");
+
+        let (_, json) = report(&stage.path("trace.gpuprof"));
+        let stated = if *end == "abrupt" {
+            let start = json["process"]["start_time_unix_ns"].as_u64().unwrap();
+            let until = json["completeness"]["whole_until_unix_ns"].as_u64().unwrap();
+            let lost = Duration::from_millis(LEAVES_AT).saturating_sub(Duration::from_nanos(until - start));
+            assert!(lost < LOST_AT_MOST, "{how}: {lost:?}");
+            let text = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+            let text = String::from_utf8(text.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains("no end was written: all that was complete"), "{text}");
+            "until when it is whole, and how much is missing at most"
+        } else {
+            "nothing missing"
+        };
+        let (code, signal) = status(&seen.output);
+        let ended = signal.map_or_else(|| format!("exit code {}", code.unwrap()), |signal| format!("signal {signal}"));
+        rows.push(vec![(*how).to_owned(), ended, (*end).to_owned(), stated.to_owned()]);
+    }
+    table::check("endings", &["the program ends by", "as without gpuprof", "trace ends", "it says"], &rows);
+}
+
+#[test]
+fn an_exit_while_a_flush_runs_waits_for_it_and_no_longer() {
+    for (flush, end) in [("300ms", "clean"), ("60000ms", "timed_out")] {
+        let stage = Stage::new();
+        let mut command = program(&stage);
+        command.env("GPUPROF_REPLAY_FAULT", format!("cuptiActivityFlushAll={flush}")).env("GPUPROF_EXIT_TIMEOUT", "3s");
+        let begun = Instant::now();
+        let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
+        seen.is_the_programs_own(flush);
+        assert_eq!(seen.trace.unwrap().1, end, "{flush} after {:?}: {:?}", begun.elapsed(), seen.said);
+    }
+}
+
+#[test]
+fn an_exit_from_another_thread_in_the_middle_of_play_is_clean() {
+    let stage = Stage::new();
+    let mut command = program(&stage);
+    command.args(["--exit-after", "300"]).env("GPUPROF_REPLAY_SPEED", "1");
+    let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
+    assert_eq!(seen.output.status.code(), Some(CODE), "{seen:?}");
+    let (records, end) = seen.trace.unwrap();
+    assert!(records > 0 && end == "clean", "{records} {end}");
+}
+
+#[test]
+fn a_thread_that_ends_takes_nothing_along() {
+    let stage = Stage::new();
+    let seen = outcome(program(&stage).arg("--start-on-thread"), &stage.path("trace.gpuprof"));
+    seen.is_the_programs_own("started on a thread");
+    assert_eq!(seen.trace.unwrap().1, "clean");
+}
+
+#[test]
+fn each_process_that_uses_cuda_has_a_file_and_no_other() {
+    // When it forks, what the child does, and the traces that must be there then.
+    let cases = [
+        ("before", "nothing", 1),
+        ("before", "play", 2),
+        ("before", "exec", 2),
+        ("after", "nothing", 1),
+        ("after", "exit", 1),
+        ("after", "exec", 2),
+        ("end", "exit", 1),
+        ("end", "exec", 2),
+    ];
+    let mut rows = Vec::new();
+    for (when, child, files) in cases {
+        let stage = Stage::new();
+        let mut command = program(&stage);
+        command.args(["--fork", when, "--child", child, "--exit-code", "0"]).env("GPUPROF_OUTPUT", "%p.gpuprof");
+        let seen = outcome(&mut command, &stage.path("none"));
+        assert!(seen.output.status.success(), "{when} {child}: {seen:?}");
+        // A child that plays prints too.
+        let printed = String::from_utf8_lossy(&seen.output.stdout).matches(PRINTED).count();
+        assert_eq!(printed, if child == "play" { 2 } else { 1 }, "{when} {child}");
+        let mut processes = Vec::new();
+        for entry in stage.folder.path().read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let (_, json) = report(&path);
+            assert_eq!(json["completeness"]["end"], "clean", "{when} {child}");
+            let process = json["process"]["pid"].to_string();
+            assert_eq!(path.file_stem().unwrap().to_str(), Some(process.as_str()), "{when} {child}");
+            processes.push(process);
+        }
+        assert_eq!(processes.len(), files, "{when} {child}: {processes:?}");
+        rows.push(vec![format!("fork {when}"), child.to_owned(), files.to_string()]);
+    }
+    table::check("forks", &["the program", "its child", "traces, whole"], &rows);
+}
+
+#[test]
+fn the_place_in_the_job_is_in_the_report() {
+    let stage = Stage::new();
+    let mut command = program(&stage);
+    command.envs([("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("SLURM_JOB_ID", "77"), ("PMI_RANK", "5")]);
+    outcome(&mut command, &stage.path("trace.gpuprof")).is_the_programs_own("ranks");
+    let (_, json) = report(&stage.path("trace.gpuprof"));
+    let ranks = &json["process"]["rank_variables"];
+    for (name, value) in [("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("SLURM_JOB_ID", "77")] {
+        assert_eq!(ranks[name], value, "{ranks}");
+    }
+    let text = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    assert!(String::from_utf8(text.stdout).unwrap().contains("rank 3 of 8"));
+}

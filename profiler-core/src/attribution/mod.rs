@@ -98,6 +98,7 @@ pub struct Attributor {
     observed: Option<(u64, u64)>,
     flush: u64,
     newest_flush: u64,
+    last_flush: Option<(Timestamp, u64)>,
     ready: Vec<ApiCall>,
 }
 
@@ -135,6 +136,8 @@ impl Attributor {
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         let at = at.nanos().max(self.newest_flush);
+        let interval = self.last_flush.map_or(0, |(before, _)| at - before.nanos().min(at));
+        self.last_flush = Some((Timestamp::from_nanos(at), interval));
         self.newest_flush = at;
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
         self.place_calls(horizon, dictionary);
@@ -212,6 +215,12 @@ impl Attributor {
     #[must_use]
     pub fn observed_ns(&self) -> u64 {
         self.observed.map_or(0, |(first, last)| last - first)
+    }
+
+    /// The newest flush mark, and the nanoseconds from the one before it: 0 before there are two.
+    #[must_use]
+    pub fn last_flush(&self) -> Option<(Timestamp, u64)> {
+        self.last_flush
     }
 
     /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.

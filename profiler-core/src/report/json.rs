@@ -75,6 +75,8 @@ struct CompletenessJson {
     late_ns: u64,
     patched_ns: u64,
     kernels_beyond_table: u64,
+    whole_until_unix_ns: Option<u64>,
+    flush_interval_ns: Option<u64>,
     end: &'static str,
     damage: Vec<String>,
 }
@@ -367,6 +369,8 @@ fn completeness(report: &Report) -> CompletenessJson {
         late_ns: from.late_ns,
         patched_ns: from.patched_ns,
         kernels_beyond_table: from.kernels_beyond_table,
+        whole_until_unix_ns: from.whole_until.map(|(until, _)| until.nanos()),
+        flush_interval_ns: from.whole_until.map(|(_, interval)| interval),
         end: match from.end {
             End::Clean => "clean",
             End::Abrupt => "abrupt",

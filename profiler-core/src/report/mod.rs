@@ -27,7 +27,7 @@ use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
 use crate::attribution::{Attributor, DeviceAccount, HostLead};
 use crate::dictionary::Dictionary;
-use crate::record::{Device, Loss, PcieLink};
+use crate::record::{Device, Loss, PcieLink, Timestamp};
 use crate::session::{End, Session};
 use crate::steps::Steps;
 use crate::whatif::{ScenarioKind, WhatIf};
@@ -90,6 +90,9 @@ pub struct Completeness {
     pub patched_ns: u64,
     /// Distinct kernels whose statistics were merged into one row because the table was full.
     pub kernels_beyond_table: u64,
+    /// After an abrupt end: the newest flush mark, before which everything that was complete is here, and the
+    /// nanoseconds between it and the one before.
+    pub whole_until: Option<(Timestamp, u64)>,
     /// How the trace ended.
     pub end: End,
     /// Damage that the reader of the trace met, one sentence each.
@@ -194,7 +197,8 @@ impl Report {
         end: End,
         damage: Vec<String>,
     ) -> Self {
-        let completeness = Completeness { loss: *loss, end, damage, ..attributor.completeness() };
+        let whole_until = attributor.last_flush().filter(|_| end == End::Abrupt);
+        let completeness = Completeness { loss: *loss, whole_until, end, damage, ..attributor.completeness() };
         let devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);

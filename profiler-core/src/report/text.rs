@@ -47,8 +47,9 @@ pub fn live_line(report: &Report) -> String {
 pub fn short(report: &Report) -> String {
     let mut out = String::new();
     let command = shortened(&report.process.command.join(" "), 60);
-    let _ =
-        writeln!(out, "gpuprof: process {} ({command}), {}", report.process.process_id, duration(report.observed_ns));
+    let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
+    let observed = duration(report.observed_ns);
+    let _ = writeln!(out, "gpuprof: process {} ({command}){place}, {observed}", report.process.process_id);
     captures::lines(&mut out, report);
     let verdict = &report.verdict;
     let _ = writeln!(out, "verdict: {} ({:.1} % of steady device time)", verdict.group.name(), verdict.share * 100.0);
@@ -190,6 +191,20 @@ fn step_line(steps: &Steps) -> String {
 }
 
 /// Says only what is wrong; a complete trace takes one line.
+/// How far the trace is whole, and how much may have come after that. A flush vouches for what was complete at the
+/// one before it, and the process lived for less than another one, so it is twice the time between them.
+fn what_an_abrupt_end_costs(report: &Report) -> String {
+    let completeness = &report.completeness;
+    let Some((until, interval)) = completeness.whole_until else { return String::new() };
+    let whole = until.nanos().saturating_sub(report.process.start.nanos());
+    let most = interval.saturating_mul(2);
+    format!(
+        ": all that was complete {} after the start is here, at most about {} after it is not",
+        duration(whole),
+        duration(most)
+    )
+}
+
 fn completeness_lines(out: &mut String, report: &Report) {
     let completeness = &report.completeness;
     let loss = &completeness.loss;
@@ -220,7 +235,7 @@ fn completeness_lines(out: &mut String, report: &Report) {
     }
     match completeness.end {
         End::Clean => {}
-        End::Abrupt => parts.push("no end was written".to_owned()),
+        End::Abrupt => parts.push(format!("no end was written{}", what_an_abrupt_end_costs(report))),
         End::TimedOut => parts.push("the wait at exit timed out".to_owned()),
     }
     let records = format!(
