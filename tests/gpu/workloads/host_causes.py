@@ -5,8 +5,9 @@ two steps. The script takes the time of that with its own clock, and its last li
 
     steps, step_ns       steps after the warm-up, and their mean length
     cause_ns             mean time in a step that the launching thread spent on the cause
-    group, detail        the verdict that is right, and the kind of host time within it (docs/METRICS.md, Host)
-    line                 file name, function: what a report must name
+    group                the verdict that is right; empty where the dose decides
+    causes               what the launching thread must be seen to do meanwhile (docs/METRICS.md, What the host did)
+    function             the function that a report must name; empty where there is none of the user's own
 
 Causes: loader0, loader1, loader4, loader8 (a slow transform with so many workers), collate, sleep, files, iterator (the
 user's own, no DataLoader), queue (a slow producer thread), gil (another thread computes in Python), gc, python, none.
@@ -15,6 +16,7 @@ user's own, no DataLoader), queue (a slow producer thread), gil (another thread 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import json
 import os
@@ -166,36 +168,46 @@ def preprocess_in_python() -> None:
     compute_for(0.010)
 
 
-def causes(name: str, folder: str) -> tuple[Iterator[torch.Tensor], Callable[[], None], str, str, str]:
-    """Batches, what is done between two steps, and the right answer: group, detail, function to name."""
-    transform_seconds = 0.001
+@dataclasses.dataclass
+class Cause:
+    """Batches, what is done between two steps, and the right answer."""
+
+    batches: Iterator[torch.Tensor]
+    group: str
+    causes: tuple[str, ...] = ()
+    function: str = ""
+    between: Callable[[], None] = no_extra
+
+
+def cause_of(name: str, folder: str) -> Cause:
+    starved = ("loader_wait_busy", "loader_wait_idle", "loader_wait_io", "loader_wait", "loader_receive")
     match name:
         case "loader0":
-            return loader(Transformed(transform_seconds)), no_extra, "data_loading", "inline", "slow_transform"
+            return Cause(loader(Transformed(0.001)), "data_loading", ("loader_inline",), "slow_transform")
         case "loader1":
-            return loader(Transformed(transform_seconds), 1), no_extra, "data_loading", "starved", ""
+            return Cause(loader(Transformed(0.001), 1), "data_loading", starved)
         case "loader4" | "loader8":
-            return loader(Transformed(transform_seconds), int(name[6:])), no_extra, "", "starved", ""
+            return Cause(loader(Transformed(0.001), int(name[6:])), "", starved)
         case "collate":
-            return loader(Transformed(0), collate_fn=slow_collate), no_extra, "data_loading", "inline", "slow_collate"
+            return Cause(loader(Transformed(0), collate_fn=slow_collate), "data_loading", ("loader_inline",), "slow_collate")
         case "sleep":
-            return loader(Sleeping(transform_seconds)), no_extra, "data_loading", "inline", "slow_transform"
+            return Cause(loader(Sleeping(0.001)), "data_loading", ("loader_inline",), "slow_transform")
         case "files":
-            return loader(Files(folder)), no_extra, "data_loading", "inline", "read_uncached"
+            return Cause(loader(Files(folder)), "data_loading", ("loader_inline",), "read_uncached")
         case "iterator":
-            return own_iterator(), no_extra, "host_cpu", "sleep", "wait_for_sensor"
+            return Cause(own_iterator(), "host_cpu", ("sleep",), "wait_for_sensor")
         case "queue":
-            return from_queue(), no_extra, "host_cpu", "futex", "take_from_queue"
+            return Cause(from_queue(), "host_cpu", ("lock",), "take_from_queue")
         case "gil":
             threading.Thread(target=hog, daemon=True).start()
-            return resident(), needs_the_lock, "host_cpu", "gil", "needs_the_lock"
+            return Cause(resident(), "host_cpu", ("interpreter_lock",), "needs_the_lock", needs_the_lock)
         case "gc":
             kept: list[object] = []
-            return resident(), garbage(kept), "host_cpu", "gc", "collect"
+            return Cause(resident(), "host_cpu", ("garbage_collection",), "collect", garbage(kept))
         case "python":
-            return resident(), preprocess_in_python, "host_cpu", "cpu", "preprocess_in_python"
+            return Cause(resident(), "host_cpu", ("code",), "preprocess_in_python", preprocess_in_python)
         case "none":
-            return resident(), no_extra, "gpu_compute", "", ""
+            return Cause(resident(), "gpu_compute")
     raise SystemExit(f"host_causes.py: unknown cause {name}")
 
 
@@ -206,7 +218,7 @@ def main() -> None:
     options = parser.parse_args()
 
     folder = tempfile.TemporaryDirectory(dir=".")
-    batches, between, group, detail, function = causes(options.cause, folder.name)
+    cause = cause_of(options.cause, folder.name)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 256, 5), torch.nn.ReLU(), *(torch.nn.Conv2d(256, 256, 3) for _ in range(4)),
         torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10)).cuda()
@@ -219,8 +231,8 @@ def main() -> None:
             began, caused = now, 0
         if steps > WARM_UP and now - began > options.seconds * 1e9:
             break
-        batch = next(batches)
-        between()
+        batch = next(cause.batches)
+        cause.between()
         caused += time.perf_counter_ns() - now
         optimizer.zero_grad(set_to_none=True)
         model(batch.cuda(non_blocking=True)).square().mean().backward()
@@ -230,7 +242,7 @@ def main() -> None:
     counted = steps - WARM_UP
     print(json.dumps({
         "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": caused / counted,
-        "group": group, "detail": detail, "line": function}), flush=True)
+        "group": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
     # The producer and the hog never end; a daemon thread may not outlive the interpreter while it computes.
     folder.cleanup()
 
