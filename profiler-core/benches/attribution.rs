@@ -98,7 +98,8 @@ fn run(flushes: &[Vec<Record>], dictionary: &Dictionary, replay: bool) -> Durati
 fn detect() -> Duration {
     let begin = Instant::now();
     let mut detector = StepDetector::default();
-    let steps = (0..OPERATIONS as u32).filter(|number| black_box(detector.push(number % KERNELS, 0)).is_some()).count();
+    let steps =
+        (0..OPERATIONS as u32).filter(|number| black_box(detector.push(number % KERNELS, 0, false)).is_some()).count();
     assert!(steps > 0);
     begin.elapsed()
 }

@@ -3,12 +3,13 @@
 //! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
 //! marks carry run-ahead and would blur what the device did.
 //!
-//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor` and `tracker` are its
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_beat` and `tracker` are its
 //! parts), `books` (from boundaries to steps), `steady` (what steps say about all steps).
 
 mod anchor;
 pub(crate) mod books;
 mod detector;
+mod graph_beat;
 mod lags;
 mod sequence;
 mod steady;

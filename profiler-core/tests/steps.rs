@@ -44,7 +44,7 @@ fn detect(symbols: &[u32]) -> (Option<(StepSource, u32)>, Vec<usize>) {
     let mut begins = Vec::new();
     let mut published = None;
     for (index, &symbol) in symbols.iter().enumerate() {
-        let cut = detector.push(symbol, 1_000);
+        let cut = detector.push(symbol, 1_000, false);
         if matches!(cut, Some(Cut::Begin(_))) {
             begins.push(index);
         }
@@ -103,6 +103,45 @@ fn graphs_make_short_periods() {
     let decode: Vec<u32> = (0..600).flat_map(|_| 1..=7).collect();
     assert_period(&decode, 7, 400);
     assert_period(&[1; 3_000], 1, 1_500);
+}
+
+/// Begins of steps, where `graph` is the symbol of a graph.
+fn graph_steps(symbols: &[u32], graph: u32) -> (Option<(StepSource, u32)>, Vec<usize>) {
+    let mut detector = StepDetector::default();
+    let mut begins = Vec::new();
+    for (index, &symbol) in symbols.iter().enumerate() {
+        if matches!(detector.push(symbol, 1_000, symbol == graph), Some(Cut::Begin(_))) {
+            begins.push(index);
+        }
+    }
+    (detector.published(), begins)
+}
+
+#[test]
+fn a_graph_that_repeats_eight_times_is_a_step() {
+    let (published, begins) = graph_steps(&[1; 30], 1);
+    assert_eq!((published, &begins[..2]), (Some((StepSource::Period, 1)), &[9, 10][..]));
+    assert_eq!(graph_steps(&[1; 8], 1).0, None, "seven distances");
+    assert_eq!(graph_steps(&[1; 400], 9).0, None, "equal kernels are no steps");
+
+    // A decoder: the graph, a copy of the token to the host, two small kernels.
+    let decode: Vec<u32> = (0..20).flat_map(|_| [7, 1, 2, 3]).collect();
+    let (published, begins) = graph_steps(&decode, 7);
+    assert_eq!(published, Some((StepSource::Period, 4)));
+    assert!(begins.len() >= 10 && begins.windows(2).all(|pair| pair[1] - pair[0] == 4), "{begins:?}");
+
+    let irregular: Vec<u32> = (0..40).flat_map(|step| [vec![7], vec![1; step % 3]].concat()).collect();
+    assert_eq!(graph_steps(&irregular, 7).0, None, "not at equal distances");
+    let different: Vec<u32> = (0..40).flat_map(|step| [7, 100 + step]).collect();
+    assert_eq!(graph_steps(&different, 7).0, None, "not the same in between");
+}
+
+#[test]
+fn graphs_take_over_from_a_loop_that_is_over() {
+    let symbols = [vec![5; 1_500], vec![7; 100]].concat();
+    let (_, begins) = graph_steps(&symbols, 7);
+    let of_graph = begins.iter().filter(|&&begin| begin >= 1_510).count();
+    assert!(of_graph >= 80, "{of_graph}");
 }
 
 #[test]
@@ -172,7 +211,7 @@ fn the_pause_says_where_a_step_begins() {
     let mut begins = Vec::new();
     for index in 0..20_000u32 {
         let kernel = index % 100;
-        if let Some(Cut::Begin(boundary)) = detector.push(kernel, if kernel == 37 { 2_000_000 } else { 5_000 }) {
+        if let Some(Cut::Begin(boundary)) = detector.push(kernel, if kernel == 37 { 2_000_000 } else { 5_000 }, false) {
             begins.push((kernel, boundary.launches, boundary.matched));
         }
     }

@@ -122,7 +122,7 @@ impl LaunchOrder {
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
         self.returned = self.returned.max(returned);
-        let cut = self.detector.push(operation.symbol, pause);
+        let cut = self.detector.push(operation.symbol, pause, graph.is_some());
         match cut {
             Some(Cut::Begin(_)) if !self.named => self.sequence.begin(),
             Some(Cut::Lost) if !self.named => self.sequence.lose(),

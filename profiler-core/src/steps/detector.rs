@@ -10,6 +10,7 @@
 //! Not found: the iterations of a server that mixes prompts and tokens; they have no fixed sequence.
 
 use super::anchor::{self, Anchor};
+use super::graph_beat::GraphBeat;
 use super::lags::Lags;
 use super::sequence::{CAPACITY, Launched, Sequence};
 use super::tracker::Tracker;
@@ -57,6 +58,7 @@ pub struct StepDetector {
     length: u64,
     previous: Finding,
     tracker: Option<Tracker>,
+    graphs: GraphBeat,
 }
 
 impl Default for StepDetector {
@@ -68,17 +70,25 @@ impl Default for StepDetector {
             length: SHORTEST_EPOCH,
             previous: Finding::Nothing,
             tracker: None,
+            graphs: GraphBeat::default(),
         }
     }
 }
 
 impl StepDetector {
     /// Takes the next launch in the order of the host. `symbol` is equal for launches that do the same; `pause` is
-    /// the time since the launch before returned, nanoseconds. Says whether a step begins with it.
-    pub fn push(&mut self, symbol: u32, pause: u32) -> Option<Cut> {
+    /// the time since the launch before returned, nanoseconds; `is_graph`: it launches a CUDA graph. Says whether a step
+    /// begins with it.
+    pub fn push(&mut self, symbol: u32, pause: u32, is_graph: bool) -> Option<Cut> {
         let number = self.sequence.push(Launched { symbol, pause });
         self.lags.observe(&self.sequence, number, symbol, self.epoch);
         let cut = self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol));
+        if is_graph
+            && let Some(period) = self.graphs.launched(symbol, number, &self.sequence)
+            && self.tracker.as_ref().is_none_or(Tracker::is_lost)
+        {
+            self.tracker = Some(Tracker::of_period(period, &self.sequence));
+        }
         let lost = self.sequence.count() - self.epoch >= self.length && self.close_epoch();
         if lost { Some(Cut::Lost) } else { cut }
     }

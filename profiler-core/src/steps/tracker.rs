@@ -55,6 +55,11 @@ impl Tracker {
         self.source
     }
 
+    /// Whether it waits for a step to begin, the first one or after launches that fit none.
+    pub(super) fn is_lost(&self) -> bool {
+        self.since.is_none()
+    }
+
     /// Judges launch `number`, the newest.
     pub(super) fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32) -> Option<Cut> {
         let expected = self.marker.is_none_or(|marker| marker == symbol);

@@ -8,9 +8,9 @@
 //! Nothing is said of computation: how much faster a kernel could be is not in the records.
 
 use super::ranking::median_duration;
-use crate::attribution::leaf::Group;
+use crate::attribution::leaf::{Group, Leaf};
 use crate::report::DeviceReport;
-use crate::steps::{Steady, UNUSUAL};
+use crate::steps::{Interval, Steady, Step, UNUSUAL};
 use crate::whatif::ScenarioKind;
 
 /// What a recoverable time rests on.
@@ -58,5 +58,13 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: &Steady) -> Opti
         return None;
     }
     let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
-    Some(1.0 - 1.0 / what_if.ceiling(kind)?.speedup)
+    let gain = 1.0 - 1.0 / what_if.ceiling(kind)?.speedup;
+    Some(if group == Group::Launch { gain + between_kernels(steady) } else { gain })
+}
+
+/// The median share of the device's own time between two operations, which fewer and larger ones take with them. No
+/// world goes without it: launches that cost nothing leave it as it is.
+fn between_kernels(steady: &Steady) -> f64 {
+    let share = |step: &Step| step.leaves[Leaf::InterKernel as usize] as f64 / step.duration().max(1) as f64;
+    Interval::of(steady.rows.iter().map(share).collect()).map_or(0.0, |interval| interval.median)
 }
