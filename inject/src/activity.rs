@@ -13,12 +13,15 @@ use profiler_core::session::End;
 
 use crate::pool::Pool;
 use crate::profiler::Profiler;
+use crate::sampler::{Batch, Launchers, Outbox};
 
 /// What travels to the collector.
 #[derive(Debug)]
 pub enum Delivery {
     /// A buffer with records.
     Buffer(CompletedBuffer),
+    /// What the sampler saw since the last flush.
+    Looks(Batch),
     /// Everything that was complete before this time has been delivered.
     Flushed {
         /// That time.
@@ -37,7 +40,7 @@ pub enum Delivery {
     },
 }
 
-/// The two ends that the callbacks touch.
+/// What the threads of the library and the callbacks share.
 #[derive(Debug)]
 pub struct Inlet {
     /// Where buffers come from.
@@ -51,6 +54,10 @@ pub struct Inlet {
     pub foreign_bytes: AtomicU64,
     /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
     pub dropped: AtomicU64,
+    /// Which threads the sampler should look at.
+    pub launchers: Launchers,
+    /// What it saw.
+    pub outbox: Outbox,
 }
 
 /// The handlers that CUPTI calls, for the one [`Profiler`] of the process.

@@ -176,3 +176,19 @@ pub fn set_variable_if_alone(name: &str, value: &OsStr) -> bool {
     unsafe { env::set_var(name, value) };
     true
 }
+
+/// The time that a thread of this process has spent on cores; `None` when there is no such thread.
+pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
+    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`: how the kernel makes a clock of a thread id, and
+    /// `pthread_getcpuclockid` too.
+    const CLOCK_OF_THREAD: libc::clockid_t = 4 | 2;
+    let clock = (!i32::try_from(thread).ok()? << 3) | CLOCK_OF_THREAD;
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: writes the time, which is live, or answers with an error; an id that is no clock is such an error.
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: written by the successful call above.
+    let time = unsafe { time.assume_init() };
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}

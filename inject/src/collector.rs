@@ -13,7 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
-use profiler_core::record::{Loss, Record, Timestamp};
+use profiler_core::record::{HostSample, Loss, Record, StackId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
@@ -25,6 +25,7 @@ use crate::log;
 use crate::nvtx;
 use crate::output;
 use crate::raw::RawRecording;
+use crate::sampler::{Batch, Stacks, Tally};
 use crate::settings::{self, Settings};
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
@@ -45,6 +46,8 @@ pub struct Collector {
     inlet: Arc<Inlet>,
     decoder: Decoder,
     ranges: nvtx::Drain,
+    stacks: Stacks,
+    tally: Tally,
     attributor: Attributor,
     trace: Trace,
     raw: Option<RawRecording>,
@@ -84,6 +87,8 @@ impl Collector {
             inlet,
             decoder: Decoder::new(cupti),
             ranges: nvtx::Drain::default(),
+            stacks: Stacks::new(),
+            tally: Tally::default(),
             attributor: Attributor::new(),
             trace: settings.output.as_ref().map_or(Trace::Off, |pattern| {
                 let path = pattern.expand(session.process_id, &session.host);
@@ -104,6 +109,7 @@ impl Collector {
         for delivery in deliveries {
             match delivery {
                 Delivery::Buffer(buffer) => self.buffer(buffer),
+                Delivery::Looks(batch) => self.looks(&batch),
                 Delivery::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
                 Delivery::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
@@ -122,6 +128,9 @@ impl Collector {
         for record in &mut records {
             match self.decoder.decode(record) {
                 Decoded::Record(record) => {
+                    if let Record::Api(call) = &record {
+                        self.tally.count(call.thread);
+                    }
                     self.attributor.push(&record, self.decoder.dictionary());
                     if let Trace::Waiting(path) = &mut self.trace {
                         self.trace = open(std::mem::take(path), &self.session);
@@ -153,10 +162,23 @@ impl Collector {
         }
     }
 
+    fn looks(&mut self, batch: &Batch) {
+        self.loss.failed_samples += batch.failed;
+        for look in &batch.looks {
+            let stack = self.stacks.intern(&look.frames, self.decoder.dictionary_mut());
+            self.loss.failed_samples += u64::from(stack.is_none());
+            let record = Record::Sample(HostSample { stack: stack.unwrap_or(StackId::NONE), ..look.sample });
+            self.attributor.push(&record, self.decoder.dictionary());
+            // Looks alone open no trace: that takes something of the GPU.
+            self.trace.write(|trace| trace.push(&record, self.decoder.dictionary()));
+        }
+    }
+
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
         // Before the mark, which vouches for the ranges too. What a thread is just writing down is later than it.
         self.ranges(flusher::wall_clock());
         self.count_loss(dropped_by_cupti);
+        self.tally.publish(&self.inlet.launchers);
         self.attributor.flushed(before, self.decoder.dictionary());
         self.keep_up();
         let loss = self.loss;

@@ -7,12 +7,12 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use cupti_sys::Cupti;
 use profiler_core::record::Timestamp;
 use profiler_core::session::End;
 
-use crate::activity::Delivery;
+use crate::activity::{Delivery, Inlet};
 use crate::log;
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
@@ -24,7 +24,7 @@ const STRAGGLERS: Duration = Duration::from_millis(50);
 pub struct Stop;
 
 /// Flushes until told to stop, then once more with force.
-pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliveries: &Sender<Delivery>) {
+pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, inlet: &Inlet) {
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // was complete before the one before it.
     let mut previous = now(cupti);
@@ -57,12 +57,16 @@ pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, deliv
             }
             Err(_) => {}
         }
-        let delivery = if stopping {
-            Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti }
+        let (looks, delivery) = if stopping {
+            (inlet.outbox.close(), Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti })
         } else {
-            Delivery::Flushed { before: std::mem::replace(&mut previous, at), dropped_by_cupti }
+            let before = std::mem::replace(&mut previous, at);
+            (inlet.outbox.take(before), Delivery::Flushed { before, dropped_by_cupti })
         };
-        if deliveries.send(delivery).is_err() || stopping {
+        if inlet.deliveries.send(Delivery::Looks(looks)).is_err()
+            || inlet.deliveries.send(delivery).is_err()
+            || stopping
+        {
             return;
         }
     }

@@ -9,6 +9,7 @@
 //! | `enable`, `interest` | which activity CUPTI is asked for | that thread |
 //! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
 //! | `flusher` | makes CUPTI hand over | `gpuprof-flush` |
+//! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
 //! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
 //! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
@@ -30,6 +31,7 @@ mod pool;
 mod process;
 mod profiler;
 mod raw;
+mod sampler;
 pub mod settings;
 
 pub use profiler::{StartError, finish_quietly, start, start_from_env};

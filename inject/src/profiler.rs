@@ -25,6 +25,7 @@ use crate::log;
 use crate::nvtx;
 use crate::pool::Pool;
 use crate::process;
+use crate::sampler::{Launchers, Outbox, Sampler};
 use crate::settings::{ReportStyle, Settings};
 use crate::{border, settings};
 
@@ -106,7 +107,15 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let (give, take) = bounded(pool.limit() + 4096);
     let (stop, stopped) = bounded(1);
     let (tell, outcome) = bounded(1);
-    let inlet = Arc::new(Inlet { pool, deliveries: give.clone(), sizes, dropped: 0.into(), foreign_bytes: 0.into() });
+    let inlet = Arc::new(Inlet {
+        pool,
+        deliveries: give,
+        sizes,
+        dropped: 0.into(),
+        foreign_bytes: 0.into(),
+        launchers: Launchers::new(),
+        outbox: Outbox::default(),
+    });
     let profiler = Profiler {
         inlet: Arc::clone(&inlet),
         stop,
@@ -124,12 +133,18 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         failed(error)
     })?;
     notes.extend(ranges_note);
+    let (sampler, note) = Sampler::prepare(settings.sampling);
+    notes.extend(note);
     notes.iter().for_each(|note| log::info!("{note}"));
     let session = process::describe(cupti, flusher::now(cupti), notes);
-    let collector = Collector::new(cupti, settings, session, inlet);
+    let collector = Collector::new(cupti, settings, session, Arc::clone(&inlet));
     let period = settings.flush;
     spawn("gpuprof-collect", move || collector.run(&take, &tell))?;
-    spawn("gpuprof-flush", move || flusher::run(cupti, period, &stopped, &give))?;
+    if let Some(sampler) = sampler {
+        let inlet = Arc::clone(&inlet);
+        spawn("gpuprof-sample", move || sampler.run(cupti, &inlet))?;
+    }
+    spawn("gpuprof-flush", move || flusher::run(cupti, period, &stopped, &inlet))?;
     border::at_fork(forked);
     border::at_exit(finish);
     Ok(())
@@ -204,6 +219,7 @@ pub fn finish_quietly() -> Option<Outcome> {
             settings::EXIT_TIMEOUT
         );
         // The flushing thread is stuck, and perhaps CUPTI with it: neither is asked for anything.
+        let _ = profiler.inlet.deliveries.try_send(Delivery::Looks(profiler.inlet.outbox.close()));
         let last = Delivery::Finish { at: flusher::wall_clock(), end: End::TimedOut, dropped_by_cupti: 0 };
         let _ = profiler.inlet.deliveries.try_send(last);
         profiler.outcome.recv_timeout(profiler.exit_timeout - for_cupti).ok()

@@ -50,6 +50,8 @@ pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
 pub const FLUSH: &str = "GPUPROF_FLUSH";
 /// Memory for activity buffers.
 pub const MEMORY: &str = "GPUPROF_MEMORY";
+/// Whether host threads are looked at.
+pub const SAMPLING: &str = "GPUPROF_SAMPLING";
 
 /// What the CUDA driver loads. Not ours: it is how libprof.so got here.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
@@ -119,7 +121,25 @@ pub const VARIABLES: &[Variable] = &[
         default: "256M",
         meaning: "Most host memory for activity buffers, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
     },
+    Variable {
+        name: SAMPLING,
+        default: "auto",
+        meaning: "Whether the threads that call CUDA are looked at from the side, for at most 1 % of one core: CPU time, what they \
+                  wait in, Python stack (CPython 3.9 to 3.14), garbage collection, child processes. `auto` does what this system \
+                  allows and notes in the report what it does not, `on` also says so on stderr, `off` looks at nothing.",
+    },
 ];
+
+/// Whether host threads are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// As far as it is possible.
+    Auto,
+    /// The same, and what is not possible is said at once.
+    On,
+    /// Not at all.
+    Off,
+}
 
 /// How much is printed at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +177,8 @@ pub struct Settings {
     pub flush: Duration,
     /// Most memory for activity buffers, bytes.
     pub memory: u64,
+    /// Look at host threads.
+    pub sampling: Sampling,
 }
 
 impl Settings {
@@ -217,6 +239,11 @@ impl Settings {
             }),
             memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
                 parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
+            }),
+            sampling: read(&lookup, &mut bad, SAMPLING, "auto, on or off", Sampling::Auto, |text| match text {
+                "auto" => Some(Sampling::Auto),
+                "on" | "1" | "yes" | "true" => Some(Sampling::On),
+                _ => is_off(text).then_some(Sampling::Off),
             }),
         };
         (settings, bad)

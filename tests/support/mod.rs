@@ -1,5 +1,6 @@
 //! Plays a recorded session through the real libprof.so, as the demo does.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -26,7 +27,12 @@ impl Stage {
     /// The host program with libprof.so injected, playing `fixture` as fast as possible; the trace goes to
     /// `trace.gpuprof`.
     pub fn host(&self, fixture: &str) -> Command {
-        let mut command = Command::new(built("gpuprof-replay-host"));
+        self.program(fixture, built("gpuprof-replay-host"))
+    }
+
+    /// The same with another program, which has to load libprof.so itself.
+    pub fn program(&self, fixture: &str, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("GPUPROF_") {
                 command.env_remove(name);

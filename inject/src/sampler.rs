@@ -1,0 +1,138 @@
+//! The thread that looks at what the launching threads do while they make no CUDA call.
+//!
+//! It costs those threads nothing: it reads clocks and files of `/proc` and, where there is a Python interpreter, its
+//! memory. A thread that has not run since the last look is not looked at again, only its clock is. What the sampler
+//! takes for itself it measures on its own clock, and pauses a hundred times as long: 1 % of one core at most.
+//!
+//! It draws no conclusion, and does not unwind native code.
+
+mod launchers;
+mod outbox;
+mod stacks;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{process, thread};
+
+use cupti_sys::Cupti;
+use host_evidence::children::Children;
+use host_evidence::process::Process;
+use host_evidence::python::{Python, Unavailable};
+
+use crate::activity::Inlet;
+use crate::border;
+use crate::flusher;
+use crate::log;
+use crate::settings::Sampling;
+
+pub use launchers::{Launchers, Tally};
+pub use outbox::{Batch, Outbox};
+pub use stacks::Stacks;
+
+use watch::Watch;
+
+/// The sampler takes one part in so many of its time on a core.
+const SHARE: u32 = 100;
+/// The shortest pause: what sets data loading apart from launching lasts milliseconds.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// The longest pause: as often as CUPTI is flushed.
+const LONGEST: Duration = Duration::from_millis(100);
+/// How often the choice of threads is renewed.
+const RENEWAL: Duration = Duration::from_millis(100);
+/// How often children are looked at, and only while a launching thread waits: with 64 data-loading workers that
+/// takes half a millisecond.
+const CENSUS: Duration = Duration::from_millis(100);
+
+/// What can be looked at in this process.
+#[derive(Debug)]
+pub struct Sampler {
+    process: Process,
+    python: Option<Python>,
+}
+
+/// What is looked with, beside the threads themselves.
+#[derive(Debug)]
+struct Tools {
+    process: Process,
+    python: Option<Python>,
+    children: Children,
+    census_due: Instant,
+}
+
+impl Sampler {
+    /// Finds out what can be looked at, and says in a note what cannot. Takes a millisecond or two.
+    pub fn prepare(sampling: Sampling) -> (Option<Self>, Option<String>) {
+        if sampling == Sampling::Off {
+            return (None, None);
+        }
+        let process = Process::this();
+        let itself = process::id();
+        if border::thread_cpu_time(itself).is_none() || process.id() != itself {
+            let note = "host threads are not looked at: this system does not show their clocks";
+            return (None, Some(said(note.to_owned(), sampling)));
+        }
+        let (python, note) = match Python::find(&process) {
+            Ok(python) => (Some(python), None),
+            Err(why @ Unavailable::NoInterpreter) => (None, Some(format!("no Python stacks: {why}"))),
+            Err(why) => (None, Some(format!("no Python stacks: {why} (`gpuprof doctor` says what it looks for)"))),
+        };
+        (Some(Self { process, python }), note.map(|note| said(note, sampling)))
+    }
+
+    /// Looks until the outbox is closed.
+    pub fn run(self, cupti: &'static Cupti, inlet: &Arc<Inlet>) {
+        let own_thread = border::thread_id();
+        let mut tools = Tools {
+            children: Children::of(self.process.clone()),
+            process: self.process,
+            python: self.python,
+            census_due: Instant::now(),
+        };
+        let mut watched: Vec<Watch> = Vec::new();
+        let mut batch = Batch::default();
+        let mut renewal_due = Instant::now();
+        let mut spent = border::thread_cpu_time(own_thread).unwrap_or_default();
+        loop {
+            let now = flusher::now(cupti);
+            if Instant::now() >= renewal_due {
+                renew(&mut watched, &inlet.launchers, &tools);
+                renewal_due = Instant::now() + RENEWAL;
+            }
+            watched.retain_mut(|watch| watch.tick(now, &mut tools, &mut batch));
+            if !inlet.outbox.put(&mut batch) {
+                return;
+            }
+            let total = border::thread_cpu_time(own_thread).unwrap_or_default();
+            let pause = (total.saturating_sub(spent) * SHARE).clamp(SHORTEST, LONGEST);
+            spent = total;
+            thread::sleep(if watched.is_empty() { LONGEST } else { pause });
+        }
+    }
+}
+
+/// A note, which is also said at once when sampling was asked for.
+fn said(note: String, sampling: Sampling) -> String {
+    if sampling == Sampling::On {
+        log::warning!("{note}");
+    }
+    note
+}
+
+/// Watches the threads that launch, as far as they are of this process; without any of them, and with an interpreter,
+/// the first thread: the one that will launch, as a rule.
+fn renew(watched: &mut Vec<Watch>, launchers: &Launchers, tools: &Tools) {
+    let mut wanted: Vec<u32> = launchers.get();
+    wanted.retain(|&thread| border::thread_cpu_time(thread).is_some());
+    if wanted.is_empty() && tools.python.is_some() {
+        wanted.push(process::id());
+    }
+    watched.retain(|watch| wanted.contains(&watch.thread()));
+    for thread in wanted {
+        if !watched.iter().any(|watch| watch.thread() == thread)
+            && let Ok(files) = host_evidence::thread::Thread::open(&tools.process, thread)
+        {
+            watched.push(Watch::new(thread, files));
+        }
+    }
+}

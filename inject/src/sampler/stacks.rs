@@ -1,0 +1,63 @@
+//! Stacks into the dictionary: on the collector's thread, which owns it.
+
+use std::sync::Arc;
+
+use host_evidence::python::Frame;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{self, StackId};
+
+/// Frames in the dictionary at most, 16 bytes each: a program that makes up functions as it goes must not fill memory.
+const MAX_FRAMES: usize = 1 << 18;
+
+/// Interns stacks, and knows the last one: a thread that sleeps is seen in the same place many times.
+#[derive(Debug)]
+pub struct Stacks {
+    last: Option<(Arc<[Frame]>, StackId)>,
+}
+
+impl Stacks {
+    /// None yet.
+    pub fn new() -> Self {
+        Self { last: None }
+    }
+
+    /// The id of a stack, innermost frame first; [`StackId::NONE`] for an empty one. `None` when the dictionary is full.
+    pub fn intern(&mut self, frames: &Arc<[Frame]>, dictionary: &mut Dictionary) -> Option<StackId> {
+        if let Some((last, id)) = &self.last
+            && Arc::ptr_eq(last, frames)
+        {
+            return Some(*id);
+        }
+        if dictionary.frames().len() >= MAX_FRAMES {
+            return None;
+        }
+        let mut caller = StackId::NONE;
+        for Frame { function, file, line } in frames.iter().rev() {
+            let (function, file) = (dictionary.intern_name(function), dictionary.intern_name(file));
+            caller = dictionary.intern_frame(record::Frame { caller, function, file, line: *line });
+        }
+        self.last = Some((Arc::clone(frames), caller));
+        Some(caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_share_their_outer_frames() {
+        let frame = |function: &str, line| Frame { function: function.into(), file: "train.py".into(), line };
+        let inner: Arc<[Frame]> = Arc::new([frame("load", 7), frame("step", 5), frame("<module>", 9)]);
+        let outer: Arc<[Frame]> = Arc::new([frame("step", 5), frame("<module>", 9)]);
+        let (mut stacks, mut dictionary) = (Stacks::new(), Dictionary::new());
+        let first = stacks.intern(&inner, &mut dictionary).unwrap();
+        assert_eq!(stacks.intern(&inner, &mut dictionary), Some(first));
+        let second = stacks.intern(&outer, &mut dictionary).unwrap();
+        assert_eq!(dictionary.frames().len(), 3);
+        let names = |id| dictionary.stack(id).map(|frame| dictionary.name(frame.function)).collect::<Vec<_>>();
+        assert_eq!((names(first), names(second)), (vec!["load", "step", "<module>"], vec!["step", "<module>"]));
+        let none: Arc<[Frame]> = Arc::new([]);
+        assert_eq!(stacks.intern(&none, &mut dictionary), Some(StackId::NONE));
+    }
+}

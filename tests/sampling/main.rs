@@ -1,0 +1,125 @@
+//! Looks at host threads, from a Python program through libprof.so into the trace: a recorded session plays while a
+//! living interpreter works and waits.
+
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "other tests read reports, these read traces")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
+use profiler_core::session::Session;
+use profiler_core::trace::{Item, TraceReader};
+use support::{Stage, stderr};
+
+/// What a trace says about host threads.
+struct Looks {
+    samples: Vec<HostSample>,
+    loss: Loss,
+    session: Session,
+    dictionary: Dictionary,
+}
+
+impl Looks {
+    fn read(trace: &Path) -> Self {
+        let mut reader = TraceReader::new(File::open(trace).unwrap()).unwrap();
+        let (mut samples, mut loss, mut mark) = (Vec::new(), Loss::default(), Timestamp::ZERO);
+        while let Some(item) = reader.next_item().unwrap() {
+            match item {
+                Item::Record(Record::Sample(sample)) => {
+                    assert!(sample.at > mark, "{sample:?} after the mark {mark:?}");
+                    samples.push(sample);
+                }
+                Item::Flush(at) => mark = at,
+                Item::Loss(newer) => loss = newer,
+                _ => {}
+            }
+        }
+        let (session, dictionary, _) = reader.into_parts();
+        Self { samples, loss, session, dictionary }
+    }
+
+    /// Functions of a stack, innermost first.
+    fn stack(&self, sample: &HostSample) -> Vec<&str> {
+        self.dictionary.stack(sample.stack).map(|frame| self.dictionary.name(frame.function)).collect()
+    }
+}
+
+fn python() -> Option<&'static str> {
+    let works = |name: &&str| {
+        let question = "import sys; sys.exit(not (9 <= sys.version_info[1] <= 14))";
+        let mut asked = Command::new(name);
+        asked.args(["-c", question]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let found = ["python3", "python3.12", "python3.11", "python3.10", "python3.9"].into_iter().find(works);
+    if found.is_none() {
+        println!("SKIPPED: no CPython 3.9 to 3.14 on this machine");
+    }
+    found
+}
+
+#[test]
+fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let mut program = stage.program("resnet_workers0", python);
+    program.arg("-S").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampling/train.py"));
+    program.env("GPUPROF_REPLAY_SPEED", "1").env("UNTIL", "1500000000").env("GPUPROF_REPORT", "off");
+    let output = program.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+
+    let looks = Looks::read(&stage.path("trace.gpuprof"));
+    assert!(!looks.session.notes.iter().any(|note| note.contains("Python")), "{:?}", looks.session.notes);
+    let mut time = BTreeMap::<(&str, ThreadState), [u64; 2]>::new();
+    for sample in &looks.samples {
+        let stack = looks.stack(sample);
+        let Some(place) = stack.iter().position(|name| *name == "train") else { continue };
+        assert_eq!(stack[place + 1..], ["main", "<module>"]);
+        let inner = if place == 0 { "train" } else { stack[place - 1] };
+        let [wall, ready] = time.entry((inner, sample.state)).or_default();
+        *wall += sample.at.since(sample.since);
+        *ready += sample.on_cpu + sample.runnable;
+    }
+    println!("{} samples, {} failed: {time:?}", looks.samples.len(), looks.loss.failed_samples);
+    // Half of 1.5 s is slept in one function and half worked in the other, on a core or waiting for one.
+    let [slept, ready_asleep] = time[&("load_batch", ThreadState::Sleep)];
+    assert!(slept > 300_000_000 && ready_asleep < slept / 4, "{time:?}");
+    let [worked, ready_working] = time[&("compute", ThreadState::Running)];
+    assert!(worked > 300_000_000 && ready_working > worked / 4, "{time:?}");
+
+    for pair in looks.samples.windows(2) {
+        assert_eq!(pair[0].at, pair[1].since, "one thread, no gaps");
+    }
+    let held = |sample: &&HostSample| sample.interpreter_lock == InterpreterLock::ThisThread;
+    assert!(looks.samples.iter().filter(held).all(|sample| sample.state != ThreadState::Sleep));
+    assert!(looks.samples.iter().any(|sample| held(&sample)));
+    assert!(looks.loss.failed_samples * 20 < looks.samples.len() as u64, "{:?}", looks.loss);
+}
+
+#[test]
+fn switched_off_nothing_is_looked_at() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let mut program = stage.program("sync_item", python);
+    program.arg("-S").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampling/train.py"));
+    program.env("GPUPROF_SAMPLING", "off").env("UNTIL", "1500000000").env("GPUPROF_REPLAY_SPEED", "10");
+    assert!(program.output().unwrap().status.success());
+    assert!(Looks::read(&stage.path("trace.gpuprof")).samples.is_empty());
+}
+
+#[test]
+fn a_program_without_python_is_told_so_in_a_note() {
+    let stage = Stage::new();
+    let output = stage.host("sync_item").env("GPUPROF_SAMPLING", "on").output().unwrap();
+    assert!(output.status.success());
+    let looks = Looks::read(&stage.path("trace.gpuprof"));
+    let note = "no Python stacks: no Python interpreter in this process";
+    assert!(looks.session.notes.iter().any(|said| said == note), "{:?}", looks.session.notes);
+    assert!(stderr(&output).starts_with(&format!("gpuprof: {note}")), "{}", stderr(&output));
+    // The threads of the recording are not in this process.
+    assert!(looks.samples.is_empty());
+}

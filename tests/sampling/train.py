@@ -1,0 +1,37 @@
+"""A program that loads the profiler as the driver does and lets a recorded session play while it works and waits."""
+
+import ctypes
+import os
+import threading
+import time
+
+
+def play(until):
+    replay = ctypes.CDLL(os.environ["GPUPROF_CUPTI_PATH"])
+    replay.gpuprof_replay_play(ctypes.c_uint64(until))
+
+
+def load_batch():
+    time.sleep(0.2)
+
+
+def compute():
+    begin = time.monotonic()
+    while time.monotonic() - begin < 0.2:
+        pass
+
+
+def train(player):
+    while player.is_alive():
+        load_batch()
+        compute()
+
+
+def main():
+    ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).InitializeInjection()
+    player = threading.Thread(target=play, args=(int(os.environ["UNTIL"]),))
+    player.start()
+    train(player)
+
+
+main()
