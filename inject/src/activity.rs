@@ -22,6 +22,8 @@ pub enum Delivery {
     Buffer(CompletedBuffer),
     /// What the sampler saw since the last flush.
     Looks(Batch),
+    /// Ranges of the program wait to be fetched, more than usual.
+    Ranges,
     /// Everything that was complete before this time has been delivered.
     Flushed {
         /// That time.
@@ -38,6 +40,14 @@ pub enum Delivery {
         /// Records that CUPTI says it dropped, since the start.
         dropped_by_cupti: u64,
     },
+}
+
+/// Has the collector fetch the program's ranges before its next round. Without one they wait.
+pub fn ranges_wait() {
+    if let Some(profiler) = Profiler::running() {
+        // Refused only when the collector is far behind or dead; then the ring fills up and says so.
+        let _ = profiler.inlet().deliveries.try_send(Delivery::Ranges);
+    }
 }
 
 /// What the threads of the library and the callbacks share.

@@ -110,6 +110,7 @@ impl Collector {
             match delivery {
                 Delivery::Buffer(buffer) => self.buffer(buffer),
                 Delivery::Looks(batch) => self.looks(&batch),
+                Delivery::Ranges => self.ranges(flusher::wall_clock()),
                 Delivery::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
                 Delivery::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));

@@ -25,6 +25,8 @@ mod packed;
 mod ring;
 mod stacks;
 mod table;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -9,7 +9,7 @@
 use nvtx_sys::{Event, Message, Payload, Text};
 use profiler_core::record::{RangeEventKind, Timestamp};
 
-use super::ring::Ring;
+use super::ring::{Fill, Ring};
 
 /// Parts that follow the time.
 const CATEGORY: u64 = 1;
@@ -51,7 +51,7 @@ pub enum Next {
 
 /// Says that what follows is of this thread. `false` when there is no room.
 pub fn write_thread(ring: &Ring, thread: u32) -> bool {
-    ring.write(&[THREAD, thread.into()], &[])
+    ring.write(&[THREAD, thread.into()], &[]).is_written()
 }
 
 impl Packed {
@@ -62,8 +62,8 @@ impl Packed {
         Self { kind, at, domain, category, color, range, registered, payload }
     }
 
-    /// Writes the event with its text. `false` when there is no room.
-    pub fn write(&self, ring: &Ring, text: Text<'_>) -> bool {
+    /// Writes the event with its text, or nothing.
+    pub fn write(&self, ring: &Ring, text: Text<'_>) -> Fill {
         let wide;
         let text = match text {
             Text::Narrow(bytes) => bytes,
@@ -196,7 +196,7 @@ mod tests {
         ];
         assert!(write_thread(&ring, 4711));
         for (packed, text, _) in &written {
-            assert!(packed.write(&ring, *text));
+            assert_eq!(packed.write(&ring, *text), Fill::Written);
         }
         let readable = ring.readable();
         let (mut at, mut text) = (readable.start, Vec::new());

@@ -12,7 +12,9 @@ use profiler_core::record::RangeEventKind;
 
 use super::lanes::{self, Lane};
 use super::packed::Packed;
+use super::ring::Fill;
 use super::stacks::Stacks;
+use crate::activity;
 use crate::border;
 use crate::flusher::wall_clock;
 
@@ -110,9 +112,10 @@ impl Writer {
 impl Outlet {
     fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
         let text = if let Message::Text(text) = event.message { text } else { Text::Narrow(&[]) };
-        let written = self
-            .settle()
-            .is_some_and(|lane| Packed::new(kind, wall_clock(), domain, range, event).write(&lane.ring, text));
+        let written = self.settle().is_some_and(|lane| {
+            let packed = Packed::new(kind, wall_clock(), domain, range, event);
+            write(&packed, lane, text)
+        });
         if !written {
             drop_events(1);
         }
@@ -121,7 +124,7 @@ impl Outlet {
 
     fn end(&mut self, kind: RangeEventKind, domain: u32, range: u64) {
         let packed = Packed { kind, at: wall_clock(), domain, range, ..Packed::default() };
-        let written = self.settle().is_some_and(|lane| packed.write(&lane.ring, Text::Narrow(&[])));
+        let written = self.settle().is_some_and(|lane| write(&packed, lane, Text::Narrow(&[])));
         if !written && self.owed.len() < MAX_OWED {
             self.owed.push_back(packed);
         } else if !written {
@@ -136,10 +139,19 @@ impl Outlet {
             None => *self.lane.insert(lanes::take(self.generation, self.thread)?),
         };
         while let Some(packed) = self.owed.front() {
-            packed.write(&lane.ring, Text::Narrow(&[])).then(|| self.owed.pop_front())?;
+            write(packed, lane, Text::Narrow(&[])).then(|| self.owed.pop_front())?;
         }
         Some(lane)
     }
+}
+
+/// Writes, and wakes the collector when that is due. Whether there was room.
+fn write(packed: &Packed, lane: &Lane, text: Text<'_>) -> bool {
+    let fill = packed.write(&lane.ring, text);
+    if fill == Fill::Half {
+        activity::ranges_wait();
+    }
+    fill.is_written()
 }
 
 impl Drop for Outlet {
