@@ -2,6 +2,7 @@
 
 mod support;
 
+use profiler_core::attribution::Producer;
 use profiler_core::attribution::leaf::{Leaf, Work};
 use profiler_core::record::MemoryKind;
 use support::{Scenario, assert_leaves, gpu};
@@ -324,4 +325,40 @@ fn the_host_lead_tells_a_full_queue_from_a_late_host() {
     }
     let lead = late.run().devices().next().unwrap().host_lead();
     assert_eq!((lead.launches(), lead.late(), lead.held_back(), lead.median_ns()), (200, 200, 0, 0));
+}
+
+#[test]
+fn an_event_names_what_a_queued_operation_waited_for() {
+    // Device 1 reduces for 500 us; device 0 has its next kernel queued behind that.
+    let program = |events: bool| {
+        let mut scenario = Scenario::new();
+        for step in 0..40 {
+            let at = 1_000 + 1_000 * step;
+            let (reduce, next) = (gpu(1).stream(20).kernel("ncclDevKernel_AllReduce"), gpu(0).kernel("gemm"));
+            gpu(0).kernel("gemm").at(at + 10).lasting(100).launched(&mut scenario, 1, at, 5);
+            reduce.at(at + 20).lasting(500).launched(&mut scenario, 1, at + 6, 5);
+            if events {
+                scenario.record_event(1, at + 12, 20, 1 + step);
+                scenario.wait_event(1, at + 15, 7, 1 + step);
+            }
+            next.at(at + 523).lasting(470).launched(&mut scenario, 1, at + 18, 5);
+        }
+        scenario
+    };
+    let report = program(true).report();
+    let rows = &report.devices[0].awaited;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0].producer, Producer { work: Work::Communication, elsewhere: true });
+    assert_eq!((rows[0].tally.count, rows[0].tally.total_ns), (40, 40 * 413_000));
+    assert!(report.summary().contains("waited behind events for: communication on another device 16.5 ms x40"));
+    let reason = &report.verdict.evidence[0];
+    assert!(reason.contains("Behind events: communication on another device"), "{reason}");
+    for (period, seed) in [(3_000, 5), (700, 0)] {
+        let shuffled = program(true);
+        assert_eq!(&shuffled.report_of(&shuffled.run_with(period, seed)).devices[0].awaited, rows);
+    }
+
+    let silent = program(false).report();
+    assert_eq!(silent.devices[0].leaves, report.devices[0].leaves, "events change what is said, not the account");
+    assert!(silent.devices[0].awaited.is_empty());
 }

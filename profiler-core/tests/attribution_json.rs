@@ -56,9 +56,10 @@ wire! {
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
         steps: Option<Steps>, what_if: Option<WhatIf>,
-        host_lead: HostLead, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
+        host_lead: HostLead, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
+    Awaited { work: String, elsewhere: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
     Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }

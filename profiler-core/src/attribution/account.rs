@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::dependencies::Producer;
 use super::host_cause::HostCause;
 use super::host_lead::HostLead;
 use super::join::Launch;
@@ -38,6 +39,8 @@ pub enum Subject {
     HostToDevice,
     /// Another copy or a memset came next.
     OtherTransfer,
+    /// The operation that an event made the stream wait for.
+    Awaited(Producer),
     /// What the launching thread was seen to do, and at which line.
     Host(HostCause, LineId),
 }
@@ -54,7 +57,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.total_ns += other.total_ns;
         self.longest_ns = self.longest_ns.max(other.longest_ns);

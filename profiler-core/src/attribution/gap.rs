@@ -8,10 +8,11 @@
 //! What a thread did between two calls is told by the looks at it, where there are any (`looks`); other time goes by how
 //! long it was and by what came next.
 //!
-//! Not here: event dependencies, which would tell what a queued operation waited for.
+//! Not here: what a queued operation waited for, which `dependencies` tells where events do.
 
 use super::account::{DeviceAccount, InputWait, Subject};
 use super::api::ApiClass;
+use super::dependencies::Producer;
 use super::join::Launch;
 use super::leaf::Leaf;
 use super::looks::Claim;
@@ -43,6 +44,15 @@ pub(super) struct Next {
     pub(super) graph: bool,
     pub(super) input: bool,
     pub(super) subject: Subject,
+    /// What an event made it wait for.
+    pub(super) producer: Option<Producer>,
+}
+
+impl Next {
+    /// What a wait of the queued operation is blamed on: what an event names, else the operation itself.
+    fn awaited(&self) -> Subject {
+        self.producer.map_or(self.subject, Subject::Awaited)
+    }
 }
 
 /// Enters the gap from the account's position to `next.start`.
@@ -69,7 +79,7 @@ pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&
             (Leaf::LaunchLatency, LAUNCH_LATENCY_NANOS)
         };
         let rest = to - account.position();
-        let subject = if rest <= limit { Subject::None } else { next.subject };
+        let subject = if rest <= limit { Subject::None } else { next.awaited() };
         account.idle(if rest <= limit { leaf } else { waiting }, to, subject);
         return;
     }
@@ -81,7 +91,7 @@ pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&
         account.idle(Leaf::SyncDrain, slack.take(account.position(), end), slack.subject);
         account.idle(leaf, end, Subject::None);
     }
-    account.idle(waiting, to, next.subject);
+    account.idle(waiting, to, next.awaited());
 }
 
 /// Enters the part of a gap in which the launching thread had not come to its launch yet. What it does not charge of the

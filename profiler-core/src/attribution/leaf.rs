@@ -186,7 +186,7 @@ impl Leaf {
 }
 
 /// Kinds of device work between which overlap is counted. The discriminant indexes [`Overlap`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Work {
     /// Kernels that compute.

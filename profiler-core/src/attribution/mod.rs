@@ -17,6 +17,7 @@ mod account;
 mod activity;
 pub mod api;
 mod arrival;
+mod dependencies;
 mod gap;
 pub mod host_cause;
 mod host_lead;
@@ -38,6 +39,7 @@ use rustc_hash::FxHashMap;
 
 pub use account::{DeviceAccount, Subject, Tally};
 pub use activity::is_communication;
+pub use dependencies::Producer;
 pub use gap::{
     DISPATCH_NANOS, INPUT_BYTES, INPUT_HOLE_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS,
     SYNC_SLACK_NANOS,
@@ -49,6 +51,7 @@ pub use stacks::{HostLine, LineId};
 
 use self::activity::KernelClasses;
 use self::api::ApiClasses;
+use self::dependencies::Dependencies;
 use self::join::{Launch, Launches};
 use self::launch_order::Marks;
 use self::leaf::Leaf;
@@ -90,6 +93,7 @@ pub struct Attributor {
     threads: Vec<HostThread>,
     thread_indices: FxHashMap<ThreadId, u32>,
     launches: Launches,
+    dependencies: Dependencies,
     arrivals: Vec<Operation>,
     timelines: Vec<Timeline>,
     marks: Marks,
@@ -117,8 +121,14 @@ impl Attributor {
             Record::Memset(memset) => self.push_memset(memset),
             Record::Api(call) => self.push_call(*call),
             Record::Overhead(overhead) => self.push_overhead(overhead),
-            Record::Sync(_) => self.completeness.syncs += 1,
-            Record::Event(_) => self.completeness.events += 1,
+            Record::Sync(sync) => {
+                self.completeness.syncs += 1;
+                self.dependencies.waited(sync);
+            }
+            Record::Event(event) => {
+                self.completeness.events += 1;
+                self.dependencies.recorded(event);
+            }
             // Kept in the trace; no leaf depends on them yet.
             Record::Range(_) => {}
             Record::Sample(sample) => self.push_sample(sample, dictionary),
@@ -389,6 +399,10 @@ impl Attributor {
             return;
         }
         self.observe(operation.start, operation.end);
+        if let Some(work) = operation.leaf.work() {
+            let Operation { device, stream, correlation, end, .. } = *operation;
+            self.dependencies.ran(device, stream, correlation.0, work, end);
+        }
         if let Some(index) = self.timeline_index(operation.device) {
             let late = self.timelines[index].push(operation, &mut self.replay);
             self.completeness.late_ns += late.total;
@@ -397,10 +411,11 @@ impl Attributor {
     }
 
     fn advance(&mut self, watermark: u64) {
-        let host = Host { threads: &self.threads, launches: &self.launches, marks: &self.marks };
-        for timeline in &mut self.timelines {
-            self.completeness.bad_timestamps += timeline.advance(watermark, &host, &mut self.replay);
-            self.replay.take_findings(&mut timeline.account);
+        let Self { threads, launches, marks, dependencies, timelines, replay, completeness, .. } = self;
+        let host = Host { threads, launches, marks, dependencies };
+        for timeline in timelines {
+            completeness.bad_timestamps += timeline.advance(watermark, &host, replay);
+            replay.take_findings(&mut timeline.account);
         }
         self.replay.advance(watermark);
         // A device on which nothing runs yet has no gap that could need old calls.

@@ -8,6 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::account::{DeviceAccount, Subject};
+use super::dependencies::{Dependencies, Waiting};
 use super::gap::{self, Next};
 use super::join::{Launch, Launches};
 use super::launch_order::{LaunchOrder, Marks, Standing};
@@ -64,6 +65,7 @@ pub(super) struct Host<'a> {
     pub(super) threads: &'a [HostThread],
     pub(super) launches: &'a Launches,
     pub(super) marks: &'a Marks,
+    pub(super) dependencies: &'a Dependencies,
 }
 
 /// What came too late, nanoseconds.
@@ -200,8 +202,16 @@ impl Timeline {
             let lost_end = operation
                 .launch
                 .and_then(|launch| host.launches.lost_within(launch.thread, self.account.position(), launch.start));
+            let waiting = Waiting {
+                device: operation.device,
+                stream: operation.stream,
+                correlation: operation.correlation.0,
+                from: self.account.position(),
+                to: start,
+            };
             let next = Next {
                 start,
+                producer: host.dependencies.producer(&waiting),
                 launch: operation.launch,
                 graph: operation.graph,
                 input: operation.input,

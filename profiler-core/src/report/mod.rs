@@ -15,6 +15,7 @@ mod sequence;
 mod tables;
 pub mod text;
 mod verdict;
+mod waits;
 
 use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
@@ -22,6 +23,7 @@ use copies::{CopyClass, CopyFit, CopyOverlap};
 use host::HostReport;
 pub use sequence::Sequence;
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
+pub use waits::Awaited;
 
 use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
@@ -120,6 +122,8 @@ pub struct DeviceReport {
     pub what_if: Option<WhatIf>,
     /// How far the launching threads ran ahead of it after start-up.
     pub host_lead: HostLead,
+    /// What idle time waited for where events tell, after start-up, the longest first.
+    pub awaited: Vec<Awaited>,
     /// What ran beneath what.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
@@ -275,6 +279,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         sequence: Sequence::of(attributor, account.id(), dictionary),
         what_if: attributor.what_if(account.id()),
         host_lead: account.host_lead(),
+        awaited: waits::awaited(account),
         overlap: *account.overlap(),
         kernels,
         copies: copies::rows(statistics.copies(), dictionary.link(account.id())),

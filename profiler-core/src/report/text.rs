@@ -7,6 +7,7 @@ use std::fmt::Write;
 use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
+use super::waits::awaited_sentence;
 use super::{DeviceReport, Report, captures};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
@@ -89,6 +90,10 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
     }
     if device.host_lead.launches() > 0 {
         wrapped(out, "  host lead: ", &lead_line(&device.host_lead));
+    }
+    if !device.awaited.is_empty() {
+        let parts: Vec<_> = device.awaited.iter().take(3).map(awaited_sentence).collect();
+        wrapped(out, "  waited behind events for: ", &parts.join(", "));
     }
     if let Some(what_if) = &device.what_if {
         for line in what_if.to_string().lines().take(CEILINGS_SHOWN) {

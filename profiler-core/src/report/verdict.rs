@@ -14,6 +14,7 @@ use self::advice::GraphFit;
 use self::ranking::Ranking;
 pub use self::recoverable::{Ranked, RecoverableBy};
 use super::host::HostReport;
+use super::waits::awaited_sentence;
 use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
@@ -175,9 +176,12 @@ fn abstention(
                 causes.push(format!("{} {}", leaf.name(), duration(nanos)));
             }
         }
+        let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
+        let events = if events.is_empty() { String::new() } else { format!(" Behind events: {}.", events.join(", ")) };
+        let causes = causes.join(", ");
         return Some((
             Group::CannotTell,
-            format!("The cause of {:.1} % of the time is not in the records: {}.", unknown * 100.0, causes.join(", ")),
+            format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
             "Look at the gaps on a timeline; waits between streams and inside graphs need event tracing.",
         ));
     }

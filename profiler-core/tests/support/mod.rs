@@ -163,6 +163,28 @@ impl Scenario {
         self.push(sample.at, Record::Sample(sample));
     }
 
+    /// An event is recorded on `stream`: the call, and the record that names it.
+    pub fn record_event(&mut self, thread: u32, at: u64, stream: u32, event_sync_id: u64) {
+        let correlation = CorrelationId(self.call(thread, "cudaEventRecord_v3020", at, 2));
+        let event = CudaEvent { correlation, stream: StreamId(stream), event_sync_id, ..CudaEvent::default() };
+        self.push(time(at + 2), Record::Event(event));
+    }
+
+    /// `stream` is told to wait for an event.
+    pub fn wait_event(&mut self, thread: u32, at: u64, stream: u32, event_sync_id: u64) {
+        let correlation = CorrelationId(self.call(thread, "cudaStreamWaitEvent_v3020", at, 2));
+        let sync = Sync {
+            start: time(at),
+            end: time(at + 2),
+            kind: SyncKind::StreamWaitEvent,
+            stream: StreamId(stream),
+            correlation,
+            event_sync_id,
+            ..Sync::default()
+        };
+        self.push(sync.end, Record::Sync(sync));
+    }
+
     /// Tracing took time of a thread.
     pub fn overhead(&mut self, thread: u32, at: u64, lasting: u64) {
         let overhead = Overhead {

@@ -10,6 +10,7 @@ use crate::attribution::{Attributor, Subject};
 use crate::dictionary::Dictionary;
 use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
+use crate::report::waits::waited_for;
 use crate::report::{DeviceReport, names};
 use crate::steps::Step;
 use crate::terminal::{duration, path_name, shortened};
@@ -190,6 +191,7 @@ fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionar
                 }
                 Subject::HostToDevice => "Gaps before a copy from the host".to_owned(),
                 Subject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
+                Subject::Awaited(producer) => format!("Gaps behind an event after {}", waited_for(*producer)),
                 Subject::Host(cause, _) => format!("The launching thread seen in {}", cause.name()),
             };
             format!(

@@ -1,0 +1,183 @@
+//! What a stream waited for, where the program says so with events.
+//!
+//! An event record and a wait for it carry the same id when the tracing library reports it (CUDA 12.8 and later, with
+//! synchronisation records on). The producer is the last operation launched on the recording stream before the event
+//! was; "before" is by correlation id, which grows with each call. A wait explains a gap only if its producer ended in
+//! it, or just before: else the stream went on for another reason.
+//!
+//! Nothing is kept until the first such record comes. Waits for host functions leave no record, and events without
+//! that id (their handles are reused) are not resolved.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use super::leaf::Work;
+use crate::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
+
+/// Event records and waits that are remembered, the newest.
+const REMEMBERED: usize = 65_536;
+/// Operations of a stream that are remembered, the newest by launch.
+const OPERATIONS: usize = 1_024;
+/// Streams whose operations are remembered.
+const STREAMS: usize = 256;
+/// A stream goes on this much after the operation that it waited for: as in the replay.
+const EVENT_NANOS: u64 = 15_000;
+
+/// What a gap waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Producer {
+    /// What it did.
+    pub work: Work,
+    /// It ran on another device than the one that waited.
+    pub elsewhere: bool,
+}
+
+/// The operation that ends a gap, and the gap.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) device: DeviceId,
+    pub(super) stream: StreamId,
+    pub(super) correlation: u32,
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    device: DeviceId,
+    work: Work,
+    end: u64,
+}
+
+/// Events, waits for them, and operations that may be behind them.
+#[derive(Debug, Default)]
+pub(super) struct Dependencies {
+    /// Stream and call of an event record, by its id.
+    events: FxHashMap<u64, (StreamId, u32)>,
+    event_order: VecDeque<u64>,
+    /// Ids of the events that a stream was told to wait for, by the call.
+    waits: FxHashMap<StreamId, BTreeMap<u32, u64>>,
+    wait_order: VecDeque<(StreamId, u32)>,
+    ran: FxHashMap<StreamId, BTreeMap<u32, Ran>>,
+}
+
+impl Dependencies {
+    /// An event was recorded.
+    pub(super) fn recorded(&mut self, event: &CudaEvent) {
+        if event.event_sync_id == 0 {
+            return;
+        }
+        let before = self.events.insert(event.event_sync_id, (event.stream, event.correlation.0));
+        if before.is_none() {
+            self.event_order.push_back(event.event_sync_id);
+        }
+        if self.event_order.len() > REMEMBERED
+            && let Some(oldest) = self.event_order.pop_front()
+        {
+            self.events.remove(&oldest);
+        }
+    }
+
+    /// A stream was told to wait; other synchronisations make no stream wait.
+    pub(super) fn waited(&mut self, sync: &Sync) {
+        if sync.kind != SyncKind::StreamWaitEvent || sync.event_sync_id == 0 {
+            return;
+        }
+        self.waits.entry(sync.stream).or_default().insert(sync.correlation.0, sync.event_sync_id);
+        self.wait_order.push_back((sync.stream, sync.correlation.0));
+        if self.wait_order.len() > REMEMBERED
+            && let Some((stream, correlation)) = self.wait_order.pop_front()
+            && let Some(waits) = self.waits.get_mut(&stream)
+        {
+            waits.remove(&correlation);
+            if waits.is_empty() {
+                self.waits.remove(&stream);
+            }
+        }
+    }
+
+    /// An operation is known with its launch.
+    pub(super) fn ran(&mut self, device: DeviceId, stream: StreamId, correlation: u32, work: Work, end: u64) {
+        if self.events.is_empty() && self.waits.is_empty() {
+            return;
+        }
+        if self.ran.len() >= STREAMS && !self.ran.contains_key(&stream) {
+            return;
+        }
+        let of_stream = self.ran.entry(stream).or_default();
+        // The nodes of a graph have one call; the last to end is the one that is waited for.
+        let ran = of_stream.entry(correlation).or_insert(Ran { device, work, end });
+        if end > ran.end {
+            *ran = Ran { device, work, end };
+        }
+        if of_stream.len() > OPERATIONS {
+            of_stream.pop_first();
+        }
+    }
+
+    /// What the operation that ends a gap waited for, when an event says so: of several, the one that ended last.
+    pub(super) fn producer(&self, next: &Waiting) -> Option<Producer> {
+        let since = self.ran.get(&next.stream).and_then(|ran| ran.range(..next.correlation).next_back());
+        let since = since.map_or(0, |(&correlation, _)| correlation);
+        let waits = self.waits.get(&next.stream)?.range(since..next.correlation);
+        let producers = waits.filter_map(|(_, id)| {
+            let (stream, recorded) = *self.events.get(id)?;
+            let (_, ran) = self.ran.get(&stream)?.range(..recorded).next_back()?;
+            (ran.end.saturating_add(EVENT_NANOS) >= next.from && ran.end <= next.to).then_some(*ran)
+        });
+        let last = producers.max_by_key(|ran| ran.end)?;
+        Some(Producer { work: last.work, elsewhere: last.device != next.device })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::CorrelationId;
+
+    fn event(id: u64, stream: u32, correlation: u32) -> CudaEvent {
+        let (stream, correlation) = (StreamId(stream), CorrelationId(correlation));
+        CudaEvent { event_sync_id: id, stream, correlation, ..CudaEvent::default() }
+    }
+
+    fn wait(id: u64, stream: u32, correlation: u32) -> Sync {
+        let (stream, correlation) = (StreamId(stream), CorrelationId(correlation));
+        Sync { kind: SyncKind::StreamWaitEvent, event_sync_id: id, stream, correlation, ..Sync::default() }
+    }
+
+    #[test]
+    fn the_producer_is_the_last_before_the_event() {
+        let mut dependencies = Dependencies::default();
+        dependencies.recorded(&event(1, 20, 5));
+        dependencies.waited(&wait(1, 7, 6));
+        let mut ran = |stream, correlation, work, end| {
+            dependencies.ran(DeviceId(0), StreamId(stream), correlation, work, end);
+        };
+        ran(20, 3, Work::Compute, 100_000);
+        ran(20, 4, Work::Copy, 500_000);
+        ran(20, 8, Work::Communication, 900_000);
+        ran(7, 2, Work::Compute, 50_000);
+        let next = |correlation, from, to| Waiting { device: DeviceId(1), stream: StreamId(7), correlation, from, to };
+        let copy = Some(Producer { work: Work::Copy, elsewhere: true });
+        assert_eq!(dependencies.producer(&next(7, 60_000, 505_000)), copy);
+        assert_eq!(dependencies.producer(&next(7, 514_000, 600_000)), copy, "just before the gap");
+        assert_eq!(dependencies.producer(&next(7, 600_000, 700_000)), None, "long over");
+        assert_eq!(dependencies.producer(&next(5, 60_000, 505_000)), None, "launched before the wait");
+        dependencies.ran(DeviceId(1), StreamId(7), 7, Work::Compute, 510_000);
+        assert_eq!(dependencies.producer(&next(9, 60_000, 505_000)), None, "the operation before waited already");
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut dependencies = Dependencies::default();
+        for id in 1..200_000 {
+            dependencies.recorded(&event(u64::from(id), id % 7, id));
+            dependencies.waited(&wait(u64::from(id), id % 7, id));
+            dependencies.ran(DeviceId(0), StreamId(id % 500), id, Work::Compute, 1);
+        }
+        assert_eq!((dependencies.events.len(), dependencies.event_order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!(dependencies.waits.values().map(BTreeMap::len).sum::<usize>(), REMEMBERED);
+        assert!(dependencies.ran.len() <= STREAMS && dependencies.ran.values().all(|ran| ran.len() <= OPERATIONS));
+    }
+}

@@ -1,0 +1,39 @@
+//! What queued operations waited for while the device was idle, as far as events say so.
+
+use crate::attribution::leaf::Leaf;
+use crate::attribution::{DeviceAccount, Producer, Subject, Tally};
+use crate::terminal::duration;
+
+/// Idle time behind events of one kind, after start-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// What was waited for.
+    pub producer: Producer,
+    /// How often and how long.
+    pub tally: Tally,
+}
+
+/// The waits of a device that events resolve, the longest first.
+pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
+    let mut rows: Vec<Awaited> = Vec::new();
+    for (subject, tally) in [Leaf::DependencyWait, Leaf::GraphWait].iter().flat_map(|&leaf| account.causes(leaf)) {
+        let Subject::Awaited(producer) = subject else { continue };
+        match rows.iter_mut().find(|row| row.producer == producer) {
+            Some(row) => row.tally.add(tally),
+            None => rows.push(Awaited { producer, tally }),
+        }
+    }
+    rows.sort_by(|a, b| b.tally.total_ns.cmp(&a.tally.total_ns).then(a.producer.cmp(&b.producer)));
+    rows
+}
+
+/// One of them in words.
+pub(super) fn awaited_sentence(row: &Awaited) -> String {
+    format!("{} {} x{}", waited_for(row.producer), duration(row.tally.total_ns), row.tally.count)
+}
+
+/// A producer in words.
+pub(super) fn waited_for(producer: Producer) -> String {
+    let place = if producer.elsewhere { "another device" } else { "another stream" };
+    format!("{} on {place}", producer.work.name())
+}
