@@ -57,6 +57,11 @@ libprof.so; an option that is left out leaves its variable as it is.
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
+--pytorch works through a sitecustomize.py in a temporary folder at the front of PYTHONPATH: Python imports it at its
+start, it waits for the program's own import of torch, and runs the sitecustomize.py that was there before. Not for
+python -I, -E and -S, and not together with torch.profiler (autograd) or torch.compile (functions). Ranges cost:
+microseconds for each operator.
+
 EXIT CODES:
   those of the command, except
   2    a GPUPROF_* variable is misspelt or not understood; the command was not started
@@ -68,6 +73,7 @@ EXAMPLES:
   gpuprof run -- python train.py --epochs 1
   gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
   gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
+  gpuprof run --pytorch autograd-nvtx -- python train.py
   gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
 
 const REPORT_HELP: &str = "\
@@ -139,6 +145,9 @@ pub struct RunArgs {
     /// Use this libcupti instead of searching for one
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
+    /// Have PyTorch make NVTX ranges by itself, without a change to the program
+    #[arg(long, value_name = "WHICH")]
+    pytorch: Option<PyTorchRanges>,
     /// Replace a CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH that another tool has set
     #[arg(long)]
     force: bool,
@@ -155,6 +164,19 @@ enum ReportMode {
     Summary,
     /// All tables
     Full,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PyTorchRanges {
+    /// A range for each operator, forwards and backwards, as torch.autograd.profiler.emit_nvtx makes them
+    #[value(name = "autograd-nvtx")]
+    Autograd,
+    /// The same with the sizes of tensors in the names
+    #[value(name = "autograd-shapes-nvtx")]
+    AutogradShapes,
+    /// A range for each call of a function of torch from Python
+    #[value(name = "functions-nvtx")]
+    Functions,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -189,6 +211,7 @@ impl From<RunArgs> for run::Props {
             live: args.live,
             log: args.log.map(name),
             cupti: args.cupti,
+            pytorch: args.pytorch.map(name),
             force: args.force,
             command: args.command,
         }

@@ -5,6 +5,8 @@
 //! when a scheduler kills the process it started. The price is that gpuprof cannot say anything after the end; what
 //! there is to say at the end, `libprof.so` says.
 
+mod pytorch;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -45,6 +47,8 @@ pub struct Props {
     pub log: Option<String>,
     /// The libcupti to use.
     pub cupti: Option<PathBuf>,
+    /// Which ranges PyTorch makes by itself.
+    pub pytorch: Option<String>,
     /// Whether another tool's [`INJECTION`] and [`NVTX_INJECTION`] may be replaced.
     pub force: bool,
     /// The command and its arguments; at least the command.
@@ -89,6 +93,9 @@ pub fn run(props: &Props) -> Result<u8> {
         _ => {
             command.env(NVTX_INJECTION, &library);
         }
+    }
+    if let Some(mode) = &props.pytorch {
+        command.env("PYTHONPATH", pytorch::python_path(mode)?);
     }
     let error = command.exec();
     let program = Path::new(program).display();

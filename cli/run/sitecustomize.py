@@ -1,0 +1,144 @@
+"""Makes PyTorch say what it does through NVTX, without a change to the program: `gpuprof run --pytorch`.
+
+Python imports `sitecustomize` at its start; the folder of this file is the first of PYTHONPATH. Nothing is imported
+for the program: only when it imports torch by itself, ranges are switched on behind that import. A sitecustomize that
+would have been found without this one is run as usual. Whatever fails here leaves the program as it is.
+
+gpuprof appends the call of `main`.
+"""
+
+import atexit
+import contextlib
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import sys
+
+
+def main(mode, owner):
+    """Switches ranges of kind `mode` on at the import of torch; `owner` removes the folder when it ends."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    if os.getpid() == owner:
+        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(own, ignore_errors=True))
+    # Children find it again by the environment; the program need not see it.
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
+    sys.meta_path.insert(0, _BehindTorch(MODES[mode]))
+    _next_sitecustomize()
+
+
+def _next_sitecustomize():
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+class _BehindTorch:
+    """Finds torch as everybody would, and has something called once it is imported."""
+
+    def __init__(self, then):
+        self.then = then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            loader, execute = spec.loader, spec.loader.exec_module
+
+            def exec_module(module):
+                # Only for this import: the loader is left as it was.
+                del loader.exec_module
+                execute(module)
+                try:
+                    self.then(module)
+                except Exception as error:
+                    _complain(error)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _complain(error):
+    print(f"gpuprof: no ranges of PyTorch: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _autograd(torch, shapes=False):
+    """What `torch.autograd.profiler.emit_nvtx` does on entering, but for its synchronisation, which would use CUDA
+    before the program has chosen a device."""
+    _check_nvtx(torch)
+    from torch.autograd import profiler
+
+    try:
+        config = profiler.ProfilerConfig(
+            profiler.ProfilerState.NVTX, shapes, False, False, False, False, profiler._ExperimentalConfig()
+        )
+        profiler._enable_profiler(config, set())
+        atexit.register(_leave, profiler)
+    except (AttributeError, TypeError):
+        # Another version: enter the public way as soon as the program itself uses CUDA.
+        def enter():
+            try:
+                profiler.emit_nvtx(record_shapes=shapes).__enter__()
+            except Exception as error:
+                _complain(error)
+
+        torch.cuda._lazy_call(enter)
+
+
+def _leave(profiler):
+    # PyTorch warns of a profiler that was left on; one that the program has switched off by now is no matter.
+    with contextlib.suppress(Exception):
+        profiler._disable_profiler()
+
+
+def _functions(torch):
+    """A range around each call of a function of torch's Python interface, on the thread that imports it."""
+    _check_nvtx(torch)
+    from torch.overrides import TorchFunctionMode
+
+    push, pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+    names = {}
+
+    class Ranges(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            name = names.get(function)
+            if name is None:
+                name = names[function] = _name(function)
+            if not name:
+                return function(*args, **(kwargs or {}))
+            push(name)
+            try:
+                return function(*args, **(kwargs or {}))
+            finally:
+                pop()
+
+    Ranges().__enter__()
+
+
+def _name(function):
+    """`torch.add`, `Tensor.add`, `torch.nn.functional.linear`; empty for attributes, which do no work."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    if name.rpartition(".")[2] in ("__get__", "__set__"):
+        return ""
+    for prefix, shown in (("_VariableFunctionsClass.", "torch."), ("TensorBase.", "Tensor.")):
+        if name.startswith(prefix):
+            return shown + name[len(prefix) :]
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}" if module else name
+
+
+def _check_nvtx(torch):
+    """Fails where torch was built without NVTX."""
+    torch.cuda.nvtx.range_push("")
+    torch.cuda.nvtx.range_pop()
+
+
+MODES = {
+    "autograd-nvtx": _autograd,
+    "autograd-shapes-nvtx": lambda torch: _autograd(torch, shapes=True),
+    "functions-nvtx": _functions,
+}
