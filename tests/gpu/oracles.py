@@ -51,6 +51,14 @@ def printed(stdout: str) -> Counts:
 
 def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
     """Runs the program under nsys with graph nodes traced one by one, and counts rows of its SQLite export."""
+    return read_nsys(nsys_database(suite, name, command))
+
+
+def nsys_database(suite: Suite, name: str, command: list[str], what: str = "cuda") -> pathlib.Path:
+    """Runs the program under nsys, tracing `what` (its option -t), and gives the SQLite export.
+
+    Raises NoCount when there is none.
+    """
     if suite.nsys is None:
         raise NoCount("nsys is not installed (set GPUPROF_NSYS to its path)")
     folder = suite.folder(f"{name}-nsys")
@@ -58,7 +66,7 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
     extra = suite.nsys_environment()
     profile = suite.run(
         f"{name}-nsys-profile",
-        [suite.nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
+        [suite.nsys, "profile", "-t", what, "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
          "-o", report, *command], extra=extra)
     # nsys ends with the program's status, which is 0 for all of these without nsys. Otherwise nsys crashed, or made the
     # program fail (seen with graph nodes: `unspecified launch failure`), and what it wrote is not the whole program.
@@ -72,7 +80,7 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
     if not database.exists():
         lines = (export.stderr + export.stdout + profile.stderr).strip().splitlines()
         raise NoCount(f"nsys wrote no database: {lines[-1] if lines else export.ending()}")
-    return read_nsys(database)
+    return database
 
 
 def read_nsys(database: pathlib.Path) -> Counts:
