@@ -28,19 +28,27 @@ pub struct Place {
     pub max_ns: u64,
 }
 
+/// An operation of the open step.
+#[derive(Clone, Copy, Debug)]
+struct Launched {
+    leaf: Leaf,
+    subject: Subject,
+    nanos: u64,
+}
+
 impl Place {
-    fn new(leaf: Leaf, subject: Subject, nanos: u64) -> Self {
+    fn new(&Launched { leaf, subject, nanos }: &Launched) -> Self {
         Self { leaf, subject, total_ns: nanos, min_ns: nanos, max_ns: nanos }
     }
 
-    fn is_like(&self, other: &Self) -> bool {
+    fn is_like(&self, other: &Launched) -> bool {
         (self.leaf, self.subject) == (other.leaf, other.subject)
     }
 
-    fn add(&mut self, other: &Self) {
-        self.total_ns = self.total_ns.saturating_add(other.total_ns);
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
+    fn add(&mut self, nanos: u64) {
+        self.total_ns = self.total_ns.saturating_add(nanos);
+        self.min_ns = self.min_ns.min(nanos);
+        self.max_ns = self.max_ns.max(nanos);
     }
 }
 
@@ -49,7 +57,7 @@ impl Place {
 pub(super) struct StepSequence {
     kept: Vec<Place>,
     steps: u64,
-    open: Option<Vec<Place>>,
+    open: Option<Vec<Launched>>,
     different: u32,
 }
 
@@ -57,16 +65,17 @@ impl StepSequence {
     /// A step begins with the next operation; the open one is complete.
     pub(super) fn begin(&mut self) {
         let Some(step) = self.open.replace(Vec::with_capacity(self.kept.len())) else { return };
-        let same = step.len() == self.kept.len() && step.iter().zip(&self.kept).all(|(a, b)| a.is_like(b));
+        let same = step.len() == self.kept.len()
+            && self.kept.iter().zip(&step).all(|(place, launched)| place.is_like(launched));
         if same {
-            self.kept.iter_mut().zip(&step).for_each(|(place, more)| place.add(more));
+            self.kept.iter_mut().zip(&step).for_each(|(place, launched)| place.add(launched.nanos));
             self.steps += 1;
             self.different = 0;
             return;
         }
         self.different += 1;
         if self.kept.is_empty() || self.different >= PATIENCE {
-            (self.kept, self.steps, self.different) = (step, 1, 0);
+            (self.kept, self.steps, self.different) = (step.iter().map(Place::new).collect(), 1, 0);
         }
     }
 
@@ -79,7 +88,7 @@ impl StepSequence {
     pub(super) fn push(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let Some(open) = &mut self.open else { return };
         if open.len() < PLACE_LIMIT {
-            open.push(Place::new(leaf, subject, nanos));
+            open.push(Launched { leaf, subject, nanos });
         } else {
             self.open = None;
         }
