@@ -3,28 +3,16 @@
 
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
+#[path = "support/trace.rs"]
+mod trace;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::Path;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{RangeEvent, RangeEventKind, Record};
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::record::{RangeEvent, RangeEventKind};
 use support::{Stage, stderr};
-
-/// The range events of a trace in their order, and what they refer to.
-fn ranges(trace: &Path) -> (Vec<RangeEvent>, Dictionary) {
-    let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
-    let mut ranges = Vec::new();
-    while let Some(item) = reader.next_item().unwrap() {
-        if let Item::Record(Record::Range(range)) = item {
-            ranges.push(range);
-        }
-    }
-    (ranges, reader.into_parts().1)
-}
+use trace::ranges;
 
 fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
     ranges.iter().filter(|range| range.kind == kind).count()

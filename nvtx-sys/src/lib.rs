@@ -1,9 +1,10 @@
-//! The tool's side of NVTX 3: what a library must do to be given the ranges and marks of a program.
+//! The tool's side of NVTX: what a library must do to be given the ranges and marks of a program.
 //!
-//! NVTX is a header. Every library that contains it has a copy of its own, with its own table of function pointers,
-//! and at the first call of each copy it loads the library named by `NVTX_INJECTION64_PATH` and calls
-//! `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads at once. [`attach()`] is what
-//! that function has to do: it puts the functions of a [`Handler`] into the table of the copy that asks.
+//! NVTX 3 is a header: every library that contains it has a copy of its own, with its own table of function pointers.
+//! NVTX 2 is a library that does the same. At its first call each copy loads the library named by
+//! `NVTX_INJECTION64_PATH` and calls `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads
+//! at once. [`attach()`] is what that function has to do: it puts the functions of a [`Handler`] into the table of the
+//! copy that asks.
 //!
 //! | module | what it promises |
 //! |---|---|
