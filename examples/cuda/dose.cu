@@ -10,8 +10,8 @@
 //   compute        1   10 kernels of X us, back to back                           compute grows
 //   dispatch       2   100 empty kernels, the host spins X us before each         dispatch grows
 //   graph          3   a graph of X kernels of 20 us, launched at once            the cost of launching does not
-//   sleep          4   a kernel of 4 ms, then the host sleeps X ms                host_cpu grows, but only beyond 4 ms
-//   spin           5   a kernel of 1 ms, then the host computes X ms              the same, beyond 1 ms
+//   sleep          4   a kernel of 4 ms, then the host sleeps X ms                host_blocked grows, but only beyond 4 ms
+//   spin           5   a kernel of 1 ms, then the host computes X ms              host_cpu grows, but only beyond 1 ms
 //   item           6   1 ms of kernels, one value read back, X us on the host     sync_drain grows
 //   end_sync       7   a kernel of X us and a wait for it                         sync_drain does not
 //   h2d_pageable  8a   X MiB from ordinary memory, then a kernel of 1 ms          copy_h2d_pageable grows
@@ -154,7 +154,7 @@ Truth graph(const Run &run) {
 // looks from launch to launch, because that is the period of the device as soon as it is longer than the kernel.
 Truth host_away(const Run &run, double kernel_ns, double (*away)(double)) {
     std::vector<double> launched;
-    Truth truth = measure(run, {"host_cpu"}, "host_cpu", [&] {
+    Truth truth = measure(run, {"host_cpu", "host_blocked"}, "host_cpu", [&] {
         launch(run.stream, kernel_ns);
         launched.push_back(now_ns());
         away(run.dose * kMilli);

@@ -1,8 +1,8 @@
 //! A process's memory as a file.
 //!
 //! `/proc/PID/mem` is kept open and read at offsets that are addresses: safe code, one system call a read, and an
-//! address that is not mapped is an error instead of a fault. `process_vm_readv` would cost the same per read and
-//! needs `unsafe`.
+//! address that is not mapped is an error instead of a fault. `process_vm_readv` needs `unsafe`, and is no faster: both
+//! took 1.6 us of processor time for 8 or 200 bytes on a busy virtual machine, 4 KiB 2.1 us here and 3.5 us there.
 //!
 //! After a fork the file still shows the process that opened it.
 

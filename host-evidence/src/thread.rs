@@ -80,9 +80,13 @@ impl Thread {
     /// When it has ended.
     pub fn state(&self) -> io::Result<State> {
         let mut text = [0; 256];
-        let letter = letter(read(&self.stat, &mut text)?);
-        let mut text = [0; 256];
         let syscall = self.syscall.as_ref().and_then(|file| read(file, &mut text).ok());
+        // Most looks end here, and `stat` costs as much as everything else.
+        if syscall.is_some_and(|line| line.starts_with(RUNNING)) {
+            return Ok(State::Running);
+        }
+        let mut text = [0; 256];
+        let letter = letter(read(&self.stat, &mut text)?);
         Ok(state(letter, syscall))
     }
 }
@@ -96,6 +100,9 @@ fn read<'a>(file: &File, text: &'a mut [u8]) -> io::Result<&'a str> {
     }))
 }
 
+/// What `syscall` says of a thread that is on a core, or ready for one.
+const RUNNING: &str = "running";
+
 /// The state in `PID (NAME) S ...`; a name can contain anything, brackets too.
 pub(crate) fn letter(stat: &str) -> char {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
@@ -106,7 +113,7 @@ pub(crate) fn letter(stat: &str) -> char {
 pub(crate) fn state(letter: char, syscall: Option<&str>) -> State {
     let first = syscall.and_then(|line| line.split_ascii_whitespace().next());
     let called = match (letter, first) {
-        ('R', _) | (_, Some("running")) => return State::Running,
+        ('R', _) | (_, Some(RUNNING)) => return State::Running,
         (_, Some("-1")) => State::Memory,
         (_, Some(number)) => number.parse().map_or(State::Other, class),
         (_, None) => State::Other,

@@ -18,7 +18,7 @@ use std::{process, thread};
 use cupti_sys::Cupti;
 use host_evidence::children::Children;
 use host_evidence::process::Process;
-use host_evidence::python::{Python, Unavailable};
+use host_evidence::python::Python;
 
 use crate::activity::Inlet;
 use crate::border;
@@ -74,8 +74,7 @@ impl Sampler {
         }
         let (python, note) = match Python::find(&process) {
             Ok(python) => (Some(python), None),
-            Err(why @ Unavailable::NoInterpreter) => (None, Some(format!("no Python stacks: {why}"))),
-            Err(why) => (None, Some(format!("no Python stacks: {why} (`gpuprof doctor` says what it looks for)"))),
+            Err(why) => (None, Some(format!("no Python stacks: {why}"))),
         };
         (Some(Self { process, python }), note.map(|note| said(note, sampling)))
     }

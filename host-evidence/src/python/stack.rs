@@ -159,8 +159,12 @@ impl Walker {
             GilPlace::Runtime(offset) => self.runtime.wrapping_add(offset as u64),
             GilPlace::Interpreter(pointer) => memory.u64(thread.interpreter.wrapping_add(pointer as u64))?,
         };
-        let locked = memory.u32(gil.wrapping_add(self.layout.gil.locked as u64))?;
-        let holder = memory.u64(gil.wrapping_add(self.layout.gil.last_holder as u64))?;
+        let layout = self.layout.gil;
+        let mut lock = [0; 256];
+        let lock = lock.get_mut(..layout.locked.max(layout.last_holder) + 8).ok_or(Unreadable(gil))?;
+        memory.read(gil, lock)?;
+        let locked = u32_at(lock, layout.locked).ok_or(Unreadable(gil))?;
+        let holder = u64_at(lock, layout.last_holder).ok_or(Unreadable(gil))?;
         Ok(match locked {
             1 if holder == thread.state => Lock::ThisThread,
             1 => Lock::OtherThread,
@@ -168,19 +172,28 @@ impl Walker {
         })
     }
 
-    fn innermost(&self, memory: &Memory, thread: u64) -> Result<u64, Unreadable> {
-        match self.layout.thread.frame {
-            FramePointer::Direct(offset) => memory.u64(thread.wrapping_add(offset as u64)),
-            FramePointer::Through(first, second) => {
-                let through = memory.u64(thread.wrapping_add(first as u64))?;
-                memory.u64(through.wrapping_add(second as u64))
-            }
-        }
+    /// The innermost frame of a thread, and where the newest piece of memory for frames begins, or 0.
+    fn innermost(&self, memory: &Memory, thread: u64) -> Result<(u64, u64), Unreadable> {
+        let layout = self.layout.thread;
+        let frame = match layout.frame {
+            FramePointer::Direct(offset) | FramePointer::Through(offset, _) => offset,
+        };
+        let mut state = [0; 1024];
+        let end = frame.max(layout.chunk.unwrap_or(0)) + 8;
+        let state = state.get_mut(..end).ok_or(Unreadable(thread))?;
+        memory.read(thread, state)?;
+        let word = |offset| u64_at(state, offset).ok_or(Unreadable(thread));
+        let chunk = layout.chunk.map_or(Ok(0), word)?;
+        let pointer = word(frame)?;
+        Ok(match layout.frame {
+            FramePointer::Direct(_) => (pointer, chunk),
+            FramePointer::Through(_, offset) => (memory.u64(pointer.wrapping_add(offset as u64))?, chunk),
+        })
     }
 
     fn walk(&mut self, memory: &Memory, thread: u64) -> Result<Walk, Unreadable> {
-        let innermost = self.innermost(memory, thread)?;
-        let block = self.read_block(memory, thread, innermost)?;
+        let (innermost, chunk) = self.innermost(memory, thread)?;
+        let block = self.read_block(memory, chunk, innermost)?;
         let mut walk = Walk { frames: Vec::with_capacity(MAX_FRAMES), root: None };
         let mut address = innermost;
         let (mut last, mut is_generator) = (0, false);
@@ -237,9 +250,7 @@ impl Walker {
 
     /// Reads the piece of memory that the newest frames lie in up to the innermost one. Answers where it begins, or
     /// `None` when the version has none, or the innermost frame is elsewhere (a generator's is).
-    fn read_block(&mut self, memory: &Memory, thread: u64, innermost: u64) -> Result<Option<u64>, Unreadable> {
-        let Some(chunk) = self.layout.thread.chunk else { return Ok(None) };
-        let begin = memory.u64(thread.wrapping_add(chunk as u64))?;
+    fn read_block(&mut self, memory: &Memory, begin: u64, innermost: u64) -> Result<Option<u64>, Unreadable> {
         let length = innermost.wrapping_add(self.layout.frame.size as u64).wrapping_sub(begin);
         if begin == 0 || length > MAX_BLOCK {
             return Ok(None);
