@@ -99,7 +99,7 @@ fn a_fast_rank_is_judged_only_when_waiting_for_peers_was_measured() {
     let mut recording = MACHINE.run(&[kernel(5 * MS), communicate], STEPS);
     assert_eq!(answer(&recording).ceiling(ScenarioKind::FastRank), None);
     for operation in recording.operations.iter_mut().filter(|op| op.class == OperationClass::Communication) {
-        operation.peer_wait = 3 * MS;
+        operation.excess = 3 * MS;
     }
     let faster = Act::Launch(7, 2 * MS, OperationClass::Communication);
     assert_predicts(&recording, ScenarioKind::FastRank, &MACHINE.run(&[kernel(5 * MS), faster], STEPS), 0.005);

@@ -130,10 +130,10 @@ proptest! {
             let correlation = CorrelationId(correlation);
             replay.call(&Call { thread: ThreadId(thread), start, end, class, correlation });
         }
-        for (start, end, stream, class, correlation, peer_wait) in operations {
+        for (start, end, stream, class, correlation, excess) in operations {
             let launch = (correlation < 8).then_some(LaunchedBy { correlation: CorrelationId(correlation), start: end });
             let device = DeviceId(stream % 2);
-            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, peer_wait });
+            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess });
         }
         inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
         boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at));

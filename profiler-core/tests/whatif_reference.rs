@@ -68,7 +68,7 @@ fn load(name: &str) -> Option<Trace> {
                     stream: StreamId(number(&arguments["stream"]).unwrap_or(0)),
                     class,
                     launch: Some(LaunchedBy { correlation, start: 0 }),
-                    peer_wait: 0,
+                    excess: 0,
                 });
             }
             "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {

@@ -11,7 +11,7 @@ use super::statistics::CopyPath;
 use super::sweep::Operation;
 use super::{Attributor, Leaf, Subject};
 use crate::dictionary::Dictionary;
-use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, Memset, StreamId, Timestamp};
+use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, MemoryKind, Memset, StreamId, Timestamp};
 
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
@@ -29,7 +29,7 @@ impl Attributor {
         }
     }
 
-    pub(super) fn push_copy(&mut self, copy: &Copy) {
+    pub(super) fn push_copy(&mut self, copy: &Copy, dictionary: &Dictionary) {
         self.completeness.copies += 1;
         let from_host = copy.kind == CopyKind::HostToDevice;
         let operation = Operation {
@@ -38,6 +38,7 @@ impl Attributor {
             graph: copy.graph_id != 0,
             symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
+            excess: excess(copy, dictionary),
             ..operation(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
@@ -103,5 +104,15 @@ fn operation(
         symbol: 0,
         standing: Standing::default(),
         late: false,
+        excess: 0,
     }
+}
+
+/// What a copy from or to ordinary memory takes longer than it would from page-locked memory, as far as the link tells.
+fn excess(copy: &Copy, dictionary: &Dictionary) -> u32 {
+    let pageable = [copy.source, copy.destination].contains(&MemoryKind::Pageable);
+    let shortest =
+        dictionary.link(copy.device).filter(|_| pageable).and_then(|link| link.shortest_copy_nanos(copy.bytes));
+    let excess = shortest.map_or(0, |shortest| copy.end.since(copy.start).saturating_sub(shortest));
+    u32::try_from(excess).unwrap_or(u32::MAX)
 }

@@ -117,7 +117,7 @@ impl Attributor {
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
             Record::Kernel(kernel) => self.push_kernel(kernel, dictionary),
-            Record::Copy(copy) => self.push_copy(copy),
+            Record::Copy(copy) => self.push_copy(copy, dictionary),
             Record::Memset(memset) => self.push_memset(memset),
             Record::Api(call) => self.push_call(*call),
             Record::Overhead(overhead) => self.push_overhead(overhead),

@@ -50,7 +50,7 @@ impl ReplayFeed {
             stream: operation.stream,
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
-            peer_wait: 0,
+            excess: operation.excess.into(),
         });
     }
 

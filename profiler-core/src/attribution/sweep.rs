@@ -43,6 +43,8 @@ pub(super) struct Operation {
     pub(super) standing: Standing,
     /// It came when its begin was entered already.
     pub(super) late: bool,
+    /// What a copy from or to ordinary memory takes longer than from page-locked memory, nanoseconds.
+    pub(super) excess: u32,
 }
 
 /// One device's timeline and its books.

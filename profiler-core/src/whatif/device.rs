@@ -161,7 +161,8 @@ impl Streams {
             begin[index] = after.max(stream.beside[index]);
         }
         let nanos = end - start;
-        let done = each(|kind| begin[kind as usize].saturating_add(kind.duration(nanos, operation.peer_wait)));
+        let done =
+            each(|kind| begin[kind as usize].saturating_add(kind.duration(nanos, operation.class, operation.excess)));
         let mut free = done;
         // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
         if newest.is_some_and(|run| run.end > start) {

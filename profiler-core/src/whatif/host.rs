@@ -34,6 +34,8 @@ pub(super) struct Thread {
     pub(super) entered: Clocks,
     /// The newest operation of that call, if one has begun.
     pub(super) begun: Option<Begun>,
+    /// The call before moved its copy through a staging buffer.
+    pub(super) staged: bool,
     /// Real time of the last return.
     returned: u64,
     clocks: Clocks,
@@ -105,11 +107,12 @@ impl Threads {
         thread
     }
 
-    /// Returns from the open call of a thread.
-    pub(super) fn leave(&mut self, call: &Call, clocks: Clocks) {
+    /// Returns from the open call of a thread; `staged` if that moved its copy through a staging buffer.
+    pub(super) fn leave(&mut self, call: &Call, clocks: Clocks, staged: bool) {
         let Self { rows, places, newest, .. } = self;
         let Some(thread) = places.get(&call.thread).and_then(|&place| rows.get_mut(place)) else { return };
         thread.open = None;
+        thread.staged = staged;
         thread.returned = call.end;
         thread.clocks = clocks;
         thread.launches = thread.launches.saturating_add(u32::from(call.class == CallClass::Launch));
@@ -128,6 +131,7 @@ impl Threads {
             open: None,
             entered: [0; SCENARIO_COUNT],
             begun: None,
+            staged: false,
             returned: at,
             clocks: [at; SCENARIO_COUNT],
             launches: 0,

@@ -103,6 +103,7 @@ pub struct Operation {
     pub class: OperationClass,
     /// Who launched it; `None` when that is not known.
     pub launch: Option<LaunchedBy>,
-    /// How much of its run it waited for slower ranks, nanoseconds; 0 when not known.
-    pub peer_wait: u64,
+    /// How much shorter its run could be, nanoseconds; 0 when not known. Of communication, what it waited for slower
+    /// ranks; of a copy from or to ordinary memory, what it takes longer than from page-locked memory.
+    pub excess: u64,
 }

@@ -229,15 +229,20 @@ impl Replay {
             CallClass::Other => false,
         };
         let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
+        let stages = released.as_ref().is_some_and(|released| released.staged);
+        // A framework waits right behind such a copy, because its memory may be used again when the call returns.
+        let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
         let clocks = match released {
-            Some((at, clocks)) => each(|kind| {
+            Some(Released { at, clocks, .. }) => each(|kind| {
                 let entered = entered[kind as usize];
                 let from = if kind.never_waits() { entered } else { entered.max(clocks[kind as usize]) };
-                from.saturating_add(kind.wake_up(call.end - at))
+                let returned = from.saturating_add(kind.wake_up(call.end - at));
+                let issued = entered.saturating_add(SHORT_CALL_NANOS);
+                if for_copy && kind.stages_nothing() { returned.min(issued) } else { returned }
             }),
             None => each(|kind| entered[kind as usize].saturating_add(kind.call(lasted, call.class))),
         };
-        self.threads.leave(call, clocks);
+        self.threads.leave(call, clocks, stages);
     }
 
     fn run(&mut self, operation: &Operation) {
@@ -247,7 +252,7 @@ impl Replay {
         let launched_by = operation.launch.map(|launch| launch.correlation);
         let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
         let device = self.devices.entry(operation.device).or_default();
-        device.peers_known |= operation.peer_wait != 0;
+        device.peers_known |= operation.class == OperationClass::Communication && operation.excess != 0;
         let begun = self.streams.run(operation, launch, &mut device.progress);
         // Only a call that has not returned can have waited for it.
         if let Some(launch) = launch.filter(|launch| operation.start <= launch.end)
@@ -259,14 +264,25 @@ impl Replay {
     }
 }
 
-/// What a call that waited was waiting for: when that was, really and in every scenario.
+/// What a call that waited was waiting for.
+struct Released<'a> {
+    /// When that was, really.
+    at: u64,
+    /// The same in every scenario.
+    clocks: &'a Clocks,
+    /// It was the call's own copy, which it moved through a staging buffer.
+    staged: bool,
+}
+
+/// What released a call that waited.
 ///
 /// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
 /// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
-fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) -> Option<(u64, &'a Clocks)> {
+fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) -> Option<Released<'a>> {
     if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
-        return Some((own.start, &own.clocks));
+        return Some(Released { at: own.start, clocks: &own.clocks, staged: true });
     }
     let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
-    streams.ended_within(earliest, call.end)
+    let (at, clocks) = streams.ended_within(earliest, call.end)?;
+    Some(Released { at, clocks, staged: false })
 }

@@ -30,7 +30,8 @@ pub enum ScenarioKind {
     LaunchesFree,
     /// The host never waits for the device.
     NoSyncs,
-    /// Copies run beside everything else and only delay each other and whoever waits for them on the host.
+    /// Copies use page-locked memory and run beside everything else: they only delay each other and whoever waits for
+    /// them on the host. How fast they are then is known where the link is.
     CopiesOverlapped,
     /// Communication runs beside everything else on its stream.
     CommunicationHidden,
@@ -90,7 +91,7 @@ impl ScenarioKind {
             Self::DataReady => "data were always ready",
             Self::LaunchesFree => "launches cost nothing (CUDA graphs, larger kernels)",
             Self::NoSyncs => "the host never waited for the device",
-            Self::CopiesOverlapped => "copies ran beside compute",
+            Self::CopiesOverlapped => "copies used page-locked memory and ran beside compute",
             Self::CommunicationHidden => "communication ran beside compute",
             Self::FastRank => "no rank were slower than this one",
             Self::DeviceOnly => "the host cost nothing at all",
@@ -135,10 +136,18 @@ impl ScenarioKind {
         matches!(self, Self::NoSyncs | Self::DeviceOnly)
     }
 
-    /// How long an operation of `nanos` runs, of which it waited `peer_wait` for other ranks.
-    pub(super) const fn duration(self, nanos: u64, peer_wait: u64) -> u64 {
-        match self {
-            Self::FastRank => nanos.saturating_sub(peer_wait),
+    /// Whether a call that stages a copy from ordinary memory returns at once, as it does for page-locked memory.
+    pub(super) const fn stages_nothing(self) -> bool {
+        matches!(self, Self::CopiesOverlapped | Self::DeviceOnly)
+    }
+
+    /// How long an operation of `nanos` runs, of which `excess` goes when its cause goes.
+    pub(super) const fn duration(self, nanos: u64, class: OperationClass, excess: u64) -> u64 {
+        match (self, class) {
+            (Self::FastRank, OperationClass::Communication)
+            | (Self::CopiesOverlapped, OperationClass::CopyFromHost | OperationClass::CopyOther) => {
+                nanos.saturating_sub(excess)
+            }
             _ => nanos,
         }
     }

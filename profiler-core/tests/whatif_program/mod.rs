@@ -100,7 +100,7 @@ impl Machine {
                             stream: StreamId(stream),
                             class,
                             launch: Some(launch),
-                            peer_wait: 0,
+                            excess: 0,
                         });
                     }
                     Act::StreamWait(waiting, producer) => {
