@@ -91,6 +91,14 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
     let [worked, ready_working] = time[&("compute", ThreadState::Running)];
     assert!(worked > 300_000_000 && ready_working > worked / 4, "{time:?}");
 
+    // The forked child waits in a read, and leaves neither a report nor a trace of its own.
+    if Path::new("/proc/thread-self/children").exists() {
+        let is_one_in_a_read =
+            |sample: &HostSample| (sample.children, sample.children_running, sample.children_in_io) == (1, 0, 1);
+        assert!(looks.samples.iter().any(is_one_in_a_read));
+    }
+    assert_eq!(std::fs::read_dir(stage.folder.path()).unwrap().count(), 1);
+
     for pair in looks.samples.windows(2) {
         assert_eq!(pair[0].at, pair[1].since, "one thread, no gaps");
     }

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 import threading
 import time
 
@@ -27,11 +28,25 @@ def train(player):
         compute()
 
 
+def worker():
+    """A forked child that waits for work until this process ends, and leaves as Python does."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.close(write)
+        os.read(read, 1)
+        sys.exit()
+    os.close(read)
+    return write
+
+
 def main():
     ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).InitializeInjection()
+    work = worker()
     player = threading.Thread(target=play, args=(int(os.environ["UNTIL"]),))
     player.start()
     train(player)
+    os.close(work)
+    os.wait()
 
 
 main()
