@@ -1,7 +1,9 @@
 //! Files that were written once stay readable, and the specification stays true.
 //!
-//! `golden/trace-1.0.bin` is never written again: a change of the format that breaks it needs a new major version.
+//! The files in `golden` are never written again: a change of the format that breaks one needs a new major version.
 
+#[path = "trace_sample/since_1_0.rs"]
+mod since_1_0;
 #[expect(dead_code, reason = "each test binary uses its part of the sample")]
 mod trace_sample;
 
@@ -15,6 +17,7 @@ use profiler_core::trace::TraceWriter;
 use trace_sample::{assert_same_dictionary, read, sample, session};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.0.bin");
+const GOLDEN_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.2.bin");
 const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FORMAT.md");
 
 #[test]
@@ -31,9 +34,21 @@ fn version_1_0_is_read_as_it_was_written() {
 }
 
 #[test]
+fn version_1_2_is_read_as_it_was_written() {
+    let golden = fs::read(GOLDEN_1_2).unwrap();
+    let (dictionary, now) = since_1_0::sample();
+    let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
+    assert!(old.damage.is_none(), "{:?}", old.damage);
+    assert_eq!(old.items, new.items);
+    // 7 range events, 11 samples, 5 marks of captures, a loss, a flush and the end.
+    assert_eq!(old.items.len(), 7 + 11 + 5 + 3);
+    assert_same_dictionary(&old.dictionary, &dictionary);
+}
+
+#[test]
 #[ignore = "writes the golden file of a new version; refuses when it is there"]
 fn write_golden_file() {
-    File::create_new(GOLDEN).unwrap().write_all(&sample().1).unwrap();
+    File::create_new(GOLDEN_1_2).unwrap().write_all(&since_1_0::sample().1).unwrap();
 }
 
 /// The trace that the specification takes apart.

@@ -218,7 +218,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Items by kind in their order: what the format promises to keep.
 fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
-    let mut kinds = vec![Vec::new(); 12];
+    let mut kinds = vec![Vec::new(); 13];
     for &item in items {
         kinds[match item {
             Item::Record(Record::Kernel(_)) => 0,

@@ -1,6 +1,7 @@
-//! A small trace in which every kind of block, record and table occurs, and the means to take it apart.
+//! A small trace in which every kind of block, record and table of version 1.0 occurs, and the means to take it apart.
 //!
 //! The golden file of version 1.0 is exactly this trace: changing anything here changes what that file must hold.
+//! What came later is in `since_1_0.rs`.
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
@@ -60,7 +61,7 @@ pub fn block(kind: u16, version: u8, flags: u8, sequence: u32, t_min: u64, body:
 
 const START: u64 = 1_790_000_000_000_000_000;
 
-fn at(nanos: u64) -> Timestamp {
+pub fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(START + nanos)
 }
 
@@ -211,5 +212,6 @@ pub fn assert_same_dictionary(read: &Dictionary, written: &Dictionary) {
     assert_eq!(read.frames(), written.frames());
     assert_eq!(read.devices(), written.devices());
     assert_eq!(read.contexts(), written.contexts());
+    assert_eq!(read.links(), written.links());
     assert_eq!(read.links(), written.links());
 }
