@@ -23,7 +23,7 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, ranges: Option<Ranges>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
     }
     Capture {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, verdict: Option<String>,
@@ -38,6 +38,17 @@ wire! {
         step_ns: Option<u64>,
     }
     Within { file: String, function: String }
+    Ranges {
+        open: u64, unmatched: u64, beyond_table: u64, kernels_beyond: u64, forgotten: u64, rows: Vec<Range>,
+    }
+    Range {
+        domain: String, message: String, style: String, host: Spread, projected: Spread, operations: u64,
+        mean_level: f64, mean_children: f64, device_ns: u64, idle: BTreeMap<String, u64>, kernels: Vec<RangeKernel>,
+    }
+    Spread {
+        count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64, max_ns: u64, deviation_ns: f64,
+    }
+    RangeKernel { name: String, count: u64, total_ns: u64, median_ns: u64 }
     Process {
         pid: u32, parent_pid: u32, command: Vec<String>, host: String, start_time_unix_ns: u64,
         gpuprof_version: String, driver_version: String, driver_cuda_version: u32, cupti_version: u32,
@@ -51,7 +62,7 @@ wire! {
         kernels_beyond_table: u64, whole_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }
     Records {
-        kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, samples: u64,
+        kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, ranges: u64, samples: u64,
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,

@@ -298,6 +298,12 @@ impl DeviceAccount {
         }
     }
 
+    /// Idle time from `from` to the current position, in pieces, the newest first; as far as the log reaches.
+    pub(super) fn idle_since(&self, from: u64) -> impl Iterator<Item = (Leaf, u64, u64)> {
+        let newest = self.log.iter().rev().take_while(move |&&(_, _, end)| end > from);
+        newest.map(move |&(leaf, start, end)| (leaf, start.max(from), end))
+    }
+
     fn enter(&mut self, leaf: Leaf, to: u64) {
         self.leaves[leaf as usize] += to - self.position;
         self.stretches.add(leaf, to - self.position);

@@ -123,7 +123,7 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
             writer.seen(&claims, end, next, hole > PARKED_NANOS, &mut slack);
         } else if hole > PARKED_NANOS {
             writer.write(Leaf::NoWork, end, next.subject);
-        } else if input_wait && hole > INPUT_HOLE_NANOS {
+        } else if input_wait && hole > INPUT_HOLE_NANOS && !thread.looks.loader_named_before(hole_end) {
             writer.load(end, next.subject, &mut slack);
             if let Some(launch) = next.launch {
                 // The whole hole, also what the device hid of it.

@@ -1,4 +1,5 @@
-//! Looks at one host thread, and what they say about a hole in which it made no CUDA call.
+//! Looks at one host thread, and what they say about a hole in which it made no CUDA call. Beside them stand the ranges
+//! that the program put around its data loader.
 //!
 //! A look says where the thread was at one moment, and how long it was on a core, ready, or off since the look before.
 //! Looks are sparse and may be absent. So a look speaks only for the hole it falls in: back to the look before it, and
@@ -8,6 +9,7 @@
 use std::collections::VecDeque;
 
 use super::host_cause::HostCause;
+use super::leaf::Leaf;
 use super::loaders::Stage;
 use super::stacks::{LineId, StackClass};
 use crate::record::{HostSample, InterpreterLock, ThreadState};
@@ -15,6 +17,9 @@ use crate::record::{HostSample, InterpreterLock, ThreadState};
 /// Looks kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 looks a second. What is older than an open gap is
 /// dropped sooner.
 const LOOK_LIMIT: usize = 32_768;
+
+/// Ranges around data loaders kept of one thread (24 bytes each).
+const LOADER_LIMIT: usize = 16_384;
 
 /// A look at the thread, judged.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +36,27 @@ pub(super) struct Look {
     causes: [HostCause; 3],
 }
 
-/// Time for which one look speaks.
+/// Time for which one look speaks, or a range that the program put around its data loader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) from: u64,
     pub(super) to: u64,
-    look: Look,
+    source: Source,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Look(Look),
+    Range(HostCause),
+}
+
+/// The thread was in its data loader, as the program says.
+#[derive(Clone, Copy, Debug)]
+struct InLoader {
+    start: u64,
+    /// The far future while it is.
+    end: u64,
+    cause: HostCause,
 }
 
 /// Sums over the looks at a thread, nanoseconds unless it says otherwise.
@@ -73,6 +93,12 @@ impl LookTotals {
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     looks: VecDeque<Look>,
+    /// Disjoint, in order.
+    loaders: VecDeque<InLoader>,
+    /// Loaders that were entered within the newest.
+    within: u32,
+    /// When the program first named its loader.
+    named_from: Option<u64>,
     totals: LookTotals,
 }
 
@@ -103,6 +129,10 @@ impl Look {
         self.at - self.since
     }
 
+    fn is_loader(&self) -> bool {
+        self.causes[0].leaf() == Leaf::DataLoading
+    }
+
     /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the look before, what
     /// the look saw the thread do comes first: the rest was outside the hole as likely as in it.
     fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
@@ -130,17 +160,27 @@ impl Look {
 impl Claim {
     /// The line that the look names.
     pub(super) fn line(&self) -> LineId {
-        self.look.line
+        match self.source {
+            Source::Look(look) => look.line,
+            Source::Range(_) => LineId::NONE,
+        }
     }
 
     /// Whether the thread was in a data loader.
     pub(super) fn is_loader(&self) -> bool {
-        self.look.causes[0].leaf() == super::leaf::Leaf::DataLoading
+        match self.source {
+            Source::Look(look) => look.is_loader(),
+            Source::Range(_) => true,
+        }
     }
 
     /// The part between `from` and `to`, by cause; sums to it.
     pub(super) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
-        self.look.split(self.to.min(to).saturating_sub(self.from.max(from)))
+        let nanos = self.to.min(to).saturating_sub(self.from.max(from));
+        match self.source {
+            Source::Look(look) => look.split(nanos),
+            Source::Range(cause) => [(cause, nanos), (cause, 0), (cause, 0)],
+        }
     }
 }
 
@@ -171,8 +211,61 @@ impl Looks {
         &self.totals
     }
 
-    /// What looks claim of the hole from `from` to `to`: disjoint, in order, within it.
+    /// The thread enters a data loader at `at`, as the program says.
+    pub(super) fn enter_loader(&mut self, at: u64, cause: HostCause) {
+        if self.loaders.back().is_some_and(|newest| newest.end == u64::MAX) {
+            self.within += 1;
+            return;
+        }
+        self.named_from.get_or_insert(at);
+        self.loaders.push_back(InLoader { start: at, end: u64::MAX, cause });
+        if self.loaders.len() > LOADER_LIMIT {
+            self.loaders.pop_front();
+        }
+    }
+
+    /// It leaves the one entered last.
+    pub(super) fn leave_loader(&mut self, at: u64) {
+        if self.within > 0 {
+            self.within -= 1;
+        } else if let Some(newest) = self.loaders.back_mut() {
+            newest.end = newest.end.min(at);
+        }
+    }
+
+    /// Whether the program named its data loader before `time`: what it did not name then, is none.
+    pub(super) fn loader_named_before(&self, time: u64) -> bool {
+        self.named_from.is_some_and(|from| from < time)
+    }
+
+    /// What is claimed of the hole from `from` to `to`: disjoint, in order, within it. A range around the data loader
+    /// goes before what looks saw, unless they saw the loader too: they know more of it.
     pub(super) fn claims(&self, from: u64, to: u64) -> Vec<Claim> {
+        let looks = self.claims_of_looks(from, to);
+        let first = self.loaders.partition_point(|loader| loader.end <= from);
+        let mut loaders = self.loaders.range(first..).take_while(|loader| loader.start < to).peekable();
+        if loaders.peek().is_none() {
+            return looks;
+        }
+        let named: Vec<(u64, u64, HostCause)> =
+            loaders.map(|loader| (loader.start.max(from), loader.end.min(to), loader.cause)).collect();
+        let (seen, other): (Vec<Claim>, Vec<Claim>) = looks.into_iter().partition(Claim::is_loader);
+        let seen_times: Vec<_> = seen.iter().map(|claim| (claim.from, claim.to)).collect();
+        let named_times: Vec<_> = named.iter().map(|&(from, to, _)| (from, to)).collect();
+        let mut claims = seen;
+        for (from, to, cause) in named {
+            let parts = without((from, to), &seen_times);
+            claims.extend(parts.map(|(from, to)| Claim { from, to, source: Source::Range(cause) }));
+        }
+        for claim in other {
+            let parts = without((claim.from, claim.to), &named_times);
+            claims.extend(parts.map(|(from, to)| Claim { from, to, ..claim }));
+        }
+        claims.sort_by_key(|claim| claim.from);
+        claims
+    }
+
+    fn claims_of_looks(&self, from: u64, to: u64) -> Vec<Claim> {
         let first = self.looks.partition_point(|look| look.at <= from);
         let mut inside = self.looks.range(first..).take_while(|look| look.at <= to).peekable();
         let (mut claims, mut position) = (Vec::new(), from);
@@ -181,7 +274,7 @@ impl Looks {
             let end = look.at.saturating_add(look.length()).min(ahead);
             for (from, to) in [(look.since.max(position), look.at), (look.at, end)] {
                 if from < to {
-                    claims.push(Claim { from, to, look });
+                    claims.push(Claim { from, to, source: Source::Look(look) });
                     position = to;
                 }
             }
@@ -194,7 +287,22 @@ impl Looks {
         while self.looks.front().is_some_and(|look| look.at < keep_from) {
             self.looks.pop_front();
         }
+        while self.loaders.front().is_some_and(|loader| loader.end < keep_from) {
+            self.loaders.pop_front();
+        }
     }
+}
+
+/// The parts of a time that are in none of `others`, which are disjoint and in order.
+fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
+    let first = others.partition_point(|&(_, end)| end <= from);
+    let inside = others[first..].iter().take_while(move |&&(start, _)| start < to).copied();
+    let mut position = from;
+    inside.chain(std::iter::once((to, to))).filter_map(move |(start, end)| {
+        let part = (position, start.min(to));
+        position = position.max(end);
+        (part.0 < part.1).then_some(part)
+    })
 }
 
 /// Why a thread outside a data loader was off the cores.

@@ -21,12 +21,14 @@ mod dependencies;
 mod gap;
 pub mod host_cause;
 mod host_lead;
+mod host_records;
 mod join;
 mod launch_order;
 pub mod leaf;
 mod loaders;
 mod looks;
 mod quantile;
+mod ranges;
 mod replay_feed;
 mod stacks;
 pub mod statistics;
@@ -47,6 +49,8 @@ pub use gap::{
 pub use host_lead::HostLead;
 
 pub use looks::LookTotals;
+pub(crate) use ranges::template;
+pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
 pub use stacks::{HostLine, LineId};
 
 use self::activity::KernelClasses;
@@ -55,7 +59,7 @@ use self::dependencies::Dependencies;
 use self::join::{Launch, Launches};
 use self::launch_order::Marks;
 use self::leaf::Leaf;
-use self::looks::Look;
+use self::ranges::Ranges;
 use self::replay_feed::ReplayFeed;
 use self::stacks::Stacks;
 use self::statistics::{ApiStatistics, ApiTable};
@@ -63,9 +67,7 @@ use self::step_sequence::Place;
 use self::sweep::{Host, Operation, Timeline};
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
-use crate::record::{
-    ApiCall, ApiFunctionId, DeviceId, HostSample, Overhead, OverheadKind, Record, ThreadId, Timestamp,
-};
+use crate::record::{ApiCall, ApiFunctionId, DeviceId, Overhead, OverheadKind, Record, ThreadId, Timestamp};
 use crate::report::Completeness;
 use crate::whatif::WhatIf;
 
@@ -90,6 +92,7 @@ pub struct Attributor {
     kernel_classes: KernelClasses,
     api_table: ApiTable,
     stacks: Stacks,
+    ranges: Ranges,
     threads: Vec<HostThread>,
     thread_indices: FxHashMap<ThreadId, u32>,
     launches: Launches,
@@ -129,8 +132,7 @@ impl Attributor {
                 self.completeness.events += 1;
                 self.dependencies.recorded(event);
             }
-            // Kept in the trace; no leaf depends on them yet.
-            Record::Range(_) => {}
+            Record::Range(event) => self.push_range(event, dictionary),
             Record::Sample(sample) => self.push_sample(sample, dictionary),
         }
     }
@@ -151,6 +153,7 @@ impl Attributor {
         self.newest_flush = at;
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
         self.place_calls(horizon, dictionary);
+        self.place_ranges(horizon);
         let oldest_operation = self.join_arrivals(at, false);
         let oldest_launch = self.launches.oldest_waiting(at);
         let oldest_call = self.threads.iter().filter_map(HostThread::earliest_pending).min();
@@ -168,6 +171,7 @@ impl Attributor {
     pub fn finish(&mut self, at: Timestamp, dictionary: &Dictionary) {
         self.newest_flush = at.nanos().max(self.newest_flush);
         self.place_calls(u64::MAX, dictionary);
+        self.place_ranges(u64::MAX);
         self.join_arrivals(self.newest_flush, true);
         self.launches.give_up_all();
         self.advance(u64::MAX);
@@ -198,6 +202,18 @@ impl Attributor {
     #[must_use]
     pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
         self.stacks.line(id)
+    }
+
+    /// Ranges by name, with what ran and idled in them.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
+        self.ranges.rows()
+    }
+
+    /// What of the ranges could not be placed, and how many are open.
+    #[must_use]
+    pub fn range_counts(&self) -> (RangeCounts, u64) {
+        (self.ranges.counts(), self.ranges.open())
     }
 
     /// Gives the what-if replay up, which costs about as much as everything else here: for a client that falls behind.
@@ -256,18 +272,6 @@ impl Attributor {
         }
         let thread = self.thread_index(call.thread);
         self.threads[thread as usize].push(call);
-    }
-
-    fn push_sample(&mut self, sample: &HostSample, dictionary: &Dictionary) {
-        self.completeness.samples += 1;
-        let (since, at) = (sample.since.nanos(), sample.at.nanos());
-        if since == 0 || at < since || self.is_damaged(since, at) {
-            self.completeness.bad_timestamps += 1;
-            return;
-        }
-        let class = self.stacks.get(sample.stack, dictionary);
-        let thread = self.thread_index(sample.thread);
-        self.threads[thread as usize].looks.push(Look::new(sample, class));
     }
 
     /// Only what tracing itself costs a thread is kept: module loading and the like are the program's own doing and
@@ -411,10 +415,10 @@ impl Attributor {
     }
 
     fn advance(&mut self, watermark: u64) {
-        let Self { threads, launches, marks, dependencies, timelines, replay, completeness, .. } = self;
+        let Self { threads, launches, marks, dependencies, timelines, replay, ranges, completeness, .. } = self;
         let host = Host { threads, launches, marks, dependencies };
         for timeline in timelines {
-            completeness.bad_timestamps += timeline.advance(watermark, &host, replay);
+            completeness.bad_timestamps += timeline.advance(watermark, &host, replay, ranges);
             replay.take_findings(&mut timeline.account);
         }
         self.replay.advance(watermark);

@@ -13,6 +13,7 @@ use super::gap::{self, Next};
 use super::join::{Launch, Launches};
 use super::launch_order::{LaunchOrder, Marks, Standing};
 use super::leaf::{BUSY_COUNT, Leaf};
+use super::ranges::Ranges;
 use super::replay_feed::ReplayFeed;
 use super::step_sequence::StepSequence;
 use super::threads::HostThread;
@@ -126,7 +127,13 @@ impl Timeline {
 
     /// Enters everything before `watermark`, and tells the replay of it. Gives the number of operations that cannot be
     /// part of any window.
-    pub(super) fn advance(&mut self, watermark: u64, host: &Host<'_>, replay: &mut ReplayFeed) -> u64 {
+    pub(super) fn advance(
+        &mut self,
+        watermark: u64,
+        host: &Host<'_>,
+        replay: &mut ReplayFeed,
+        ranges: &mut Ranges,
+    ) -> u64 {
         let mut refused = 0;
         self.sort();
         self.launch_order.show(&mut self.pending, &self.order, watermark, host.marks);
@@ -148,7 +155,7 @@ impl Timeline {
                 continue;
             }
             self.enter_ends(operation.start);
-            self.begin(operation, host);
+            self.begin(operation, host, ranges);
         }
         (self.order, self.pending) = (order, pending);
         for (_, place) in self.order.drain(..count) {
@@ -190,7 +197,7 @@ impl Timeline {
         }
     }
 
-    fn begin(&mut self, operation: &Operation, host: &Host<'_>) {
+    fn begin(&mut self, operation: &Operation, host: &Host<'_>, ranges: &mut Ranges) {
         let start = operation.start;
         let busy_until = if self.mask != 0 { start } else { self.account.position() };
         if self.account.position() == 0 {
@@ -219,7 +226,17 @@ impl Timeline {
                 input: operation.input,
                 subject: operation.subject,
             };
+            let from = self.account.position();
             gap::explain(&mut self.account, &next, thread, lost_end);
+            if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
+                for (leaf, from, to) in self.account.idle_since(from) {
+                    ranges.idle(launch.thread, launch.start, leaf, from, to);
+                }
+            }
+        }
+        if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
+            let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
+            ranges.operation(launch.thread, launch.start, (start, operation.end), kernel);
         }
         self.account.begin(operation.subject, &operation.standing);
         if let Some(launch) = operation.launch.filter(|_| operation.standing.first) {

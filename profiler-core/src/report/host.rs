@@ -78,17 +78,17 @@ impl LineRow {
 }
 
 impl HostReport {
-    /// What is known now; `None` when no look was taken and none failed.
+    /// What is known now; `None` when no look was taken, none failed, and no range named a data loader.
     #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, devices: &[DeviceReport], failed: u64) -> Option<Self> {
         let totals = attributor.look_totals();
-        if totals.looks == 0 && failed == 0 {
-            return None;
-        }
         let steady: u64 = devices.iter().flat_map(|device| device.steady_leaves).sum();
         let late = [Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading];
         let late_ns = devices.iter().flat_map(|device| late.map(|leaf| device.steady_leaves[leaf as usize])).sum();
         let seen = seen(attributor, &late);
+        if totals.looks == 0 && failed == 0 && seen.is_empty() {
+            return None;
+        }
         let mut causes: Vec<CauseRow> =
             HostCause::ALL.into_iter().map(|cause| CauseRow { cause, total_ns: 0 }).collect();
         let mut by_line: Vec<(LineId, HostCause, u64)> = Vec::new();
@@ -137,6 +137,9 @@ impl HostReport {
     /// Appends the section of the short report.
     pub(super) fn write(&self, out: &mut String) {
         let totals = &self.totals;
+        if totals.looks == 0 && self.failed == 0 {
+            return;
+        }
         let percent = |nanos: u64| nanos as f64 / totals.covered_ns.max(1) as f64 * 100.0;
         let mut parts = vec![
             format!("on a core {:.1} %", percent(totals.on_cpu_ns)),

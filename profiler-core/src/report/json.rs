@@ -5,6 +5,7 @@
 
 mod device;
 mod host;
+mod ranges;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use self::device::{DeviceJson, device};
 use self::host::HostJson;
+use self::ranges::RangesJson;
 use super::captures::CaptureRow;
 use super::{Ranked, Report};
 use crate::session::End;
@@ -30,6 +32,8 @@ pub struct Document {
     api: Vec<ApiJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<RangesJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -145,6 +149,7 @@ impl Document {
                 })
                 .collect(),
             host: report.host.as_ref().map(HostJson::new),
+            ranges: report.ranges.as_ref().map(RangesJson::new),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,
@@ -210,6 +215,7 @@ fn completeness(report: &Report) -> CompletenessJson {
             ("syncs", from.syncs),
             ("events", from.events),
             ("overheads", from.overheads),
+            ("ranges", from.ranges),
             ("samples", from.samples),
         ]),
         nested_api_calls: from.nested_api_calls,

@@ -12,6 +12,7 @@ pub mod host;
 pub mod json;
 mod names;
 mod sequence;
+pub mod ranges;
 mod tables;
 pub mod text;
 mod verdict;
@@ -22,6 +23,7 @@ use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
 use host::HostReport;
 pub use sequence::Sequence;
+use ranges::RangesReport;
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
 pub use waits::Awaited;
 
@@ -49,6 +51,8 @@ pub struct Report {
     pub api: Vec<ApiRow>,
     /// What the launching threads were doing; `None` when nobody looked.
     pub host: Option<HostReport>,
+    /// Ranges that the program named; `None` without any.
+    pub ranges: Option<RangesReport>,
     /// The answer.
     pub verdict: Verdict,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
@@ -74,6 +78,8 @@ pub struct Completeness {
     pub events: u64,
     /// Overhead records received.
     pub overheads: u64,
+    /// Begins and ends of ranges, and marks, received.
+    pub ranges: u64,
     /// Looks at host threads received.
     pub samples: u64,
     /// What never became a record.
@@ -214,6 +220,7 @@ impl Report {
             devices,
             api: api_rows(attributor, dictionary),
             host,
+            ranges: RangesReport::of(attributor, dictionary),
             verdict,
             captures: CaptureTable::default(),
         }
@@ -238,6 +245,16 @@ impl Report {
     #[must_use]
     pub fn summary(&self) -> String {
         text::short(self)
+    }
+
+    /// The tables of ranges that the program named; empty without any.
+    #[must_use]
+    pub fn range_tables(&self) -> String {
+        let mut out = String::new();
+        if let Some(ranges) = &self.ranges {
+            ranges.tables(&mut out);
+        }
+        out
     }
 
     /// The short report and every table behind it.

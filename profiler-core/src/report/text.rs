@@ -67,6 +67,9 @@ pub fn short(report: &Report) -> String {
     if let Some(host) = &report.host {
         host.write(&mut out);
     }
+    if let Some(ranges) = &report.ranges {
+        ranges.write(&mut out);
+    }
     completeness_lines(&mut out, report);
     out
 }

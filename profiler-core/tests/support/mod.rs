@@ -152,6 +152,20 @@ impl Scenario {
         self.push(call.end, Record::Api(call));
     }
 
+    /// A range of a thread begins or ends; `text` is empty for an end.
+    pub fn range(&mut self, thread: u32, at: u64, kind: RangeEventKind, text: &str, id: u64) {
+        let (domain, message) = (self.dictionary.intern_name(""), self.dictionary.intern_name(text));
+        let thread = ThreadId(thread);
+        let event = RangeEvent { at: time(at), thread, kind, domain, message, range_id: id, ..RangeEvent::default() };
+        self.push(event.at, Record::Range(event));
+    }
+
+    /// A range that is pushed and popped on a thread.
+    pub fn pushed(&mut self, thread: u32, from: u64, to: u64, text: &str) {
+        self.range(thread, from, RangeEventKind::Push, text, 0);
+        self.range(thread, to, RangeEventKind::Pop, "", 0);
+    }
+
     /// A look at a thread over the time since `since`, spent as `sample` says (nanoseconds), with a stack, innermost
     /// frame first: file, function and line.
     pub fn look(&mut self, thread: u32, since: u64, at: u64, sample: HostSample, stack: &[(&str, &str, u32)]) {

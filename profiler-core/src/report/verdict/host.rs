@@ -34,6 +34,13 @@ pub(super) fn speaking(host: Option<&HostReport>, group: Group, group_ns: u64) -
 pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
     let mut sentences: Vec<String> = host.lines_of(group).take(2).map(line_sentence).collect();
     if group == Group::DataLoading {
+        if sentences.is_empty() {
+            // No stack was seen: the program's own ranges say it.
+            let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(2);
+            let parts: Vec<_> =
+                of_group.map(|row| format!("{} {}", words(row.cause), duration(row.total_ns))).collect();
+            sentences.push(format!("Named by the program's ranges around its data loader: {}.", parts.join(", ")));
+        }
         let waited = host.seen_with(&WAITS);
         let known = waited - host.seen_with(&[Cause::LoaderWait]);
         if known > 0 {

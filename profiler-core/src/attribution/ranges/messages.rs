@@ -1,0 +1,150 @@
+//! What the text of a range means: a step, a wait in a data loader, or one of a family that differs in a number.
+//!
+//! Programs put counters into names (`ProfilerStep#12`, `aten::add, op_id = 345`), and each would be a row of its own. Such
+//! names share one row under a template with `*` for the number. Texts are looked at once for each distinct name.
+
+use rustc_hash::FxHashMap;
+
+use crate::attribution::host_cause::HostCause;
+use crate::dictionary::Dictionary;
+use crate::record::NameId;
+
+/// Distinct messages whose class is remembered; further ones are looked at each time.
+const MESSAGE_LIMIT: usize = 65_536;
+/// Distinct templates; names of further ones stand for themselves.
+const TEMPLATE_LIMIT: usize = 1_024;
+
+/// Names of a training step, in lower case and without their number: the PyTorch profiler's, and what training loops
+/// and frameworks (Lightning, DeepSpeed, Megatron) call it.
+const STEPS: [&str; 11] = [
+    "profilerstep",
+    "step",
+    "iteration",
+    "iter",
+    "train_step",
+    "train step",
+    "training_step",
+    "train_iteration",
+    "train_iter",
+    "train_batch",
+    "[pl][profile]run_training_batch",
+];
+
+/// Begin of the ranges that PyTorch writes around fetching a batch (`torch/utils/data/dataloader.py`, `_utils`).
+const LOADERS: [&str; 2] = ["enumerate(DataLoader)#", "enumerate(DataPipe)#"];
+
+/// What a message means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MessageClass {
+    /// The first message with the same template.
+    pub(super) name: NameId,
+    /// Whether such a range is a step.
+    pub(super) step: bool,
+    /// What a thread does in such a range, when it is a data loader's.
+    pub(super) loader: Option<HostCause>,
+}
+
+/// Classes by message.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    classes: FxHashMap<NameId, MessageClass>,
+    templates: FxHashMap<String, NameId>,
+}
+
+impl Messages {
+    pub(super) fn get(&mut self, message: NameId, dictionary: &Dictionary) -> MessageClass {
+        if let Some(&class) = self.classes.get(&message) {
+            return class;
+        }
+        let text = dictionary.name(message);
+        let name = template(text).map_or(message, |template| match self.templates.get(&template) {
+            Some(&first) => first,
+            None if self.templates.len() >= TEMPLATE_LIMIT => message,
+            None => *self.templates.entry(template).or_insert(message),
+        });
+        let class = MessageClass { name, step: is_step(text), loader: loader(text) };
+        if self.classes.len() < MESSAGE_LIMIT {
+            self.classes.insert(message, class);
+        }
+        class
+    }
+}
+
+/// `text` with `*` for its counters; `None` when it has none. A counter follows `#` or `= `, or is the end of the name of
+/// a step.
+pub(crate) fn template(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut found = false;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = rest.split_at(at);
+        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        let (digits, after) = number.split_at(end);
+        out.push_str(before);
+        let counts = out.ends_with('#') || out.ends_with("= ") || (after.is_empty() && is_step(text));
+        found |= counts;
+        out.push_str(if counts { "*" } else { digits });
+        rest = after;
+    }
+    out.push_str(rest);
+    found.then_some(out)
+}
+
+fn is_step(text: &str) -> bool {
+    let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let stem = stem.trim_end_matches(['#', ' ', '_', ':', '-', '=']).to_ascii_lowercase();
+    STEPS.contains(&stem.as_str())
+}
+
+fn loader(text: &str) -> Option<HostCause> {
+    let class = LOADERS.iter().find_map(|prefix| text.strip_prefix(prefix))?;
+    Some(if class.starts_with("_SingleProcess") { HostCause::LoaderInline } else { HostCause::LoaderWait })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_become_templates_and_other_numbers_stay() {
+        for (text, expected) in [
+            ("ProfilerStep#12", Some("ProfilerStep#*")),
+            ("step 7", Some("step *")),
+            ("Iteration_7", Some("Iteration_*")),
+            ("aten::add, op_id = 345", Some("aten::add, op_id = *")),
+            ("f, seq = 1, op_id = 2", Some("f, seq = *, op_id = *")),
+            ("layer1", None),
+            ("conv2d", None),
+            ("forward", None),
+            ("epoch 3", None),
+        ] {
+            assert_eq!(template(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn steps_and_loaders_by_name() {
+        for (text, step) in [
+            ("ProfilerStep#12", true),
+            ("step", true),
+            ("Train_Step 3", true),
+            ("optimizer.step", false),
+            ("steps", false),
+        ] {
+            assert_eq!(is_step(text), step, "{text}");
+        }
+        let single = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+        assert_eq!(loader(single), Some(HostCause::LoaderInline));
+        let many = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+        assert_eq!(loader(many), Some(HostCause::LoaderWait));
+        assert_eq!(loader("DataLoader"), None);
+    }
+
+    #[test]
+    fn a_family_shares_its_first_name() {
+        let mut dictionary = Dictionary::new();
+        let [a, b, c] = ["ProfilerStep#1", "ProfilerStep#2", "other"].map(|name| dictionary.intern_name(name));
+        let mut messages = Messages::default();
+        assert_eq!([a, b, c].map(|name| messages.get(name, &dictionary).name), [a, a, c]);
+    }
+}

@@ -1,0 +1,328 @@
+//! Ranges that the program named: which were open when something was launched, and what they cost.
+//!
+//! A device operation belongs to the ranges that were open on its launching thread when it was launched: in each
+//! domain the innermost one and all around it. Idle time up to that launch belongs to the ranges in which the thread spent it, so
+//! a range is charged for what the host did in it and not for what came before; idle time after the launch belongs to the ranges of
+//! the launch. Events are put in order at each flush, hence nothing depends on the order of delivery.
+//!
+//! Here too: ranges that name steps, and those in which a data loader is at work. Late operations and what they take
+//! from idle time are not entered again.
+
+mod lane;
+mod messages;
+mod table;
+
+use rustc_hash::FxHashMap;
+
+use self::lane::Lane;
+pub(crate) use self::messages::template;
+use self::messages::{MessageClass, Messages};
+use self::table::Table;
+pub use self::table::{RangeKey, RangeStyle, RangeTally, Spread};
+use super::host_cause::HostCause;
+use super::leaf::{LEAF_COUNT, Leaf, Leaves};
+use super::statistics::Durations;
+use crate::dictionary::Dictionary;
+use crate::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
+
+/// Ranges within each other on one thread and domain.
+const DEPTH_LIMIT: usize = 64;
+/// Threads times domains, and places for started ranges.
+const LANE_LIMIT: usize = 64;
+/// Started ranges that are open at once on one thread and domain.
+const STARTED_LIMIT: u8 = 8;
+/// Started ranges that are open at once in the process.
+const OPEN_LIMIT: usize = 4_096;
+/// A range that names steps is believed from this occurrence on: one around the whole training is none.
+const BELIEVED: u64 = 3;
+
+/// Counts of what came and what could not be placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeCounts {
+    /// Ends without a begin that was seen.
+    pub unmatched: u64,
+    /// Ranges without a row of their own: beyond 1,024 names, 4,096 paths, 64 lanes, 64 levels or 8 started at once.
+    pub beyond_table: u64,
+    /// Kernels beyond the 4,096 rows of kernels by path.
+    pub kernels_beyond: u64,
+    /// Operations whose ranges had been forgotten.
+    pub forgotten: u64,
+}
+
+/// What ran and idled in ranges of one name, in ranges within them too.
+#[derive(Clone, Debug)]
+pub struct RangeInside {
+    /// Sum of the durations of operations, nanoseconds.
+    pub device_ns: u64,
+    /// Idle time by leaf, nanoseconds. Busy leaves stay zero.
+    pub idle: Leaves,
+    /// Kernels by name.
+    pub kernels: FxHashMap<NameId, Durations>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    at: u64,
+    id: ThreadId,
+    /// Its index.
+    thread: u32,
+    kind: RangeEventKind,
+    domain: NameId,
+    range_id: u64,
+    class: MessageClass,
+}
+
+/// Something that a range says to the rest of the engine; times on the clock of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// A step begins on this thread.
+    Step { thread: ThreadId, at: u64 },
+    /// This thread enters a data loader.
+    LoaderBegins { thread: u32, at: u64, cause: HostCause },
+    /// It leaves the one entered last.
+    LoaderEnds { thread: u32, at: u64 },
+}
+
+/// All ranges of the process.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    pending: Vec<Event>,
+    messages: Messages,
+    lanes: Vec<Lane>,
+    /// By thread and domain; place 0 is the stack.
+    lane_ids: FxHashMap<(u32, NameId, u8), usize>,
+    of_thread: FxHashMap<u32, Vec<usize>>,
+    /// Lane of each open started range; `None` when it has none.
+    started: FxHashMap<u64, Option<usize>>,
+    /// For each thread its open ranges in stacks: whether they are loaders'. Only threads with loaders have entries.
+    loaders: FxHashMap<(u32, NameId), Vec<bool>>,
+    /// The name that is taken for the step, with its domain, and how often it came.
+    step: Option<(NameId, NameId, u64)>,
+    table: Table,
+    counts: RangeCounts,
+}
+
+impl Ranges {
+    /// Whether any range was placed; there is nothing to enter otherwise.
+    pub(super) fn any(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
+    /// Puts an event of a thread, given by its index, aside.
+    pub(super) fn push(&mut self, event: &RangeEvent, thread: u32, dictionary: &Dictionary) {
+        if matches!(event.kind, RangeEventKind::Unknown | RangeEventKind::Mark) {
+            return;
+        }
+        let class = self.messages.get(event.message, dictionary);
+        let (kind, domain, range_id) = (event.kind, event.domain, event.range_id);
+        let (at, id) = (event.at.nanos(), event.thread);
+        self.pending.push(Event { at, id, thread, kind, domain, range_id, class });
+    }
+
+    /// Places the events up to `horizon`; no earlier ones will come. Gives what they mean for others, in order.
+    pub(super) fn advance(&mut self, horizon: u64) -> Vec<Finding> {
+        // Stable: events of one instant stay in the order in which their thread made them.
+        self.pending.sort_by_key(|event| event.at);
+        let count = self.pending.partition_point(|event| event.at <= horizon);
+        let mut findings = Vec::new();
+        let pending = std::mem::take(&mut self.pending);
+        for event in &pending[..count] {
+            self.place(event, &mut findings);
+        }
+        self.pending = pending;
+        self.pending.drain(..count);
+        findings
+    }
+
+    fn place(&mut self, event: &Event, findings: &mut Vec<Finding>) {
+        let &Event { at, id, thread, kind, domain, range_id, class } = event;
+        match kind {
+            RangeEventKind::Push => {
+                self.begin_loader(event, findings);
+                let lane = self.lane(thread, domain, 0);
+                self.begin(lane, event, RangeStyle::PushPop);
+            }
+            RangeEventKind::Pop => {
+                self.end_loader(event, findings);
+                match self.lane_ids.get(&(thread, domain, 0)).copied() {
+                    Some(lane) => self.end(lane, at),
+                    None => self.counts.unmatched += 1,
+                }
+            }
+            RangeEventKind::Start => {
+                let place = (1..=STARTED_LIMIT).find(|&place| {
+                    let lane = self.lane_ids.get(&(thread, domain, place));
+                    lane.is_none_or(|&lane| self.lanes[lane].stack.is_empty())
+                });
+                let lane = place.and_then(|place| self.lane(thread, domain, place));
+                self.begin(lane, event, RangeStyle::StartEnd);
+                if self.started.len() < OPEN_LIMIT {
+                    self.started.insert(range_id, lane);
+                }
+            }
+            RangeEventKind::End => match self.started.remove(&range_id) {
+                Some(Some(lane)) => self.end(lane, at),
+                Some(None) => {}
+                None => self.counts.unmatched += 1,
+            },
+            RangeEventKind::Mark | RangeEventKind::Unknown => {}
+        }
+        if class.step && matches!(kind, RangeEventKind::Push | RangeEventKind::Start) {
+            let (name, of, count) = self.step.get_or_insert((class.name, domain, 0));
+            if (*name, *of) == (class.name, domain) {
+                *count += 1;
+                if *count >= BELIEVED {
+                    findings.push(Finding::Step { thread: id, at });
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, lane: Option<usize>, event: &Event, style: RangeStyle) {
+        let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) else {
+            self.counts.beyond_table += 1;
+            return;
+        };
+        if lane.stack.len() >= DEPTH_LIMIT {
+            lane.too_deep += 1;
+            self.counts.beyond_table += 1;
+            return;
+        }
+        let around = lane.innermost();
+        let key = RangeKey { style, domain: event.domain, message: event.class.name };
+        let node = self.table.node(around.map(|open| open.node), key);
+        let open = node.map(|node| lane::Open {
+            node,
+            instance: self.table.open(node, around.map(|open| open.instance), event.at),
+        });
+        lane.stack.push(open);
+        lane.changed(event.at);
+    }
+
+    fn end(&mut self, lane: usize, at: u64) {
+        let lane = &mut self.lanes[lane];
+        if lane.too_deep > 0 {
+            lane.too_deep -= 1;
+            return;
+        }
+        match lane.stack.pop() {
+            None => self.counts.unmatched += 1,
+            Some(open) => {
+                if let Some(open) = open {
+                    self.table.close(open.instance, at);
+                }
+                lane.changed(at);
+            }
+        }
+    }
+
+    /// Loaders are told apart from other ranges of their stack by position, so that a pop is known to end one.
+    fn begin_loader(&mut self, event: &Event, findings: &mut Vec<Finding>) {
+        let key = (event.thread, event.domain);
+        if let Some(cause) = event.class.loader {
+            let known = self.loaders.len() < LANE_LIMIT || self.loaders.contains_key(&key);
+            if !known {
+                return;
+            }
+            self.loaders.entry(key).or_default().push(true);
+            findings.push(Finding::LoaderBegins { thread: event.thread, at: event.at, cause });
+        } else if let Some(open) = self.loaders.get_mut(&key).filter(|open| !open.is_empty()) {
+            open.push(false);
+        }
+    }
+
+    fn end_loader(&mut self, event: &Event, findings: &mut Vec<Finding>) {
+        let open = self.loaders.get_mut(&(event.thread, event.domain));
+        if open.and_then(Vec::pop) == Some(true) {
+            findings.push(Finding::LoaderEnds { thread: event.thread, at: event.at });
+        }
+    }
+
+    fn lane(&mut self, thread: u32, domain: NameId, place: u8) -> Option<usize> {
+        if let Some(&known) = self.lane_ids.get(&(thread, domain, place)) {
+            return Some(known);
+        }
+        if self.lanes.len() >= LANE_LIMIT {
+            return None;
+        }
+        self.lanes.push(Lane::default());
+        let lane = self.lanes.len() - 1;
+        self.lane_ids.insert((thread, domain, place), lane);
+        self.of_thread.entry(thread).or_default().push(lane);
+        Some(lane)
+    }
+
+    /// Something ran from `start` to `end` that `thread` launched at `launched`; `kernel` is its name if it is one.
+    pub(super) fn operation(&mut self, thread: u32, launched: u64, (start, end): (u64, u64), kernel: Option<NameId>) {
+        for &lane in self.of_thread.get(&thread).into_iter().flatten() {
+            match self.lanes[lane].at(launched) {
+                Ok(Some(open)) => self.table.operation(open.node, open.instance, (start, end), kernel),
+                Ok(None) => {}
+                Err(lane::Forgotten) => self.counts.forgotten += 1,
+            }
+        }
+    }
+
+    /// The device idled from `from` to `to`, before something that `thread` launched at `launched`.
+    pub(super) fn idle(&mut self, thread: u32, launched: u64, leaf: Leaf, from: u64, to: u64) {
+        for &lane in self.of_thread.get(&thread).into_iter().flatten() {
+            let lane = &self.lanes[lane];
+            for (open, from, to) in lane.between(from, to.min(launched)) {
+                self.table.idle(open.node, leaf, to - from);
+            }
+            if to > launched
+                && let Ok(Some(open)) = lane.at(launched)
+            {
+                self.table.idle(open.node, leaf, to - from.max(launched));
+            }
+        }
+    }
+
+    /// What came and could not be placed.
+    pub(super) fn counts(&self) -> RangeCounts {
+        RangeCounts {
+            beyond_table: self.counts.beyond_table + self.table.beyond,
+            kernels_beyond: self.table.kernels_beyond,
+            ..self.counts
+        }
+    }
+
+    /// Ranges that began and have not ended.
+    pub(super) fn open(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.stack.len() as u64 + lane.too_deep).sum()
+    }
+
+    /// Ranges by name, with what ran and idled in them.
+    pub(super) fn rows(&self) -> Vec<(RangeTally, RangeInside)> {
+        let inside = || RangeInside { device_ns: 0, idle: [0; LEAF_COUNT], kernels: FxHashMap::default() };
+        let mut rows: Vec<_> = self.table.tallies().into_iter().map(|tally| (tally, inside())).collect();
+        for (node, own) in self.table.nodes.iter().enumerate() {
+            for name in self.names_around(node as u32) {
+                let (_, inside) = &mut rows[name as usize];
+                inside.device_ns = inside.device_ns.saturating_add(own.device_ns);
+                for (sum, nanos) in inside.idle.iter_mut().zip(own.idle) {
+                    *sum += nanos;
+                }
+            }
+        }
+        for (&(node, kernel), durations) in &self.table.kernels {
+            for name in self.names_around(node) {
+                rows[name as usize].1.kernels.entry(kernel).or_default().merge(durations);
+            }
+        }
+        rows
+    }
+
+    /// The names of a path, each once.
+    fn names_around(&self, node: u32) -> Vec<u32> {
+        let mut names = Vec::new();
+        let mut around = Some(node);
+        while let Some(node) = around.and_then(|node| self.table.nodes.get(node as usize)) {
+            if !names.contains(&node.name) {
+                names.push(node.name);
+            }
+            around = node.parent;
+        }
+        names
+    }
+}
