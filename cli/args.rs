@@ -232,6 +232,9 @@ pub struct ReportArgs {
     /// Print all tables, with the N kernels that took longest
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "full"])]
     top: Option<usize>,
+    /// Print the tables of the ranges (NVTX) that the program named too
+    #[arg(long, conflicts_with = "json")]
+    ranges: bool,
     /// Report this capture of a run that was measured in pieces [default: the newest]
     #[arg(long, value_name = "N")]
     capture: Option<u32>,
@@ -244,7 +247,7 @@ impl From<ReportArgs> for report::Props {
             (None, true) => report::Extent::Full,
             (None, false) => report::Extent::Summary,
         };
-        Self { files: args.files, json: args.json, extent, capture: args.capture }
+        Self { files: args.files, json: args.json, extent, ranges: args.ranges, capture: args.capture }
     }
 }
 

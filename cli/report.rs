@@ -26,6 +26,8 @@ pub struct Props {
     pub json: bool,
     /// How much the text says.
     pub extent: Extent,
+    /// With the tables of ranges that the program named.
+    pub ranges: bool,
     /// The capture to report; `None` is the newest.
     pub capture: Option<u32>,
 }
@@ -73,6 +75,9 @@ pub fn run(props: &Props) -> Result<u8> {
                         Extent::Full => report.full(),
                         Extent::Top(kernels) => report.full_with_kernels(kernels),
                     });
+                    if props.ranges {
+                        text.push_str(&report.range_tables());
+                    }
                 }
                 io::stdout().write_all(text.as_bytes())?;
             }

@@ -11,8 +11,8 @@ pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
 mod names;
-mod sequence;
 pub mod ranges;
+mod sequence;
 mod tables;
 pub mod text;
 mod verdict;
@@ -22,8 +22,8 @@ use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
 use host::HostReport;
-pub use sequence::Sequence;
 use ranges::RangesReport;
+pub use sequence::Sequence;
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
 pub use waits::Awaited;
 

@@ -234,10 +234,10 @@ impl RangeRow {
         if projected.count() > 0 {
             let _ = write!(text, ", device median {}", duration(projected.median()));
         }
-        let idle = self.idle_ns();
         if let Some(&(leaf, nanos)) = self.causes().first() {
-            let percent = |part: u64| part as f64 / (idle + self.device_ns).max(1) as f64 * 100.0;
-            let _ = write!(text, ", {:.0} % idle (most of it {}, {:.0} %)", percent(idle), leaf.name(), percent(nanos));
+            let each = |total: u64| duration(total / (host.count().max(1)));
+            let (idle, name) = (each(self.idle_ns()), leaf.name());
+            let _ = write!(text, ", device idle in it for {idle} each, most of it {name} ({})", each(nanos));
         }
         text
     }

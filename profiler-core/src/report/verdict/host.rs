@@ -148,7 +148,7 @@ fn loader_advice(cause: Cause) -> &'static str {
     match cause {
         Cause::LoaderInline => {
             "Prepare batches in other processes (DataLoader num_workers > 0, pin_memory=True) and fetch the next one \
-             during the step; helps while free cores remain. The line above is what takes the time."
+             during the step; helps while free cores remain."
         }
         Cause::LoaderCollate => {
             "Join and pin batches off the launching thread (num_workers > 0 collates in the workers; pin_memory=True pins \
