@@ -121,8 +121,8 @@ impl Ranges {
 
     /// Places the events up to `horizon`; no earlier ones will come. Gives what they mean for others, in order.
     pub(super) fn advance(&mut self, horizon: u64) -> Vec<Finding> {
-        // Stable: events of one instant stay in the order in which their thread made them.
-        self.pending.sort_by_key(|event| event.at);
+        // Stable: events of one thread and instant stay in the order in which they were made.
+        self.pending.sort_by_key(|event| (event.at, event.id));
         let count = self.pending.partition_point(|event| event.at <= horizon);
         let mut findings = Vec::new();
         let pending = std::mem::take(&mut self.pending);
