@@ -288,3 +288,36 @@ impl Layout {
         Frame { function: code.function.clone(), file: code.file.clone(), line: code.line(at) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Process;
+
+    /// Memory that holds anything: noise, and pointers that lead back into it.
+    #[test]
+    fn memory_that_holds_something_else_gives_no_stack() {
+        let memory = Memory::open(&Process::this()).unwrap();
+        let mut words = vec![0_u64; 8192];
+        let begin = words.as_ptr().expose_provenance() as u64;
+        let mut state = 1_u64;
+        for round in 0..200 {
+            for word in &mut words {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let inside = begin + (state >> 40) % 60_000;
+                *word = [inside, inside & !7, state, state >> 48][(state >> 33) as usize % 4];
+            }
+            for minor in 9..=12 {
+                let layout = Layout::of_minor(minor).unwrap();
+                // No word of the noise is this address, so nothing in it is a code object.
+                let types = Types { code: u64::MAX - 1, text: begin, bytes: begin };
+                let mut walker = Walker::new(layout, types, begin);
+                let thread = ThreadAddress { state: begin + round * 8, interpreter: begin + round * 16 };
+                for _ in 0..3 {
+                    let sample = walker.sample(&memory, thread);
+                    assert!(sample.is_none_or(|sample| sample.frames.is_empty()));
+                }
+            }
+        }
+    }
+}
