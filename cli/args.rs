@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{demo, diff, doctor, report, run};
+use crate::{demo, diff, doctor, export, report, run};
 
 /// Tells, while a CUDA program runs, why it is not faster.
 #[derive(Parser)]
@@ -28,6 +28,9 @@ pub enum Command {
     /// Compare two traces of one program: what changed, why, and whether it could be chance
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Write traces in the format of another tool
+    #[command(after_help = EXPORT_HELP)]
+    Export(ExportArgs),
     /// Check whether this machine can be profiled, and say what to do where it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -46,6 +49,8 @@ EXAMPLES:
   gpuprof report gpuprof-4711.gpuprof    read a trace again
   gpuprof diff before.gpuprof after.gpuprof
                                          what a change brought, and why
+  gpuprof export --to chrome gpuprof-4711.gpuprof
+                                         for Perfetto, HTA and TensorBoard
   gpuprof doctor                         can this machine be profiled?
   gpuprof demo                           see it work without a GPU";
 
@@ -103,6 +108,19 @@ EXAMPLES:
   gpuprof diff before.gpuprof after.gpuprof
   gpuprof diff --fail-if-slower 5 main.gpuprof branch.gpuprof
   gpuprof diff --json before.gpuprof after.gpuprof | jq '.devices[0].leaf_changes'";
+
+const EXPORT_HELP: &str = "\
+One trace becomes one file, several become files in a folder. docs/EXPORT.md describes each format.
+
+EXIT CODES:
+  0  every trace was written
+  1  every trace was written, but at least one lacks something; stderr says what
+  2  at least one trace could not be read or written; the others were written
+
+EXAMPLES:
+  gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
+  gpuprof export --to chrome rank*.gpuprof -o log/
+  gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof";
 
 const DOCTOR_HELP: &str = "\
 Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
@@ -282,6 +300,37 @@ fn percent(text: &str) -> Result<f64, String> {
 impl From<DiffArgs> for diff::Props {
     fn from(args: DiffArgs) -> Self {
         Self { a: args.a, b: args.b, json: args.json, kernels: args.top, fail_if_slower: args.fail_if_slower }
+    }
+}
+
+#[derive(Args)]
+pub struct ExportArgs {
+    /// Trace files of gpuprof
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    to: ExportFormat,
+    /// The file to write, or the folder for several [default: in the working directory, named after the trace]
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
+    #[arg(long, value_name = "NAME")]
+    step_range: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ExportFormat {
+    /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
+    Chrome,
+}
+
+impl From<ExportArgs> for export::Props {
+    fn from(args: ExportArgs) -> Self {
+        let format = match args.to {
+            ExportFormat::Chrome => gpuprof_export::Format::Chrome,
+        };
+        Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
     }
 }
 

@@ -7,6 +7,7 @@ mod args;
 mod demo;
 mod diff;
 mod doctor;
+mod export;
 mod files;
 mod report;
 mod run;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&args.into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
+        Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),

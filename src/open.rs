@@ -15,7 +15,7 @@ use profiler_core::capture::Captures;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::End;
-use profiler_core::trace::{Damage, Item, TraceError, TraceReader};
+use profiler_core::trace::{Item, TraceError, TraceReader};
 
 use crate::import::{KinetoError, import_kineto};
 
@@ -146,58 +146,7 @@ fn read_capture(source: impl Read, capture: Option<u32>) -> Result<Report, Trace
         }
     }
     captures.finish(last, reader.session(), &loss, reader.dictionary());
-    let mut notes = describe(reader.damage());
+    let mut notes = reader.damage().sentences();
     notes.extend(stopped);
     Ok(captures.report(reader.session(), reader.dictionary(), &loss, end, notes))
-}
-
-/// What a damaged trace lacks, a sentence for each kind of damage. Empty when nothing is damaged.
-fn describe(damage: &Damage) -> Vec<String> {
-    let counted = |count: u64, thing: &str, what: &str| {
-        (count > 0).then(|| format!("{count} {thing}{} {what}", if count == 1 { "" } else { "s" }))
-    };
-    let mut notes: Vec<String> = [
-        damage.file_header.then(|| "the file header is damaged".to_owned()),
-        counted(damage.torn_tail_bytes, "byte", "at the end belong to a block that was cut off while being written"),
-        counted(damage.skipped_blocks, "block", "skipped: the checksum does not fit, or the block came twice"),
-        counted(damage.skipped_bytes, "byte", "skipped that belong to no intact block"),
-        counted(damage.missing_blocks, "block", "missing"),
-        counted(damage.unknown_blocks, "block", "of a kind that only a newer gpuprof reads"),
-        counted(damage.unknown_rows, "record", "of a kind that only a newer gpuprof reads"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if let (false, Some(offset)) = (notes.is_empty(), damage.first_offset) {
-        notes.push(format!("the first damage is at byte {offset}"));
-    }
-    notes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_intact_trace_has_no_damage_to_describe() {
-        assert!(describe(&Damage::default()).is_empty());
-    }
-
-    #[test]
-    fn every_kind_of_damage_has_a_sentence_and_the_place_is_named() {
-        let damage = Damage {
-            file_header: true,
-            torn_tail_bytes: 17,
-            skipped_blocks: 1,
-            skipped_bytes: 40,
-            missing_blocks: 2,
-            unknown_blocks: 3,
-            unknown_rows: 4,
-            first_offset: Some(4096),
-        };
-        let notes = describe(&damage);
-        assert_eq!(notes.len(), 8);
-        assert!(notes[1].starts_with("17 bytes") && notes[2].starts_with("1 block skipped"), "{notes:?}");
-        assert!(notes[7].contains("4096"));
-    }
 }

@@ -110,8 +110,60 @@ impl Damage {
         *self == Self::default()
     }
 
+    /// What is missing, a sentence for each kind of damage. Empty when nothing is damaged.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let counted = |count: u64, thing: &str, what: &str| {
+            (count > 0).then(|| format!("{count} {thing}{} {what}", if count == 1 { "" } else { "s" }))
+        };
+        let mut notes: Vec<String> = [
+            self.file_header.then(|| "the file header is damaged".to_owned()),
+            counted(self.torn_tail_bytes, "byte", "at the end belong to a block that was cut off while being written"),
+            counted(self.skipped_blocks, "block", "skipped: the checksum does not fit, or the block came twice"),
+            counted(self.skipped_bytes, "byte", "skipped that belong to no intact block"),
+            counted(self.missing_blocks, "block", "missing"),
+            counted(self.unknown_blocks, "block", "of a kind that only a newer gpuprof reads"),
+            counted(self.unknown_rows, "record", "of a kind that only a newer gpuprof reads"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if let (false, Some(offset)) = (notes.is_empty(), self.first_offset) {
+            notes.push(format!("the first damage is at byte {offset}"));
+        }
+        notes
+    }
+
     /// Notes where damage was met for the first time.
     pub(super) fn note(&mut self, offset: u64) {
         self.first_offset.get_or_insert(offset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Damage;
+
+    #[test]
+    fn an_intact_trace_has_no_damage_to_describe() {
+        assert!(Damage::default().sentences().is_empty());
+    }
+
+    #[test]
+    fn every_kind_of_damage_has_a_sentence_and_the_place_is_named() {
+        let damage = Damage {
+            file_header: true,
+            torn_tail_bytes: 17,
+            skipped_blocks: 1,
+            skipped_bytes: 40,
+            missing_blocks: 2,
+            unknown_blocks: 3,
+            unknown_rows: 4,
+            first_offset: Some(4096),
+        };
+        let notes = damage.sentences();
+        assert_eq!(notes.len(), 8);
+        assert!(notes[1].starts_with("17 bytes") && notes[2].starts_with("1 block skipped"), "{notes:?}");
+        assert!(notes[7].contains("4096"));
     }
 }

@@ -1,0 +1,111 @@
+//! Chrome's JSON in the dialect of Kineto, the library behind the PyTorch profiler.
+//!
+//! HolisticTraceAnalysis, the TensorBoard plugin, Perfetto and `chrome://tracing` read it; what they demand shaped the
+//! rows: names without version suffix, a blank behind `"rank":`, integers where Kineto has them, times relative to
+//! `baseTimeNanoseconds` because microseconds since 1970 do not fit a double. Operations that overlap on one stream
+//! stay on its line, as with Kineto; viewers of this format may not show the second one.
+//!
+//! Two passes: the first finds the earliest time and which calls caused work, the second writes.
+
+mod arguments;
+mod rows;
+mod survey;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use profiler_core::record::{Device, Record};
+use profiler_core::session::Session;
+use profiler_core::trace::Item;
+
+use crate::error::ExportError;
+use crate::json::quoted;
+use crate::output::Output;
+use crate::source::{Progress, TraceFile};
+use crate::{Options, Outcome, job};
+
+use self::rows::Rows;
+use self::survey::Survey;
+
+/// Writes `trace` to `out`.
+pub fn write(
+    trace: &TraceFile,
+    out: &Path,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, ExportError> {
+    let (survey, passed) = Survey::of(trace, &mut |done, total| progress(done / 2, total))?;
+    let mut output = Output::create(out)?;
+    let mut outcome = Outcome { notes: passed.notes(), ..Outcome::default() };
+    let header = header(&mut output, &passed.session, passed.dictionary.devices(), &survey, options);
+    header.map_err(|error| output.failed(error))?;
+    let mut rows = Rows::new(&survey, &passed.session, options);
+    rows.metadata(&mut output).map_err(|error| output.failed(error))?;
+    trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
+        let written = match item {
+            Item::Record(record) => {
+                match record {
+                    Record::Event(_) | Record::Sample(_) => outcome.without_place += 1,
+                    _ => outcome.written += 1,
+                }
+                rows.record(&mut output, record, scope.dictionary)
+            }
+            Item::Flush(_) => rows.flush(&mut output, scope.dictionary),
+            _ => Ok(()),
+        };
+        written.map_err(|error| output.failed(error))
+    })?;
+    rows.finish(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
+    writeln!(output, "\n  ],\n  \"traceName\": {}\n}}", quoted(&out.to_string_lossy()))
+        .map_err(|error| output.failed(error))?;
+    outcome.notes.extend(rows.notes());
+    output.finish()?;
+    Ok(outcome)
+}
+
+/// Everything before the rows.
+fn header(
+    output: &mut impl Write,
+    session: &Session,
+    devices: &[Device],
+    survey: &Survey,
+    options: &Options,
+) -> io::Result<()> {
+    writeln!(output, "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [")?;
+    for (number, device) in devices.iter().enumerate() {
+        let separator = if number + 1 < devices.len() { "," } else { "" };
+        writeln!(output, "    {}{separator}", properties(device))?;
+    }
+    writeln!(output, "  ],")?;
+    let rank = job::rank(session).unwrap_or(options.fallback_rank);
+    let world = job::world_size(session).unwrap_or(options.fallback_world.max(1));
+    // The TensorBoard plugin opens its distributed view for a known backend, which needs collectives to show.
+    let backend = if survey.communicates { "nccl" } else { "" };
+    // HolisticTraceAnalysis finds the rank by the blank behind the colon.
+    writeln!(
+        output,
+        "  \"distributedInfo\": {{\"backend\": \"{backend}\", \"rank\": {rank}, \"world_size\": {world}}},"
+    )?;
+    writeln!(output, "  \"cuda_driver_version\": {},", session.driver_cuda_version)?;
+    writeln!(output, "  \"host_name\": {},", quoted(&session.host))?;
+    writeln!(output, "  \"displayTimeUnit\": \"ms\",")?;
+    writeln!(output, "  \"baseTimeNanoseconds\": {},", survey.base.nanos())?;
+    write!(output, "  \"traceEvents\": [")
+}
+
+fn properties(device: &Device) -> String {
+    format!(
+        "{{\"id\": {}, \"name\": {}, \"totalGlobalMem\": {}, \"computeMajor\": {}, \"computeMinor\": {}, \
+         \"maxThreadsPerBlock\": 1024, \"maxThreadsPerMultiprocessor\": {}, \"regsPerMultiprocessor\": {}, \
+         \"warpSize\": 32, \"sharedMemPerMultiprocessor\": {}, \"numSms\": {}}}",
+        device.id,
+        quoted(&device.name),
+        device.memory_bytes,
+        device.compute_capability[0],
+        device.compute_capability[1],
+        device.threads_per_multiprocessor,
+        device.registers_per_multiprocessor,
+        device.shared_bytes_per_multiprocessor,
+        device.multiprocessors,
+    )
+}

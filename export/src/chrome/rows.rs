@@ -1,0 +1,402 @@
+//! The second pass: records become rows, with the members and in the order in which Kineto writes them.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+use profiler_core::attribution::api::without_suffix;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiCall, ApiDomain, Copy, CorrelationId, CudaEvent, DeviceId, Kernel, LaunchConfigId, Memset, Overhead, RangeEvent,
+    RangeEventKind, Record, StreamId, Sync, SyncKind, Timestamp,
+};
+use profiler_core::session::Session;
+use rustc_hash::FxHashMap;
+
+use super::arguments::{annotation, bandwidth, graph, shape};
+use super::survey::Survey;
+use crate::correlations::Correlations;
+use crate::json::{Micros, quoted};
+use crate::names::{Names, demangled};
+use crate::ranges::{OpenRanges, Range};
+use crate::{Options, job, kineto_names};
+
+/// Synchronisations that wait for the records of the events they refer to: those of one delivery.
+const WAITING_LIMIT: usize = 1 << 16;
+/// Recordings of events that are kept for the waits that refer to them.
+const EVENTS_LIMIT: usize = 1 << 16;
+
+/// Writes rows.
+pub struct Rows<'a> {
+    survey: &'a Survey,
+    session: &'a Session,
+    options: &'a Options,
+    kernel_names: Names,
+    api_names: Names,
+    texts: Names,
+    shapes: FxHashMap<(DeviceId, LaunchConfigId), String>,
+    arrows_from: Correlations,
+    arrows_to: Correlations,
+    ranges: OpenRanges,
+    waiting: Vec<Sync>,
+    events: FxHashMap<u64, CudaEvent>,
+    event_order: VecDeque<u64>,
+    is_first: bool,
+    steps: u64,
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(survey: &'a Survey, session: &'a Session, options: &'a Options) -> Self {
+        Self {
+            survey,
+            session,
+            options,
+            kernel_names: Names::new(|name| quoted(&demangled(name))),
+            api_names: Names::new(|name| quoted(without_suffix(name))),
+            texts: Names::new(quoted),
+            shapes: FxHashMap::default(),
+            arrows_from: Correlations::default(),
+            arrows_to: Correlations::default(),
+            ranges: OpenRanges::default(),
+            waiting: Vec::new(),
+            events: FxHashMap::default(),
+            event_order: VecDeque::new(),
+            is_first: true,
+            steps: 0,
+        }
+    }
+
+    /// Names of processes and threads. A device is a process whose number is its ordinal.
+    pub fn metadata(&mut self, output: &mut impl Write) -> io::Result<()> {
+        let program = quoted(job::program(self.session));
+        let process = self.session.process_id;
+        self.process(output, process, &program, "CPU", u64::from(process))?;
+        for (device, streams) in &self.survey.streams {
+            // Kineto sorts devices behind all processes.
+            self.process(output, device.0, &program, &format!("GPU {device}"), 5_000_000 + u64::from(device.0))?;
+            for stream in streams {
+                self.line(output, device.0, stream.0, &format!("\"stream {stream} \""), stream.0)?;
+            }
+        }
+        for thread in &self.survey.threads {
+            let name = quoted(&format!("thread {thread} ({})", job::program(self.session)));
+            self.line(output, process, thread.0, &name, thread.0)?;
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, output: &mut impl Write, pid: u32, name: &str, label: &str, position: u64) -> io::Result<()> {
+        for (what, args) in [
+            ("process_name", format!("\"name\": {name}")),
+            ("process_labels", format!("\"labels\": \"{label}\"")),
+            ("process_sort_index", format!("\"sort_index\": {position}")),
+        ] {
+            self.next(output)?;
+            write!(output, r#"{{"name": "{what}", "ph": "M", "ts": 0, "pid": {pid}, "tid": 0, "args": {{{args}}}}}"#)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, output: &mut impl Write, pid: u32, tid: u32, name: &str, position: u32) -> io::Result<()> {
+        for (what, args) in
+            [("thread_name", format!("\"name\": {name}")), ("thread_sort_index", format!("\"sort_index\": {position}"))]
+        {
+            self.next(output)?;
+            write!(
+                output,
+                r#"{{"name": "{what}", "ph": "M", "ts": 0, "pid": {pid}, "tid": {tid}, "args": {{{args}}}}}"#
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Writes what a record becomes.
+    pub fn record(&mut self, output: &mut impl Write, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
+        match record {
+            Record::Kernel(row) => self.kernel(output, row, dictionary),
+            Record::Copy(row) => self.copy(output, row),
+            Record::Memset(row) => self.memset(output, row),
+            Record::Api(row) => self.call(output, row, dictionary),
+            Record::Overhead(row) => self.overhead(output, row),
+            Record::Sync(row) => {
+                self.waiting.push(*row);
+                if self.waiting.len() < WAITING_LIMIT { Ok(()) } else { self.flush(output, dictionary) }
+            }
+            Record::Event(row) => {
+                self.remember(row);
+                Ok(())
+            }
+            Record::Range(row) if row.kind == RangeEventKind::Mark => self.mark(output, row, dictionary),
+            Record::Range(row) => match self.ranges.take(row) {
+                Some(range) => self.range(output, &range, dictionary),
+                None => Ok(()),
+            },
+            Record::Sample(_) => Ok(()),
+        }
+    }
+
+    /// Everything that one delivery brought has come: writes what waited for it.
+    pub fn flush(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
+        for sync in std::mem::take(&mut self.waiting) {
+            self.sync(output, &sync, dictionary)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub fn finish(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
+        self.flush(output, dictionary)?;
+        for range in self.ranges.finish(self.survey.end) {
+            self.range(output, &range, dictionary)?;
+        }
+        Ok(())
+    }
+
+    /// What could not be written as it was.
+    pub fn notes(&self) -> Vec<String> {
+        self.ranges.notes()
+    }
+
+    fn kernel(&mut self, output: &mut impl Write, row: &Kernel, dictionary: &Dictionary) -> io::Result<()> {
+        let shape = self.shapes.entry((row.device, row.config)).or_insert_with(|| shape(row, dictionary));
+        separate(output, &mut self.is_first)?;
+        write!(
+            output,
+            r#"{{"ph": "X", "cat": "kernel", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"queued": 0, "device": {}, "context": {}, "stream": {}, "correlation": {}, {shape}"#,
+            self.kernel_names.get(dictionary.launch_config(row.config).name, dictionary),
+            row.device,
+            row.stream,
+            Micros(row.start.since(self.survey.base)),
+            Micros(row.end.since(row.start)),
+            row.device,
+            row.context,
+            row.stream,
+            row.correlation,
+        )?;
+        graph(output, row.graph_id, row.graph_node_id)?;
+        write!(output, "}}}}")?;
+        self.arrow_to(output, row.device, row.stream, row.correlation, row.start)
+    }
+
+    fn copy(&mut self, output: &mut impl Write, row: &Copy) -> io::Result<()> {
+        self.open(
+            output,
+            "gpu_memcpy",
+            &quoted(&kineto_names::copy(row)),
+            row.device.0,
+            row.stream.0,
+            row.start,
+            row.end,
+        )?;
+        write!(
+            output,
+            r#""device": {}, "context": {}, "stream": {}, "correlation": {}, "bytes": {}, "memory bandwidth (GB/s)": {}"#,
+            row.device,
+            row.context,
+            row.stream,
+            row.correlation,
+            row.bytes,
+            bandwidth(row.bytes, row.start, row.end),
+        )?;
+        graph(output, row.graph_id, row.graph_node_id)?;
+        write!(output, "}}}}")?;
+        self.arrow_to(output, row.device, row.stream, row.correlation, row.start)
+    }
+
+    fn memset(&mut self, output: &mut impl Write, row: &Memset) -> io::Result<()> {
+        self.open(
+            output,
+            "gpu_memset",
+            &quoted(&kineto_names::memset(row)),
+            row.device.0,
+            row.stream.0,
+            row.start,
+            row.end,
+        )?;
+        write!(
+            output,
+            r#""device": {}, "context": {}, "stream": {}, "correlation": {}, "bytes": {}, "memory bandwidth (GB/s)": {}"#,
+            row.device,
+            row.context,
+            row.stream,
+            row.correlation,
+            row.bytes,
+            bandwidth(row.bytes, row.start, row.end),
+        )?;
+        graph(output, row.graph_id, row.graph_node_id)?;
+        write!(output, "}}}}")?;
+        self.arrow_to(output, row.device, row.stream, row.correlation, row.start)
+    }
+
+    fn call(&mut self, output: &mut impl Write, row: &ApiCall, dictionary: &Dictionary) -> io::Result<()> {
+        let function = dictionary.api_function(row.function);
+        let category = match function.map(|function| function.domain) {
+            Some(ApiDomain::Driver) => "cuda_driver",
+            Some(ApiDomain::Runtime) | None => "cuda_runtime",
+        };
+        separate(output, &mut self.is_first)?;
+        let name = function.map_or("\"?\"", |function| self.api_names.get(function.name, dictionary));
+        write!(
+            output,
+            r#"{{"ph": "X", "cat": "{category}", "name": {name}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"cbid": {}, "correlation": {}}}}}"#,
+            self.session.process_id,
+            row.thread,
+            Micros(row.start.since(self.survey.base)),
+            Micros(row.end.since(row.start)),
+            function.map_or(0, |function| function.callback_id),
+            row.correlation,
+        )?;
+        // One arrow a correlation: the runtime call and the driver call inside it may share one.
+        if !self.survey.with_work.contains(row.correlation) || !self.arrows_from.insert(row.correlation) {
+            return Ok(());
+        }
+        self.next(output)?;
+        write!(
+            output,
+            r#"{{"ph": "s", "id": {}, "pid": {}, "tid": {}, "ts": {}, "cat": "ac2g", "name": "ac2g"}}"#,
+            row.correlation,
+            self.session.process_id,
+            row.thread,
+            Micros(row.start.since(self.survey.base)),
+        )
+    }
+
+    /// The end of the arrow from the call. A graph's operations share the call's, and only the first gets it.
+    fn arrow_to(
+        &mut self,
+        output: &mut impl Write,
+        device: DeviceId,
+        stream: StreamId,
+        correlation: CorrelationId,
+        at: Timestamp,
+    ) -> io::Result<()> {
+        if !self.survey.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
+            return Ok(());
+        }
+        self.next(output)?;
+        write!(
+            output,
+            r#"{{"ph": "f", "id": {correlation}, "pid": {device}, "tid": {stream}, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}"#,
+            Micros(at.since(self.survey.base)),
+        )
+    }
+
+    /// A wait stands on the line of its stream, as Kineto has it; that of a context on stream -1.
+    fn sync(&mut self, output: &mut impl Write, row: &Sync, dictionary: &Dictionary) -> io::Result<()> {
+        let kind = kineto_names::sync(row.kind);
+        let device = dictionary.context(row.context).map_or(0, |context| context.device.0);
+        let stream = if row.stream.0 == u32::MAX { -1 } else { i64::from(row.stream.0) };
+        separate(output, &mut self.is_first)?;
+        write!(
+            output,
+            r#"{{"ph": "X", "cat": "cuda_sync", "name": "{kind}", "pid": {device}, "tid": {stream}, "ts": {}, "dur": {}, "args": {{"cuda_sync_kind": "{kind}", "stream": {stream}, "correlation": {}, "device": {device}, "context": {}"#,
+            Micros(row.start.since(self.survey.base)),
+            Micros(row.end.since(row.start)),
+            row.correlation,
+            row.context,
+        )?;
+        let awaited = matches!(row.kind, SyncKind::Event | SyncKind::StreamWaitEvent)
+            .then(|| self.events.get(&row.event_sync_id))
+            .flatten();
+        if let Some(event) = awaited {
+            write!(
+                output,
+                r#", "wait_on_stream": {}, "wait_on_cuda_event_record_corr_id": {}, "wait_on_cuda_event_id": {}"#,
+                event.stream, event.correlation, event.event_id,
+            )?;
+        }
+        write!(output, "}}}}")
+    }
+
+    /// Keeps the recording of an event that has an identity. Those without one cannot be told from each other.
+    fn remember(&mut self, event: &CudaEvent) {
+        if event.event_sync_id == 0 || self.events.insert(event.event_sync_id, *event).is_some() {
+            return;
+        }
+        self.event_order.push_back(event.event_sync_id);
+        if self.event_order.len() > EVENTS_LIMIT
+            && let Some(oldest) = self.event_order.pop_front()
+        {
+            self.events.remove(&oldest);
+        }
+    }
+
+    fn overhead(&mut self, output: &mut impl Write, row: &Overhead) -> io::Result<()> {
+        let name = quoted(kineto_names::overhead(row.kind));
+        self.open(output, "overhead", &name, self.session.process_id, row.thread.0, row.start, row.end)?;
+        write!(output, "\"correlation\": {}}}}}", row.correlation)
+    }
+
+    fn mark(&mut self, output: &mut impl Write, row: &RangeEvent, dictionary: &Dictionary) -> io::Result<()> {
+        self.next(output)?;
+        write!(
+            output,
+            r#"{{"ph": "i", "s": "t", "cat": "user_annotation", "name": {}, "pid": {}, "tid": {}, "ts": {}, "args": {{{}}}}}"#,
+            self.texts.get(row.message, dictionary),
+            self.session.process_id,
+            row.thread,
+            Micros(row.at.since(self.survey.base)),
+            annotation(row, dictionary),
+        )
+    }
+
+    /// Pushed ranges nest on their thread's line. Started ones may overlap, which that line cannot show.
+    fn range(&mut self, output: &mut impl Write, range: &Range, dictionary: &Dictionary) -> io::Result<()> {
+        let Range { begin, end, .. } = range;
+        let process = self.session.process_id;
+        let name = self.texts.get(begin.message, dictionary).to_owned();
+        let arguments = annotation(begin, dictionary);
+        if begin.kind == RangeEventKind::Push {
+            self.open(output, "user_annotation", &name, process, begin.thread.0, begin.at, *end)?;
+            write!(output, "{arguments}}}}}")?;
+        } else {
+            for (phase, at) in [("b", begin.at), ("e", *end)] {
+                self.next(output)?;
+                write!(
+                    output,
+                    r#"{{"ph": "{phase}", "id": {}, "cat": "user_annotation", "name": {name}, "pid": {process}, "tid": {}, "ts": {}, "args": {{{arguments}}}}}"#,
+                    begin.range_id,
+                    begin.thread,
+                    Micros(at.since(self.survey.base)),
+                )?;
+            }
+        }
+        if self.options.step_range.as_deref() == Some(dictionary.name(begin.message)) {
+            let step = format!("\"ProfilerStep#{}\"", self.steps);
+            self.steps += 1;
+            self.open(output, "user_annotation", &step, process, begin.thread.0, begin.at, *end)?;
+            write!(output, "}}}}")?;
+        }
+        Ok(())
+    }
+
+    /// A row up to the brace that opens its arguments.
+    #[expect(clippy::too_many_arguments, reason = "the columns of a row")]
+    fn open(
+        &mut self,
+        output: &mut impl Write,
+        category: &str,
+        name: &str,
+        pid: u32,
+        tid: u32,
+        start: Timestamp,
+        end: Timestamp,
+    ) -> io::Result<()> {
+        self.next(output)?;
+        write!(
+            output,
+            r#"{{"ph": "X", "cat": "{category}", "name": {name}, "pid": {pid}, "tid": {tid}, "ts": {}, "dur": {}, "args": {{"#,
+            Micros(start.since(self.survey.base)),
+            Micros(end.since(start)),
+        )
+    }
+
+    fn next(&mut self, output: &mut impl Write) -> io::Result<()> {
+        separate(output, &mut self.is_first)
+    }
+}
+
+/// Begins a row.
+fn separate(output: &mut impl Write, is_first: &mut bool) -> io::Result<()> {
+    let separator: &[u8] = if std::mem::replace(is_first, false) { b"\n    " } else { b",\n    " };
+    output.write_all(separator)
+}

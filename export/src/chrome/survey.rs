@@ -1,0 +1,89 @@
+//! The first pass: what must be known before the first row can be written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use profiler_core::attribution::is_communication;
+use profiler_core::record::{CorrelationId, DeviceId, Record, StreamId, ThreadId, Timestamp};
+use profiler_core::trace::Item;
+
+use crate::correlations::Correlations;
+use crate::error::ExportError;
+use crate::source::{Passed, Progress, TraceFile};
+
+/// What the trace holds.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The earliest time of all records, to which all rows refer.
+    pub base: Timestamp,
+    /// The latest time of all records.
+    pub end: Timestamp,
+    /// Calls whose work is in the trace.
+    pub with_work: Correlations,
+    /// Work whose call is in the trace.
+    pub with_call: Correlations,
+    /// Host threads.
+    pub threads: BTreeSet<ThreadId>,
+    /// Devices and their streams.
+    pub streams: BTreeMap<DeviceId, BTreeSet<StreamId>>,
+    /// Whether a collective of NCCL ran.
+    pub communicates: bool,
+}
+
+impl Survey {
+    /// Reads the trace once.
+    pub fn of(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Self, Passed), ExportError> {
+        let mut survey = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
+        let passed = trace.pass(progress, |item, _| {
+            if let Item::Record(record) = item {
+                survey.take(record);
+            }
+            Ok(())
+        })?;
+        survey.base = survey.base.min(survey.end);
+        let names = passed.dictionary.launch_configs().iter().map(|config| passed.dictionary.name(config.name));
+        survey.communicates = names.into_iter().any(is_communication);
+        Ok((survey, passed))
+    }
+
+    fn take(&mut self, record: &Record) {
+        match record {
+            Record::Kernel(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
+            Record::Copy(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
+            Record::Memset(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
+            Record::Api(row) => {
+                self.with_call.insert(row.correlation);
+                self.host(row.thread, row.start, row.end);
+            }
+            Record::Sync(row) => self.widen(row.start, row.end),
+            Record::Overhead(row) => self.host(row.thread, row.start, row.end),
+            Record::Range(row) => self.host(row.thread, row.at, row.at),
+            Record::Sample(_) | Record::Event(_) => {}
+        }
+    }
+
+    fn work(
+        &mut self,
+        device: DeviceId,
+        stream: StreamId,
+        correlation: CorrelationId,
+        start: Timestamp,
+        end: Timestamp,
+    ) {
+        self.with_work.insert(correlation);
+        self.streams.entry(device).or_default().insert(stream);
+        self.widen(start, end);
+    }
+
+    fn host(&mut self, thread: ThreadId, start: Timestamp, end: Timestamp) {
+        self.threads.insert(thread);
+        self.widen(start, end);
+    }
+
+    /// Times that were not recorded do not count.
+    fn widen(&mut self, start: Timestamp, end: Timestamp) {
+        if start != Timestamp::ZERO {
+            self.base = self.base.min(start);
+        }
+        self.end = self.end.max(end);
+    }
+}

@@ -1,0 +1,53 @@
+//! Why an export or a statistic did not come about. Every error names the file that it is about.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use profiler_core::trace::TraceError;
+
+/// A file and what is wrong with it.
+#[derive(Debug)]
+pub struct ExportError {
+    path: PathBuf,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Io(io::Error),
+    Trace(TraceError),
+    Foreign(&'static str),
+}
+
+impl ExportError {
+    /// An operation on `path` failed.
+    pub fn io(path: &Path, error: io::Error) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Io(error) }
+    }
+
+    /// `path` is no trace that can be read.
+    pub fn trace(path: &Path, error: TraceError) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Trace(error) }
+    }
+
+    /// `path` is something else; `what` is a sentence.
+    pub fn foreign(path: &Path, what: &'static str) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Foreign(what) }
+    }
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        match &self.cause {
+            Cause::Io(error) => write!(f, "{error}"),
+            Cause::Trace(error) => write!(f, "{error}"),
+            Cause::Foreign(what) => f.write_str(what),
+        }
+    }
+}
+
+// The cause is part of the text: a caller that prints a chain of sources would print it twice.
+impl Error for ExportError {}

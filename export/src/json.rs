@@ -1,0 +1,35 @@
+//! The little JSON that is written by hand: quoted texts and times.
+//!
+//! Rows are written with `write!` because a trace has millions of them and their keys come in Kineto's order.
+
+use std::fmt;
+
+/// A text with its quotes.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Nanoseconds as microseconds with three decimals, which loses nothing.
+pub struct Micros(pub u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_keep_their_nanoseconds() {
+        assert_eq!(Micros(1_234_567).to_string(), "1234.567");
+        assert_eq!(Micros(7).to_string(), "0.007");
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        assert_eq!(quoted("a\"b\\\n\u{1}"), r#""a\"b\\\n\u0001""#);
+    }
+}

@@ -1,0 +1,80 @@
+//! Traces of gpuprof in the formats of other people's tools, and the statistics that nsys users know.
+//!
+//! Heavy dependencies live here and not in `libprof.so`, which never depends on this crate. Every exporter reads the
+//! trace from its file, more than once where a join needs it, so memory does not grow with the trace; what a table
+//! had no room for is counted and named in the [`Outcome`]. Nothing is measured or attributed here: that is
+//! `profiler-core`.
+
+mod chrome;
+mod correlations;
+mod error;
+mod job;
+mod json;
+mod kineto_names;
+mod names;
+mod output;
+mod ranges;
+mod source;
+
+use std::path::Path;
+
+pub use error::ExportError;
+pub use source::{Progress, TraceFile};
+
+/// What a trace can become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Chrome's JSON as the PyTorch profiler writes it.
+    Chrome,
+}
+
+impl Format {
+    /// What the name of a file of this format ends with.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            // The TensorBoard plugin finds traces by this ending.
+            Self::Chrome => "pt.trace.json.gz",
+        }
+    }
+}
+
+/// What was written, and what was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Records of the trace that are in the output.
+    pub written: u64,
+    /// Records of kinds that the format has no place for.
+    pub without_place: u64,
+    /// What the trace lacks, or what could not be joined: sentences for the user.
+    pub notes: Vec<String>,
+}
+
+/// How to export.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The rank of a trace that does not know its own: its place among the traces that are exported together.
+    pub fallback_rank: u32,
+    /// How many traces are exported together, for those that do not know their world.
+    pub fallback_world: u32,
+    /// Ranges of this name are steps: where the format has a way to say that, it is said.
+    pub step_range: Option<String>,
+}
+
+/// Writes `trace` to the file `out` in `format`. The file appears when it is complete.
+///
+/// # Errors
+///
+/// When the trace cannot be read or the output cannot be written; the error names the file. A trace that is damaged
+/// is no error: what can be read is exported, and the [`Outcome`] says what is missing.
+pub fn export(
+    trace: &TraceFile,
+    format: Format,
+    out: &Path,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, ExportError> {
+    match format {
+        Format::Chrome => chrome::write(trace, out, options, progress),
+    }
+}

@@ -1,0 +1,183 @@
+//! A trace on disk that can be read from front to back as often as an exporter needs.
+//!
+//! Reading again instead of keeping is what bounds memory. All passes over a file see the same records, since a
+//! finished trace does not change; one that is still being written is read up to where the first pass ended.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Take};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use flate2::bufread::MultiGzDecoder;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::Loss;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::{Damage, Item, TraceReader};
+
+use crate::error::ExportError;
+
+const BUFFER_BYTES: usize = 1 << 20;
+/// RFC 1952.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// A report of progress every so many items.
+const PROGRESS_ITEMS: u32 = 1 << 14;
+
+/// Is told now and then how much of a pass is done: bytes read and bytes in all.
+pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+
+/// A trace file of gpuprof, packed with gzip or not.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    /// Size when it was opened.
+    bytes: u64,
+}
+
+/// What a pass leaves besides what its visitor kept.
+pub struct Passed {
+    /// Who was traced.
+    pub session: Session,
+    /// Everything that the records refer to.
+    pub dictionary: Dictionary,
+    /// What was lost before it came into the trace.
+    pub loss: Loss,
+    /// How the trace ended.
+    pub end: End,
+    /// What the file lacks.
+    damage: Damage,
+    /// Why reading ended early, if it did.
+    stopped: Option<String>,
+}
+
+impl Passed {
+    /// What is missing from the trace: sentences for the user.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.damage.sentences();
+        notes.extend(self.stopped.clone());
+        let loss = &self.loss;
+        let lost = [
+            (loss.dropped_by_cupti, "records were dropped by CUPTI"),
+            (loss.dropped_by_gpuprof, "records were dropped by gpuprof"),
+            (loss.unknown_kinds, "records of unknown kinds are not in the trace"),
+            (loss.broken_bytes, "bytes of broken activity buffers are not in the trace"),
+            (loss.undelivered_buffers, "activity buffers were not delivered at the end"),
+            (loss.dropped_ranges, "range events were dropped by gpuprof"),
+        ];
+        notes.extend(lost.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        if self.end != End::Clean {
+            notes.push("the trace has no clean end: what the program did last may be missing".to_owned());
+        }
+        notes
+    }
+}
+
+/// What the records seen so far refer to.
+pub struct Scope<'a> {
+    /// Who was traced.
+    pub session: &'a Session,
+    /// All names and configurations so far.
+    pub dictionary: &'a Dictionary,
+}
+
+impl TraceFile {
+    /// Opens a trace and reads its beginning.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened or is no trace of gpuprof.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ExportError> {
+        let path = path.as_ref();
+        let metadata = std::fs::metadata(path).map_err(|error| ExportError::io(path, error))?;
+        if metadata.is_dir() {
+            return Err(ExportError::foreign(path, "this is a folder; name the trace files in it"));
+        }
+        let trace = Self { path: path.to_owned(), bytes: metadata.len() };
+        let mut beginning = trace.unpacked(&Rc::default())?;
+        let text = beginning.fill_buf().map_err(|error| ExportError::io(path, error))?;
+        if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+            return Err(ExportError::foreign(
+                path,
+                "this is JSON, perhaps a trace of another profiler; only traces of gpuprof can be converted",
+            ));
+        }
+        TraceReader::new(beginning).map_err(|error| ExportError::trace(path, error))?;
+        Ok(trace)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Hands every item to `visit`, in the order of the file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read at all, or `visit` fails.
+    pub fn pass(
+        &self,
+        progress: &mut Progress<'_>,
+        mut visit: impl FnMut(&Item, &Scope<'_>) -> Result<(), ExportError>,
+    ) -> Result<Passed, ExportError> {
+        let position = Rc::new(Cell::new(0));
+        let source = self.unpacked(&position)?;
+        let mut reader = TraceReader::new(source).map_err(|error| ExportError::trace(&self.path, error))?;
+        let (mut loss, mut end, mut stopped) = (Loss::default(), End::Abrupt, None);
+        let mut items = 0u32;
+        loop {
+            let item = match reader.next_item() {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                Err(error) => {
+                    stopped = Some(format!("reading stopped early: {error}"));
+                    break;
+                }
+            };
+            match &item {
+                Item::Loss(newer) => loss = *newer,
+                Item::End(how, _) => end = *how,
+                _ => {}
+            }
+            visit(&item, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
+            items = items.wrapping_add(1);
+            if items.is_multiple_of(PROGRESS_ITEMS) {
+                progress(position.get(), self.bytes);
+            }
+        }
+        let (session, dictionary, damage) = reader.into_parts();
+        progress(self.bytes, self.bytes);
+        Ok(Passed { session, dictionary, loss, end, damage, stopped })
+    }
+
+    /// The bytes of the trace, unpacked. `position` follows how many of the file's have been read.
+    fn unpacked(&self, position: &Rc<Cell<u64>>) -> Result<Box<dyn BufRead>, ExportError> {
+        let failed = |error: io::Error| ExportError::io(&self.path, error);
+        let file: Take<File> = File::open(&self.path).map_err(failed)?.take(self.bytes);
+        let counted = Counted { file, position: Rc::clone(position) };
+        let mut packed = BufReader::with_capacity(BUFFER_BYTES, counted);
+        if !packed.fill_buf().map_err(failed)?.starts_with(&GZIP_MAGIC) {
+            return Ok(Box::new(packed));
+        }
+        let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(packed));
+        match unpacked.fill_buf() {
+            Ok(_) => Ok(Box::new(unpacked)),
+            Err(error) => Err(failed(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
+        }
+    }
+}
+
+/// Counts what is read from the file.
+struct Counted {
+    file: Take<File>,
+    position: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.position.set(self.position.get() + count as u64);
+        Ok(count)
+    }
+}
