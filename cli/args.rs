@@ -7,7 +7,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{demo, diff, doctor, export, report, run};
+use gpuprof_export::Format;
+use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
+
+use crate::{demo, diff, doctor, export, report, run, stats};
 
 /// Tells, while a CUDA program runs, why it is not faster.
 #[derive(Parser)]
@@ -31,6 +34,9 @@ pub enum Command {
     /// Write traces in the format of another tool
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
+    /// Print the statistics of `nsys stats` about a trace
+    #[command(after_help = STATS_HELP)]
+    Stats(StatsArgs),
     /// Check whether this machine can be profiled, and say what to do where it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -51,6 +57,7 @@ EXAMPLES:
                                          what a change brought, and why
   gpuprof export --to chrome gpuprof-4711.gpuprof
                                          for Perfetto, HTA and TensorBoard
+  gpuprof stats gpuprof-4711.gpuprof     the tables of nsys stats
   gpuprof doctor                         can this machine be profiled?
   gpuprof demo                           see it work without a GPU";
 
@@ -121,6 +128,25 @@ EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
   gpuprof export --to chrome rank*.gpuprof -o log/
   gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof";
+
+const STATS_HELP: &str = "\
+Names, columns and units are those of nsys 2024 and later; docs/EXPORT.md says where the numbers may differ.
+
+REPORTS:
+  cuda_api_sum          cuda_api_trace         cuda_api_gpu_sum
+  cuda_gpu_kern_sum     cuda_gpu_kern_gb_sum   cuda_gpu_trace
+  cuda_gpu_mem_time_sum cuda_gpu_mem_size_sum  cuda_gpu_sum
+  cuda_kern_exec_sum    cuda_kern_exec_trace
+
+EXIT CODES:
+  0  every report was printed
+  1  printed, but something is missing from the trace or a report has no rows; stderr says what
+  2  the trace could not be read
+
+EXAMPLES:
+  gpuprof stats gpuprof-4711.gpuprof
+  gpuprof stats --report cuda_gpu_kern_sum,cuda_api_sum --format csv gpuprof-4711.gpuprof
+  gpuprof stats --report cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuprof-4711.gpuprof";
 
 const DOCTOR_HELP: &str = "\
 Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
@@ -328,9 +354,53 @@ enum ExportFormat {
 impl From<ExportArgs> for export::Props {
     fn from(args: ExportArgs) -> Self {
         let format = match args.to {
-            ExportFormat::Chrome => gpuprof_export::Format::Chrome,
+            ExportFormat::Chrome => Format::Chrome,
         };
         Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
+    }
+}
+
+#[derive(Args)]
+pub struct StatsArgs {
+    /// Trace file of gpuprof
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The reports, separated by commas
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT)]
+    report: Vec<Statistic>,
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    format: StatsFormat,
+    /// The unit of times: nsec, usec, msec or sec
+    #[arg(long, value_name = "UNIT", default_value = "nsec")]
+    timeunit: TimeUnit,
+    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
+    #[arg(long, value_name = "STRETCH")]
+    filter_time: Option<TimeFilter>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StatsFormat {
+    /// Columns aligned for people
+    Table,
+    /// Comma-separated
+    Csv,
+    /// Tab-separated
+    Tsv,
+    /// An array of objects for each report
+    Json,
+}
+
+impl From<StatsArgs> for stats::Props {
+    fn from(args: StatsArgs) -> Self {
+        let format = match args.format {
+            StatsFormat::Table => TableFormat::Table,
+            StatsFormat::Csv => TableFormat::Csv,
+            StatsFormat::Tsv => TableFormat::Tsv,
+            StatsFormat::Json => TableFormat::Json,
+        };
+        let filter = args.filter_time.unwrap_or_default();
+        Self { trace: args.trace, reports: args.report, options: StatsOptions { format, unit: args.timeunit, filter } }
     }
 }
 

@@ -4,14 +4,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use gpuprof_export::{ExportError, Format, Options, Outcome, TraceFile};
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::complain;
+use crate::{complain, progress};
 
 /// Exit code when a trace was written but lacks something.
 const INCOMPLETE: u8 = 1;
@@ -65,13 +63,7 @@ pub fn run(props: &Props) -> Result<u8> {
 
 fn export(trace: &Path, format: Format, output: &Path, options: &Options) -> Result<Outcome, ExportError> {
     let trace = TraceFile::open(trace)?;
-    let bar = bar();
-    let outcome = gpuprof_export::export(&trace, format, output, options, &mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    outcome
+    progress::shown(|progress| gpuprof_export::export(&trace, format, output, options, progress))
 }
 
 fn described(outcome: &Outcome) -> String {
@@ -79,15 +71,6 @@ fn described(outcome: &Outcome) -> String {
         0 => format!("{} records", outcome.written),
         none => format!("{} records; {none} of kinds that this format has no place for", outcome.written),
     }
-}
-
-/// A bar on a terminal, nothing elsewhere.
-fn bar() -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %");
-    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Where each trace goes.

@@ -9,8 +9,10 @@ mod diff;
 mod doctor;
 mod export;
 mod files;
+mod progress;
 mod report;
 mod run;
+mod stats;
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
+        Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),

@@ -32,6 +32,17 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Trace(error) }
     }
 
+    /// Standard output does not take what is written.
+    pub fn output(error: io::Error) -> Self {
+        Self::io(Path::new("standard output"), error)
+    }
+
+    /// Whether the reader of the output went away, who then has all that he wanted.
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(&self.cause, Cause::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// `path` is something else; `what` is a sentence.
     pub fn foreign(path: &Path, what: &'static str) -> Self {
         Self { path: path.to_owned(), cause: Cause::Foreign(what) }

@@ -15,6 +15,7 @@ mod names;
 mod output;
 mod ranges;
 mod source;
+pub mod stats;
 
 use std::path::Path;
 

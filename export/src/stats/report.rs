@@ -1,0 +1,168 @@
+//! Which reports there are, and which part of this module makes each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::table::{Cell, Heading, RowSink, TimeUnit, columns};
+use super::{Input, Notes, calls, executions, operations, sums};
+use crate::error::ExportError;
+
+/// Columns of most summaries, behind the share and the total.
+const SUMMARY: &str = "Avg @, Med @, Min @, Max @, StdDev @";
+
+macro_rules! statistics {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $title:literal;)*) => {
+        /// A report of `nsys stats`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Statistic {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Statistic {
+            /// All of them, in the order of the alphabet.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// nsys's name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $title,)*
+                }
+            }
+        }
+    };
+}
+
+statistics! {
+    /// Calls, kernels and memory operations by name.
+    ApiGpuSum = "cuda_api_gpu_sum", "CUDA Summary (API/Kernels/MemOps)";
+    /// Calls by function.
+    ApiSum = "cuda_api_sum", "CUDA API Summary";
+    /// Every call.
+    ApiTrace = "cuda_api_trace", "CUDA API Trace";
+    /// Kernels by name and shape.
+    KernelShapeSum = "cuda_gpu_kern_gb_sum", "CUDA GPU Kernel/Grid/Block Summary";
+    /// Kernels by name.
+    KernelSum = "cuda_gpu_kern_sum", "CUDA GPU Kernel Summary";
+    /// Bytes of memory operations.
+    MemorySizeSum = "cuda_gpu_mem_size_sum", "CUDA GPU MemOps Summary (by Size)";
+    /// Durations of memory operations.
+    MemoryTimeSum = "cuda_gpu_mem_time_sum", "CUDA GPU MemOps Summary (by Time)";
+    /// Kernels and memory operations by name.
+    GpuSum = "cuda_gpu_sum", "CUDA GPU Summary (Kernels/MemOps)";
+    /// Every kernel and memory operation.
+    GpuTrace = "cuda_gpu_trace", "CUDA GPU Trace";
+    /// Launch, queue and run of kernels by function and kernel.
+    ExecutionSum = "cuda_kern_exec_sum", "CUDA Kernel Launch & Exec Time Summary";
+    /// Launch, queue and run of every kernel.
+    ExecutionTrace = "cuda_kern_exec_trace", "CUDA Kernel Launch & Exec Time Trace";
+}
+
+impl Statistic {
+    pub(super) fn heading(self, unit: TimeUnit) -> Heading {
+        let names = match self {
+            Self::ApiGpuSum | Self::GpuSum => {
+                format!("Time (%), Total Time @, Instances, {SUMMARY}, *Category, *Operation")
+            }
+            Self::ApiSum => format!("Time (%), Total Time @, Num Calls, {SUMMARY}, *Name"),
+            Self::KernelSum => format!("Time (%), Total Time @, Instances, {SUMMARY}, *Name"),
+            Self::KernelShapeSum => {
+                format!("Time (%), Total Time @, Instances, {SUMMARY}, *GridXYZ, *BlockXYZ, *Name")
+            }
+            Self::MemoryTimeSum => format!("Time (%), Total Time @, Count, {SUMMARY}, *Operation"),
+            Self::MemorySizeSum => {
+                "Total (MB), Count, Avg (MB), Med (MB), Min (MB), Max (MB), StdDev (MB), *Operation".to_owned()
+            }
+            Self::ApiTrace => "Start @, Duration @, *Name, Result, CorrID, Pid, Tid, T-Pri, *Thread Name".to_owned(),
+            Self::GpuTrace => {
+                "Start @, Duration @, CorrId, GrdX, GrdY, GrdZ, BlkX, BlkY, BlkZ, Reg/Trd, StcSMem (MB), \
+                 DymSMem (MB), Bytes (MB), Throughput (MB/s), *SrcMemKd, *DstMemKd, *Device, Ctx, GreenCtx, Strm, *Name"
+                    .to_owned()
+            }
+            Self::ExecutionTrace => {
+                "API Start @, API Dur @, Queue Start @, Queue Dur @, Kernel Start @, Kernel Dur @, \
+                 Total Dur @, PID, TID, DevId, *API Function, *GridXYZ, *BlockXYZ, *Kernel Name"
+                    .to_owned()
+            }
+            Self::ExecutionSum => {
+                let group =
+                    |letter: &str| SUMMARY.split(", ").map(|name| format!("{letter}{name}")).collect::<Vec<_>>();
+                let groups: Vec<String> = ["T", "A", "Q", "K"].into_iter().flat_map(group).collect();
+                format!("PID, TID, DevId, Count, QCount, {}, *API Name, *Kernel Name", groups.join(", "))
+            }
+        };
+        Heading { title: self.title(), name: self.name(), columns: columns(&names, unit) }
+    }
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Statistic {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.iter().copied().find(|statistic| statistic.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|statistic| statistic.name()).collect();
+            format!("no such report; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// The rows of a summary; `None` for a report that is a trace.
+pub(super) fn rows(
+    statistic: Statistic,
+    input: &mut Input<'_, '_>,
+    notes: &mut Notes,
+) -> Result<Option<Vec<Vec<Cell>>>, ExportError> {
+    match statistic {
+        Statistic::ApiTrace | Statistic::GpuTrace | Statistic::ExecutionTrace => Ok(None),
+        Statistic::ExecutionSum => executions::summary(input, notes).map(Some),
+        _ => sums::rows(statistic, input, notes).map(Some),
+    }
+}
+
+/// Hands the rows of a report that is a trace to `sink`.
+pub(super) fn stream(
+    statistic: Statistic,
+    input: &mut Input<'_, '_>,
+    sink: &mut dyn RowSink,
+    notes: &mut Notes,
+) -> Result<(), ExportError> {
+    match statistic {
+        Statistic::ApiTrace => calls::stream(input, sink, notes),
+        Statistic::GpuTrace => operations::stream(input, sink, notes),
+        _ => executions::stream(input, sink, notes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_lead_back() {
+        for &statistic in Statistic::ALL {
+            assert_eq!(statistic.name().parse(), Ok(statistic));
+        }
+        assert!("gpukernsum".parse::<Statistic>().is_err());
+    }
+
+    #[test]
+    fn columns_carry_the_unit() {
+        let heading = Statistic::ExecutionSum.heading(TimeUnit::Microseconds);
+        let names: Vec<&str> = heading.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names.len(), 27);
+        assert_eq!(&names[5..7], ["TAvg (us)", "TMed (us)"]);
+        assert!(heading.columns[26].is_text && !heading.columns[5].is_text);
+    }
+}
