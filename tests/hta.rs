@@ -1,0 +1,202 @@
+//! HolisticTraceAnalysis, from the Python package index, analyses what `gpuprof export --to chrome` writes, and its
+//! numbers are ours.
+//!
+//! Needs Python with venv and the package index; without them the tests print `SKIPPED` and the reason. The
+//! environment is made once, under the target folder.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record};
+use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use serde_json::Value;
+use support::{GPUPROF, Stage, stderr};
+
+/// A Python with HTA, or why there is none.
+fn python() -> Result<&'static Path, &'static str> {
+    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PYTHON.get_or_init(environment).as_deref().map_err(String::as_str)
+}
+
+fn environment() -> Result<PathBuf, String> {
+    let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hta/requirements.txt");
+    let wanted = fs::read_to_string(&requirements).unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hta");
+    let (python, made) = (folder.join("bin/python"), folder.join("made-from.txt"));
+    if fs::read_to_string(&made).is_ok_and(|made| made == wanted) {
+        return Ok(python);
+    }
+    done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let mut install = Command::new(&python);
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--retries",
+        "1",
+        "-r",
+    ]);
+    done(install.arg(&requirements))?;
+    fs::write(made, wanted).unwrap();
+    Ok(python)
+}
+
+fn done(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    let message = stderr(&output);
+    if output.status.success() { Ok(()) } else { Err(message.lines().last().unwrap_or("failed").to_owned()) }
+}
+
+/// What HTA says about a folder; `None`, and a line about the reason, when it cannot be had here.
+fn analysed(folder: &Path, annotation: Option<&str>) -> Option<Value> {
+    let python = match python() {
+        Ok(python) => python,
+        Err(reason) => {
+            println!("SKIPPED: no HolisticTraceAnalysis: {reason}");
+            return None;
+        }
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hta/analyse.py");
+    let output = Command::new(python).arg(script).arg(folder).args(annotation).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn play(fixture: &str) -> Stage {
+    let stage = Stage::new();
+    assert!(stage.host(fixture).status().unwrap().success(), "{fixture}");
+    stage
+}
+
+fn export(arguments: &[&Path]) {
+    let output = Command::new(GPUPROF).args(["export", "--to", "chrome"]).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// HTA's three parts of the time of a device, and their sum, are ours to the microsecond that its doubles keep.
+fn same_times(hta: &Value, report: &Value) {
+    let device = &report["devices"][0];
+    let leaf = |name: &str| device["leaves"][name].as_u64().unwrap() as f64 / 1e3;
+    let leaves = device["leaves"].as_object().unwrap();
+    let other: f64 = leaves.keys().filter(|name| name.starts_with("copy_") || *name == "memset").map(|n| leaf(n)).sum();
+    let window = device["window_ns"].as_u64().unwrap() as f64 / 1e3;
+    let compute = leaf("compute");
+    for (column, ours) in [
+        ("kernel_time(us)", window),
+        ("compute_time(us)", compute),
+        ("non_compute_time(us)", other),
+        ("idle_time(us)", window - compute - other - leaf("communication")),
+    ] {
+        let theirs = hta[column].as_f64().unwrap();
+        assert!((theirs - ours).abs() < 1.0, "{column}: HTA {theirs}, gpuprof {ours}");
+    }
+}
+
+#[test]
+fn two_ranks_are_analysed_and_the_times_are_ours() {
+    let stages = ["multi_stream", "sync_item"].map(play);
+    let folder = tempfile::tempdir().unwrap();
+    let traces: Vec<PathBuf> = stages
+        .iter()
+        .enumerate()
+        .map(|(number, stage)| {
+            let named = stage.path(&format!("rank{number}.gpuprof"));
+            fs::rename(stage.path("trace.gpuprof"), &named).unwrap();
+            named
+        })
+        .collect();
+    export(&[&traces[0], &traces[1], Path::new("-o"), folder.path()]);
+    let Some(result) = analysed(folder.path(), None) else { return };
+    assert_eq!(result["ranks"], serde_json::json!([0, 1]));
+    assert_eq!(result["failed"], serde_json::json!({}));
+    for (rank, trace) in traces.iter().enumerate() {
+        let report = support::report(trace).1;
+        same_times(&result["found"]["temporal"][rank.to_string()], &report);
+        assert!(result["found"]["launches"][rank.to_string()].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_graph_is_analysed_and_the_times_are_ours() {
+    let stage = play("graph_torch");
+    let folder = tempfile::tempdir().unwrap();
+    export(&[&stage.path("trace.gpuprof"), Path::new("-o"), folder.path()]);
+    let Some(result) = analysed(folder.path(), None) else { return };
+    assert_eq!(result["failed"], serde_json::json!({}));
+    same_times(&result["found"]["temporal"]["0"], &stage.report());
+}
+
+/// Calls of a step in [`annotated`].
+const STEP_CALLS: usize = 200;
+
+/// The trace with a range `step` around each stretch of [`STEP_CALLS`] calls of the thread that launches most.
+fn annotated(stage: &Stage) -> (PathBuf, usize) {
+    let mut reader = TraceReader::new(fs::File::open(stage.path("trace.gpuprof")).unwrap()).unwrap();
+    let mut items = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        items.push(item);
+    }
+    let (session, mut dictionary, _) = reader.into_parts();
+    let mut calls: Vec<_> = items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Record(Record::Api(call)) => Some(*call),
+            _ => None,
+        })
+        .collect();
+    let thread = calls[calls.len() / 2].thread;
+    calls.retain(|call| call.thread == thread);
+    calls.sort_by_key(|call| call.start);
+    let (step, none) = (dictionary.intern_name("step"), dictionary.intern_name(""));
+    let mut steps = 0;
+    let path = stage.path("annotated.gpuprof");
+    let mut writer = TraceWriter::new(fs::File::create(&path).unwrap(), &session).unwrap();
+    for stretch in calls.chunks_exact(STEP_CALLS) {
+        let push = RangeEvent {
+            at: stretch[0].start,
+            thread,
+            kind: RangeEventKind::Push,
+            message: step,
+            domain: none,
+            category: none,
+            ..RangeEvent::default()
+        };
+        let pop = RangeEvent { at: stretch[STEP_CALLS - 1].end, kind: RangeEventKind::Pop, message: none, ..push };
+        writer.push(&Record::Range(push), &dictionary).unwrap();
+        writer.push(&Record::Range(pop), &dictionary).unwrap();
+        steps += 1;
+    }
+    let mut end = None;
+    for item in &items {
+        match item {
+            Item::Record(record) => writer.push(record, &dictionary).unwrap(),
+            Item::End(how, at) => end = Some((*how, *at)),
+            _ => {}
+        }
+    }
+    let (how, at) = end.expect("the played trace is complete");
+    writer.finish(how, at, &Loss::default(), &dictionary).unwrap();
+    (path, steps)
+}
+
+#[test]
+fn annotated_steps_become_profiler_steps_that_have_a_critical_path() {
+    let stage = play("multi_stream");
+    let (trace, steps) = annotated(&stage);
+    let folder = tempfile::tempdir().unwrap();
+    export(&[&trace, Path::new("--step-range"), Path::new("step"), Path::new("-o"), folder.path()]);
+    let Some(result) = analysed(folder.path(), Some("ProfilerStep")) else { return };
+    assert_eq!(result["failed"], serde_json::json!({}));
+    let found = &result["found"];
+    assert_eq!(found["steps"], steps);
+    for analysis in ["annotations", "difference", "critical_path"] {
+        assert!(found[analysis].as_u64().unwrap() > 0, "{analysis}: {found:#}");
+    }
+}
