@@ -58,7 +58,6 @@ def main():
         }
         if annotation:
             analyses["steps"] = lambda: len(analysis.get_profiler_steps())
-            analyses["annotations"] = lambda: len(analysis.get_gpu_kernels_with_user_annotations(rank))
             analyses["difference"] = lambda: difference(analysis)
             analyses["critical_path"] = lambda: critical_path(analysis, rank, annotation)
         for name, analyse in analyses.items():

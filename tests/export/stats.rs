@@ -1,0 +1,77 @@
+//! The statistics against sums over the rows of the exported JSON.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::support::stderr;
+use crate::{chrome, gpuprof, nanos, play, rows};
+
+#[test]
+fn the_statistics_are_those_of_the_rows() {
+    let stage = play("sync_item");
+    let document = chrome(&stage, "trace.json");
+    let trace = stage.path("trace.gpuprof");
+    let table = |name: &str| -> Vec<Value> {
+        let output = gpuprof(&[&"stats", &"--report", &name, &"--format", &"json", &trace]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    for (name, category, count) in
+        [("cuda_gpu_kern_sum", "kernel", "Instances"), ("cuda_api_sum", "cuda_runtime", "Num Calls")]
+    {
+        let mut groups: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for row in rows(&document, category) {
+            groups.entry(row["name"].as_str().unwrap()).or_default().push(nanos(&row["dur"]));
+        }
+        let table = table(name);
+        for (group, mut durations) in groups {
+            durations.sort_unstable();
+            let row = table.iter().find(|row| row["Name"].as_str().is_some_and(|name| name.starts_with(group)));
+            let row = row.unwrap_or_else(|| panic!("{name} lacks {group}"));
+            assert_eq!(row[count], durations.len(), "{group}");
+            assert_eq!(row["Total Time (ns)"], durations.iter().sum::<u64>(), "{group}");
+            assert_eq!(row["Min (ns)"], durations[0], "{group}");
+            assert_eq!(row["Max (ns)"], durations[durations.len() - 1], "{group}");
+            let middle = durations[(durations.len() - 1) / 2] + durations[durations.len() / 2];
+            assert_eq!(row["Med (ns)"].as_f64().unwrap(), middle as f64 / 2.0, "{group}");
+        }
+        let shares: f64 = table.iter().map(|row| row["Time (%)"].as_f64().unwrap()).sum();
+        assert!((shares - 100.0).abs() < 0.05 * table.len() as f64 + 0.01, "{shares}");
+    }
+
+    let kernels = rows(&document, "kernel").count();
+    let executions = table("cuda_kern_exec_trace");
+    assert_eq!(executions.len(), kernels, "every kernel has its launch");
+    let starts: Vec<u64> = executions.iter().map(|row| row["API Start (ns)"].as_u64().unwrap()).collect();
+    assert!(starts.is_sorted());
+    for row in &executions {
+        let [call, queue, kernel, total] =
+            ["API Dur (ns)", "Queue Dur (ns)", "Kernel Dur (ns)", "Total Dur (ns)"].map(|column| row[column].as_u64());
+        if let Some(queue) = queue {
+            assert_eq!(call.unwrap() + queue + kernel.unwrap(), total.unwrap(), "{row}");
+        }
+    }
+    let counted: u64 = table("cuda_kern_exec_sum").iter().map(|row| row["Count"].as_u64().unwrap()).sum();
+    assert_eq!(counted, kernels as u64);
+
+    let operations = table("cuda_gpu_trace");
+    let copies = rows(&document, "gpu_memcpy").count() + rows(&document, "gpu_memset").count();
+    assert_eq!(operations.len(), kernels + copies);
+    assert!(operations.iter().any(|row| row["Name"] == "[CUDA memcpy Device-to-Host]"));
+}
+
+#[test]
+fn a_stretch_of_time_counts_what_overlaps_it() {
+    let stage = play("copy_pageable");
+    let trace = stage.path("trace.gpuprof");
+    let rows = |filter: &str| -> usize {
+        let output = gpuprof(&[&"stats", &"-r", &"cuda_gpu_trace", &"-f", &"csv", &"--filter-time", &filter, &trace]);
+        String::from_utf8(output.stdout).unwrap().lines().count().saturating_sub(1)
+    };
+    let all = rows("/");
+    // The stretches meet in a point, which what runs across it overlaps from both sides.
+    let halves = rows("/400ms") + rows("400ms/");
+    assert!(all > 0 && halves >= all && halves <= all + 2, "{all} {halves}");
+    assert_eq!(rows("1000s/"), 0);
+}
