@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use prof::settings;
 
 use gpuprof_export::Format;
 use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
@@ -86,6 +87,8 @@ EXAMPLES:
   gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
   gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
   gpuprof run --pytorch autograd-nvtx -- python train.py
+  gpuprof run -c cudaProfilerApi --capture-range-end repeat -- python train.py
+  gpuprof run --steps 10,0,2,5,1 -p step -- python train.py
   gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
 
 const REPORT_HELP: &str = "\
@@ -186,6 +189,27 @@ pub struct RunArgs {
     /// How much libprof.so says about itself on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
+    /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]
+    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured")]
+    capture_range: Option<String>,
+    /// The range for `--capture-range nvtx`, or the step for --steps: range, range@domain, *@domain
+    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured")]
+    nvtx_capture: Option<String>,
+    /// After a capture: none, stop, stop-shutdown, repeat or repeat:N [default: stop-shutdown]
+    #[arg(long, value_name = "THEN", help_heading = "What is measured")]
+    capture_range_end: Option<String>,
+    /// Capture chosen steps, as torch.profiler's schedule: skip,wait,warmup,active,repeat
+    #[arg(long, value_name = "STEPS", help_heading = "What is measured")]
+    steps: Option<String>,
+    /// Begin no capture before so many seconds have passed (also 500ms, 2m)
+    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured")]
+    delay: Option<String>,
+    /// End a capture after so many seconds
+    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured")]
+    duration: Option<String>,
+    /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
+    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured")]
+    kill: Option<String>,
     /// Use this libcupti instead of searching for one
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
@@ -254,6 +278,18 @@ impl From<RunArgs> for run::Props {
             report: args.report.map(name),
             live: args.live,
             log: args.log.map(name),
+            capture: [
+                (settings::CAPTURE_RANGE, args.capture_range),
+                (settings::NVTX_CAPTURE, args.nvtx_capture),
+                (settings::CAPTURE_RANGE_END, args.capture_range_end),
+                (settings::STEPS, args.steps),
+                (settings::DELAY, args.delay),
+                (settings::DURATION, args.duration),
+                (settings::KILL, args.kill),
+            ]
+            .into_iter()
+            .filter_map(|(variable, value)| Some((variable, value?)))
+            .collect(),
             cupti: args.cupti,
             pytorch: args.pytorch.map(name),
             force: args.force,

@@ -62,6 +62,10 @@ pub fn run(props: &Props) -> Result<u8> {
                     complain(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
                     worst = worst.max(DAMAGED);
                 }
+                if props.capture.is_some() && report.captures.shown != props.capture {
+                    complain(&format!("{}: there is no capture of that number", file.display()));
+                    worst = worst.max(UNREADABLE);
+                }
                 let mut text = String::new();
                 if props.json {
                     text.push_str(&serde_json::to_string(&Document::new(&report))?);

@@ -45,6 +45,8 @@ pub struct Props {
     pub live: Option<String>,
     /// How much the library logs.
     pub log: Option<String>,
+    /// What is measured, as variables of the library.
+    pub capture: Vec<(&'static str, String)>,
     /// The libcupti to use.
     pub cupti: Option<PathBuf>,
     /// Which ranges PyTorch makes by itself.
@@ -139,6 +141,7 @@ fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(path) = &props.cupti {
         variables.push(("GPUPROF_CUPTI_PATH", absolute("--cupti", path)?));
     }
+    variables.extend(props.capture.iter().map(|(variable, value)| (*variable, value.into())));
     for (variable, value) in
         [("GPUPROF_REPORT", &props.report), ("GPUPROF_LIVE", &props.live), ("GPUPROF_LOG", &props.log)]
     {

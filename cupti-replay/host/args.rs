@@ -17,7 +17,7 @@ Usage: gpuprof-replay-host [options]
                         left at its default: kill, term, int
   --exit-after MS       another thread calls exit after this time, in the middle of play
   --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
-                        in the order of time
+                        in the order of time; nvtxRangePushA=NAME and nvtxRangePop need --ranges
   --until MILLISECONDS  leave at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers; exec: become this

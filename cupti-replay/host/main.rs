@@ -72,7 +72,11 @@ fn run(args: &Args) -> Result<(), Failure> {
     if let Some(replay) = replay {
         for (at, function) in args.calls.iter().filter(|(at, _)| *at <= args.until) {
             replay.play(*at)?;
-            replay.call(function)?;
+            match function.split_once('=') {
+                Some(("nvtxRangePushA", name)) => ranges::push(name),
+                _ if function == "nvtxRangePop" => ranges::pop(),
+                _ => replay.call(function)?,
+            }
         }
         replay.play(args.until)?;
     }

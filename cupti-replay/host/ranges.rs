@@ -63,6 +63,17 @@ impl Ranges {
     }
 }
 
+/// Pushes a range on this thread, if NVTX has found a library.
+pub fn push(name: &str) {
+    MAIN.push(&CString::new(name).unwrap_or_default());
+}
+
+/// Pops it.
+pub fn pop() {
+    // SAFETY: takes nothing.
+    unsafe { MAIN.pop() };
+}
+
 /// In a domain of its own: `step 0`, `step 1`, ..., each with a `compute` in it, whose name is registered.
 fn worker() {
     // SAFETY: each string ends with NUL and outlives the calls; attributes say how long they are.

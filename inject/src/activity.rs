@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
-use cupti_sys::{ActivityHandler, Buffer, CompletedBuffer, RecordSizes, ResourceHandler};
+use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, RecordSizes, ResourceHandler};
+use profiler_core::capture::CaptureMark;
 use profiler_core::record::Timestamp;
 use profiler_core::session::End;
 
@@ -31,6 +32,10 @@ pub enum Delivery {
         /// Records that CUPTI says it dropped, since the start.
         dropped_by_cupti: u64,
     },
+    /// Nothing is recorded just now; what else there is goes on.
+    Idle,
+    /// A capture begins, or its range ends.
+    Capture(CaptureMark),
     /// The last one.
     Finish {
         /// When.
@@ -108,6 +113,12 @@ impl ResourceHandler for Callbacks {
     fn context_created() {
         if let Some(profiler) = Profiler::running() {
             profiler.context_created();
+        }
+    }
+
+    fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
+        if let Some(profiler) = Profiler::running() {
+            profiler.director().api_called(domain, callback_id, site);
         }
     }
 }

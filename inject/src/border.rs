@@ -195,6 +195,14 @@ pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
+/// Sends a signal to this process, as `kill` would from outside.
+pub fn signal_this_process(signal: c_int) {
+    // SAFETY: takes two numbers, of which the first is this process's own.
+    if unsafe { libc::kill(libc::getpid(), signal) } != 0 {
+        log::warning!("signal {signal} could not be sent: {}", std::io::Error::last_os_error());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

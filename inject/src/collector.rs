@@ -4,7 +4,6 @@
 //! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the verdict
 //! goes on; when this thread dies, buffers are dropped and counted.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,20 +12,23 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
-use profiler_core::record::{HostSample, Loss, Record, StackId, Timestamp};
+use profiler_core::capture::{CaptureMark, Captures};
+use profiler_core::record::{HostSample, Loss, RangeEvent, Record, StackId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
-use profiler_core::trace::TraceWriter;
 
 use crate::activity::{Delivery, Inlet};
+use crate::capture::Director;
+use crate::capture::plan::Event;
+use crate::capture::segments::Segments;
 use crate::decode::{Decoded, Decoder};
 use crate::flusher;
 use crate::log;
 use crate::nvtx;
-use crate::output;
 use crate::raw::RawRecording;
 use crate::sampler::{Batch, Stacks, Tally};
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
+use crate::trace_file::TraceFile;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
@@ -38,34 +40,33 @@ pub struct Outcome {
     pub report: Report,
     /// The trace file, if one was written.
     pub trace: Option<PathBuf>,
+    /// No capture began: the report is about nothing.
+    pub captured_nothing: bool,
 }
 
 /// Everything the thread owns.
 pub struct Collector {
     cupti: &'static Cupti,
     inlet: Arc<Inlet>,
+    director: Arc<Director>,
     decoder: Decoder,
     ranges: nvtx::Drain,
     stacks: Stacks,
     tally: Tally,
-    attributor: Attributor,
-    trace: Trace,
+    segments: Segments,
+    captures: Captures,
+    /// Records that are on their way to their capture, with its number; empty between deliveries.
+    routed: Vec<(u32, Record)>,
+    events: Vec<RangeEvent>,
+    /// Counts steps while none are captured.
+    step_watch: Option<Attributor>,
+    trace: TraceFile,
     raw: Option<RawRecording>,
     session: Session,
     loss: Loss,
     live: Option<Live>,
     what_if_stopped: bool,
     foreign_buffers_said: bool,
-}
-
-/// The trace file's states.
-enum Trace {
-    /// No record yet: a process that only looks at the GPU leaves no file.
-    Waiting(PathBuf),
-    /// Being written.
-    Open(Box<TraceWriter<File>>, PathBuf),
-    /// Switched off, or given up after an error that was reported.
-    Off,
 }
 
 /// When the next live line is due, on the clock of the records, so that a replay prints the same lines.
@@ -77,7 +78,13 @@ struct Live {
 
 impl Collector {
     /// A collector for this process.
-    pub fn new(cupti: &'static Cupti, settings: &Settings, session: Session, inlet: Arc<Inlet>) -> Self {
+    pub fn new(
+        cupti: &'static Cupti,
+        settings: &Settings,
+        session: Session,
+        inlet: Arc<Inlet>,
+        director: Arc<Director>,
+    ) -> Self {
         let raw = settings.record.as_ref().and_then(|pattern| {
             let path = pattern.expand(session.process_id, &session.host);
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
@@ -89,12 +96,17 @@ impl Collector {
             ranges: nvtx::Drain::default(),
             stacks: Stacks::new(),
             tally: Tally::default(),
-            attributor: Attributor::new(),
-            trace: settings.output.as_ref().map_or(Trace::Off, |pattern| {
-                let path = pattern.expand(session.process_id, &session.host);
-                // Where the program stood when it started; it may have gone elsewhere by its first kernel.
-                Trace::Waiting(std::path::absolute(&path).unwrap_or(path))
+            director,
+            segments: Segments::new(settings.capture.is_whole()),
+            captures: Captures::new(None),
+            routed: Vec::new(),
+            events: Vec::new(),
+            step_watch: settings.capture.detects_steps().then(|| {
+                let mut watch = Attributor::new();
+                watch.stop_what_if();
+                watch
             }),
+            trace: TraceFile::new(settings, &session),
             raw,
             loss: Loss::default(),
             live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
@@ -109,9 +121,14 @@ impl Collector {
         for delivery in deliveries {
             match delivery {
                 Delivery::Buffer(buffer) => self.buffer(buffer),
-                Delivery::Looks(batch) => self.looks(&batch),
-                Delivery::Ranges => self.ranges(flusher::wall_clock()),
                 Delivery::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
+                Delivery::Looks(batch) => self.looks(&batch),
+                Delivery::Ranges => {
+                    self.ranges(flusher::wall_clock());
+                    self.place();
+                }
+                Delivery::Idle => self.idle(),
+                Delivery::Capture(mark) => self.capture(mark),
                 Delivery::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
                     return;
@@ -132,11 +149,7 @@ impl Collector {
                     if let Record::Api(call) = &record {
                         self.tally.count(call.thread);
                     }
-                    self.attributor.push(&record, self.decoder.dictionary());
-                    if let Trace::Waiting(path) = &mut self.trace {
-                        self.trace = open(std::mem::take(path), &self.session);
-                    }
-                    self.write(|trace, decoder| trace.push(&record, decoder.dictionary()));
+                    self.record(&record);
                 }
                 Decoded::Description => {}
                 Decoded::Unknown => self.loss.unknown_kinds += 1,
@@ -148,19 +161,21 @@ impl Collector {
         }
         self.inlet.pool.put(buffer.into_buffer());
         self.ranges(flusher::wall_clock());
+        self.place();
     }
 
     /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
-    /// they stay where they are.
+    /// they stay where they are, unless they can only lie before a capture.
     fn ranges(&mut self, until: Timestamp) {
-        if matches!(self.trace, Trace::Waiting(_)) {
+        if self.trace.is_waiting() && self.segments.is_whole() {
             return;
         }
-        for event in self.ranges.events(until, self.decoder.dictionary_mut()) {
-            let record = Record::Range(event);
-            self.attributor.push(&record, self.decoder.dictionary());
-            self.trace.write(|trace| trace.push(&record, self.decoder.dictionary()));
+        let mut events = std::mem::take(&mut self.events);
+        events.extend(self.ranges.events(until, self.decoder.dictionary_mut()));
+        for event in events.drain(..) {
+            self.record(&Record::Range(event));
         }
+        self.events = events;
     }
 
     fn looks(&mut self, batch: &Batch) {
@@ -168,11 +183,92 @@ impl Collector {
         for look in &batch.looks {
             let stack = self.stacks.intern(&look.frames, self.decoder.dictionary_mut());
             self.loss.failed_samples += u64::from(stack.is_none());
-            let record = Record::Sample(HostSample { stack: stack.unwrap_or(StackId::NONE), ..look.sample });
-            self.attributor.push(&record, self.decoder.dictionary());
-            // Looks alone open no trace: that takes something of the GPU.
-            self.trace.write(|trace| trace.push(&record, self.decoder.dictionary()));
+            self.record(&Record::Sample(HostSample { stack: stack.unwrap_or(StackId::NONE), ..look.sample }));
         }
+        self.place();
+    }
+
+    /// Nothing is recorded, but the program may say what it does.
+    fn idle(&mut self) {
+        self.ranges(flusher::wall_clock());
+        self.place();
+        self.tally.publish(&self.inlet.launchers);
+    }
+
+    /// Finds out which capture a record belongs to.
+    fn record(&mut self, record: &Record) {
+        if let Some(watch) = &mut self.step_watch {
+            watch.push(record, self.decoder.dictionary());
+        }
+        if let Some(number) = self.segments.whole(record) {
+            self.store(number, record);
+            return;
+        }
+        let routed = &mut self.routed;
+        self.segments.route(record, |number, record| routed.push((number, *record)));
+    }
+
+    /// Gives the routed records to their captures and to the trace, those of one capture after those of another.
+    fn place(&mut self) {
+        let mut routed = std::mem::take(&mut self.routed);
+        let mixed = routed.windows(2).any(|pair| pair[0].0 != pair[1].0);
+        if mixed {
+            routed.sort_by_key(|&(number, _)| number);
+        }
+        for (number, record) in routed.drain(..) {
+            self.store(number, &record);
+        }
+        self.routed = routed;
+    }
+
+    #[inline]
+    fn store(&mut self, number: u32, record: &Record) {
+        if number != self.captures.selected() && !self.captures.is_empty() {
+            self.mark(CaptureMark::Select { number });
+        }
+        let dictionary = self.decoder.dictionary();
+        self.captures.push(record, dictionary);
+        // Looks and ranges alone open no trace: that takes something of the GPU.
+        if !matches!(record, Record::Sample(_) | Record::Range(_)) {
+            self.trace.open(&self.session);
+        }
+        self.trace.write(|trace| trace.push(record, dictionary));
+    }
+
+    /// A capture begins, or its range ends.
+    fn capture(&mut self, mark: CaptureMark) {
+        match mark {
+            CaptureMark::Begin { number, at, .. } => {
+                if self.segments.is_full() {
+                    self.conclude();
+                }
+                self.segments.begin(number, at);
+                self.trace.open(&self.session);
+                self.mark(mark);
+            }
+            CaptureMark::End { number, at } => self.segments.end(number, at),
+            CaptureMark::Select { .. } => {}
+        }
+    }
+
+    /// Ends the oldest capture for good.
+    fn conclude(&mut self) {
+        let routed = &mut self.routed;
+        let concluded = self.segments.conclude(|number, record| routed.push((number, *record)));
+        self.place();
+        // One whose range never ended is ended by whatever ends the trace.
+        if let Some((number, end)) = concluded {
+            if let Some(at) = end {
+                self.mark(CaptureMark::End { number, at });
+            }
+            self.director.concluded();
+        }
+    }
+
+    fn mark(&mut self, mark: CaptureMark) {
+        let dictionary = self.decoder.dictionary();
+        self.captures.mark(mark, &self.session, &self.loss, dictionary);
+        self.trace.write(|trace| trace.capture(mark, dictionary));
     }
 
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
@@ -180,14 +276,21 @@ impl Collector {
         self.ranges(flusher::wall_clock());
         self.count_loss(dropped_by_cupti);
         self.tally.publish(&self.inlet.launchers);
-        self.attributor.flushed(before, self.decoder.dictionary());
+        let routed = &mut self.routed;
+        self.segments.flushed(|number, record| routed.push((number, *record)));
+        self.place();
+        let (loss, dictionary) = (self.loss, self.decoder.dictionary());
+        self.captures.flushed(before, dictionary);
+        self.trace.write(|trace| trace.flush(before, &loss, dictionary));
+        while self.segments.drained(before, |number| self.captures.awaits_work(number)).is_some() {
+            self.conclude();
+        }
+        self.watch_steps(before);
         self.keep_up();
-        let loss = self.loss;
-        self.write(|trace, decoder| trace.flush(before, &loss, decoder.dictionary()));
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);
         }
-        let due = self.live.as_ref().is_some_and(|live| before >= live.next);
+        let due = self.live.as_ref().is_some_and(|live| before >= live.next) && !self.captures.is_empty();
         if due {
             let line = self.make_report(End::Abrupt).live_line();
             log::print(&format!("{line}\n"));
@@ -203,22 +306,28 @@ impl Collector {
         if end == End::TimedOut {
             self.loss.undelivered_buffers = self.inlet.pool.in_use() as u64;
         }
-        self.attributor.finish(at, self.decoder.dictionary());
+        while !self.segments.is_empty() {
+            self.conclude();
+        }
+        self.captures.finish(at, &self.session, &self.loss, self.decoder.dictionary());
+        log::debug!("{} records belong to no capture", self.segments.outside());
         if let Some(raw) = &mut self.raw {
             raw.flushed(at, dropped_by_cupti);
             raw.end();
         }
         let report = self.make_report(end);
-        let mut path = None;
-        if let Trace::Open(trace, file) = std::mem::replace(&mut self.trace, Trace::Off) {
-            if let Err(error) = trace.finish(end, at, &self.loss, self.decoder.dictionary()) {
-                log::warning!("{}: {error}; the trace lacks its last part", file.display());
-            } else if !file.exists() {
-                log::warning!("{}: was removed while it was written; there is no trace", file.display());
-            }
-            path = Some(file);
-        }
-        Outcome { report, trace: path }
+        let captured_nothing = !self.director.has_begun();
+        let (loss, dictionary) = (self.loss, self.decoder.dictionary());
+        let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
+        Outcome { report, trace, captured_nothing }
+    }
+
+    /// Tells how many steps there were so far, when somebody counts them.
+    fn watch_steps(&mut self, before: Timestamp) {
+        let Some(watch) = &mut self.step_watch else { return };
+        watch.flushed(before, self.decoder.dictionary());
+        let seen = watch.devices().map(|account| account.steps().seen).max().unwrap_or(0);
+        self.director.event(Event::StepsDetected(seen));
     }
 
     /// Sheds what can be made up for later before anything must be lost.
@@ -226,7 +335,7 @@ impl Collector {
         let backlog = self.inlet.deliveries.len();
         if !self.what_if_stopped && backlog * BACKLOG_PARTS > self.inlet.pool.limit() {
             self.what_if_stopped = true;
-            self.attributor.stop_what_if();
+            self.captures.stop_what_if();
             log::warning!(
                 "{backlog} buffers of records wait: the what-if replay is left out here (`gpuprof report` makes it up from the trace)"
             );
@@ -234,7 +343,7 @@ impl Collector {
     }
 
     fn make_report(&self, end: End) -> Report {
-        Report::new(&self.session, &self.attributor, self.decoder.dictionary(), &self.loss, end, Vec::new())
+        self.captures.report(&self.session, self.decoder.dictionary(), &self.loss, end, Vec::new())
     }
 
     fn count_loss(&mut self, dropped_by_cupti: u64) {
@@ -250,53 +359,9 @@ impl Collector {
             );
         }
     }
-
-    /// Writes to the trace if there is one; gives it up at the first error, with a line that says so.
-    fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>, &Decoder) -> std::io::Result<()>) {
-        self.trace.write(|trace| write(trace, &self.decoder));
-    }
-}
-
-impl Trace {
-    fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> std::io::Result<()>) {
-        let Self::Open(trace, path) = self else { return };
-        if let Err(error) = write(trace) {
-            log::warning!("{}: {error}; the trace ends here, the report goes on", path.display());
-            *self = Self::Off;
-        }
-    }
-}
-
-fn open(path: PathBuf, session: &Session) -> Trace {
-    let opened = output::create_new(path.clone()).and_then(|(file, path)| Ok((TraceWriter::new(file, session)?, path)));
-    match opened {
-        Ok((trace, path)) => {
-            log::info!("writing {}", path.display());
-            Trace::Open(Box::new(trace), path)
-        }
-        Err(error) => {
-            log::warning!(
-                "{}: {error}; no trace is written (set {} to a writable place)",
-                path.display(),
-                settings::OUTPUT
-            );
-            Trace::Off
-        }
-    }
 }
 
 fn after(time: Timestamp, interval: Duration) -> Timestamp {
     let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     Timestamp::from_nanos(time.nanos().saturating_add(nanos))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unwritable_place_switches_the_trace_off() {
-        let trace = open(PathBuf::from("/proc/no-such-folder/x.gpuprof"), &Session::default());
-        assert!(matches!(trace, Trace::Off));
-    }
 }

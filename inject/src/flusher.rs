@@ -13,28 +13,64 @@ use profiler_core::record::Timestamp;
 use profiler_core::session::End;
 
 use crate::activity::{Delivery, Inlet};
+use crate::capture::Director;
+use crate::capture::plan::Event;
 use crate::log;
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
 const STRAGGLERS: Duration = Duration::from_millis(50);
 
-/// The order to end, given by dropping the sender or sending this.
-#[derive(Debug)]
-pub struct Stop;
+/// What the flushing thread is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Something may have changed that it looks after: a capture ended.
+    Look,
+    /// The program ends: flush once more, with force.
+    Finish,
+    /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
+    ShutDown,
+}
 
-/// Flushes until told to stop, then once more with force.
-pub fn run(cupti: &'static Cupti, period: Duration, stop: &Receiver<Stop>, inlet: &Inlet) {
+/// Flushes until told to end. `over` is called once, when measuring has come to its end by itself.
+pub fn run(
+    cupti: &'static Cupti,
+    period: Duration,
+    orders: &Receiver<Order>,
+    director: &Director,
+    inlet: &Inlet,
+    over: impl FnOnce(),
+) {
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // was complete before the one before it.
     let mut previous = now(cupti);
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
+    let mut over = Some(over);
     loop {
-        let stopping = match stop.recv_timeout(period) {
-            Err(RecvTimeoutError::Timeout) => false,
-            Ok(Stop) | Err(RecvTimeoutError::Disconnected) => true,
+        let stopping = match orders.recv_timeout(director.wait(period)) {
+            Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
+            Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
+            Ok(Order::ShutDown) => {
+                director.switch_off();
+                true
+            }
         };
+        if !stopping {
+            director.event(Event::Tick);
+            if director.settle()
+                && let Some(over) = over.take()
+            {
+                over();
+            }
+            if !director.is_on() {
+                // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
+                let looks = inlet.outbox.take(now(cupti));
+                let _ = inlet.deliveries.try_send(Delivery::Looks(looks));
+                let _ = inlet.deliveries.try_send(Delivery::Idle);
+                continue;
+            }
+        }
         let at = now(cupti);
         let mut flushed = cupti.flush(false);
         if stopping {

@@ -8,17 +8,12 @@
 
 use cupti_sys::Kind;
 
+/// Kinds that describe what is there: a record for each device, link and context, made when CUPTI or the context starts.
+/// They are on from the start, also while nothing is measured.
+pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::PCIE, Kind::CONTEXT];
+
 /// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.
-pub const KINDS: &[Kind] = &[
-    Kind::DEVICE,
-    Kind::PCIE,
-    Kind::CONTEXT,
-    Kind::MEMCPY,
-    Kind::MEMCPY2,
-    Kind::MEMSET,
-    Kind::OVERHEAD,
-    Kind::CONCURRENT_KERNEL,
-];
+pub const KINDS: &[Kind] = &[Kind::MEMCPY, Kind::MEMCPY2, Kind::MEMSET, Kind::OVERHEAD, Kind::CONCURRENT_KERNEL];
 
 /// Which stream waited for which event. Only on request: enabling `SYNCHRONIZATION` alone made a launch-bound PyTorch
 /// step twice as costly to trace (docs/OVERHEAD.md), and host waits are known from the

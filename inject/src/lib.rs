@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | `border` | the entry points and every `unsafe` of this crate | the thread that calls `cuInit`; any that uses NVTX |
 //! | `profiler` | start, finish, fork | that thread; the exiting thread |
-//! | `enable`, `interest` | which activity CUPTI is asked for | that thread |
+//! | `capture` | what is measured, and when | whichever thread brings the news |
+//! | `enable`, `interest` | which activity CUPTI is asked for | that thread; off: `gpuprof-flush` |
 //! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
 //! | `flusher` | makes CUPTI hand over | `gpuprof-flush` |
 //! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
@@ -19,6 +20,7 @@
 
 mod activity;
 mod border;
+mod capture;
 mod collector;
 mod decode;
 mod enable;
@@ -33,5 +35,6 @@ mod profiler;
 mod raw;
 mod sampler;
 pub mod settings;
+mod trace_file;
 
 pub use profiler::{StartError, finish_quietly, start, start_from_env};

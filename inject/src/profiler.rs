@@ -1,26 +1,29 @@
 //! The life of the library in one process: start, run, finish; and inert after a fork.
 //!
 //! ```text
-//! start ──> RUNNING ──finish──> FINISHING ──outcome or timeout──> FINISHED
-//!              └────fork (in the child)────────────────────────────> FORKED
+//! start ──> RUNNING ──finish or the end of measuring──> FINISHING ──outcome or timeout──> FINISHED
+//!              └────fork (in the child)───────────────────────────────────────────────> FORKED
 //! ```
+//! While it runs it measures, or waits for a capture to begin: `capture` knows which.
+//!
 //! There is one profiler in a process, because CUPTI has one set of callbacks in a process.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use cupti_sys::{Cupti, RecordSizes, Search};
+use cupti_sys::{Cupti, RecordSizes, Search, Subscriber};
 use profiler_core::session::End;
 
 use crate::activity::{Callbacks, Delivery, Inlet};
+use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
-use crate::enable;
-use crate::flusher::{self, Stop};
+use crate::enable::{self, ProfilerCalls, Switch};
+use crate::flusher::{self, Order};
 use crate::log;
 use crate::nvtx;
 use crate::pool::Pool;
@@ -45,10 +48,13 @@ const FORKED: u8 = 5;
 #[derive(Debug)]
 pub struct Profiler {
     inlet: Arc<Inlet>,
-    stop: Sender<Stop>,
+    director: Arc<Director>,
+    orders: Sender<Order>,
     outcome: Receiver<Outcome>,
     exit_timeout: Duration,
     report: ReportStyle,
+    /// Sent to the process when measuring ended before it.
+    kill: Option<i32>,
 }
 
 /// Why nothing is measured in this process.
@@ -105,46 +111,67 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let pool = Pool::new(settings.memory);
     // Every buffer there is, and the marks of a collector that is far behind.
     let (give, take) = bounded(pool.limit() + 4096);
-    let (stop, stopped) = bounded(1);
+    let (order, orders) = bounded(16);
     let (tell, outcome) = bounded(1);
     let inlet = Arc::new(Inlet {
         pool,
-        deliveries: give,
+        deliveries: give.clone(),
         sizes,
         dropped: 0.into(),
         foreign_bytes: 0.into(),
         launchers: Launchers::new(),
         outbox: Outbox::default(),
     });
+    let give_up = |error: cupti_sys::Error, subscriber: Subscriber| {
+        // A slot that measures nothing would only keep other tools out; the first error says more than a second.
+        let _ = subscriber.unsubscribe();
+        failed(error)
+    };
+    let (switch, mut notes) = match Switch::prepare::<Callbacks>(cupti, settings.dependencies) {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(give_up(error, subscriber)),
+    };
+    let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
         inlet: Arc::clone(&inlet),
-        stop,
+        director: Arc::clone(&director),
+        orders: order,
         outcome,
         exit_timeout: settings.exit_timeout,
         report: settings.report,
+        kill: settings.capture.kill,
     };
     if PROFILER.set(profiler).is_err() {
         return Err(StartError("gpuprof was started twice".to_owned()));
     }
-
-    let mut notes = enable::everything::<Callbacks>(cupti, settings.dependencies).map_err(|error| {
-        // A slot that measures nothing would only keep other tools out; the first error says more than a second.
-        let _ = subscriber.unsubscribe();
-        failed(error)
-    })?;
+    match director.start() {
+        Ok(more) => notes.extend(more),
+        Err(error) => return Err(give_up(error, subscriber)),
+    }
+    if director.wants_profiler_calls() {
+        let calls = ProfilerCalls::listen(cupti, &subscriber);
+        if calls.is_empty() {
+            notes.push("this CUPTI does not tell of cudaProfilerStart: no capture can begin by it".to_owned());
+        }
+        director.listen(calls);
+    }
+    if let Some(range) = director.wanted_range() {
+        watch::arm(range);
+    }
+    notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);
     notes.extend(note);
     notes.iter().for_each(|note| log::info!("{note}"));
     let session = process::describe(cupti, flusher::now(cupti), notes);
-    let collector = Collector::new(cupti, settings, session, Arc::clone(&inlet));
+    let collector = Collector::new(cupti, settings, session, Arc::clone(&inlet), Arc::clone(&director));
     let period = settings.flush;
     spawn("gpuprof-collect", move || collector.run(&take, &tell))?;
     if let Some(sampler) = sampler {
         let inlet = Arc::clone(&inlet);
         spawn("gpuprof-sample", move || sampler.run(cupti, &inlet))?;
     }
-    spawn("gpuprof-flush", move || flusher::run(cupti, period, &stopped, &inlet))?;
+    spawn("gpuprof-flush", move || flusher::run(cupti, period, &orders, &director, &inlet, measured))?;
     border::at_fork(forked);
     border::at_exit(finish);
     Ok(())
@@ -173,6 +200,11 @@ impl Profiler {
         &self.inlet
     }
 
+    /// Who decides what is measured.
+    pub fn director(&self) -> &Director {
+        &self.director
+    }
+
     /// A context exists, so the driver has registered its own exit handler by now. Handlers run last in, first out:
     /// ours, registered once more, runs while the driver still answers. The second run finds nothing to do.
     pub fn context_created(&self) {
@@ -191,13 +223,44 @@ pub fn forked() {
     }
 }
 
+/// Whether a report is on its way though the program has not ended. `Acquire`/`Release`: whoever sees it gone may end
+/// the process.
+static REPORTING: AtomicBool = AtomicBool::new(false);
+
+/// Measuring has come to its end while the program goes on. On the flushing thread, which cannot wait for itself.
+fn measured() {
+    REPORTING.store(true, Ordering::Release);
+    let finish = || {
+        report(end(Order::ShutDown));
+        REPORTING.store(false, Ordering::Release);
+        if let Some(signal) = PROFILER.get().and_then(|profiler| profiler.kill) {
+            border::signal_this_process(signal);
+        }
+    };
+    if let Err(error) = spawn("gpuprof-finish", finish) {
+        REPORTING.store(false, Ordering::Release);
+        log::warning!("{error}; the report comes at the end of the program");
+    }
+}
+
 /// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
 fn finish() {
-    let Some(outcome) = finish_quietly() else { return };
-    let mut text = match PROFILER.get().map(|profiler| profiler.report) {
-        Some(ReportStyle::Summary) => outcome.report.summary(),
-        Some(ReportStyle::Full) => outcome.report.full(),
-        Some(ReportStyle::Off) | None => return,
+    report(end(Order::Finish));
+    let patience = PROFILER.get().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
+    let deadline = Instant::now() + patience;
+    while REPORTING.load(Ordering::Acquire) && STATE.load(Ordering::Acquire) != FORKED && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn report(outcome: Option<Outcome>) {
+    let Some(outcome) = outcome else { return };
+    let style = PROFILER.get().map_or(ReportStyle::Off, |profiler| profiler.report);
+    let mut text = match style {
+        ReportStyle::Off => return,
+        _ if outcome.captured_nothing => "gpuprof: nothing was captured: no capture began\n".to_owned(),
+        ReportStyle::Summary => outcome.report.summary(),
+        ReportStyle::Full => outcome.report.full(),
     };
     if let Some(trace) = outcome.trace {
         text.push_str(&format!("trace: {}\n", trace.display()));
@@ -208,11 +271,16 @@ fn finish() {
 /// Ends measuring and gives the outcome to the caller. `None` when nothing runs, or when the last records were not
 /// processed within the exit timeout; the trace then ends abruptly.
 pub fn finish_quietly() -> Option<Outcome> {
+    end(Order::Finish)
+}
+
+fn end(order: Order) -> Option<Outcome> {
     let profiler = PROFILER.get()?;
     STATE.compare_exchange(RUNNING, FINISHING, Ordering::AcqRel, Ordering::Acquire).ok()?;
     // Most of the time is CUPTI's, to flush; a part is kept back to close the trace when CUPTI does not return.
     let for_cupti = profiler.exit_timeout.mul_f64(0.8);
-    let _ = profiler.stop.try_send(Stop);
+    // The channel holds more orders than are ever given at once, and the flushing thread takes them.
+    let _ = profiler.orders.send_timeout(order, for_cupti);
     let outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
         log::warning!(
             "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 pub use complaint::Complaint;
 
+use crate::capture::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
 use crate::log::Level;
 use crate::output::Pattern;
 
@@ -57,6 +58,20 @@ pub const SAMPLING: &str = "GPUPROF_SAMPLING";
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// What NVTX loads. Not ours.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// What begins and ends a capture.
+pub const CAPTURE_RANGE: &str = "GPUPROF_CAPTURE_RANGE";
+/// Which range of the program.
+pub const NVTX_CAPTURE: &str = "GPUPROF_NVTX_CAPTURE";
+/// What follows the end of a capture.
+pub const CAPTURE_RANGE_END: &str = "GPUPROF_CAPTURE_RANGE_END";
+/// Which steps are captured.
+pub const STEPS: &str = "GPUPROF_STEPS";
+/// Time before the first capture.
+pub const DELAY: &str = "GPUPROF_DELAY";
+/// Longest capture.
+pub const DURATION: &str = "GPUPROF_DURATION";
+/// Signal after the last capture.
+pub const KILL: &str = "GPUPROF_KILL";
 
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
@@ -115,6 +130,45 @@ pub const VARIABLES: &[Variable] = &[
         default: "100ms",
         meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
                   `10ms` and `10s`.",
+    },
+    Variable {
+        name: CAPTURE_RANGE,
+        default: "none",
+        meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
+                  the range of GPUPROF_NVTX_CAPTURE is open. Until a capture begins nothing is recorded and the program runs free.",
+    },
+    Variable {
+        name: NVTX_CAPTURE,
+        default: "none",
+        meaning: "The range that is captured, or, with GPUPROF_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
+                  domain the default one.",
+    },
+    Variable {
+        name: CAPTURE_RANGE_END,
+        default: "stop-shutdown",
+        meaning: "What follows the end of a capture: `none` the capture goes on, `stop` no other begins by itself, `stop-shutdown` \
+                  measuring is over and the report comes while the program goes on, `repeat` or `repeat:N` the next range is \
+                  captured too, at most N in all.",
+    },
+    Variable {
+        name: STEPS,
+        default: "off",
+        meaning: "Captures chosen steps, as torch.profiler's schedule: `skip,wait,warmup,active,repeat`, for example `10,0,2,5,1`. After \
+                  `skip` steps, `repeat` cycles (0: without end) of `wait` free steps, `warmup` steps whose records are thrown away, \
+                  and `active` captured ones. A step is the range of GPUPROF_NVTX_CAPTURE; without one steps are detected, for which \
+                  tracing is on all the time, and a capture begins and ends when a step has become known.",
+    },
+    Variable {
+        name: DELAY,
+        default: "0s",
+        meaning: "No capture begins before this time after the start of CUDA, except by command.",
+    },
+    Variable { name: DURATION, default: "off", meaning: "A capture ends after this time at the latest." },
+    Variable {
+        name: KILL,
+        default: "none",
+        meaning: "Signal that the process sends itself when measuring ends before it (`stop-shutdown`): `none`, `sigterm`, `sigint`, \
+                  `sigkill`, or a number.",
     },
     Variable {
         name: MEMORY,
@@ -179,6 +233,8 @@ pub struct Settings {
     pub memory: u64,
     /// Look at host threads.
     pub sampling: Sampling,
+    /// What is measured.
+    pub capture: Request,
 }
 
 impl Settings {
@@ -237,6 +293,7 @@ impl Settings {
             flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
                 parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
             }),
+            capture: read_capture(&lookup, &mut bad),
             memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
                 parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
             }),
@@ -247,6 +304,38 @@ impl Settings {
             }),
         };
         (settings, bad)
+    }
+}
+
+/// What is to be measured. A range without a name is a complaint, and then the whole run is measured.
+fn read_capture<'a>(lookup: &impl Fn(&'static str) -> Option<&'a OsStr>, bad: &mut Vec<Complaint>) -> Request {
+    let kind = read(lookup, bad, CAPTURE_RANGE, "none, cudaProfilerApi or nvtx", RangeKind::None, RangeKind::parse);
+    let expected = "a range such as step, step@domain or *@domain";
+    let name = read(lookup, bad, NVTX_CAPTURE, expected, None, |text| RangeName::parse(text).map(Some));
+    let expected = "skip,wait,warmup,active,repeat such as 10,0,2,5,1, or `off`";
+    let steps = read(lookup, bad, STEPS, expected, None, |text| {
+        if text == "off" { Some(None) } else { Schedule::parse(text).map(Some) }
+    });
+    let range = match (steps, kind, name) {
+        (Some(schedule), _, name) => Range::Steps(schedule, name),
+        (None, RangeKind::ProfilerApi, _) => Range::ProfilerApi,
+        (None, RangeKind::Nvtx, Some(name)) => Range::Named(name),
+        (None, RangeKind::Nvtx, None) => {
+            let expected = "the range that GPUPROF_CAPTURE_RANGE=nvtx is to capture";
+            bad.push(Complaint::Value { variable: NVTX_CAPTURE, value: String::new(), expected });
+            Range::Whole
+        }
+        (None, RangeKind::None, _) => Range::Whole,
+    };
+    let expected = "none, stop, stop-shutdown, repeat or repeat:N";
+    Request {
+        range,
+        at_end: read(lookup, bad, CAPTURE_RANGE_END, expected, AtEnd::StopShutdown, AtEnd::parse),
+        delay: read(lookup, bad, DELAY, "a duration such as 10s", Duration::ZERO, parse_duration),
+        duration: read(lookup, bad, DURATION, "a duration such as 10s, or `off`", None, |text| {
+            if is_off(text) { Some(None) } else { parse_duration(text).map(Some) }
+        }),
+        kill: read(lookup, bad, KILL, "none, sigterm, sigint, sigkill or a number", None, parse_signal),
     }
 }
 
@@ -368,6 +457,26 @@ mod tests {
         assert_eq!(settings.live, Some(Duration::from_secs(2)));
         let said: Vec<_> = bad.iter().map(Complaint::to_string).collect();
         assert!(said.len() == 2 && said[0].contains("GPUPROF_LIVES") && said[1].contains("loud"), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_measured_is_read() {
+        assert!(parse(&[]).0.capture.is_whole());
+        let (settings, bad) = parse(&[
+            (CAPTURE_RANGE, "nvtx"),
+            (NVTX_CAPTURE, "epoch@train"),
+            (CAPTURE_RANGE_END, "repeat:3"),
+            (DURATION, "2"),
+            (KILL, "sigterm"),
+        ]);
+        assert!(bad.is_empty(), "{bad:?}");
+        let capture = settings.capture;
+        assert_eq!(capture.range, Range::Named(RangeName::parse("epoch@train").unwrap()));
+        assert_eq!((capture.at_end, capture.kill), (AtEnd::Repeat(Some(3)), Some(15)));
+        assert_eq!(capture.duration, Some(Duration::from_secs(2)));
+        let (settings, bad) = parse(&[(CAPTURE_RANGE, "nvtx")]);
+        assert!(settings.capture.is_whole() && bad.len() == 1 && bad[0].to_string().contains(NVTX_CAPTURE));
+        assert!(parse(&[(STEPS, "1,0,0,2")]).0.capture.detects_steps());
     }
 
     #[test]

@@ -155,9 +155,16 @@ impl Captures {
         }
     }
 
-    /// The open capture with this number.
-    pub fn attributor_mut(&mut self, number: u32) -> Option<&mut Attributor> {
-        self.open.iter_mut().find(|capture| capture.row.number == number).map(|capture| &mut capture.attributor)
+    /// Whether a capture has launched device work that has not come yet.
+    #[must_use]
+    pub fn awaits_work(&self, number: u32) -> bool {
+        self.open.iter().any(|capture| capture.row.number == number && capture.attributor.awaits_work())
+    }
+
+    /// The capture that records go to.
+    #[must_use]
+    pub fn selected(&self) -> u32 {
+        self.selected
     }
 
     /// Whether the report would be about anything.

@@ -44,6 +44,8 @@ impl Stage {
             .env("NVTX_INJECTION64_PATH", built("libprof.so"))
             .env("GPUPROF_CUPTI_PATH", built("libcupti_replay.so"))
             .env("GPUPROF_REPLAY", self::fixture(fixture))
+            // A debug build on a busy machine takes its time; what is tested is not how much.
+            .env("GPUPROF_EXIT_TIMEOUT", "60s")
             .env("GPUPROF_OUTPUT", "trace.gpuprof");
         command
     }

@@ -31,8 +31,11 @@ mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nvtx_sys::{Domain, Event, Handler, RegisteredString, Text};
+use nvtx_sys::{Domain, Event, Handler, Message, RegisteredString, Text};
 use profiler_core::record::RangeEventKind;
+
+use crate::capture::request::RangeName;
+use crate::capture::watch;
 
 pub use drain::Drain;
 pub use invitation::invite;
@@ -85,12 +88,20 @@ impl Handler for Ranges {
     }
 
     fn push(domain: Domain, event: &Event<'_>) -> i32 {
+        if watch::is_armed() {
+            let domain = stacks::index(domain.0);
+            watch::pushing(domain, |wanted| is_meant(wanted, domain, event));
+        }
         let level = writer::with(|writer| writer.push(stacks::index(domain.0), event));
         level.map_or(NO_TRACKING, |level| i32::try_from(level).unwrap_or(i32::MAX))
     }
 
     fn pop(domain: Domain) -> i32 {
-        match writer::with(|writer| writer.pop(stacks::index(domain.0))) {
+        let popped = writer::with(|writer| writer.pop(stacks::index(domain.0)));
+        if watch::is_armed() {
+            watch::popped(stacks::index(domain.0));
+        }
+        match popped {
             Some(Some(level)) => i32::try_from(level).unwrap_or(i32::MAX),
             Some(None) => NOTHING_TO_POP,
             None => NO_TRACKING,
@@ -100,8 +111,16 @@ impl Handler for Ranges {
     fn start(domain: Domain, event: &Event<'_>) -> u64 {
         let domain = stacks::index(domain.0);
         let range = RANGES.fetch_add(1, Ordering::Relaxed) << DOMAIN_BITS | u64::from(domain);
+        if watch::is_armed() {
+            watch::starting(range, |wanted| is_meant(wanted, domain, event));
+        }
         let recorded = writer::with(|writer| writer.begin(RangeEventKind::Start, domain, range, event));
-        if recorded == Some(true) { range } else { 0 }
+        if recorded != Some(true) {
+            // The program gets no number to end it by.
+            watch::ended(range);
+            return 0;
+        }
+        range
     }
 
     fn end(range: u64) {
@@ -109,6 +128,9 @@ impl Handler for Ranges {
         if range != 0 {
             let domain = u32::try_from(range & u64::from(stacks::DOMAINS)).unwrap_or(0);
             writer::with(|writer| writer.end(domain, range));
+            if watch::is_armed() {
+                watch::ended(range);
+            }
         }
     }
 
@@ -129,6 +151,19 @@ impl Handler for Ranges {
     fn register_string(text: Text<'_>) -> RegisteredString {
         let at = STRINGS.add(text.to_string_lossy().into()).and_then(|at| u32::try_from(at).ok());
         RegisteredString(at.map_or(FURTHER_STRING, |at| at + 1))
+    }
+}
+
+/// Whether a range is the one that is to be captured: by its whole message, or without the numbers in it.
+fn is_meant(wanted: &RangeName, domain: u32, event: &Event<'_>) -> bool {
+    let domain = domain_name(domain);
+    match event.message {
+        Message::Text(text) => {
+            let text = text.to_string_lossy();
+            wanted.matches(&text, domain) || wanted.matches(&message::split(&text).0, domain)
+        }
+        Message::Registered(string) => wanted.matches(registered_string(string.0), domain),
+        Message::None => wanted.matches("", domain),
     }
 }
 

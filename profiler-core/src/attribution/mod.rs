@@ -106,6 +106,7 @@ pub struct Attributor {
     flush: u64,
     newest_flush: u64,
     last_flush: Option<(Timestamp, u64)>,
+    awaits_work: bool,
     ready: Vec<ApiCall>,
 }
 
@@ -157,6 +158,7 @@ impl Attributor {
         let oldest_operation = self.join_arrivals(at, false);
         let oldest_launch = self.launches.oldest_waiting(at);
         let oldest_call = self.threads.iter().filter_map(HostThread::earliest_pending).min();
+        self.awaits_work = oldest_launch.is_some() || oldest_call.is_some();
         let oldest_host =
             oldest_launch.into_iter().chain(oldest_call).min().map(|time| time.saturating_sub(CLOCK_SLACK_NANOS));
         let mut watermark = oldest_host.into_iter().chain(oldest_operation).fold(horizon, u64::min);
@@ -165,6 +167,12 @@ impl Attributor {
         }
         self.advance(watermark);
         self.flush += 1;
+    }
+
+    /// Whether, as of the last flush, a launch was known whose device work has neither come nor been given up.
+    #[must_use]
+    pub fn awaits_work(&self) -> bool {
+        self.awaits_work
     }
 
     /// No more records will come: enters everything. `at` is when the trace ended, or the last flush when unknown.

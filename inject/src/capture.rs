@@ -1,0 +1,255 @@
+//! Captures: what is measured, when a piece of the run begins and ends, and what that means for CUPTI.
+//!
+//! Events come from application threads (`cudaProfilerStart`, ranges), the flushing thread (time), the collector
+//! (detected steps) and the control socket. [`plan`] decides; a begin switches tracing on at once, on the thread that
+//! brought the event, so that its next launch is seen; an end is handed to the flushing thread, which keeps tracing on
+//! until the capture's device work has come, and then switches it off. The collector cuts what lies outside
+//! ([`segments`], [`gate`]).
+//!
+//! The lock of the plan is held around the reading of a clock and a push into a channel, never around a CUPTI call
+//! that could wait. Messages about begin and end go out under it, so their order is that of the plan; a capture begins
+//! when tracing is on.
+
+pub mod gate;
+pub mod plan;
+pub mod request;
+pub mod segments;
+pub mod watch;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use cupti_sys::{CallbackSite, Cupti, Domain, Error};
+use profiler_core::capture::CaptureMark;
+use profiler_core::record::Timestamp;
+
+use self::plan::{Action, Event, Plan};
+use self::request::{Range, RangeName, Request};
+use crate::activity::Delivery;
+use crate::enable::{ProfilerCall, ProfilerCalls, Switch};
+use crate::flusher::{self, Order};
+use crate::log;
+
+/// Tracing stays on for so long after the last capture: the next one may follow at once, and switching back and forth
+/// costs more than it saves (`cuptiActivityDisable` does not give the launch path its full speed back).
+const LINGER_NANOS: u64 = 200_000_000;
+/// Between two flushes while the last device work of a capture is awaited.
+const DRAIN_PERIOD: Duration = Duration::from_millis(10);
+
+/// What the lock protects.
+#[derive(Debug)]
+struct Desk {
+    plan: Plan,
+    /// A thread is switching tracing on for a capture that the collector does not know of yet.
+    beginning: bool,
+    /// That capture, if its end came meanwhile.
+    ended_while_beginning: Option<u32>,
+}
+
+/// Brings events to the plan and carries out what it decides.
+#[derive(Debug)]
+pub struct Director {
+    cupti: &'static Cupti,
+    switch: Switch,
+    desk: Mutex<Desk>,
+    deliveries: Sender<Delivery>,
+    orders: Sender<Order>,
+    profiler_calls: OnceLock<ProfilerCalls>,
+    /// Captures begun that the collector has not concluded. `Relaxed`: decides only when to stop looking.
+    open: AtomicUsize,
+    /// When the newest capture ended, nanoseconds; `Relaxed` as above.
+    ended: AtomicU64,
+    failure_said: AtomicBool,
+}
+
+impl Director {
+    /// For a process that starts now. Nothing is on yet.
+    pub fn new(
+        cupti: &'static Cupti,
+        switch: Switch,
+        request: Request,
+        deliveries: Sender<Delivery>,
+        orders: Sender<Order>,
+    ) -> Self {
+        Self {
+            cupti,
+            switch,
+            desk: Mutex::new(Desk {
+                plan: Plan::new(request, flusher::now(cupti)),
+                beginning: false,
+                ended_while_beginning: None,
+            }),
+            deliveries,
+            orders,
+            profiler_calls: OnceLock::new(),
+            open: AtomicUsize::new(0),
+            ended: AtomicU64::new(0),
+            failure_said: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins what begins with the program: the whole run, or the detection of steps. Answers with notes for the
+    /// report.
+    ///
+    /// # Errors
+    /// When kernels cannot be recorded.
+    pub fn start(&self) -> Result<Vec<String>, Error> {
+        let wants_records = {
+            let plan = &mut self.desk().plan;
+            if plan.request().is_whole() {
+                plan.on(Event::Tick, flusher::now(self.cupti));
+                self.open.fetch_add(1, Ordering::Relaxed);
+            }
+            plan.wants_records()
+        };
+        if wants_records { self.switch.on().map(Option::unwrap_or_default) } else { Ok(Vec::new()) }
+    }
+
+    /// The range of the program that is to be looked out for.
+    pub fn wanted_range(&self) -> Option<RangeName> {
+        match &self.desk().plan.request().range {
+            Range::Named(name) | Range::Steps(_, Some(name)) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether `cudaProfilerStart` is to be listened to.
+    pub fn wants_profiler_calls(&self) -> bool {
+        self.desk().plan.request().range == Range::ProfilerApi
+    }
+
+    /// From here on calls of the profiler API are understood.
+    pub fn listen(&self, calls: ProfilerCalls) {
+        let _ = self.profiler_calls.set(calls);
+    }
+
+    /// A call that was listened to. On the calling thread, inside a CUPTI callback.
+    pub fn api_called(&self, domain: Domain, id: u32, site: CallbackSite) {
+        let event = match self.profiler_calls.get().and_then(|calls| calls.meaning(domain, id, site)) {
+            Some(ProfilerCall::Start) => Event::ProfilerStart,
+            Some(ProfilerCall::Stop) => Event::ProfilerStop,
+            None => return,
+        };
+        self.event(event);
+    }
+
+    /// Something happened that may begin or end a capture. When it begins one, records of what this thread does next
+    /// are made. Answers whether it changed anything.
+    pub fn event(&self, event: Event) -> bool {
+        let mut desk = self.desk();
+        let at = flusher::now(self.cupti);
+        match desk.plan.on(event, at) {
+            Action::None => return false,
+            Action::Warm => {
+                drop(desk);
+                self.switch_on();
+            }
+            Action::Begin { number, trigger } => {
+                self.open.fetch_add(1, Ordering::Relaxed);
+                let mut at = at;
+                if !self.switch.is_on() {
+                    desk.beginning = true;
+                    drop(desk);
+                    self.switch_on();
+                    desk = self.desk();
+                    desk.beginning = false;
+                    // What other threads launched meanwhile was recorded in part.
+                    at = flusher::now(self.cupti);
+                }
+                self.send(CaptureMark::Begin { number, at, trigger });
+                if let Some(number) = desk.ended_while_beginning.take() {
+                    self.end(number, at);
+                }
+            }
+            Action::End { number } if desk.beginning => desk.ended_while_beginning = Some(number),
+            Action::End { number } => self.end(number, at),
+        }
+        true
+    }
+
+    fn end(&self, number: u32, at: Timestamp) {
+        self.ended.store(at.nanos(), Ordering::Relaxed);
+        self.send(CaptureMark::End { number, at });
+        // Full means that the flushing thread has reason enough to look.
+        let _ = self.orders.try_send(Order::Look);
+    }
+
+    /// Tells the collector. Under the lock of the desk, so that marks arrive in the order of the plan.
+    fn send(&self, mark: CaptureMark) {
+        // The channel has room for every buffer and thousands of marks; it is full only when the collector is dead.
+        if self.deliveries.try_send(Delivery::Capture(mark)).is_err() {
+            log::warning!("{mark:?} is lost: the collector does not keep up");
+        }
+    }
+
+    /// A capture has come to its end in the collector.
+    pub fn concluded(&self) {
+        let _ = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
+    }
+
+    /// Whether any capture has begun.
+    pub fn has_begun(&self) -> bool {
+        self.desk().plan.begun() > 0
+    }
+
+    fn switch_on(&self) {
+        match self.switch.on() {
+            Ok(Some(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
+            // On already; or on its way off, which the flushing thread then turns round.
+            Ok(None) => drop(self.orders.try_send(Order::Look)),
+            Err(error) => {
+                if !self.failure_said.swap(true, Ordering::Relaxed) {
+                    log::error!("a capture has begun but nothing can be recorded: {error}");
+                }
+            }
+        }
+    }
+
+    /// Whether records are being made, so that flushing brings something.
+    pub fn is_on(&self) -> bool {
+        self.switch.is_on()
+    }
+
+    /// How long the flushing thread may sleep.
+    pub fn wait(&self, period: Duration) -> Duration {
+        let (taking, deadline) = {
+            let plan = &self.desk().plan;
+            (plan.taking().is_some(), plan.deadline())
+        };
+        let draining = self.open.load(Ordering::Relaxed) > usize::from(taking);
+        let now = flusher::now(self.cupti);
+        let deadline = deadline.map_or(period, |at| Duration::from_nanos(at.since(now)));
+        if draining { period.min(DRAIN_PERIOD) } else { period.min(deadline.max(Duration::from_millis(1))) }
+    }
+
+    /// On the flushing thread, after each flush: switches off what is no longer wanted. Answers whether measuring is
+    /// over and its last record has come.
+    pub fn settle(&self) -> bool {
+        let (wanted, over) = {
+            let plan = &self.desk().plan;
+            (plan.wants_records(), plan.is_over())
+        };
+        let idle = self.open.load(Ordering::Relaxed) == 0;
+        if wanted && !self.switch.is_on() {
+            self.switch_on();
+        } else if !wanted && idle && self.switch.is_on() {
+            let ended = Timestamp::from_nanos(self.ended.load(Ordering::Relaxed));
+            if over || flusher::now(self.cupti).since(ended) > LINGER_NANOS {
+                self.switch.off();
+            }
+        }
+        over && idle
+    }
+
+    /// Switches off whatever is on. Only from the flushing thread.
+    pub fn switch_off(&self) {
+        self.switch.off();
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // A few numbers, whole after every panic that could happen.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

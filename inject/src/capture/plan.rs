@@ -1,0 +1,286 @@
+//! Whether a capture is being taken, and what makes it begin and end.
+//!
+//! ```text
+//!            begin                      end: repeat
+//! Waiting ──────────> Taking(number) ───────────────> Waiting
+//!    ^                   │    │ end: stop, last repeat
+//!    │ command: start    │    └──────────────────────> Idle ──command: start──> Taking
+//!    └───────────────────│ end: stop-shutdown
+//!                        └──────────────────────────> Over
+//! ```
+//! No clock, thread or library: events come with their time and give what is to be done, so every path can be tested.
+//! The wishes of the user are [`super::request`].
+
+use profiler_core::capture::Trigger;
+use profiler_core::record::Timestamp;
+
+use super::request::{AtEnd, Place, Range, Request};
+
+/// Something that may begin or end a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `cudaProfilerStart` is about to return.
+    ProfilerStart,
+    /// `cudaProfilerStop` was called.
+    ProfilerStop,
+    /// The chosen range was opened: the program's range, or its step.
+    RangeOpened,
+    /// It was closed.
+    RangeClosed,
+    /// So many steps were detected since the start.
+    StepsDetected(u64),
+    /// Time has passed.
+    Tick,
+    /// A command from outside.
+    #[cfg_attr(not(test), expect(dead_code, reason = "commands come with the control socket"))]
+    CommandStart,
+    /// A command from outside.
+    #[cfg_attr(not(test), expect(dead_code, reason = "commands come with the control socket"))]
+    CommandStop,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// Switch tracing on; what it brings is thrown away.
+    Warm,
+    /// A capture begins.
+    Begin {
+        /// Its number, from 1.
+        number: u32,
+        /// Why.
+        trigger: Trigger,
+    },
+    /// It ends.
+    End {
+        /// Its number.
+        number: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Taking { number: u32, since: Timestamp, trigger: Trigger, cycle: u64 },
+    Idle,
+    Over,
+}
+
+/// The state. See the [module](self).
+#[derive(Debug)]
+pub struct Plan {
+    request: Request,
+    start: Timestamp,
+    phase: Phase,
+    /// Captures begun.
+    begun: u32,
+    /// Captures that ended and were asked for by the request rather than by a command.
+    taken: u32,
+    /// Steps begun, when they are named.
+    steps: u64,
+    warm: bool,
+}
+
+impl Plan {
+    /// The plan of a process that starts now.
+    #[must_use]
+    pub fn new(request: Request, start: Timestamp) -> Self {
+        Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false }
+    }
+
+    /// The wishes behind it.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Number of the capture that is being taken.
+    #[must_use]
+    pub fn taking(&self) -> Option<u32> {
+        if let Phase::Taking { number, .. } = self.phase { Some(number) } else { None }
+    }
+
+    /// Captures begun so far.
+    #[must_use]
+    pub fn begun(&self) -> u32 {
+        self.begun
+    }
+
+    /// Whether measuring is over for good.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Whether records are wanted now, be it only to warm up or to detect steps.
+    #[must_use]
+    pub fn wants_records(&self) -> bool {
+        let detecting = matches!(self.request.range, Range::Steps(_, None)) && self.phase == Phase::Waiting;
+        self.taking().is_some() || self.warm || detecting
+    }
+
+    /// When time alone will begin or end something.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let after = |from: Timestamp, time| Timestamp::from_nanos(from.nanos().saturating_add(nanos(time)));
+        match self.phase {
+            Phase::Waiting if self.request.range == Range::Whole => Some(after(self.start, self.request.delay)),
+            Phase::Taking { since, .. } => self.request.duration.map(|duration| after(since, duration)),
+            _ => None,
+        }
+    }
+
+    /// Takes an event of time `now`.
+    pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
+        match (self.phase, event) {
+            (Phase::Over, _) => Action::None,
+            (Phase::Taking { trigger, .. }, Event::CommandStop) => {
+                // What a command stops, only a command begins again.
+                let next = if trigger == Trigger::Command { self.next_of_commands() } else { Phase::Idle };
+                self.end(next)
+            }
+            (_, Event::CommandStop) => Action::None,
+            (Phase::Taking { .. }, Event::CommandStart) => Action::None,
+            (_, Event::CommandStart) => self.begin(Trigger::Command, 0, now),
+            (Phase::Taking { since, trigger, .. }, Event::Tick) => match self.request.duration {
+                Some(duration) if now.since(since) >= nanos(duration) => self.end_of_range(trigger, true),
+                _ => Action::None,
+            },
+            _ if now.since(self.start) < nanos(self.request.delay) => Action::None,
+            (Phase::Idle, _) => Action::None,
+            (Phase::Waiting, Event::Tick) if self.request.range == Range::Whole => {
+                let delayed = !self.request.delay.is_zero();
+                self.begin(if delayed { Trigger::Delay } else { Trigger::Start }, 0, now)
+            }
+            (_, Event::Tick) => Action::None,
+            (phase, Event::ProfilerStart | Event::ProfilerStop) => {
+                self.range_event(phase, Trigger::ProfilerApi, event == Event::ProfilerStart, now)
+            }
+            (phase, Event::RangeOpened | Event::RangeClosed) => {
+                let opened = event == Event::RangeOpened;
+                if let Range::Steps(..) = self.request.range {
+                    self.step_event(phase, opened, now)
+                } else {
+                    self.range_event(phase, Trigger::Range, opened, now)
+                }
+            }
+            (phase, Event::StepsDetected(steps)) => self.steps_detected(phase, steps, now),
+        }
+    }
+
+    fn range_event(&mut self, phase: Phase, by: Trigger, opened: bool, now: Timestamp) -> Action {
+        let chosen = match self.request.range {
+            Range::ProfilerApi => by == Trigger::ProfilerApi,
+            Range::Named(_) => by == Trigger::Range,
+            Range::Whole | Range::Steps(..) => false,
+        };
+        match phase {
+            _ if !chosen => Action::None,
+            Phase::Waiting if opened => self.begin(by, 0, now),
+            Phase::Taking { trigger, .. } if !opened && trigger == by => self.end_of_range(by, false),
+            _ => Action::None,
+        }
+    }
+
+    /// A step of the program begins or ends.
+    fn step_event(&mut self, phase: Phase, opened: bool, now: Timestamp) -> Action {
+        let Range::Steps(schedule, _) = self.request.range else { return Action::None };
+        if opened {
+            let place = schedule.place(self.steps);
+            self.steps += 1;
+            return match (place, phase) {
+                (Place::Warmup, Phase::Waiting) => {
+                    self.warm = true;
+                    Action::Warm
+                }
+                (Place::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
+                _ => Action::None,
+            };
+        }
+        match phase {
+            Phase::Taking { trigger: Trigger::Steps, cycle, .. }
+                if schedule.place(self.steps) != Place::Active(cycle) =>
+            {
+                self.end_of_cycle(schedule.place(self.steps))
+            }
+            _ => Action::None,
+        }
+    }
+
+    /// Steps are only known once they are over, several at a time: a capture begins and ends when it becomes known.
+    fn steps_detected(&mut self, phase: Phase, steps: u64, now: Timestamp) -> Action {
+        let Range::Steps(schedule, None) = self.request.range else { return Action::None };
+        match (schedule.place(steps), phase) {
+            (Place::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
+            (place, Phase::Taking { trigger: Trigger::Steps, cycle, .. }) if place != Place::Active(cycle) => {
+                self.end_of_cycle(place)
+            }
+            (Place::Over, Phase::Waiting) => {
+                self.phase = Phase::Idle;
+                Action::None
+            }
+            _ => Action::None,
+        }
+    }
+
+    fn end_of_cycle(&mut self, next: Place) -> Action {
+        if next != Place::Over {
+            self.taken += 1;
+            return self.end(Phase::Waiting);
+        }
+        let after = if self.request.at_end == AtEnd::StopShutdown { Phase::Over } else { Phase::Idle };
+        self.end(after)
+    }
+
+    fn end_of_range(&mut self, trigger: Trigger, by_time: bool) -> Action {
+        if trigger == Trigger::Command {
+            let next = self.next_of_commands();
+            return self.end(next);
+        }
+        self.taken += 1;
+        let next = match self.request.at_end {
+            AtEnd::None if !by_time => {
+                self.taken -= 1;
+                return Action::None;
+            }
+            AtEnd::None | AtEnd::Stop => Phase::Idle,
+            AtEnd::StopShutdown => Phase::Over,
+            // The whole run has one beginning, so time alone does not begin another capture.
+            AtEnd::Repeat(_) if self.request.range == Range::Whole => Phase::Idle,
+            AtEnd::Repeat(Some(times)) if self.taken >= times => Phase::Idle,
+            AtEnd::Repeat(_) => Phase::Waiting,
+        };
+        self.end(next)
+    }
+
+    /// After a capture by command the request goes on where it was, unless it asked for the whole run.
+    fn next_of_commands(&self) -> Phase {
+        let more = match self.request.at_end {
+            AtEnd::Repeat(times) => times.is_none_or(|times| self.taken < times),
+            _ => self.taken == 0,
+        };
+        if more && self.request.range != Range::Whole { Phase::Waiting } else { Phase::Idle }
+    }
+
+    fn begin(&mut self, trigger: Trigger, cycle: u64, now: Timestamp) -> Action {
+        self.begun += 1;
+        self.warm = false;
+        self.phase = Phase::Taking { number: self.begun, since: now, trigger, cycle };
+        Action::Begin { number: self.begun, trigger }
+    }
+
+    fn end(&mut self, next: Phase) -> Action {
+        let Some(number) = self.taking() else { return Action::None };
+        self.phase = next;
+        Action::End { number }
+    }
+}
+
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

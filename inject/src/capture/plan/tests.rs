@@ -1,0 +1,121 @@
+//! Every way into and out of a capture.
+
+use std::time::Duration;
+
+use super::super::request::{RangeName, Schedule};
+use super::*;
+
+const START: Event = Event::ProfilerStart;
+const STOP: Event = Event::ProfilerStop;
+const OPEN: Event = Event::RangeOpened;
+const CLOSE: Event = Event::RangeClosed;
+const TICK: Event = Event::Tick;
+const BEGIN: Event = Event::CommandStart;
+const END: Event = Event::CommandStop;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_nanos(1_000 + seconds * 1_000_000_000)
+}
+
+/// Actions of events at one second distance, as text: `+1` begins capture 1, `-1` ends it, `w` warms up, `.` nothing.
+fn play(request: Request, events: &[Event]) -> (String, Plan) {
+    let mut plan = Plan::new(request, at(0));
+    let mut text = String::new();
+    for (second, &event) in (0..).zip(events) {
+        match plan.on(event, at(second)) {
+            Action::None => text.push('.'),
+            Action::Warm => text.push('w'),
+            Action::Begin { number, .. } => text.push_str(&format!("+{number}")),
+            Action::End { number } => text.push_str(&format!("-{number}")),
+        }
+    }
+    (text, plan)
+}
+
+fn api(at_end: AtEnd) -> Request {
+    Request { range: Range::ProfilerApi, at_end, ..Request::default() }
+}
+
+#[test]
+fn the_whole_run_is_one_capture() {
+    let (text, plan) = play(Request::default(), &[TICK, TICK, START, STOP, OPEN, CLOSE]);
+    assert_eq!(text, "+1.....");
+    assert_eq!(plan.taking(), Some(1));
+}
+
+#[test]
+fn what_follows_the_end_of_a_range() {
+    // A runtime call and the driver call in it both tell: the second of each is nothing new.
+    let twice = [STOP, START, START, STOP, STOP, START, STOP, START, STOP];
+    for (at_end, expected, over) in [
+        (AtEnd::StopShutdown, ".+1.-1.....", true),
+        (AtEnd::Stop, ".+1.-1.....", false),
+        (AtEnd::None, ".+1.......", false),
+        (AtEnd::Repeat(None), ".+1.-1.+2-2+3-3", false),
+        (AtEnd::Repeat(Some(2)), ".+1.-1.+2-2..", false),
+    ] {
+        let (text, plan) = play(api(at_end), &twice);
+        assert_eq!((text.as_str(), plan.is_over()), (expected, over), "{at_end:?}");
+    }
+}
+
+#[test]
+fn only_the_chosen_kind_of_range_counts() {
+    let named = Range::Named(RangeName::parse("epoch").unwrap());
+    let request = Request { range: named, at_end: AtEnd::Repeat(None), ..Request::default() };
+    assert_eq!(play(request, &[START, STOP, OPEN, CLOSE, OPEN, CLOSE]).0, "..+1-1+2-2");
+    assert_eq!(play(api(AtEnd::Stop), &[TICK, OPEN, CLOSE]).0, "...");
+}
+
+#[test]
+fn delay_and_duration() {
+    let seconds = Duration::from_secs;
+    let request = Request { delay: seconds(2), duration: Some(seconds(3)), ..Request::default() };
+    let (text, plan) = play(request.clone(), &[TICK; 9]);
+    assert_eq!(text, "..+1..-1...");
+    assert!(plan.is_over());
+    let stop = Request { at_end: AtEnd::Stop, ..request.clone() };
+    let (text, plan) = play(stop, &[TICK; 9]);
+    assert_eq!((text.as_str(), plan.is_over()), ("..+1..-1...", false));
+    // Ranges before the delay do not count, and a range is cut at its duration.
+    let request = Request { range: Range::ProfilerApi, at_end: AtEnd::Repeat(None), ..request };
+    assert_eq!(play(request, &[START, STOP, START, TICK, TICK, TICK, STOP, START]).0, "..+1..-1.+2");
+}
+
+#[test]
+fn steps_that_have_a_name() {
+    let steps = Range::Steps(Schedule::parse("1,1,1,2,1").unwrap(), RangeName::parse("step"));
+    let request = Request { range: steps, at_end: AtEnd::Stop, ..Request::default() };
+    let (text, plan) = play(request.clone(), &[OPEN, CLOSE].repeat(7));
+    // skip, wait, warmup, the capture from the begin of the fourth step to the end of the fifth.
+    assert_eq!(text, "....w.+1..-1....");
+    assert!(!plan.is_over() && !plan.wants_records());
+    let request = Request { at_end: AtEnd::StopShutdown, ..request };
+    assert!(play(request.clone(), &[OPEN, CLOSE].repeat(7)).1.is_over());
+    let every = Range::Steps(Schedule::parse("0,0,0,1").unwrap(), RangeName::parse("step"));
+    let (text, _) = play(Request { range: every, ..request }, &[OPEN, CLOSE, OPEN, CLOSE, OPEN]);
+    assert_eq!(text, "+1-1+2-2+3");
+}
+
+#[test]
+fn steps_that_are_detected_need_records_until_they_are_over() {
+    let steps = Range::Steps(Schedule::parse("3,1,0,2,1").unwrap(), None);
+    let request = Request { range: steps, at_end: AtEnd::Stop, ..Request::default() };
+    let mut plan = Plan::new(request, at(0));
+    assert!(plan.wants_records());
+    assert_eq!(plan.on(Event::StepsDetected(3), at(1)), Action::None);
+    assert_eq!(plan.on(Event::StepsDetected(5), at(2)), Action::Begin { number: 1, trigger: Trigger::Steps });
+    assert_eq!(plan.on(Event::StepsDetected(5), at(3)), Action::None);
+    assert_eq!(plan.on(Event::StepsDetected(8), at(4)), Action::End { number: 1 });
+    assert!(!plan.wants_records());
+}
+
+#[test]
+fn commands_begin_and_end_beside_the_request() {
+    // A whole run that was stopped does not begin again by itself.
+    assert_eq!(play(Request::default(), &[TICK, END, TICK, BEGIN, BEGIN, END, END, TICK]).0, "+1-1.+2.-2..");
+    // A range that has not come yet still comes.
+    assert_eq!(play(api(AtEnd::Stop), &[BEGIN, START, STOP, END, START, STOP, BEGIN]).0, "+1..-1+2-2+3");
+    // Nothing begins once measuring is over.
+    assert_eq!(play(api(AtEnd::StopShutdown), &[START, STOP, BEGIN]).0, "+1-1.");
+}

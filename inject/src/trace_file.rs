@@ -1,0 +1,103 @@
+//! The trace file: opened when there is something to write, given up at the first error.
+//!
+//! A full disk or a read-only folder must not disturb the host or the verdict: one line says what happened, and
+//! everything goes on without the file.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::path::PathBuf;
+
+use profiler_core::session::Session;
+use profiler_core::trace::TraceWriter;
+
+use crate::settings::{self, Settings};
+use crate::{log, output};
+
+/// The file's states.
+#[derive(Default)]
+pub enum TraceFile {
+    /// Nothing to write yet: a process that only looks at the GPU leaves no file.
+    Waiting(PathBuf),
+    /// Being written.
+    Open(Box<TraceWriter<File>>, PathBuf),
+    /// Switched off, or given up.
+    #[default]
+    Off,
+}
+
+impl TraceFile {
+    /// Where the settings say, expanded for this process.
+    pub fn new(settings: &Settings, session: &Session) -> Self {
+        settings.output.as_ref().map_or(Self::Off, |pattern| {
+            let path = pattern.expand(session.process_id, &session.host);
+            // Where the program stood when it started; it may have gone elsewhere by its first kernel.
+            Self::Waiting(std::path::absolute(&path).unwrap_or(path))
+        })
+    }
+
+    /// Whether there was nothing to write yet.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting(_))
+    }
+
+    /// There is something to write: creates the file unless that was tried before.
+    #[inline]
+    pub fn open(&mut self, session: &Session) {
+        if let Self::Waiting(path) = self {
+            *self = create(mem::take(path), session);
+        }
+    }
+
+    /// Writes if the file is open.
+    #[inline]
+    pub fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> io::Result<()>) {
+        let Self::Open(writer, path) = self else { return };
+        if let Err(error) = write(writer) {
+            log::warning!("{}: {error}; the trace ends here, the report goes on", path.display());
+            *self = Self::Off;
+        }
+    }
+
+    /// Writes the last part with `finish` and answers with the file's name, if there is one.
+    pub fn finish(self, finish: impl FnOnce(TraceWriter<File>) -> io::Result<File>) -> Option<PathBuf> {
+        let Self::Open(writer, path) = self else { return None };
+        if let Err(error) = finish(*writer) {
+            log::warning!("{}: {error}; the trace lacks its last part", path.display());
+        } else if !path.exists() {
+            log::warning!("{}: was removed while it was written; there is no trace", path.display());
+        }
+        Some(path)
+    }
+}
+
+fn create(path: PathBuf, session: &Session) -> TraceFile {
+    let created =
+        output::create_new(path.clone()).and_then(|(file, path)| Ok((TraceWriter::new(file, session)?, path)));
+    match created {
+        Ok((writer, path)) => {
+            log::info!("writing {}", path.display());
+            TraceFile::Open(Box::new(writer), path)
+        }
+        Err(error) => {
+            log::warning!(
+                "{}: {error}; no trace is written (set {} to a writable place)",
+                path.display(),
+                settings::OUTPUT
+            );
+            TraceFile::Off
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unwritable_place_switches_the_trace_off() {
+        let mut trace = TraceFile::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuprof"));
+        trace.open(&Session::default());
+        assert!(matches!(trace, TraceFile::Off));
+    }
+}

@@ -1,0 +1,334 @@
+//! Captures end to end: the recorded programs call cudaProfilerStart and cudaProfilerStop, and exactly what they
+//! launched in between is in the trace.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use profiler_core::capture::CaptureMark;
+use profiler_core::record::Record;
+use profiler_core::trace::{Item, TraceReader};
+use serde_json::Value;
+use support::{GPUPROF, Stage, stderr};
+
+/// What a trace holds of one capture; number 0 for a whole run.
+#[derive(Default)]
+struct Capture {
+    /// Its range, nanoseconds since the start of the session.
+    begin: u64,
+    end: u64,
+    /// Correlation ids of its device work, ascending.
+    work: Vec<u32>,
+}
+
+/// Reads the captures of a trace, and when each call began (nanoseconds since the start of the session).
+fn read(trace: &Path) -> (BTreeMap<u32, Capture>, HashMap<u32, u64>) {
+    let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
+    let start = reader.session().start;
+    let (mut captures, mut calls, mut selected) = (BTreeMap::<u32, Capture>::new(), HashMap::new(), 0);
+    while let Some(item) = reader.next_item().unwrap() {
+        let id = match item {
+            Item::Capture(mark) => {
+                match mark {
+                    CaptureMark::Begin { number, at, .. } => {
+                        selected = number;
+                        captures.entry(number).or_default().begin = at.since(start);
+                    }
+                    CaptureMark::Select { number } => selected = number,
+                    CaptureMark::End { number, at } => captures.entry(number).or_default().end = at.since(start),
+                }
+                continue;
+            }
+            Item::Record(Record::Api(call)) => {
+                let begin = calls.entry(call.correlation.0).or_insert(u64::MAX);
+                *begin = call.start.since(start).min(*begin);
+                continue;
+            }
+            Item::Record(Record::Kernel(kernel)) => kernel.correlation.0,
+            Item::Record(Record::Copy(copy)) => copy.correlation.0,
+            Item::Record(Record::Memset(memset)) => memset.correlation.0,
+            _ => continue,
+        };
+        captures.entry(selected).or_default().work.push(id);
+    }
+    assert!(reader.damage().is_none(), "{:?}", reader.damage());
+    captures.values_mut().for_each(|capture| capture.work.sort_unstable());
+    (captures, calls)
+}
+
+/// What the whole recording launched, and when.
+struct Truth {
+    work: Vec<u32>,
+    calls: HashMap<u32, u64>,
+}
+
+impl Truth {
+    fn of(fixture: &str) -> Self {
+        let stage = Stage::new();
+        run(&mut stage.host(fixture));
+        let (mut captures, calls) = read(&stage.path("trace.gpuprof"));
+        Self { work: captures.remove(&0).unwrap().work, calls }
+    }
+
+    /// What was launched between two times, nanoseconds.
+    fn between(&self, from: u64, to: u64) -> Vec<u32> {
+        let inside = |id: &&u32| (from..=to).contains(&self.calls[id]);
+        self.work.iter().filter(inside).copied().collect()
+    }
+
+    /// Whether a capture holds what was launched in its range: all of it, once, and nothing else.
+    #[track_caller]
+    fn check(&self, capture: &Capture, context: &str) {
+        let expected = self.between(capture.begin, capture.end);
+        assert!(capture.work == expected, "{context}: {} of {}", capture.work.len(), expected.len());
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+/// A program that calls the profiler API at the given times, milliseconds: start, stop, start, ...
+fn host(stage: &Stage, fixture: &str, calls: &[u64]) -> Command {
+    let mut host = stage.host(fixture);
+    for (at, function) in calls.iter().zip(["cudaProfilerStart", "cudaProfilerStop"].into_iter().cycle()) {
+        host.args(["--call", &format!("{at}:{function}")]);
+    }
+    host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi");
+    host
+}
+
+fn run(host: &mut Command) -> Output {
+    let output = host.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+fn report(stage: &Stage, arguments: &[&str]) -> Value {
+    let output =
+        Command::new(GPUPROF).args(["report", "--json"]).args(arguments).arg(stage.path("trace.gpuprof")).output();
+    serde_json::from_slice(&output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn exactly_what_was_launched_between_start_and_stop_is_in_the_trace() {
+    // Launch-bound; far ahead of the device, so that much is in flight at the edges; graphs; several streams.
+    for (fixture, from, to) in
+        [("mlp", 3400, 3600), ("sync_item", 400, 700), ("graph_torch", 500, 900), ("multi_stream", 600, 1100)]
+    {
+        let truth = Truth::of(fixture);
+        for (flush, speed) in [("100ms", "max"), ("10ms", "1")] {
+            let stage = Stage::new();
+            let mut host = host(&stage, fixture, &[from, to]);
+            run(host.env("GPUPROF_FLUSH", flush).env("GPUPROF_REPLAY_SPEED", speed));
+            let (captures, _) = read(&stage.path("trace.gpuprof"));
+            let capture = &captures[&1];
+            assert!(capture.work.len() > 50, "{fixture}: the range is to have something in it: {}", capture.work.len());
+            truth.check(capture, &format!("{fixture} {flush} {speed}"));
+            if speed == "max" {
+                assert_eq!((capture.begin, capture.end), (from * MS, to * MS), "{fixture}");
+            }
+            let report = report(&stage, &[]);
+            assert_eq!(report["completeness"]["launches_without_activity"], 0, "{fixture}");
+            assert_eq!(report["completeness"]["activities_without_launch"], 0, "{fixture}");
+        }
+    }
+}
+
+#[test]
+fn ranges_that_repeat_are_captures_of_their_own() {
+    let truth = Truth::of("multi_stream");
+    let times = [300, 400, 401, 500, 500, 600, 800, 850, 900, 1000];
+    for (at_end, count) in [("repeat", 5), ("repeat:3", 3), ("repeat:1", 1), ("stop", 1), ("stop-shutdown", 1)] {
+        for speed in ["max", "1"] {
+            let stage = Stage::new();
+            let mut host = host(&stage, "multi_stream", &times);
+            let output = run(host.env("GPUPROF_CAPTURE_RANGE_END", at_end).env("GPUPROF_REPLAY_SPEED", speed));
+            let (captures, _) = read(&stage.path("trace.gpuprof"));
+            assert_eq!(captures.len(), count, "{at_end}: {}", stderr(&output));
+            for (number, capture) in &captures {
+                truth.check(capture, &format!("{at_end} {speed} {number}"));
+                let edges = &times[(*number as usize - 1) * 2..][..2];
+                assert!(capture.begin >= edges[0] * MS && capture.end >= edges[1] * MS);
+            }
+            let newest = report(&stage, &[]);
+            assert_eq!(newest["capture"], count, "{at_end}");
+            for row in newest["captures"].as_array().unwrap() {
+                let number = row["number"].to_string();
+                let one = report(&stage, &["--capture", &number]);
+                assert_eq!(one["capture"], row["number"]);
+                assert_eq!(one["completeness"]["records"]["kernels"], row["kernels"]);
+                assert_eq!(row["trigger"], "cudaProfilerApi");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_report_at_exit_is_that_of_the_newest_capture_from_the_trace() {
+    for speed in ["max", "1"] {
+        let stage = Stage::new();
+        let mut host = host(&stage, "sync_item", &[200, 300, 310, 600]);
+        host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_REPLAY_SPEED", speed);
+        let live = stderr(&run(&mut host));
+        let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+        let live = live.rsplit_once("trace: ").unwrap().0;
+        assert_eq!(live.trim(), String::from_utf8(again.stdout).unwrap().trim(), "{speed}");
+        assert!(live.contains("captures: 2; this is the report of number 2"), "{live}");
+    }
+}
+
+#[test]
+fn a_range_that_never_ends_is_captured_to_the_end() {
+    let truth = Truth::of("sync_item");
+    for at_end in ["none", "stop"] {
+        let stage = Stage::new();
+        let calls: &[u64] = if at_end == "none" { &[700, 800] } else { &[700] };
+        run(host(&stage, "sync_item", calls).env("GPUPROF_CAPTURE_RANGE_END", at_end));
+        let (captures, _) = read(&stage.path("trace.gpuprof"));
+        assert!(captures[&1].work == truth.between(700 * MS, u64::MAX), "{at_end}");
+    }
+}
+
+#[test]
+fn without_a_range_nothing_is_recorded_and_no_file_is_left() {
+    let stage = Stage::new();
+    let output = run(host(&stage, "mlp", &[]).arg("--counts"));
+    let text = stderr(&output);
+    assert!(text.contains("nothing was captured"), "{text}");
+    assert!(!stage.path("trace.gpuprof").exists());
+    // A device and a context describe themselves; nothing else came.
+    let delivered = text.split("delivered: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    assert!(delivered.parse::<u64>().unwrap() <= 2, "{text}");
+}
+
+#[test]
+fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
+    let stage = Stage::new();
+    // At the recorded speed, so that there is a program left to go on; it ends with a status of its own.
+    let mut host = host(&stage, "multi_stream", &[300, 500]);
+    host.env("GPUPROF_REPLAY_SPEED", "1").args(["--counts", "--print", "done", "--exit-code", "5"]);
+    let output = host.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(5), &b"done\n"[..]), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert_eq!(text.matches("trace: ").count(), 1, "{text}");
+    assert!(text.find("trace: ") < text.find("Counts"), "the report comes before the program ends: {text}");
+    assert_eq!(report(&stage, &[])["completeness"]["end"], "clean");
+    let left_out = text.split("left_out: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    assert!(left_out.parse::<u64>().unwrap() > 2_000, "most of the run comes after the shutdown: {text}");
+}
+
+#[test]
+fn a_signal_ends_the_program_when_it_was_asked_for() {
+    use std::os::unix::process::ExitStatusExt;
+    let stage = Stage::new();
+    let mut host = host(&stage, "multi_stream", &[300, 500]);
+    let output = host.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_KILL", "sigterm").output().unwrap();
+    assert_eq!(output.status.signal(), Some(15), "{}", stderr(&output));
+    assert_eq!(report(&stage, &[])["completeness"]["end"], "clean", "the trace is whole before the signal");
+}
+
+#[test]
+fn delay_and_duration_choose_by_time() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    host.env("GPUPROF_REPLAY_SPEED", "1");
+    host.env("GPUPROF_DELAY", "600ms").env("GPUPROF_DURATION", "300ms");
+    run(&mut host);
+    let report = report(&stage, &[]);
+    let row = &report["captures"][0];
+    let start = report["process"]["start_time_unix_ns"].as_u64().unwrap();
+    let [begin, end] = ["begin_unix_ns", "end_unix_ns"].map(|edge| row[edge].as_u64().unwrap() - start);
+    // Never early; how late is the scheduler's affair.
+    assert!(begin >= 600 * MS && end >= 900 * MS && end > begin, "{row}");
+    assert_eq!(row["trigger"], "delay");
+    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    truth.check(&captures[&1], "delay");
+}
+
+#[test]
+fn steps_that_are_detected_are_captured() {
+    let stage = Stage::new();
+    // A third of the recorded speed, so that a debug build knows of a step soon after it is over.
+    let mut host = stage.host("sync_item");
+    host.env("GPUPROF_FLUSH", "10ms");
+    run(host.env("GPUPROF_STEPS", "1000,0,0,1000,1").env("GPUPROF_REPLAY_SPEED", "0.3"));
+    let report = report(&stage, &[]);
+    let captures = &report["captures"];
+    assert_eq!((captures.as_array().unwrap().len(), &captures[0]["trigger"]), (1, &Value::from("steps")), "{captures}");
+    // A step has one kernel. Begin and end are known some flushes late, so the count is near what was asked for.
+    let kernels = captures[0]["kernels"].as_u64().unwrap();
+    assert!((100..5000).contains(&kernels) && captures[0]["end_unix_ns"].is_u64(), "{captures}");
+    let notes = report["process"]["notes"].to_string();
+    assert!(notes.contains("tracing is on also while nothing is captured"), "{notes}");
+}
+
+#[test]
+fn rules_of_cupti_hold_and_a_fork_in_a_capture_is_left_alone() {
+    for (when, child) in [("after", "exit"), ("end", "exit"), ("end", "nothing")] {
+        let stage = Stage::new();
+        let mut host = host(&stage, "multi_stream", &[300, 500, 600, 800]);
+        run(host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").args(["--fork", when, "--child", child]));
+        assert_eq!(report(&stage, &[])["captures"].as_array().unwrap().len(), 2);
+    }
+}
+
+/// A program whose main thread pushes and pops ranges at the given times, milliseconds; `None` is a pop.
+fn host_with_ranges(stage: &Stage, fixture: &str, ranges: &[(u64, Option<&str>)]) -> Command {
+    let mut host = stage.host(fixture);
+    host.args(["--ranges", "after"]);
+    for (at, name) in ranges {
+        let function = name.map_or("nvtxRangePop".to_owned(), |name| format!("nvtxRangePushA={name}"));
+        host.args(["--call", &format!("{at}:{function}")]);
+    }
+    host
+}
+
+#[test]
+fn a_range_of_the_program_is_captured_from_its_push_to_its_pop() {
+    let truth = Truth::of("multi_stream");
+    // What is inside belongs to it, also another one of the same name; the second time it comes is another capture.
+    let ranges = [
+        (200, Some("other")),
+        (300, Some("epoch")),
+        (400, Some("epoch")),
+        (450, None),
+        (600, None),
+        (650, None),
+        (700, Some("epoch")),
+        (800, None),
+    ];
+    for (at_end, expected) in [("repeat", vec![(300, 600), (700, 800)]), ("stop", vec![(300, 600)])] {
+        let stage = Stage::new();
+        let mut host = host_with_ranges(&stage, "multi_stream", &ranges);
+        host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch");
+        run(host.env("GPUPROF_CAPTURE_RANGE_END", at_end));
+        let (captures, _) = read(&stage.path("trace.gpuprof"));
+        let edges: Vec<_> = captures.values().map(|capture| (capture.begin / MS, capture.end / MS)).collect();
+        assert_eq!(edges, expected, "{at_end}");
+        captures.values().for_each(|capture| truth.check(capture, at_end));
+        assert_eq!(report(&stage, &[])["captures"][0]["trigger"], "nvtx");
+    }
+    let stage = Stage::new();
+    let mut host = host_with_ranges(&stage, "multi_stream", &ranges);
+    host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch@elsewhere");
+    assert!(stderr(&run(&mut host)).contains("nothing was captured"));
+}
+
+#[test]
+fn steps_with_a_name_follow_the_schedule() {
+    let truth = Truth::of("multi_stream");
+    let steps: Vec<_> = (3..12).flat_map(|step| [(step * 100, Some("step")), (step * 100 + 90, None)]).collect();
+    let stage = Stage::new();
+    let mut host = host_with_ranges(&stage, "multi_stream", &steps);
+    // The first is skipped; then one waits, one warms up and two are captured, twice.
+    run(host.env("GPUPROF_STEPS", "1,1,1,2,2").env("GPUPROF_NVTX_CAPTURE", "step"));
+    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    let edges: Vec<_> = captures.values().map(|capture| (capture.begin / MS, capture.end / MS)).collect();
+    assert_eq!(edges, [(600, 790), (1000, 1190)]);
+    captures.values().for_each(|capture| truth.check(capture, "steps"));
+}
