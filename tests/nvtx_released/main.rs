@@ -106,3 +106,31 @@ nvtx.nvtxMarkA(b'done')";
     use RangeEventKind::{Mark, Pop, Push};
     assert_eq!(texts, [(Push, "outer"), (Push, "inner"), (Pop, ""), (Pop, ""), (Mark, "done")]);
 }
+
+#[test]
+fn a_child_that_uses_cuda_first_has_its_own_ranges_only() {
+    let library = match fetch(LIBRARY) {
+        Ok(library) => library,
+        Err(reason) => return println!("SKIPPED: {reason}"),
+    };
+    let stage = Stage::new();
+    // As a program that forks its workers before it uses CUDA, with a range open.
+    let script = "import ctypes, os, sys
+nvtx = ctypes.CDLL(sys.argv[1])
+nvtx.nvtxRangePushA(b'parent')
+child = os.fork()
+if child:
+    print(os.waitpid(child, 0)[1], nvtx.nvtxRangePop())
+    sys.exit()
+depths = [nvtx.nvtxRangePushA(b'child'), nvtx.nvtxRangePop(), nvtx.nvtxRangePop()]
+ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()
+ctypes.CDLL(os.environ['GPUPROF_CUPTI_PATH']).gpuprof_replay_play(ctypes.c_uint64(2**64 - 1))
+nvtx.nvtxMarkA(b'done')
+sys.exit(depths != [0, 0, -1])";
+    let output = stage.program("multi_stream", "python3").args(["-c", script]).arg(library).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 0", "{}", stderr(&output));
+    assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1);
+    let (ranges, names) = trace::ranges(&stage.path("trace.gpuprof"));
+    let texts: Vec<_> = ranges.iter().map(|range| names.name(range.message)).collect();
+    assert_eq!(texts, ["child", "", "done"]);
+}
