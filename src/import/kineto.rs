@@ -4,9 +4,10 @@
 //! have delivered them, and fed to the attributor in the same portions, so that nothing in the engine knows where
 //! they come from.
 //!
-//! Three things that a trace of ours has are not in such a file: return values of calls, CUDA calls that Kineto leaves
-//! out on purpose (attribute and event queries), and anything before its recording window, so that operations at the
-//! beginning may lack their launch.
+//! Of the ranges in the file, those that name steps and the fetching of batches become range events. Three things that
+//! a trace of ours has are not in such a file: return values of calls, CUDA calls that Kineto leaves out on purpose
+//! (attribute and event queries), and anything before its recording window, so that operations at the beginning may
+//! lack their launch.
 //!
 //! Reading order: `document` (the stream), `row` and `scalar` (lenient reading), `collector` (the mapping), `time`,
 //! `copy_name`.

@@ -74,6 +74,12 @@ fn the_table_of_resnet50_without_workers() {
         assert_eq!(step.leaves[Leaf::Compute as usize], row[0] as u64);
         assert_eq!(step.leaves.iter().sum::<u64>(), step.end.since(step.start));
     }
+    // A step of the plugin begins with fetching its batch, one of the engine's ends with fetching the next one.
+    for (step, row) in steps.rows.iter().zip(&table[1..]) {
+        let (named, plugin) = (step.leaves[Leaf::DataLoading as usize], row[4] as u64);
+        println!("data_loading {named}, plugin {plugin}");
+        assert!(named <= plugin && (plugin - named) * 50 <= plugin, "2 % at most are missing");
+    }
 }
 
 #[test]

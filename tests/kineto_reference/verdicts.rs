@@ -74,24 +74,21 @@ fn concurrent_operations_do_not_add_up() {
     assert!(beyond > 0, "the rule of sums passes 100 % in some chunk");
 }
 
-/// The engine infers data loading from calls alone. The annotation in the file says when the program really was in its
-/// data loader: what the engine names must lie within the idle part of it, and the rest of that is plain host time,
-/// because the pattern is believed only from its third appearance on.
+/// The file says when the program was in its data loader: what the engine names is the idle part of that, but for the
+/// calls in it and holes too short to be told from launching (100 us).
 #[test]
 fn data_loading_agrees_with_the_annotation() {
-    let Some(trace) = Trace::load("resnet50_workers0") else { return };
-    let report = open(oracle::path("resnet50_workers0")).unwrap();
-    let work = merged(trace.device_rows().map(|row| row.span));
-    let window = (work[0].0, work[work.len() - 1].1);
-    let loading = oracle::clipped(&trace.spans(Kind::DataLoader), window);
-    let idle_in_loader = union(without(&loading, &work)) as u64;
-    let leaf = |leaf: Leaf| report.devices[0].leaves[leaf as usize];
-    println!(
-        "idle in loader {idle_in_loader}, data_loading {}, host_cpu {}",
-        leaf(Leaf::DataLoading),
-        leaf(Leaf::HostCpu)
-    );
-    assert!(leaf(Leaf::DataLoading) <= idle_in_loader);
-    assert!(leaf(Leaf::DataLoading) * 2 > idle_in_loader, "three of five gaps are named");
-    assert!(leaf(Leaf::DataLoading) + leaf(Leaf::HostCpu) >= idle_in_loader);
+    for (name, least) in [("resnet50_workers0", 250_000_000), ("resnet50_workers4", 1_000_000)] {
+        let Some(trace) = Trace::load(name) else { return };
+        let report = open(oracle::path(name)).unwrap();
+        let work = merged(trace.device_rows().map(|row| row.span));
+        let window = (work[0].0, work[work.len() - 1].1);
+        let loading = oracle::clipped(&trace.spans(Kind::DataLoader), window);
+        let idle_in_loader = union(without(&loading, &work)) as u64;
+        let named = report.devices[0].leaves[Leaf::DataLoading as usize];
+        println!("{name}: idle in loader {idle_in_loader}, data_loading {named}");
+        assert!(idle_in_loader >= least, "{idle_in_loader}");
+        assert!(named <= idle_in_loader);
+        assert!((idle_in_loader - named) * 50 <= idle_in_loader, "2 % at most are missing");
+    }
 }
