@@ -168,8 +168,8 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let period = settings.flush;
     spawn("gpuprof-collect", move || collector.run(&take, &tell))?;
     if let Some(sampler) = sampler {
-        let inlet = Arc::clone(&inlet);
-        spawn("gpuprof-sample", move || sampler.run(cupti, &inlet))?;
+        let (inlet, director) = (Arc::clone(&inlet), Arc::clone(&director));
+        spawn("gpuprof-sample", move || sampler.run(cupti, &inlet, &director))?;
     }
     spawn("gpuprof-flush", move || flusher::run(cupti, period, &orders, &director, &inlet, measured))?;
     border::at_fork(forked);

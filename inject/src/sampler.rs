@@ -11,7 +11,6 @@ mod outbox;
 mod stacks;
 mod watch;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
@@ -22,6 +21,7 @@ use host_evidence::python::Python;
 
 use crate::activity::Inlet;
 use crate::border;
+use crate::capture::Director;
 use crate::flusher;
 use crate::log;
 use crate::settings::Sampling;
@@ -38,6 +38,8 @@ const SHARE: u32 = 100;
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest pause: as often as CUPTI is flushed.
 const LONGEST: Duration = Duration::from_millis(100);
+/// How often it is asked whether a capture has begun.
+const IDLE: Duration = Duration::from_millis(10);
 /// How often the choice of threads is renewed.
 const RENEWAL: Duration = Duration::from_millis(100);
 /// How often children are looked at, and only while a launching thread waits: with 64 data-loading workers that
@@ -79,8 +81,8 @@ impl Sampler {
         (Some(Self { process, python }), note.map(|note| said(note, sampling)))
     }
 
-    /// Looks until the outbox is closed.
-    pub fn run(self, cupti: &'static Cupti, inlet: &Arc<Inlet>) {
+    /// Looks while records are made, until the outbox is closed.
+    pub fn run(self, cupti: &'static Cupti, inlet: &Inlet, director: &Director) {
         let own_thread = border::thread_id();
         let mut tools = Tools {
             children: Children::of(self.process.clone()),
@@ -93,6 +95,15 @@ impl Sampler {
         let mut renewal_due = Instant::now();
         let mut spent = border::thread_cpu_time(own_thread).unwrap_or_default();
         loop {
+            if !director.is_on() {
+                watched.clear();
+                if !inlet.outbox.put(&mut batch) {
+                    return;
+                }
+                thread::sleep(IDLE);
+                renewal_due = Instant::now();
+                continue;
+            }
             let now = flusher::now(cupti);
             if Instant::now() >= renewal_due {
                 renew(&mut watched, &inlet.launchers, &tools);
