@@ -376,6 +376,28 @@ mod tests {
     }
 
     #[test]
+    fn a_named_loader_goes_before_other_looks_and_after_those_that_saw_it() {
+        let mut all = Looks::default();
+        all.push(look(10, 30, 20, 0, ThreadState::Running));
+        let class = StackClass { stage: Some(Stage::Collate), ..PLAIN };
+        let time = Timestamp::from_nanos;
+        all.push(Look::new(&HostSample { since: time(50), at: time(60), ..HostSample::default() }, class));
+        // A loader within a loader is that loader.
+        for (at, enters) in [(20, true), (25, true), (26, false), (80, false), (95, true)] {
+            if enters { all.enter_loader(at, HostCause::LoaderInline) } else { all.leave_loader(at) }
+        }
+        let claims: Vec<_> = all
+            .claims(0, 100)
+            .iter()
+            .map(|claim| (claim.from, claim.to, claim.parts(0, 100).into_iter().max_by_key(|part| part.1).unwrap().0))
+            .collect();
+        let (inline, collate) = (HostCause::LoaderInline, HostCause::LoaderCollate);
+        let expected = [(10, 20, HostCause::Code), (20, 50, inline), (50, 60, collate), (60, 70, collate)];
+        assert_eq!(claims, [&expected[..], &[(70, 80, inline), (95, 100, inline)]].concat());
+        assert!(all.loader_named_before(21) && !all.loader_named_before(20));
+    }
+
+    #[test]
     fn the_parts_sum_and_what_was_seen_comes_first() {
         let sleeping = look(0, 100, 30, 10, ThreadState::Sleep);
         assert_eq!(sleeping.split(100).map(|(_, nanos)| nanos), [30, 10, 60]);
