@@ -11,7 +11,7 @@ use prof::settings;
 use gpuprof_export::Format;
 use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
 
-use crate::{demo, diff, doctor, export, report, run, stats};
+use crate::{control, demo, diff, doctor, export, report, run, stats};
 
 /// Tells, while a CUDA program runs, why it is not faster.
 #[derive(Parser)]
@@ -38,6 +38,21 @@ pub enum Command {
     /// Print the statistics of `nsys stats` about a trace
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),
+    /// List this user's processes that run with gpuprof, and what holds them back
+    #[command(after_help = STATUS_HELP)]
+    Status(StatusArgs),
+    /// Begin a capture in a running process
+    #[command(after_help = TELL_HELP)]
+    Start(ProcessArgs),
+    /// End the capture in a running process; it goes on at full speed
+    #[command(after_help = TELL_HELP)]
+    Stop(ProcessArgs),
+    /// Print the report of a running process so far
+    #[command(after_help = TELL_HELP)]
+    Snapshot(ProcessArgs),
+    /// Print the verdict of a running process again and again, as lines of JSON
+    #[command(after_help = WATCH_HELP)]
+    Watch(WatchArgs),
     /// Check whether this machine can be profiled, and say what to do where it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -150,6 +165,32 @@ EXAMPLES:
   gpuprof stats gpuprof-4711.gpuprof
   gpuprof stats --report cuda_gpu_kern_sum,cuda_api_sum --format csv gpuprof-4711.gpuprof
   gpuprof stats --report cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuprof-4711.gpuprof";
+
+const STATUS_HELP: &str = "\
+EXIT CODES:
+  0  the processes were listed, also when there is none
+
+EXAMPLES:
+  gpuprof status
+  gpuprof status --json | jq -r 'select(.lost > 0) | .pid'";
+
+const TELL_HELP: &str = "\
+EXIT CODES:
+  0  the process has answered; the answer says whether anything changed
+  1  there is no such process, or it does not answer
+
+EXAMPLES:
+  gpuprof start 4711; sleep 10; gpuprof stop 4711
+  gpuprof snapshot 4711";
+
+const WATCH_HELP: &str = "\
+EXIT CODES:
+  0  the process has ended
+  1  there is no such process, or it does not answer
+
+EXAMPLES:
+  gpuprof watch 4711
+  gpuprof watch --interval 200 4711 | jq -r .line";
 
 const DOCTOR_HELP: &str = "\
 Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
@@ -437,6 +478,49 @@ impl From<StatsArgs> for stats::Props {
         };
         let filter = args.filter_time.unwrap_or_default();
         Self { trace: args.trace, reports: args.report, options: StatsOptions { format, unit: args.timeunit, filter } }
+    }
+}
+
+#[derive(Args)]
+pub struct StatusArgs {
+    /// Print a line of JSON for each process
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<StatusArgs> for control::Props {
+    fn from(args: StatusArgs) -> Self {
+        Self::Status { json: args.json }
+    }
+}
+
+#[derive(Args)]
+pub struct ProcessArgs {
+    /// Process id, as `gpuprof status` lists it
+    #[arg(value_name = "PID")]
+    process: u32,
+}
+
+impl ProcessArgs {
+    /// A command of the protocol for this process.
+    pub fn tell(self, command: &'static str) -> control::Props {
+        control::Props::Tell { process: self.process, command }
+    }
+}
+
+#[derive(Args)]
+pub struct WatchArgs {
+    /// Process id, as `gpuprof status` lists it
+    #[arg(value_name = "PID")]
+    process: u32,
+    /// Milliseconds between two lines, at least 100
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    interval: u64,
+}
+
+impl From<WatchArgs> for control::Props {
+    fn from(args: WatchArgs) -> Self {
+        Self::Watch { process: args.process, interval: args.interval }
     }
 }
 

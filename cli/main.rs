@@ -4,6 +4,7 @@
 //! answers with the exit code. Nothing here computes on records; that is library code.
 
 mod args;
+mod control;
 mod demo;
 mod diff;
 mod doctor;
@@ -46,6 +47,11 @@ fn main() -> ExitCode {
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
+        Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
+        Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
+        Command::Stop(args) => (control::run(&args.tell("stop")), control::NO_ANSWER),
+        Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
+        Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
     };
     match outcome {

@@ -12,6 +12,7 @@ use profiler_core::capture::CaptureMark;
 use profiler_core::record::Timestamp;
 use profiler_core::session::End;
 
+use crate::control::Question;
 use crate::pool::Pool;
 use crate::profiler::Profiler;
 use crate::sampler::{Batch, Launchers, Outbox};
@@ -34,6 +35,8 @@ pub enum Delivery {
     },
     /// Nothing is recorded just now; what else there is goes on.
     Idle,
+    /// Somebody outside asks how things are.
+    Question(Question),
     /// A capture begins, or its range ends.
     Capture(CaptureMark),
     /// The last one.

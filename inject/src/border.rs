@@ -7,6 +7,8 @@ use std::env;
 use std::ffi::{OsStr, c_int};
 use std::fs;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -193,6 +195,54 @@ pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
     // SAFETY: written by the successful call above.
     let time = unsafe { time.assume_init() };
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// The effective user of this process.
+pub fn user_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The user at the other end of a local connection, as of when it was made; `None` when the kernel does not say.
+pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
+    let mut peer = MaybeUninit::<libc::ucred>::uninit();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+    // SAFETY: both pointers are to live locals, and the second says how many bytes the first has.
+    let answer = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            peer.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if answer != 0 || length as usize != size_of::<libc::ucred>() {
+        return None;
+    }
+    // SAFETY: written whole by the successful call above.
+    Some(unsafe { peer.assume_init() }.uid)
+}
+
+/// Closes a descriptor that the child of a fork has inherited. Safe in the child of a process with threads.
+pub fn close_inherited(descriptor: RawFd) {
+    // SAFETY: takes a number; the child uses this descriptor nowhere.
+    unsafe { libc::close(descriptor) };
+}
+
+/// Returns when one of the sockets can be read, or written where that is asked for, or after `wait`.
+pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) {
+    let mut ends: Vec<_> = sockets
+        .iter()
+        .map(|&(fd, writes)| {
+            let events = if writes { libc::POLLOUT } else { libc::POLLIN };
+            libc::pollfd { fd, events, revents: 0 }
+        })
+        .collect();
+    let millis = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX).max(1);
+    let count = libc::nfds_t::try_from(ends.len()).unwrap_or(0);
+    // SAFETY: a live array of that length. An error means that nothing is known, and then everything is tried.
+    unsafe { libc::poll(ends.as_mut_ptr(), count, millis) };
 }
 
 /// Sends a signal to this process, as `kill` would from outside.

@@ -189,9 +189,14 @@ impl Director {
         let _ = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
     }
 
-    /// Whether any capture has begun.
-    pub fn has_begun(&self) -> bool {
-        self.desk().plan.begun() > 0
+    /// Captures begun so far.
+    pub fn captures(&self) -> u32 {
+        self.desk().plan.begun()
+    }
+
+    /// Whether one is being taken.
+    pub fn is_capturing(&self) -> bool {
+        self.desk().plan.taking().is_some()
     }
 
     fn switch_on(&self) {

@@ -4,7 +4,7 @@
 //! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the verdict
 //! goes on; when this thread dies, buffers are dropped and counted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::activity::{Delivery, Inlet};
 use crate::capture::Director;
 use crate::capture::plan::Event;
 use crate::capture::segments::Segments;
+use crate::control::Answer;
 use crate::decode::{Decoded, Decoder};
 use crate::flusher;
 use crate::log;
@@ -128,6 +129,7 @@ impl Collector {
                     self.place();
                 }
                 Delivery::Idle => self.idle(),
+                Delivery::Question(question) => question.answer(self.answer()),
                 Delivery::Capture(mark) => self.capture(mark),
                 Delivery::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
@@ -316,7 +318,7 @@ impl Collector {
             raw.end();
         }
         let report = self.make_report(end);
-        let captured_nothing = !self.director.has_begun();
+        let captured_nothing = self.director.captures() == 0;
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
         Outcome { report, trace, captured_nothing }
@@ -328,6 +330,20 @@ impl Collector {
         watch.flushed(before, self.decoder.dictionary());
         let seen = watch.devices().map(|account| account.steps().seen).max().unwrap_or(0);
         self.director.event(Event::StepsDetected(seen));
+    }
+
+    /// How things are, for somebody outside.
+    fn answer(&self) -> Answer {
+        let report = self.make_report(End::Abrupt);
+        let loss = &self.loss;
+        Answer {
+            verdict: (report.verdict.group.name(), report.verdict.share),
+            line: report.live_line(),
+            summary: report.summary(),
+            kernels: report.completeness.kernels,
+            lost: loss.dropped_by_cupti + loss.dropped_by_gpuprof + loss.dropped_ranges,
+            trace: self.trace.path().map(Path::to_owned),
+        }
     }
 
     /// Sheds what can be made up for later before anything must be lost.

@@ -13,6 +13,7 @@
 //! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
 //! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
+//! | `control` | a socket to ask, start and stop | `gpuprof-control` |
 //! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
 //!
 //! This code is a guest. It may lose data, and counts it; it never blocks the host, panics across the border, exits,
@@ -22,6 +23,7 @@ mod activity;
 mod border;
 mod capture;
 mod collector;
+pub mod control;
 mod decode;
 mod enable;
 mod flusher;

@@ -22,6 +22,7 @@ use profiler_core::session::End;
 use crate::activity::{Callbacks, Delivery, Inlet};
 use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
+use crate::control::{self, Control};
 use crate::enable::{self, ProfilerCalls, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
@@ -171,6 +172,15 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         let (inlet, director) = (Arc::clone(&inlet), Arc::clone(&director));
         spawn("gpuprof-sample", move || sampler.run(cupti, &inlet, &director))?;
     }
+    if settings.control {
+        match Control::open() {
+            Ok(control) => {
+                let director = Arc::clone(&director);
+                spawn("gpuprof-control", move || control.run(&director))?;
+            }
+            Err(error) => log::info!("no live control: {error}"),
+        }
+    }
     spawn("gpuprof-flush", move || flusher::run(cupti, period, &orders, &director, &inlet, measured))?;
     border::at_fork(forked);
     border::at_exit(finish);
@@ -193,6 +203,11 @@ impl Profiler {
     /// The profiler, while its callbacks have something to do.
     pub fn running() -> Option<&'static Self> {
         matches!(STATE.load(Ordering::Acquire), STARTING | RUNNING | FINISHING).then(|| PROFILER.get())?
+    }
+
+    /// Whether captures can still begin and end.
+    pub fn is_measuring() -> bool {
+        STATE.load(Ordering::Acquire) == RUNNING
     }
 
     /// What the callbacks touch.
@@ -220,6 +235,7 @@ pub fn forked() {
     } else {
         nvtx::stop();
         STATE.store(FORKED, Ordering::Release);
+        control::forked();
     }
 }
 
@@ -245,6 +261,7 @@ fn measured() {
 
 /// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
 fn finish() {
+    control::close();
     report(end(Order::Finish));
     let patience = PROFILER.get().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
     let deadline = Instant::now() + patience;

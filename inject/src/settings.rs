@@ -70,6 +70,8 @@ pub const STEPS: &str = "GPUPROF_STEPS";
 pub const DELAY: &str = "GPUPROF_DELAY";
 /// Longest capture.
 pub const DURATION: &str = "GPUPROF_DURATION";
+/// Whether there is a control socket.
+pub const CONTROL: &str = "GPUPROF_CONTROL";
 /// Signal after the last capture.
 pub const KILL: &str = "GPUPROF_KILL";
 
@@ -163,6 +165,11 @@ pub const VARIABLES: &[Variable] = &[
         default: "0s",
         meaning: "No capture begins before this time after the start of CUDA, except by command.",
     },
+    Variable {
+        name: CONTROL,
+        default: "on",
+        meaning: "`off` opens no socket for `gpuprof status`, `start`, `stop`, `snapshot` and `watch` (docs/CONTROL.md).",
+    },
     Variable { name: DURATION, default: "off", meaning: "A capture ends after this time at the latest." },
     Variable {
         name: KILL,
@@ -235,6 +242,8 @@ pub struct Settings {
     pub sampling: Sampling,
     /// What is measured.
     pub capture: Request,
+    /// Open a control socket.
+    pub control: bool,
 }
 
 impl Settings {
@@ -292,6 +301,10 @@ impl Settings {
             }),
             flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
                 parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
+            }),
+            control: read(&lookup, &mut bad, CONTROL, "on or off", true, |text| match text {
+                "on" | "1" | "yes" | "true" => Some(true),
+                _ => is_off(text).then_some(false),
             }),
             capture: read_capture(&lookup, &mut bad),
             memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use profiler_core::session::Session;
 use profiler_core::trace::TraceWriter;
@@ -39,6 +39,11 @@ impl TraceFile {
     /// Whether there was nothing to write yet.
     pub fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting(_))
+    }
+
+    /// The file, once it exists.
+    pub fn path(&self) -> Option<&Path> {
+        if let Self::Open(_, path) = self { Some(path) } else { None }
     }
 
     /// There is something to write: creates the file unless that was tried before.

@@ -32,10 +32,8 @@ pub enum Event {
     /// Time has passed.
     Tick,
     /// A command from outside.
-    #[cfg_attr(not(test), expect(dead_code, reason = "commands come with the control socket"))]
     CommandStart,
     /// A command from outside.
-    #[cfg_attr(not(test), expect(dead_code, reason = "commands come with the control socket"))]
     CommandStop,
 }
 

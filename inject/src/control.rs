@@ -1,0 +1,228 @@
+//! Live control: a Unix socket on which this user's other processes can ask, start and stop.
+//!
+//! One thread serves all clients and never waits for one: lines and answers are bounded, a client that does not read
+//! loses lines and then its connection, and there is room for [`MAX_CLIENTS`]. It asks the collector by message and
+//! waits a bounded time for the answer. The protocol is docs/CONTROL.md; where the socket lies is [`address`]. Nothing
+//! here is reached from a CUDA call.
+
+pub mod address;
+mod client;
+mod json;
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{fs, io, process};
+
+use crossbeam_channel::{Sender, bounded};
+
+use self::client::{Client, Command};
+use self::json::Object;
+use crate::activity::Delivery;
+use crate::capture::Director;
+use crate::capture::plan::Event;
+use crate::profiler::Profiler;
+use crate::{border, log};
+
+/// Connections at a time; more are closed at once.
+const MAX_CLIENTS: usize = 8;
+/// The thread looks around at least this often, to notice that the process has forked off or measuring is over.
+const TICK: Duration = Duration::from_millis(500);
+/// The collector's answer is waited for so long; it is late only when it is far behind.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the collector knows.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Name of the verdict, and its share from 0 to 1.
+    pub verdict: (&'static str, f64),
+    /// The live line.
+    pub line: String,
+    /// The short report.
+    pub summary: String,
+    /// Kernels of the capture that the report is about.
+    pub kernels: u64,
+    /// Records and range events that were lost.
+    pub lost: u64,
+    /// The trace file, once there is one.
+    pub trace: Option<PathBuf>,
+}
+
+/// The socket file of this process, the process that made it, and its descriptor.
+static SOCKET: OnceLock<(PathBuf, u32, RawFd)> = OnceLock::new();
+
+/// The listening end.
+#[derive(Debug)]
+pub struct Control {
+    listener: UnixListener,
+}
+
+impl Control {
+    /// Opens the socket of this process.
+    ///
+    /// # Errors
+    /// When the folder is not this user's alone, or the system refuses.
+    pub fn open() -> io::Result<Self> {
+        let folder = address::folder(border::user_id());
+        address::make_private(&folder, border::user_id())?;
+        let path = address::socket(&folder, process::id());
+        // Left behind by a process that had our id and was killed.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        let _ = SOCKET.set((path, process::id(), listener.as_raw_fd()));
+        Ok(Self { listener })
+    }
+
+    /// Serves until the process ends.
+    pub fn run(self, director: &Director) {
+        let mut clients: Vec<Client<UnixStream>> = Vec::new();
+        let mut desk = Desk { director, last: Answer::default(), command: command_line() };
+        loop {
+            let mut ends: Vec<_> =
+                clients.iter().map(|client| (client.stream().as_raw_fd(), client.has_output())).collect();
+            ends.push((self.listener.as_raw_fd(), false));
+            let due = clients.iter().filter_map(Client::due).min();
+            let wait = due.map_or(TICK, |due| due.saturating_duration_since(Instant::now()).min(TICK));
+            border::wait_for_sockets(&ends, wait);
+            self.accept(&mut clients);
+            let now = Instant::now();
+            for client in &mut clients {
+                while let Some(command) = client.command() {
+                    let answer = desk.answer(command);
+                    client.answer(&answer);
+                }
+                if client.is_due(now) {
+                    client.answer(&desk.state("verdict"));
+                }
+                client.write();
+            }
+            clients.retain(|client| client.is_alive(now));
+        }
+    }
+
+    fn accept(&self, clients: &mut Vec<Client<UnixStream>>) {
+        // Bounded: a flood of connections must not keep the ones that there are from being served.
+        for _ in 0..MAX_CLIENTS {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let welcome = border::peer_user_id(&stream) == Some(border::user_id())
+                && clients.len() < MAX_CLIENTS
+                && stream.set_nonblocking(true).is_ok();
+            if welcome {
+                clients.push(Client::new(stream));
+            }
+        }
+    }
+}
+
+/// Removes the socket file, in the process that made it.
+pub fn close() {
+    if let Some((path, owner, _)) = SOCKET.get()
+        && *owner == process::id()
+    {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// In the child of a fork: lets go of the socket, which would look alive after the parent's death.
+pub fn forked() {
+    if let Some((_, owner, descriptor)) = SOCKET.get()
+        && *owner != process::id()
+    {
+        border::close_inherited(*descriptor);
+    }
+}
+
+/// Answers commands.
+struct Desk<'a> {
+    director: &'a Director,
+    /// What the collector said last, for when there is none any more.
+    last: Answer,
+    command: String,
+}
+
+impl Desk<'_> {
+    fn answer(&mut self, command: Command) -> String {
+        match command {
+            Command::Status => self.state("status"),
+            Command::Watch => self.state("verdict"),
+            Command::Snapshot => {
+                self.ask();
+                let trace = self.last.trace.as_deref().map(Path::to_string_lossy);
+                Object::new("snapshot").text("text", &self.last.summary).optional_text("trace", trace.as_deref()).end()
+            }
+            Command::Start => self.switch(Event::CommandStart),
+            Command::Stop => self.switch(Event::CommandStop),
+            Command::Unknown => Object::new("error")
+                .text("message", "commands: status, start, stop, snapshot, watch [MILLISECONDS]")
+                .end(),
+        }
+    }
+
+    fn switch(&self, event: Event) -> String {
+        let changed = Profiler::is_measuring() && self.director.event(event);
+        log::debug!("{event:?} from outside: changed {changed}");
+        Object::new("ok")
+            .flag("changed", changed)
+            .text("state", self.phase())
+            .number("captures", self.director.captures().into())
+            .end()
+    }
+
+    fn state(&mut self, kind: &str) -> String {
+        self.ask();
+        let Answer { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
+        let trace = trace.as_deref().map(Path::to_string_lossy);
+        Object::new(kind)
+            .number("pid", process::id().into())
+            .text("command", &self.command)
+            .text("state", self.phase())
+            .number("captures", self.director.captures().into())
+            .text("verdict", verdict)
+            .share("share", *share)
+            .text("line", line)
+            .number("kernels", *kernels)
+            .number("lost", *lost)
+            .optional_text("trace", trace.as_deref())
+            .end()
+    }
+
+    fn phase(&self) -> &'static str {
+        match (Profiler::is_measuring(), self.director.is_capturing()) {
+            (false, _) => "finished",
+            (true, true) => "capturing",
+            (true, false) => "dormant",
+        }
+    }
+
+    /// Asks the collector, if there is one that answers in time.
+    fn ask(&mut self) {
+        let (reply, answer) = bounded(1);
+        let asked = Profiler::running()
+            .is_some_and(|profiler| profiler.inlet().deliveries.try_send(Delivery::Question(Question(reply))).is_ok());
+        if asked && let Ok(answer) = answer.recv_timeout(PATIENCE) {
+            self.last = answer;
+        }
+    }
+}
+
+/// What the control thread asks the collector.
+#[derive(Debug)]
+pub struct Question(Sender<Answer>);
+
+impl Question {
+    /// Answers it. Nobody may be waiting any more.
+    pub fn answer(self, answer: Answer) {
+        let _ = self.0.try_send(answer);
+    }
+}
+
+fn command_line() -> String {
+    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let line = words.join(" ");
+    line.chars().take(200).collect()
+}

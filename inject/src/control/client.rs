@@ -1,0 +1,227 @@
+//! One connection: lines in, lines out, both bounded, neither ever waited for.
+//!
+//! Whoever sends a line that is too long, or does not read what was answered, loses the connection. A watcher that is
+//! slow loses lines first.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+/// Longest command, bytes.
+const MAX_LINE: usize = 256;
+/// Answers that may wait to be read, bytes; a report has some thousands.
+const MAX_OUTPUT: usize = 256 << 10;
+/// A connection on which nothing is read or written for so long is closed.
+const IDLE: Duration = Duration::from_secs(60);
+/// Between two lines to a watcher: without a wish, and at the least.
+const WATCH: Duration = Duration::from_secs(1);
+const FASTEST_WATCH: Duration = Duration::from_millis(100);
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// How things are.
+    Status,
+    /// Begin a capture.
+    Start,
+    /// End it.
+    Stop,
+    /// The report so far.
+    Snapshot,
+    /// A line each interval from now on.
+    Watch,
+    /// None of these.
+    Unknown,
+}
+
+/// One connection over whatever reads and writes without waiting.
+#[derive(Debug)]
+pub struct Client<S> {
+    stream: S,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    watch: Option<(Duration, Instant)>,
+    active: Instant,
+    closed: bool,
+}
+
+impl<S: Read + Write> Client<S> {
+    /// A new connection.
+    pub fn new(stream: S) -> Self {
+        Self { stream, input: Vec::new(), output: Vec::new(), watch: None, active: Instant::now(), closed: false }
+    }
+
+    /// What is read from and written to.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Whether something waits to be written.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// When the next line to a watcher is due.
+    pub fn due(&self) -> Option<Instant> {
+        self.watch.map(|(_, due)| due)
+    }
+
+    /// Whether it is; then the one after it is counted from now.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        match &mut self.watch {
+            Some((interval, due)) if *due <= now => {
+                *due = now + *interval;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the connection is kept.
+    pub fn is_alive(&self, now: Instant) -> bool {
+        !self.closed && now.duration_since(self.active) < IDLE
+    }
+
+    /// The next command, if a whole line has come. While answers wait to be read no command is taken.
+    pub fn command(&mut self) -> Option<Command> {
+        if self.closed || self.has_output() {
+            return None;
+        }
+        if !self.input.contains(&b'\n') {
+            self.read();
+        }
+        let Some(end) = self.input.iter().position(|&byte| byte == b'\n') else {
+            self.closed |= self.input.len() > MAX_LINE;
+            return None;
+        };
+        let line: Vec<u8> = self.input.drain(..=end).collect();
+        Some(self.parse(String::from_utf8_lossy(&line).trim()))
+    }
+
+    fn parse(&mut self, line: &str) -> Command {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "status" => Command::Status,
+            "start" => Command::Start,
+            "stop" => Command::Stop,
+            "snapshot" => Command::Snapshot,
+            "watch" => {
+                let wish = rest.trim().parse().map_or(WATCH, Duration::from_millis);
+                let interval = wish.clamp(FASTEST_WATCH, Duration::from_secs(3600));
+                self.watch = Some((interval, Instant::now() + interval));
+                Command::Watch
+            }
+            _ => Command::Unknown,
+        }
+    }
+
+    /// At most what a line may have, so that a flood waits in the kernel and not here.
+    fn read(&mut self) {
+        let mut piece = [0; MAX_LINE];
+        match self.stream.read(&mut piece) {
+            Ok(0) => self.closed = true,
+            Ok(bytes) => {
+                self.input.extend_from_slice(&piece[..bytes]);
+                self.active = Instant::now();
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => self.closed = true,
+        }
+    }
+
+    /// Puts a line behind those that wait; leaves it out when they are too many.
+    pub fn answer(&mut self, line: &str) {
+        if self.output.len() + line.len() <= MAX_OUTPUT {
+            self.output.extend_from_slice(line.as_bytes());
+        }
+    }
+
+    /// Writes what the other side takes.
+    pub fn write(&mut self) {
+        while self.has_output() && !self.closed {
+            match self.stream.write(&self.output) {
+                Ok(0) => self.closed = true,
+                Ok(bytes) => {
+                    self.output.drain(..bytes);
+                    self.active = Instant::now();
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
+                Err(_) => self.closed = true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// A stream with something to read and room for so many bytes.
+    struct Pipe {
+        incoming: Vec<u8>,
+        room: usize,
+        written: usize,
+    }
+
+    impl Read for Pipe {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.incoming.is_empty() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            let bytes = buffer.len().min(self.incoming.len());
+            buffer[..bytes].copy_from_slice(&self.incoming[..bytes]);
+            self.incoming.drain(..bytes);
+            Ok(bytes)
+        }
+    }
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            self.room -= taken;
+            self.written += taken;
+            if taken == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn client(incoming: &str, room: usize) -> Client<Pipe> {
+        Client::new(Pipe { incoming: incoming.as_bytes().to_vec(), room, written: 0 })
+    }
+
+    #[test]
+    fn lines_become_commands() {
+        let mut client = client("status\nstart\r\n stop \nsnapshot\nwatch 5\nfly\nsta", 0);
+        let commands: Vec<_> = std::iter::from_fn(|| client.command()).collect();
+        use Command::{Snapshot, Start, Status, Stop, Unknown, Watch};
+        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch, Unknown]);
+        assert_eq!(client.watch.unwrap().0, FASTEST_WATCH, "no faster than that");
+        assert!(client.is_alive(Instant::now()));
+    }
+
+    #[test]
+    fn a_line_without_an_end_closes_the_connection_and_takes_no_memory() {
+        let mut client = client(&"x".repeat(100_000), 0);
+        for _ in 0..100 {
+            assert_eq!(client.command(), None);
+        }
+        assert!(!client.is_alive(Instant::now()));
+        assert!(client.input.len() <= 2 * MAX_LINE);
+    }
+
+    #[test]
+    fn who_does_not_read_loses_lines_and_then_the_connection() {
+        let mut client = client("watch 100\nstatus\n", 10);
+        assert_eq!(client.command(), Some(Command::Watch));
+        for _ in 0..10_000 {
+            client.answer(&"y".repeat(1000));
+            client.write();
+        }
+        assert_eq!((client.stream.written, client.has_output()), (10, true));
+        assert!(client.output.len() <= MAX_OUTPUT);
+        assert_eq!(client.command(), None, "no command before its answers are read");
+        assert!(client.is_alive(Instant::now()) && !client.is_alive(Instant::now() + IDLE));
+    }
+}

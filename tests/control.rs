@@ -1,0 +1,234 @@
+//! Live control end to end: a recorded program is asked, started and stopped from outside while it runs.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{GPUPROF, Stage, report, stderr};
+
+/// A program that runs for some seconds, with its own folder for sockets.
+struct Program {
+    stage: Stage,
+    child: Child,
+}
+
+impl Program {
+    fn start(speed: &str, variables: &[(&str, &str)]) -> Self {
+        let stage = Stage::new();
+        let mut host = stage.host("multi_stream");
+        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_REPLAY_SPEED", speed);
+        host.envs(variables.iter().copied()).stderr(Stdio::piped()).stdout(Stdio::null());
+        let child = host.spawn().unwrap();
+        let program = Self { stage, child };
+        program.wait_for(|| program.socket().exists());
+        program
+    }
+
+    #[track_caller]
+    fn wait_for(&self, done: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !done() {
+            assert!(Instant::now() < deadline, "waited in vain");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.stage.path(&format!("gpuprof/{}.sock", self.child.id()))
+    }
+
+    fn gpuprof(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(GPUPROF);
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.stage.folder.path()).output().unwrap()
+    }
+
+    /// The answer of a command for this program.
+    fn tell(&self, command: &str) -> String {
+        let output = self.gpuprof(&[command, &self.child.id().to_string()]);
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn ask(&self, line: &str) -> Value {
+        let mut stream = self.connect();
+        stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// Waits for the end of the program; answers what it said on stderr.
+    fn end(mut self) -> (Stage, String) {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{text}");
+        (self.stage, text)
+    }
+}
+
+const DORMANT: (&str, &str) = ("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi");
+
+#[test]
+fn captures_begin_and_end_ten_times_in_one_run() {
+    let program = Program::start("0.1", &[DORMANT]);
+    assert_eq!(program.ask("status")["state"], "dormant");
+    for number in 1..=10 {
+        assert_eq!(program.tell("start"), format!("capture {number} has begun\n"));
+        assert!(program.tell("start").starts_with("nothing changed"), "it has begun already");
+        assert_eq!(program.ask("status")["state"], "capturing");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(program.tell("stop"), format!("capture {number} has ended\n"));
+        assert!(program.tell("stop").starts_with("nothing changed"));
+    }
+    let (stage, text) = program.end();
+    assert_eq!(text.matches("trace: ").count(), 1, "{text}");
+    let (code, report) = report(&stage.path("trace.gpuprof"));
+    let captures = report["captures"].as_array().unwrap();
+    assert_eq!((code, captures.len()), (0, 10));
+    for pair in captures.windows(2) {
+        assert!(pair[0]["end_unix_ns"].as_u64() <= pair[1]["begin_unix_ns"].as_u64(), "captures do not overlap");
+    }
+    assert!(captures.iter().all(|capture| capture["trigger"] == "command"));
+}
+
+#[test]
+fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
+    let program = Program::start("0.3", &[]);
+    assert_eq!(program.ask("status")["state"], "capturing");
+    program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
+    assert_eq!(program.ask("stop")["changed"], true);
+    assert_eq!(program.ask("status")["state"], "dormant");
+    assert_eq!(program.ask("start")["captures"], 2);
+    let (stage, _) = program.end();
+    let captures = report(&stage.path("trace.gpuprof")).1["captures"].clone();
+    assert_eq!((&captures[0]["trigger"], &captures[1]["trigger"]), (&"start".into(), &"command".into()));
+    assert!(captures[0]["kernels"].as_u64().unwrap() > 10, "{captures}");
+}
+
+#[test]
+fn status_lists_all_processes_and_passes_over_dead_ones() {
+    let first = Program::start("0.3", &[]);
+    let folder = first.stage.path("gpuprof");
+    // Another process, one that was killed, and one that does not answer.
+    let second = Command::new(first.stage.host("multi_stream").get_program())
+        .envs(first.stage.host("multi_stream").get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("XDG_RUNTIME_DIR", first.stage.folder.path())
+        .env("GPUPROF_REPLAY_SPEED", "0.3")
+        .current_dir(first.stage.folder.path())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut second = second.unwrap();
+    drop(UnixListener::bind(folder.join("999999.sock")).unwrap());
+    first.wait_for(|| folder.join(format!("{}.sock", second.id())).exists());
+
+    let output = first.gpuprof(&["status", "--json"]);
+    let lines: Vec<Value> = output
+        .stdout
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    let mut processes: Vec<_> = lines.iter().map(|line| line["pid"].as_u64().unwrap()).collect();
+    processes.sort_unstable();
+    let mut expected = [first.child.id(), second.id()].map(u64::from);
+    expected.sort_unstable();
+    assert_eq!(processes, expected, "{}", stderr(&output));
+    assert!(!folder.join("999999.sock").exists(), "what a killed process left behind is removed");
+    let text = String::from_utf8(first.gpuprof(&["status"]).stdout).unwrap();
+    assert!(text.starts_with("     PID  STATE") && text.matches("capturing").count() == 2, "{text}");
+    let missing = first.gpuprof(&["start", "999999"]);
+    assert_eq!(missing.status.code(), Some(1));
+
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let _ = first.gpuprof(&["status"]);
+    assert!(!folder.join(format!("{}.sock", second.id())).exists());
+    let socket = first.socket();
+    let _ = first.end();
+    assert!(!socket.exists(), "removed at the end of the process");
+}
+
+#[test]
+fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
+    let program = Program::start("0.3", &[]);
+    program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 100);
+    let snapshot = program.tell("snapshot");
+    assert!(snapshot.starts_with("gpuprof: process") && snapshot.contains("verdict: "), "{snapshot}");
+    assert!(snapshot.contains("trace: ") && snapshot.contains("no end was written"), "{snapshot}");
+    let output = program.gpuprof(&["watch", "--interval", "100", &program.child.id().to_string()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() >= 3 && lines.iter().all(|line| line["type"] == "verdict"), "{lines:?}");
+    let kernels: Vec<_> = lines.iter().map(|line| line["kernels"].as_u64().unwrap()).collect();
+    assert!(kernels.is_sorted() && kernels.last() > kernels.first(), "{kernels:?}");
+    let _ = program.end();
+}
+
+#[test]
+fn hostile_clients_neither_block_nor_harm() {
+    let program = Program::start("0.3", &[]);
+    // As many as there is room for: some say nothing, some talk without an end, some ask and never read.
+    let mut clients: Vec<UnixStream> = (0..8).map(|_| program.connect()).collect();
+    for client in &mut clients[..3] {
+        client.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+        // Refused or cut off: both are right.
+        let _ = client.write_all(&vec![b'x'; 1 << 20]);
+    }
+    for client in &mut clients[3..6] {
+        client.set_nonblocking(true).unwrap();
+        for _ in 0..10_000 {
+            if client.write_all(b"snapshot\n").is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                break;
+            }
+        }
+    }
+    // Those who talked without an end are gone, so there is room again.
+    program.wait_for(|| {
+        let mut stream = program.connect();
+        let mut answer = String::new();
+        let _ = stream.write_all(b"status\nfly\n");
+        BufReader::new(stream).read_line(&mut answer).is_ok_and(|bytes| bytes > 0)
+    });
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.child.id())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kilobytes < 1 << 20, "{resident}");
+    let (stage, _) = program.end();
+    assert_eq!(report(&stage.path("trace.gpuprof")).1["completeness"]["end"], "clean");
+}
+
+#[test]
+fn nobody_else_can_listen_and_it_can_be_switched_off() {
+    let program = Program::start("1", &[]);
+    let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(program.stage.path("gpuprof")), mode(program.socket())), (0o700, 0o600));
+    let _ = program.end();
+
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_CONTROL", "off");
+    assert!(host.output().unwrap().status.success());
+    assert!(!stage.path("gpuprof").exists());
+
+    // A folder that is open to others is not used, and the program does not notice.
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("gpuprof")).unwrap();
+    std::fs::set_permissions(stage.path("gpuprof"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut host = stage.host("multi_stream");
+    let output = host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_LOG", "info").output().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("no live control"), "{}", stderr(&output));
+}
