@@ -365,6 +365,7 @@ impl Collector {
     fn count_loss(&mut self, dropped_by_cupti: u64) {
         self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
         self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed);
+        self.loss.beyond_dictionary = self.decoder.dictionary().beyond();
         self.loss.dropped_ranges = nvtx::dropped();
         let foreign = self.inlet.foreign_bytes.swap(0, Ordering::Relaxed);
         if foreign > 0 && !self.foreign_buffers_said {

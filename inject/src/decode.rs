@@ -12,7 +12,7 @@ use cupti_sys::record::{
     MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
 use cupti_sys::{Cupti, Domain};
-use profiler_core::dictionary::Dictionary;
+use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
     Device, DeviceId, Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, PcieLink, Record,
@@ -142,10 +142,16 @@ impl Decoder {
         let name = known.unwrap_or_else(|| format!("{prefix}#{callback_id}"));
         let name = self.dictionary.intern_name(&name);
         let id = self.dictionary.intern_api_function(ApiFunction { domain: ours, callback_id, name });
-        self.functions.insert((domain, callback_id), id);
+        // Beyond the dictionary's ceiling ids can only be damage.
+        if self.functions.len() < FUNCTION_LIMIT {
+            self.functions.insert((domain, callback_id), id);
+        }
         id
     }
 }
+
+/// Addresses of names that are remembered, each with a copy of the name.
+const ADDRESS_LIMIT: usize = 16_384;
 
 /// Kernel names by the address at which CUPTI keeps them.
 ///
@@ -163,6 +169,10 @@ impl KernelNames {
             return *id;
         }
         let id = dictionary.intern_name(&name.to_string_lossy());
+        if self.0.len() >= ADDRESS_LIMIT {
+            // A cache: what is still in use comes back at once.
+            self.0.clear();
+        }
         self.0.insert(address, (name.to_owned(), id));
         id
     }

@@ -2,6 +2,9 @@
 //!
 //! Everything is append-only and ids are indices, so the trace writer emits just the tail that it has not written
 //! yet, and a reader that replays those tails rebuilds the same ids.
+//!
+//! A program may compile a kernel for each shape it meets, for days. So every table has a ceiling: what comes beyond
+//! shares a row, and is counted. Readers take what the file holds, which bounds itself.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,9 +17,28 @@ use crate::record::{
     PcieLink, StackId,
 };
 
+/// Distinct names. Large training programs have some thousand.
+pub const NAME_LIMIT: usize = 65_536;
+/// Bytes of all names together. Mangled names of templates have up to some thousand each.
+pub const NAME_BYTES_LIMIT: usize = 32 << 20;
+/// Distinct launch configurations (some 200 bytes each, with the way back). Dynamic shapes make many.
+pub const CONFIG_LIMIT: usize = 131_072;
+/// Distinct API functions. CUDA 13.4 has 1,400.
+pub const FUNCTION_LIMIT: usize = 8_192;
+/// Distinct stack frames.
+pub const FRAME_LIMIT: usize = 262_144;
+/// Descriptions of devices: ordinals of one process, each perhaps described again.
+pub const DEVICE_LIMIT: usize = 256;
+/// Descriptions of contexts. They are looked for one by one, so this also bounds time.
+pub const CONTEXT_LIMIT: usize = 1_024;
+/// The name that names beyond their ceiling share.
+const FURTHER_NAMES: &str = "<names beyond the table>";
+
 /// Append-only tables that records refer to by id.
 #[derive(Debug, Default)]
 pub struct Dictionary {
+    name_bytes: usize,
+    beyond: u64,
     names: Table<Arc<str>>,
     launch_configs: Table<LaunchConfig>,
     api_functions: Table<ApiFunction>,
@@ -33,12 +55,16 @@ impl Dictionary {
         Self::default()
     }
 
-    /// The id of `name`, new or known.
+    /// The id of `name`, new or known; beyond [`NAME_LIMIT`] or [`NAME_BYTES_LIMIT`] that of a name for all further.
     pub fn intern_name(&mut self, name: &str) -> NameId {
-        NameId(match self.names.ids.get(name) {
-            Some(&id) => id,
-            None => self.names.append(Arc::from(name)),
-        })
+        if let Some(&id) = self.names.ids.get(name) {
+            return NameId(id);
+        }
+        if self.names.rows.len() >= NAME_LIMIT || self.name_bytes + name.len() > NAME_BYTES_LIMIT {
+            self.beyond += 1;
+            return NameId(self.names.intern(Arc::from(FURTHER_NAMES)));
+        }
+        self.append_name(name)
     }
 
     /// The id of `name` if it is known.
@@ -47,23 +73,36 @@ impl Dictionary {
         self.names.ids.get(name).copied().map(NameId)
     }
 
-    /// The id of `config`, new or known.
+    /// The id of `config`, new or known; beyond [`CONFIG_LIMIT`] that of one with its name and nothing else.
     pub fn intern_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
-        LaunchConfigId(self.launch_configs.intern(config))
+        let further = || LaunchConfig { name: config.name, ..LaunchConfig::default() };
+        LaunchConfigId(self.launch_configs.intern_within(CONFIG_LIMIT, config, further, &mut self.beyond))
     }
 
-    /// The id of `function`, new or known.
+    /// The id of `function`, new or known; beyond [`FUNCTION_LIMIT`] that of one without a name.
     pub fn intern_api_function(&mut self, function: ApiFunction) -> ApiFunctionId {
-        ApiFunctionId(self.api_functions.intern(function))
+        let further = || ApiFunction { callback_id: u32::MAX, name: NameId::UNKNOWN, ..function };
+        ApiFunctionId(self.api_functions.intern_within(FUNCTION_LIMIT, function, further, &mut self.beyond))
     }
 
-    /// The id of the stack that ends with `frame`, new or known.
+    /// The id of the stack that ends with `frame`, new or known; beyond [`FRAME_LIMIT`] that of its caller.
     pub fn intern_frame(&mut self, frame: Frame) -> StackId {
+        if self.frames.rows.len() >= FRAME_LIMIT && !self.frames.ids.contains_key(&frame) {
+            self.beyond += 1;
+            return frame.caller;
+        }
         StackId(self.frames.intern(frame))
+    }
+
+    /// How often something found its table full. Not how many distinct ones did: that would take another table.
+    #[must_use]
+    pub fn beyond(&self) -> u64 {
+        self.beyond
     }
 
     /// Adds `name` as the next id without looking for an equal one: for readers, whose ids are given.
     pub fn append_name(&mut self, name: &str) -> NameId {
+        self.name_bytes += name.len();
         NameId(self.names.append(Arc::from(name)))
     }
 
@@ -82,18 +121,14 @@ impl Dictionary {
         StackId(self.frames.append(frame))
     }
 
-    /// Adds a device. One with the same ordinal and contents is ignored.
+    /// Adds a device. One with the same ordinal and contents is ignored, and so is one beyond [`DEVICE_LIMIT`].
     pub fn add_device(&mut self, device: Device) {
-        if !self.devices.contains(&device) {
-            self.devices.push(device);
-        }
+        add(&mut self.devices, device, DEVICE_LIMIT, &mut self.beyond);
     }
 
-    /// Adds a context. One with the same contents is ignored.
+    /// Adds a context. One with the same contents is ignored, and so is one beyond [`CONTEXT_LIMIT`].
     pub fn add_context(&mut self, context: Context) {
-        if !self.contexts.contains(&context) {
-            self.contexts.push(context);
-        }
+        add(&mut self.contexts, context, CONTEXT_LIMIT, &mut self.beyond);
     }
 
     /// Adds a link. One with the same contents is ignored.
@@ -192,6 +227,17 @@ impl Dictionary {
     }
 }
 
+fn add<T: PartialEq>(rows: &mut Vec<T>, row: T, limit: usize, beyond: &mut u64) {
+    if rows.contains(&row) {
+        return;
+    }
+    if rows.len() < limit {
+        rows.push(row);
+    } else {
+        *beyond += 1;
+    }
+}
+
 /// Rows in order of appearance, and the way back from a row to its index.
 #[derive(Debug)]
 struct Table<T> {
@@ -213,10 +259,72 @@ impl<T: Clone + Eq + Hash> Table<T> {
         }
     }
 
+    /// As [`intern`](Self::intern), but when there are `limit` rows, what is new becomes `further`.
+    fn intern_within(&mut self, limit: usize, row: T, further: impl FnOnce() -> T, beyond: &mut u64) -> u32 {
+        if self.rows.len() < limit {
+            return self.intern(row);
+        }
+        self.ids.get(&row).copied().unwrap_or_else(|| {
+            *beyond += 1;
+            self.intern(further())
+        })
+    }
+
     fn append(&mut self, row: T) -> u32 {
         let id = u32::try_from(self.rows.len()).expect("fewer than 2^32 distinct rows");
         self.rows.push(row.clone());
         self.ids.insert(row, id);
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::ApiDomain;
+
+    #[test]
+    fn names_beyond_the_table_share_one_and_are_counted() {
+        let mut dictionary = Dictionary::new();
+        let first = dictionary.intern_name("0");
+        for index in 1..NAME_LIMIT + 10 {
+            dictionary.intern_name(&index.to_string());
+        }
+        assert_eq!(dictionary.names().len(), NAME_LIMIT + 1);
+        assert_eq!(dictionary.name(NameId(dictionary.names.ids[FURTHER_NAMES])), FURTHER_NAMES);
+        assert_eq!((dictionary.intern_name("0"), dictionary.beyond()), (first, 10));
+
+        let mut dictionary = Dictionary::new();
+        let long = "x".repeat(NAME_BYTES_LIMIT);
+        dictionary.intern_name(&long);
+        let further = dictionary.intern_name("y");
+        assert_eq!((dictionary.name(further), dictionary.beyond()), (FURTHER_NAMES, 1));
+    }
+
+    #[test]
+    fn a_launch_beyond_the_table_keeps_its_name() {
+        let mut dictionary = Dictionary::new();
+        let name = dictionary.intern_name("gemm");
+        let config = |width| LaunchConfig { name, grid: [width, 1, 1], ..LaunchConfig::default() };
+        for width in 1..=CONFIG_LIMIT as u32 + 5 {
+            dictionary.intern_launch_config(config(width));
+        }
+        let id = dictionary.intern_launch_config(config(u32::MAX));
+        assert_eq!((dictionary.launch_config(id).name, dictionary.launch_config(id).grid), (name, [0; 3]));
+        assert_eq!((dictionary.launch_configs().len(), dictionary.beyond()), (CONFIG_LIMIT + 1, 6));
+    }
+
+    #[test]
+    fn the_other_tables_end_too() {
+        let mut dictionary = Dictionary::new();
+        for id in 0..10_000 {
+            let device = DeviceId(id);
+            dictionary.add_context(Context { id: ContextId(id), device, ..Context::default() });
+            dictionary.add_device(Device { id: device, ..Device::default() });
+            let function = ApiFunction { domain: ApiDomain::Driver, callback_id: id, name: NameId(0) };
+            dictionary.intern_api_function(function);
+        }
+        assert_eq!((dictionary.contexts().len(), dictionary.devices().len()), (CONTEXT_LIMIT, DEVICE_LIMIT));
+        assert_eq!(dictionary.api_functions().len(), FUNCTION_LIMIT + 1);
     }
 }

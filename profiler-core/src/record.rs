@@ -525,6 +525,9 @@ pub struct Loss {
     pub dropped_ranges: u64,
     /// Looks at host threads that gave nothing: torn reads, threads that were gone.
     pub failed_samples: u64,
+    /// How often a name, launch configuration, function, frame, device or context found its table full and became
+    /// one with others (see [`Dictionary`](crate::dictionary::Dictionary)).
+    pub beyond_dictionary: u64,
 }
 
 #[cfg(test)]

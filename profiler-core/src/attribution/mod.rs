@@ -82,6 +82,9 @@ const FUTURE_NANOS: u64 = 10_000_000_000;
 /// Operations that may wait for the watermark (96 bytes each). When there are more, it advances to the flush
 /// regardless: bounded memory goes before exact order, and what then comes late is counted.
 const PENDING_LIMIT: usize = 1_000_000;
+/// Host threads of one process (some 300 bytes each while they are quiet). The calls of all further threads are taken
+/// for those of one thread.
+const THREAD_LIMIT: usize = 16_384;
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
 
@@ -470,10 +473,15 @@ impl Attributor {
     }
 
     fn thread_index(&mut self, id: ThreadId) -> u32 {
-        let threads = &mut self.threads;
-        *self.thread_indices.entry(id).or_insert_with(|| {
-            threads.push(HostThread::default());
-            (threads.len() - 1) as u32
-        })
+        if let Some(&index) = self.thread_indices.get(&id) {
+            return index;
+        }
+        if self.threads.len() >= THREAD_LIMIT {
+            return (THREAD_LIMIT - 1) as u32;
+        }
+        self.threads.push(HostThread::default());
+        let index = (self.threads.len() - 1) as u32;
+        self.thread_indices.insert(id, index);
+        index
     }
 }

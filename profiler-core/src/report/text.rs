@@ -224,6 +224,7 @@ fn completeness_lines(out: &mut String, report: &Report) {
         (loss.broken_buffers, "broken buffers"),
         (loss.undelivered_buffers, "buffers never delivered"),
         (loss.dropped_ranges, "range events (NVTX) dropped"),
+        (loss.beyond_dictionary, "records whose name or configuration is beyond the table"),
         (completeness.bad_timestamps, "records without usable times"),
         (completeness.launches_without_activity, "launches without kernel"),
         (completeness.activities_without_launch, "operations without launch"),

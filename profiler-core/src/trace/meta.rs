@@ -97,6 +97,7 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
         loss.undelivered_buffers,
         loss.dropped_ranges,
         loss.failed_samples,
+        loss.beyond_dictionary,
     ] {
         varint::put(body, counter);
     }
@@ -114,6 +115,7 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         undelivered_buffers: cursor.optional()?,
         dropped_ranges: cursor.optional()?,
         failed_samples: cursor.optional()?,
+        beyond_dictionary: cursor.optional()?,
     })
 }
 

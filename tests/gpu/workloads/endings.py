@@ -4,7 +4,8 @@ Every few milliseconds it waits for the device and appends one line, `unix_nanos
 progress file. The line is written with one `write` call, so it is there even if the process is killed right after it.
 A trace of this process must hold all the kernels that a line old enough promises.
 
-The manner is one of: wait (until somebody kills it), exit, _exit, segfault, abort, exception.
+The manner is one of: wait (until somebody kills it), storm (the same under full load: launches without a pause), exit,
+_exit, segfault, abort, exception. `--torch-trace FILE` runs it under torch.profiler, to compare what that keeps.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 import torch
 
 KERNELS_PER_ROUND = 50
+KERNELS_PER_STORM = 5_000
 
 
 def end(manner: str) -> int:
@@ -35,24 +37,39 @@ def end(manner: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("manner", choices=["wait", "exit", "_exit", "segfault", "abort", "exception"])
+    parser.add_argument("manner", choices=["wait", "storm", "exit", "_exit", "segfault", "abort", "exception"])
     parser.add_argument("--progress", required=True, help="file to append to")
     parser.add_argument("--seconds", type=float, default=2.0, help="work this long, then end (wait: at most ten times this long)")
+    parser.add_argument("--torch-trace", metavar="FILE", help="profile the work with torch.profiler, and write its trace")
     options = parser.parse_args()
+    if options.torch_trace:
+        from torch.profiler import ProfilerActivity, profile
 
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            code = work(options)
+        profiler.export_chrome_trace(options.torch_trace)
+        return code
+    return work(options)
+
+
+def work(options: argparse.Namespace) -> int:
+    storm = options.manner == "storm"
+    waits = options.manner in ("wait", "storm")
+    launches = KERNELS_PER_STORM if storm else KERNELS_PER_ROUND
     values = torch.ones(1 << 16, device="cuda")
     torch.cuda.synchronize()
     # Only kernels named by this loop are promised: what building the tensor launched comes on top of them.
     completed = 0
     progress = os.open(options.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    deadline = time.monotonic() + options.seconds * (10 if options.manner == "wait" else 1)
+    deadline = time.monotonic() + options.seconds * (10 if waits else 1)
     while time.monotonic() < deadline:
-        for _ in range(KERNELS_PER_ROUND):
+        for _ in range(launches):
             values.mul_(1.0)
         torch.cuda.synchronize()
-        completed += KERNELS_PER_ROUND
+        completed += launches
         os.write(progress, f"{time.time_ns()} {completed}\n".encode())
-        time.sleep(0.001)
+        if not storm:
+            time.sleep(0.001)
     print("ending by", options.manner, flush=True)
     return end(options.manner)
 

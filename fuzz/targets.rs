@@ -1,0 +1,76 @@
+//! What is done with bytes from strangers: shared by the fuzzers of `fuzz/fuzz_targets` and by the bounded run of
+//! `tests/hostile`, which needs no nightly toolchain.
+//!
+//! Any input may be refused; none may panic, hang, or lead to a read outside it.
+
+use cupti_sys::record::Activity;
+use cupti_sys::recording::RecordingReader;
+use cupti_sys::{CompletedBuffer, Kind, RecordSizes};
+
+/// A trace file: read, accounted and printed.
+pub fn trace(bytes: &[u8]) {
+    if let Ok(report) = gpuprof::read(bytes) {
+        std::hint::black_box((report.summary(), report.full()));
+    }
+}
+
+/// A trace of torch.profiler.
+pub fn kineto(bytes: &[u8]) {
+    if let Ok(report) = gpuprof::import_kineto(bytes) {
+        std::hint::black_box((report.summary(), report.full()));
+    }
+}
+
+/// A recording of activity buffers.
+pub fn recording(bytes: &[u8]) {
+    let Ok(reader) = RecordingReader::new(bytes) else { return };
+    let sections = reader.map_while(Result::ok);
+    // Each section takes at least a byte, so this ends by itself; counted to be used.
+    std::hint::black_box(sections.count());
+}
+
+/// Record sizes as CUPTI 13.0 has them, and two kinds of sizes that only a liar would have.
+const SIZES: &[(Kind, u32)] = &[
+    (Kind::MEMCPY, 96),
+    (Kind::MEMSET, 88),
+    (Kind::DRIVER, 40),
+    (Kind::RUNTIME, 40),
+    (Kind::DEVICE, 200),
+    (Kind::CONTEXT, 32),
+    (Kind::CONCURRENT_KERNEL, 216),
+    (Kind::OVERHEAD, 56),
+    (Kind::MEMCPY2, 88),
+    (Kind::SYNCHRONIZATION, 48),
+    (Kind::CUDA_EVENT, 8),
+    (Kind::GRAPH_TRACE, 16),
+];
+
+/// An activity buffer: walked, and every record read.
+pub fn walk(bytes: &[u8]) {
+    let Some(buffer) = CompletedBuffer::from_bytes(bytes, 0, 0) else { return };
+    let sizes = RecordSizes::from_pairs(SIZES);
+    let mut records = buffer.records(&sizes);
+    let mut walked = 0;
+    for record in &mut records {
+        walked += record.bytes().len();
+        let read = match record.activity() {
+            Activity::Kernel(kernel) => {
+                assert!(kernel.name().is_none(), "an address from outside was followed");
+                kernel.start() ^ kernel.end() ^ u64::from(kernel.correlation_id()) ^ u64::from(kernel.grid()[0])
+            }
+            Activity::Memcpy(copy) => copy.start() ^ copy.byte_count() ^ u64::from(copy.graph_id()),
+            Activity::MemcpyP2p(copy) => copy.start() ^ copy.byte_count() ^ u64::from(copy.source_device_id()),
+            Activity::Memset(memset) => memset.start() ^ memset.byte_count() ^ u64::from(memset.value()),
+            Activity::Api(call) => call.start() ^ call.end() ^ u64::from(call.return_value()),
+            Activity::Sync(sync) => sync.start() ^ u64::from(sync.event_id()),
+            Activity::CudaEvent(event) => u64::from(event.event_id()) ^ event.event_sync_id().unwrap_or(0),
+            Activity::Overhead(overhead) => overhead.start() ^ u64::from(overhead.correlation_id().unwrap_or(0)),
+            Activity::Device(device) => device.global_memory_size(),
+            Activity::Context(context) => u64::from(context.context_id()),
+            _ => 0,
+        };
+        std::hint::black_box(read);
+    }
+    let left = records.remainder().map_or(0, |broken| broken.bytes);
+    assert_eq!(walked + left, buffer.bytes().len(), "every byte is in a record or said to be broken");
+}

@@ -1,0 +1,134 @@
+//! Bytes from strangers, on stable Rust: the functions of `fuzz/targets.rs` over mutations of real files.
+//!
+//! Seeded and bounded, so every run is the same: `GPUPROF_MUTATIONS` sets how many inputs each target gets (default
+//! 1500). An input that fails is saved and named. This is no replacement for coverage-guided fuzzing, for which
+//! `fuzz/` is there; it is what can run on every change.
+
+mod mutate;
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../../fuzz/targets.rs"]
+mod targets;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mutate::{Random, mutate, seal};
+use serde_json::json;
+use support::Stage;
+
+/// Longer than this is a hang: the largest input takes some milliseconds.
+const HANGS: Duration = Duration::from_secs(10);
+/// Larger files are cut to this: more of the same.
+const LONGEST: usize = 200_000;
+
+fn run(name: &str, corpus: &[Vec<u8>], finish: impl Fn(&mut Vec<u8>, &mut Random), target: impl Fn(&[u8])) {
+    let inputs = std::env::var("GPUPROF_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500_u64);
+    assert!(!corpus.is_empty() && corpus.iter().all(|bytes| !bytes.is_empty()));
+    for seed in 0..inputs {
+        let mut random = Random::new(seed);
+        let mut bytes = corpus[random.below(corpus.len())].clone();
+        bytes.truncate(LONGEST);
+        // The first of them are the files as they are.
+        if seed >= corpus.len() as u64 {
+            mutate(&mut bytes, corpus, &mut random);
+            finish(&mut bytes, &mut random);
+        }
+        let begun = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| target(&bytes)));
+        if outcome.is_err() || begun.elapsed() > HANGS {
+            let file = std::env::temp_dir().join(format!("gpuprof-hostile-{name}-{seed}"));
+            fs::write(&file, &bytes).unwrap();
+            panic!("{name}: seed {seed} fails after {:?}: {}", begun.elapsed(), file.display());
+        }
+    }
+}
+
+fn root(path: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// Traces of recorded programs, written by libprof.so itself.
+fn traces() -> Vec<Vec<u8>> {
+    let played = ["copy_pageable", "multi_stream"].map(|fixture| {
+        let stage = Stage::new();
+        assert!(stage.host(fixture).output().unwrap().status.success());
+        fs::read(stage.path("trace.gpuprof")).unwrap()
+    });
+    let golden = root("profiler-core/tests/golden/trace-1.0.bin");
+    played.into_iter().chain([golden]).collect()
+}
+
+#[test]
+fn traces_of_strangers() {
+    // Half of them with checksums that are right, so that what is behind those is reached.
+    run(
+        "trace",
+        &traces(),
+        |bytes, random| {
+            if random.below(2) == 0 {
+                seal(bytes)
+            }
+        },
+        targets::trace,
+    );
+}
+
+#[test]
+fn recordings_of_strangers() {
+    let stage = Stage::new();
+    assert!(stage.host("copy_pageable").env("GPUPROF_RECORD", "x.cupti").output().unwrap().status.success());
+    run("recording", &[fs::read(stage.path("x.cupti")).unwrap()], |_, _| {}, targets::recording);
+}
+
+#[test]
+fn activity_buffers_of_strangers() {
+    // Records back to back, with the kinds in front and noise behind.
+    let mut random = Random::new(7);
+    let corpus: Vec<_> = (0..8)
+        .map(|_| {
+            let mut bytes = Vec::new();
+            for _ in 0..50 {
+                let (kind, size) =
+                    [(1_u32, 96), (2, 88), (4, 40), (5, 40), (8, 200), (9, 32), (10, 216), (17, 56), (38, 48)]
+                        [random.below(9)];
+                bytes.extend_from_slice(&kind.to_le_bytes());
+                bytes.extend((4..size).map(|_| random.below(256) as u8));
+            }
+            bytes
+        })
+        .collect();
+    run("walk", &corpus, |_, _| {}, targets::walk);
+}
+
+#[test]
+fn json_of_strangers() {
+    let row = |category: &str, at: u64, correlation: u32| {
+        json!({"ph": "X", "cat": category, "name": "gemm", "pid": 0, "tid": 7, "ts": at, "dur": 5.5,
+               "args": {"device": 0, "stream": 7, "correlation": correlation, "grid": [1, 2, 3], "bytes": 4096}})
+    };
+    let rows: Vec<_> = (0..40)
+        .map(|index| {
+            row(
+                ["kernel", "cuda_runtime", "gpu_memcpy", "gpu_memset", "user_annotation"][index % 5],
+                index as u64 * 10,
+                index as u32 / 2,
+            )
+        })
+        .collect();
+    let document = json!({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}],
+                          "distributedInfo": {"rank": 3, "world_size": 8}, "traceEvents": rows});
+    let compressed = {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, document.to_string().as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    run("kineto", &[document.to_string().into_bytes(), rows_only(&document), compressed], |_, _| {}, targets::kineto);
+}
+
+fn rows_only(document: &serde_json::Value) -> Vec<u8> {
+    serde_json::to_vec_pretty(&document["traceEvents"]).unwrap()
+}
