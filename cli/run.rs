@@ -72,8 +72,9 @@ pub fn run(props: &Props) -> Result<u8> {
         && !props.force
     {
         bail!(
-            "{INJECTION} is set to {} already: another tool wants to be loaded into the program, and the driver loads \
-             only one. Unset the variable, or pass --force to replace it.",
+            "{INJECTION} is set to {0} already: another tool wants to be loaded into the program, and the driver loads \
+             only one. Unset the variable, or pass --force to replace it; GPUPROF_CHAIN={0} then loads both, which works \
+             unless that tool needs CUPTI too.",
             Path::new(&other).display()
         );
     }

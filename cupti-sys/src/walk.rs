@@ -95,3 +95,6 @@ pub fn count_by_library(cupti: &Cupti, buffer: &CompletedBuffer) -> u64 {
     }
     records
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,12 @@ impl Pool {
         }
         let grow = |made| (made < self.limit).then_some(made + 1);
         self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).ok()?;
-        Buffer::new(BUFFER_BYTES)
+        let made = Buffer::new(BUFFER_BYTES);
+        if made.is_none() {
+            // The machine has no memory now; it may have some later.
+            self.made.fetch_sub(1, Ordering::Relaxed);
+        }
+        made
     }
 
     /// Gives a buffer back.
@@ -75,5 +80,25 @@ mod tests {
         assert_eq!(pool.in_use(), 0);
         assert!(pool.take().is_some());
         assert_eq!(pool.in_use(), 1);
+    }
+
+    #[test]
+    fn threads_that_take_and_give_never_hold_more_than_there_are() {
+        const LIMIT: usize = 4;
+        let (pool, out, most) = (Pool::new((LIMIT * BUFFER_BYTES) as u64), AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        let Some(buffer) = pool.take() else { continue };
+                        most.fetch_max(out.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        out.fetch_sub(1, Ordering::SeqCst);
+                        pool.put(buffer);
+                    }
+                });
+            }
+        });
+        assert!((1..=LIMIT).contains(&most.into_inner()));
+        assert_eq!((pool.in_use(), std::iter::from_fn(|| pool.take()).count()), (0, LIMIT));
     }
 }

@@ -70,7 +70,8 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Starts measuring as the environment says; what is wrong with it is said, and the default holds.
+/// Starts measuring as the environment says; what is wrong with it is said, and the default holds. Then, whether that
+/// succeeded or not, initialises the other injection library, if one is named.
 ///
 /// # Errors
 /// As [`start`].
@@ -78,7 +79,15 @@ pub fn start_from_env() -> Result<(), StartError> {
     let (settings, complaints) = Settings::from_env();
     log::set_level(settings.log);
     complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
-    start(&settings)
+    let started = start(&settings);
+    if let Some(other) = &settings.chain {
+        match border::initialize_other(other) {
+            Ok(1) => log::info!("{}: initialised", other.display()),
+            Ok(answer) => log::warning!("{}: its InitializeInjection answered {answer}", other.display()),
+            Err(error) => log::warning!("{} is not loaded: {error}", settings::CHAIN),
+        }
+    }
+    started
 }
 
 /// Starts measuring. A second call in the same process is an error and changes nothing.

@@ -49,6 +49,8 @@ pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
 pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
 /// Time between flushes.
 pub const FLUSH: &str = "GPUPROF_FLUSH";
+/// Another injection library.
+pub const CHAIN: &str = "GPUPROF_CHAIN";
 /// Memory for activity buffers.
 pub const MEMORY: &str = "GPUPROF_MEMORY";
 /// Whether host threads are looked at.
@@ -178,6 +180,12 @@ pub const VARIABLES: &[Variable] = &[
                   `sigkill`, or a number.",
     },
     Variable {
+        name: CHAIN,
+        default: "off",
+        meaning: "Another injection library, loaded and initialised after this one: the driver itself loads only one. It works \
+                  beside gpuprof unless it needs CUPTI too, which serves one tool in a process.",
+    },
+    Variable {
         name: MEMORY,
         default: "256M",
         meaning: "Most host memory for activity buffers, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
@@ -236,6 +244,8 @@ pub struct Settings {
     pub dependencies: bool,
     /// Time between flushes.
     pub flush: Duration,
+    /// Injection library to load after this one.
+    pub chain: Option<PathBuf>,
     /// Most memory for activity buffers, bytes.
     pub memory: u64,
     /// Look at host threads.
@@ -307,6 +317,9 @@ impl Settings {
                 _ => is_off(text).then_some(false),
             }),
             capture: read_capture(&lookup, &mut bad),
+            chain: read(&lookup, &mut bad, CHAIN, "a file name or `off`", None, |text| {
+                Some(if is_off(text) { None } else { Some(PathBuf::from(text)) })
+            }),
             memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
                 parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
             }),

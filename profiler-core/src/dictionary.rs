@@ -17,8 +17,8 @@ use crate::record::{
     PcieLink, StackId,
 };
 
-/// Distinct names. Large training programs have some thousand.
-pub const NAME_LIMIT: usize = 65_536;
+/// Distinct names: twice as many as NVTX may bring. Large training programs have some thousand.
+pub const NAME_LIMIT: usize = 131_072;
 /// Bytes of all names together. Mangled names of templates have up to some thousand each.
 pub const NAME_BYTES_LIMIT: usize = 32 << 20;
 /// Distinct launch configurations (some 200 bytes each, with the way back). Dynamic shapes make many.

@@ -1,6 +1,6 @@
 //! A profiler of the smallest kind, for the tests of the host program: it counts records and says so at exit.
 //!
-//! `TEST_PROFILER` makes it misbehave: `refuse` to start, `flush-inside` a callback, `call-after-fork` in a child.
+//! `TEST_PROFILER` makes it misbehave: `refuse` to start, start and stay `idle`, `flush-inside` a callback, `call-after-fork` in a child.
 #![expect(unsafe_code, reason = "a library of C functions")]
 
 use std::env;
@@ -72,6 +72,10 @@ fn start() -> Option<()> {
 /// The driver's entry point.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> i32 {
+    if habit() == "idle" {
+        eprintln!("profiler: idle");
+        return 1;
+    }
     if habit() == "refuse" || start().is_none() {
         return 0;
     }
