@@ -145,7 +145,8 @@ EXIT CODES:
 EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
   gpuprof export --to chrome rank*.gpuprof -o log/
-  gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof";
+  gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof
+  gpuprof export --to sqlite gpuprof-4711.gpuprof && nsys stats gpuprof-4711.sqlite";
 
 const STATS_HELP: &str = "\
 Names, columns and units are those of nsys 2024 and later; docs/EXPORT.md says where the numbers may differ.
@@ -426,12 +427,15 @@ pub struct ExportArgs {
 enum ExportFormat {
     /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
     Chrome,
+    /// The SQLite file of an Nsight Systems export: your SQL, `nsys stats`
+    Sqlite,
 }
 
 impl From<ExportArgs> for export::Props {
     fn from(args: ExportArgs) -> Self {
         let format = match args.to {
             ExportFormat::Chrome => Format::Chrome,
+            ExportFormat::Sqlite => Format::Sqlite,
         };
         Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
     }

@@ -19,6 +19,8 @@ enum Cause {
     Io(io::Error),
     Trace(TraceError),
     Foreign(&'static str),
+    /// Another library's words.
+    Library(String),
 }
 
 impl ExportError {
@@ -30,6 +32,11 @@ impl ExportError {
     /// `path` is no trace that can be read.
     pub fn trace(path: &Path, error: TraceError) -> Self {
         Self { path: path.to_owned(), cause: Cause::Trace(error) }
+    }
+
+    /// The database `path` cannot be written.
+    pub fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Library(format!("SQLite: {error}")) }
     }
 
     /// Standard output does not take what is written.
@@ -56,6 +63,7 @@ impl fmt::Display for ExportError {
             Cause::Io(error) => write!(f, "{error}"),
             Cause::Trace(error) => write!(f, "{error}"),
             Cause::Foreign(what) => f.write_str(what),
+            Cause::Library(what) => f.write_str(what),
         }
     }
 }

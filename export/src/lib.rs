@@ -15,6 +15,7 @@ mod names;
 mod output;
 mod ranges;
 mod source;
+mod sqlite;
 pub mod stats;
 
 use std::path::Path;
@@ -27,6 +28,8 @@ pub use source::{Progress, TraceFile};
 pub enum Format {
     /// Chrome's JSON as the PyTorch profiler writes it.
     Chrome,
+    /// The SQLite file of an Nsight Systems export.
+    Sqlite,
 }
 
 impl Format {
@@ -36,6 +39,7 @@ impl Format {
         match self {
             // The TensorBoard plugin finds traces by this ending.
             Self::Chrome => "pt.trace.json.gz",
+            Self::Sqlite => "sqlite",
         }
     }
 }
@@ -77,5 +81,6 @@ pub fn export(
 ) -> Result<Outcome, ExportError> {
     match format {
         Format::Chrome => chrome::write(trace, out, options, progress),
+        Format::Sqlite => sqlite::write(trace, out, progress),
     }
 }

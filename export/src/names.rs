@@ -35,6 +35,36 @@ pub fn demangled(name: &str) -> String {
         .unwrap_or_else(|| name.to_owned())
 }
 
+/// The bare name of a function: without return type, scope, template arguments and parameters.
+pub fn base(demangled: &str) -> &str {
+    let mut depth = 0u32;
+    let mut start = 0;
+    let mut end = demangled.len();
+    let bytes = demangled.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            // `(anonymous namespace)::` is a scope, not a parameter list.
+            b'(' if depth == 0 && demangled[at..].starts_with("(anonymous namespace)") => depth += 1,
+            b'<' | b'(' => {
+                if depth == 0 && end == demangled.len() {
+                    end = at;
+                }
+                if byte == b'(' && depth == 0 {
+                    break;
+                }
+                depth += 1;
+            }
+            b'>' | b')' => depth = depth.saturating_sub(1),
+            b':' | b' ' if depth == 0 => {
+                start = at + 1;
+                end = demangled.len();
+            }
+            _ => {}
+        }
+    }
+    demangled.get(start..end).filter(|name| !name.is_empty()).unwrap_or(demangled)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +74,20 @@ mod tests {
         assert_eq!(demangled("_Z4gemmPfS_i"), "gemm(float*, float*, int)");
         assert_eq!(demangled("triton_poi_fused_0"), "triton_poi_fused_0");
         assert_eq!(demangled("_Z"), "_Z");
+    }
+
+    #[test]
+    fn base_names_have_neither_scope_nor_arguments() {
+        for (name, wanted) in [
+            ("gemm(float*, float*, int)", "gemm"),
+            ("void at::native::vector<4, at::F<float> >(int, at::F<float>)", "vector"),
+            ("void at::native::(anonymous namespace)::cat<float, (int)4>(float*)", "cat"),
+            ("triton_poi_fused_0", "triton_poi_fused_0"),
+            ("nvjet_tst_256x128_64x4", "nvjet_tst_256x128_64x4"),
+            ("void cub::Kernel<cub::Policy<int>::Max>(int)", "Kernel"),
+            ("", ""),
+        ] {
+            assert_eq!(base(name), wanted, "{name}");
+        }
     }
 }

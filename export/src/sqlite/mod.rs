@@ -1,0 +1,78 @@
+//! The SQLite file of an Nsight Systems export, so that people's SQL and the scripts of nsys run unchanged.
+//!
+//! Tables and columns are those of schema 3.20 (nsys 2025.3); later versions have only added to them. Only what a trace
+//! of gpuprof holds is there, and a table that nsys would leave out because nothing was traced is left out here too.
+//! Two passes: times count from the start of tracing, and nothing may be before it.
+
+mod facts;
+mod rows;
+
+use std::path::Path;
+
+use profiler_core::record::Timestamp;
+use profiler_core::trace::Item;
+use rusqlite::Connection;
+
+use crate::Outcome;
+use crate::error::ExportError;
+use crate::output::Unfinished;
+use crate::source::{Progress, TraceFile};
+
+use self::rows::Inserts;
+
+/// Left out when empty: nsys's scripts take a table that exists for data that was traced.
+const OPTIONAL: [&str; 4] = [
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+];
+
+/// Writes `trace` to the SQLite file `out`.
+pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    let place = Unfinished::new(out);
+    match std::fs::remove_file(place.partial()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(ExportError::io(out, error)),
+        _ => {}
+    }
+    let failed = |error: rusqlite::Error| ExportError::sqlite(out, &error);
+    let connection = Connection::open(place.partial()).map_err(failed)?;
+    // An unfinished file is thrown away, so nothing needs to survive a crash half-way.
+    connection
+        .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN;")
+        .map_err(failed)?;
+    connection.execute_batch(include_str!("schema.sql")).map_err(failed)?;
+    let mut outcome = Outcome::default();
+    let mut end = Timestamp::ZERO;
+    let passed = {
+        let mut inserts = Inserts::new(&connection).map_err(failed)?;
+        let passed = trace.pass(progress, |item, scope| {
+            let Item::Record(record) = item else { return Ok(()) };
+            match inserts.record(record, scope).map_err(failed)? {
+                Some(at) => {
+                    outcome.written += 1;
+                    end = end.max(at);
+                }
+                None => outcome.without_place += 1,
+            }
+            Ok(())
+        })?;
+        inserts.finish(end, &passed).map_err(failed)?;
+        outcome.notes = passed.notes();
+        outcome.notes.extend(inserts.notes());
+        passed
+    };
+    facts::write(&connection, &passed, end).map_err(failed)?;
+    for table in OPTIONAL {
+        let is_empty: bool = connection
+            .query_row(&format!("SELECT NOT EXISTS (SELECT 1 FROM {table})"), [], |row| row.get(0))
+            .map_err(failed)?;
+        if is_empty {
+            connection.execute_batch(&format!("DROP TABLE {table}")).map_err(failed)?;
+        }
+    }
+    connection.execute_batch("COMMIT").map_err(failed)?;
+    connection.close().map_err(|(_, error)| failed(error))?;
+    place.finish()?;
+    Ok(outcome)
+}

@@ -1,0 +1,360 @@
+//! Records become rows.
+//!
+//! Texts are numbered by `StringIds`: the names of the trace keep their ids, and what is derived from them (demangled
+//! and short names of kernels) gets ids behind a bound that no trace reaches.
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiDomain, Copy, CopyKind, Kernel, MemoryKind, NameId, Payload, RangeEvent, RangeEventKind, Record, SyncKind,
+    ThreadId, Timestamp,
+};
+use rusqlite::{CachedStatement, Connection, Result, params};
+use rustc_hash::FxHashMap;
+
+use super::facts::{global_pid, global_tid};
+use crate::names::{base, demangled};
+use crate::ranges::{OpenRanges, Range};
+use crate::source::{Passed, Scope};
+
+/// Ids of texts that are not names of the trace: the trace format permits 4 Mi names.
+const FIRST_DERIVED: u32 = 1 << 23;
+
+/// nsys's numbers for what the program said about itself.
+const MARK: u32 = 34;
+const PUSH_POP: u32 = 59;
+const START_END: u32 = 60;
+
+/// The statements that fill the tables.
+pub struct Inserts<'c> {
+    kernel: CachedStatement<'c>,
+    copy: CachedStatement<'c>,
+    memset: CachedStatement<'c>,
+    call: CachedStatement<'c>,
+    sync: CachedStatement<'c>,
+    event: CachedStatement<'c>,
+    range: CachedStatement<'c>,
+    text: CachedStatement<'c>,
+    texts: FxHashMap<String, u32>,
+    names: FxHashMap<NameId, (u32, u32)>,
+    domains: FxHashMap<NameId, u32>,
+    ranges: OpenRanges,
+}
+
+/// `INSERT` with so many values behind each other.
+fn insert<'c>(connection: &'c Connection, table: &str, columns: &str) -> Result<CachedStatement<'c>> {
+    let marks = vec!["?"; columns.split(',').count()].join(", ");
+    connection.prepare_cached(&format!("INSERT INTO {table} ({columns}) VALUES ({marks})"))
+}
+
+/// What every operation of a device begins with.
+const OPERATION: &str = "start, end, deviceId, contextId, streamId, correlationId, globalPid";
+
+impl<'c> Inserts<'c> {
+    /// Prepares them.
+    pub fn new(connection: &'c Connection) -> Result<Self> {
+        let insert = |table: &str, columns: &str| insert(connection, table, columns);
+        Ok(Self {
+            kernel: insert(
+                "CUPTI_ACTIVITY_KIND_KERNEL",
+                &format!(
+                    "{OPERATION}, demangledName, shortName, mangledName, launchType, registersPerThread, gridX, gridY, \
+                     gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory, localMemoryPerThread, \
+                     localMemoryTotal, gridId, sharedMemoryExecuted, graphNodeId, graphId, clusterX, clusterY, clusterZ"
+                ),
+            )?,
+            copy: insert(
+                "CUPTI_ACTIVITY_KIND_MEMCPY",
+                &format!(
+                    "{OPERATION}, bytes, copyKind, srcKind, dstKind, srcDeviceId, dstDeviceId, graphNodeId, copyCount"
+                ),
+            )?,
+            memset: insert("CUPTI_ACTIVITY_KIND_MEMSET", &format!("{OPERATION}, value, bytes, graphNodeId, memKind"))?,
+            call: insert(
+                "CUPTI_ACTIVITY_KIND_RUNTIME",
+                "start, end, eventClass, globalTid, correlationId, nameId, returnValue",
+            )?,
+            sync: insert(
+                "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+                &format!("{OPERATION}, syncType, eventId, eventSyncId"),
+            )?,
+            event: insert(
+                "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+                "deviceId, contextId, streamId, correlationId, globalPid, eventId, eventSyncId",
+            )?,
+            range: insert(
+                "NVTX_EVENTS",
+                "start, end, eventType, rangeId, color, textId, globalTid, endGlobalTid, domainId, uint64Value, \
+                 int64Value, doubleValue",
+            )?,
+            text: insert("StringIds", "id, value")?,
+            texts: FxHashMap::default(),
+            names: FxHashMap::default(),
+            domains: FxHashMap::default(),
+            ranges: OpenRanges::default(),
+        })
+    }
+
+    /// Inserts a record; its end, or `None` when nsys has no table for it.
+    pub fn record(&mut self, record: &Record, scope: &Scope<'_>) -> Result<Option<Timestamp>> {
+        let origin = scope.session.start;
+        let pid = global_pid(scope.session);
+        let since = |at: Timestamp| at.since(origin) as i64;
+        let device_of = |context| scope.dictionary.context(context).map_or(0, |context| context.device.0);
+        let end = match record {
+            Record::Kernel(row) => {
+                self.kernel(row, scope)?;
+                row.end
+            }
+            Record::Copy(row) => {
+                let Copy { device, context, stream, correlation, .. } = row;
+                self.copy.execute(params![
+                    since(row.start),
+                    since(row.end),
+                    device.0,
+                    context.0,
+                    stream.0,
+                    correlation.0,
+                    pid,
+                    row.bytes as i64,
+                    copy_kind(row.kind),
+                    memory_kind(row.source),
+                    memory_kind(row.destination),
+                    row.peers[0].0,
+                    row.peers[1].0,
+                    node(row.graph_node_id),
+                    1,
+                ])?;
+                row.end
+            }
+            Record::Memset(row) => {
+                self.memset.execute(params![
+                    since(row.start),
+                    since(row.end),
+                    row.device.0,
+                    row.context.0,
+                    row.stream.0,
+                    row.correlation.0,
+                    pid,
+                    row.value,
+                    row.bytes as i64,
+                    node(row.graph_node_id),
+                    memory_kind(row.memory),
+                ])?;
+                row.end
+            }
+            Record::Api(row) => {
+                let function = scope.dictionary.api_function(row.function);
+                let class = u32::from(function.is_some_and(|function| function.domain == ApiDomain::Driver));
+                let name = function.map_or(NameId::UNKNOWN, |function| function.name);
+                let name = self.name(name, scope.dictionary);
+                self.call.execute(params![
+                    since(row.start),
+                    since(row.end),
+                    class,
+                    global_tid(scope.session, row.thread),
+                    row.correlation.0,
+                    name,
+                    row.return_value,
+                ])?;
+                row.end
+            }
+            Record::Sync(row) => {
+                self.sync.execute(params![
+                    since(row.start),
+                    since(row.end),
+                    device_of(row.context),
+                    row.context.0,
+                    row.stream.0,
+                    row.correlation.0,
+                    pid,
+                    sync_kind(row.kind),
+                    row.event_id,
+                    row.event_sync_id as i64,
+                ])?;
+                row.end
+            }
+            Record::Event(row) => {
+                self.event.execute(params![
+                    device_of(row.context),
+                    row.context.0,
+                    row.stream.0,
+                    row.correlation.0,
+                    pid,
+                    row.event_id,
+                    row.event_sync_id as i64,
+                ])?;
+                Timestamp::ZERO
+            }
+            Record::Range(row) if row.kind == RangeEventKind::Mark => {
+                self.range(row, None, scope)?;
+                row.at
+            }
+            Record::Range(row) => {
+                if let Some(Range { begin, end, end_thread }) = self.ranges.take(row) {
+                    self.range(&begin, Some((end, end_thread)), scope)?;
+                }
+                row.at
+            }
+            Record::Overhead(_) | Record::Sample(_) => return Ok(None),
+        };
+        Ok(Some(end))
+    }
+
+    /// Inserts what is still open, as ending at `end`, and the texts.
+    pub fn finish(&mut self, end: Timestamp, passed: &Passed) -> Result<()> {
+        let scope = Scope { session: &passed.session, dictionary: &passed.dictionary };
+        for range in self.ranges.finish(end) {
+            self.range(&range.begin, Some((range.end, range.end_thread)), &scope)?;
+        }
+        for (number, name) in (0u32..).zip(passed.dictionary.names()) {
+            self.text.execute(params![number, &**name])?;
+        }
+        for (text, id) in &self.texts {
+            self.text.execute(params![id, text])?;
+        }
+        Ok(())
+    }
+
+    /// What could not be inserted as it was.
+    pub fn notes(&self) -> Vec<String> {
+        self.ranges.notes()
+    }
+
+    fn kernel(&mut self, row: &Kernel, scope: &Scope<'_>) -> Result<()> {
+        let origin = scope.session.start;
+        let config = scope.dictionary.launch_config(row.config);
+        let mangled = self.name(config.name, scope.dictionary);
+        let (full, short) = match self.names.get(&config.name) {
+            Some(&known) => known,
+            None => {
+                let readable = demangled(scope.dictionary.name(config.name));
+                let ids = (self.text(&readable), self.text(base(&readable)));
+                self.names.insert(config.name, ids);
+                ids
+            }
+        };
+        let ([gx, gy, gz], [bx, by, bz], [cx, cy, cz]) = (config.grid, config.block, config.cluster);
+        self.kernel.execute(params![
+            row.start.since(origin) as i64,
+            row.end.since(origin) as i64,
+            row.device.0,
+            row.context.0,
+            row.stream.0,
+            row.correlation.0,
+            global_pid(scope.session),
+            full,
+            short,
+            mangled,
+            // nsys counts from 1; here 0 is the regular launch.
+            u32::from(config.launch_type) + 1,
+            config.registers_per_thread,
+            gx,
+            gy,
+            gz,
+            bx,
+            by,
+            bz,
+            config.static_shared_bytes,
+            config.dynamic_shared_bytes,
+            config.local_bytes_per_thread,
+            0,
+            0,
+            config.shared_executed_bytes,
+            node(row.graph_node_id),
+            (row.graph_id != 0).then_some(row.graph_id),
+            cx,
+            cy,
+            cz,
+        ])?;
+        Ok(())
+    }
+
+    fn range(&mut self, begin: &RangeEvent, end: Option<(Timestamp, ThreadId)>, scope: &Scope<'_>) -> Result<()> {
+        let origin = scope.session.start;
+        let kind = match begin.kind {
+            RangeEventKind::Mark => MARK,
+            RangeEventKind::Start => START_END,
+            _ => PUSH_POP,
+        };
+        let known = self.domains.len() as u32 + 1;
+        // nsys numbers domains; 0 is the one without a name.
+        let domain = match scope.dictionary.name(begin.domain) {
+            "" => 0,
+            _ => *self.domains.entry(begin.domain).or_insert(known),
+        };
+        let (unsigned, signed, float) = match begin.payload {
+            Payload::None => (None, None, None),
+            Payload::Unsigned(number) => (Some(number as i64), None, None),
+            Payload::Signed(number) => (None, Some(number), None),
+            Payload::Float(number) => (None, None, Some(number)),
+        };
+        let text = self.name(begin.message, scope.dictionary);
+        let other_thread = end.map(|(_, thread)| thread).filter(|&thread| thread != begin.thread);
+        self.range.execute(params![
+            begin.at.since(origin) as i64,
+            end.map(|(at, _)| at.since(origin) as i64),
+            kind,
+            (begin.range_id != 0).then_some(begin.range_id as i64),
+            (begin.color != 0).then_some(begin.color),
+            text,
+            global_tid(scope.session, begin.thread),
+            other_thread.map(|thread| global_tid(scope.session, thread)),
+            domain,
+            unsigned,
+            signed,
+            float,
+        ])?;
+        Ok(())
+    }
+
+    /// The id of a name of the trace; one that was lost becomes a text.
+    fn name(&mut self, id: NameId, dictionary: &Dictionary) -> u32 {
+        if (id.0 as usize) < dictionary.names().len() { id.0 } else { self.text("?") }
+    }
+
+    /// The id of a text that is no name of the trace.
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(&id) = self.texts.get(text) {
+            return id;
+        }
+        let id = FIRST_DERIVED + self.texts.len() as u32;
+        self.texts.insert(text.to_owned(), id);
+        id
+    }
+}
+
+fn node(id: u64) -> Option<i64> {
+    (id != 0).then_some(id as i64)
+}
+
+const fn copy_kind(kind: CopyKind) -> u32 {
+    match kind {
+        CopyKind::Unknown => 0,
+        CopyKind::HostToDevice => 1,
+        CopyKind::DeviceToHost => 2,
+        CopyKind::DeviceToDevice => 8,
+        CopyKind::HostToHost => 9,
+        CopyKind::PeerToPeer => 10,
+    }
+}
+
+const fn memory_kind(kind: MemoryKind) -> u32 {
+    match kind {
+        MemoryKind::Pageable => 0,
+        MemoryKind::Pinned => 1,
+        MemoryKind::Device => 2,
+        MemoryKind::Array => 3,
+        MemoryKind::Managed => 4,
+        MemoryKind::Unknown => 7,
+    }
+}
+
+const fn sync_kind(kind: SyncKind) -> u32 {
+    match kind {
+        SyncKind::Unknown => 0,
+        SyncKind::Event => 1,
+        SyncKind::StreamWaitEvent => 2,
+        SyncKind::Stream => 3,
+        SyncKind::Context => 4,
+    }
+}
