@@ -429,6 +429,8 @@ enum ExportFormat {
     Chrome,
     /// The SQLite file of an Nsight Systems export: your SQL, `nsys stats`
     Sqlite,
+    /// A line of JSON for each record
+    Json,
 }
 
 impl From<ExportArgs> for export::Props {
@@ -436,6 +438,7 @@ impl From<ExportArgs> for export::Props {
         let format = match args.to {
             ExportFormat::Chrome => Format::Chrome,
             ExportFormat::Sqlite => Format::Sqlite,
+            ExportFormat::Json => Format::Json,
         };
         Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
     }

@@ -14,6 +14,7 @@ mod kineto_names;
 mod names;
 mod output;
 mod ranges;
+mod records;
 mod source;
 mod sqlite;
 pub mod stats;
@@ -30,6 +31,8 @@ pub enum Format {
     Chrome,
     /// The SQLite file of an Nsight Systems export.
     Sqlite,
+    /// A line of JSON for each record.
+    Json,
 }
 
 impl Format {
@@ -40,6 +43,7 @@ impl Format {
             // The TensorBoard plugin finds traces by this ending.
             Self::Chrome => "pt.trace.json.gz",
             Self::Sqlite => "sqlite",
+            Self::Json => "jsonl.gz",
         }
     }
 }
@@ -82,5 +86,6 @@ pub fn export(
     match format {
         Format::Chrome => chrome::write(trace, out, options, progress),
         Format::Sqlite => sqlite::write(trace, out, progress),
+        Format::Json => records::write(trace, out, progress),
     }
 }

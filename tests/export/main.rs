@@ -2,6 +2,7 @@
 
 mod chrome;
 mod hta;
+mod records;
 mod sqlite;
 mod stats;
 #[expect(dead_code, reason = "each test binary uses its part")]

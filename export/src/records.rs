@@ -1,0 +1,175 @@
+//! Every record as a line of JSON, for `jq` and for programs of one's own.
+//!
+//! The first line is about the process, the last one about what is missing. Records are in the order of the trace, and
+//! what they refer to by number in the trace is written out in each line.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use profiler_core::record::{NameId, Payload, RangeEventKind, Record, SyncKind, ThreadState, Timestamp};
+use profiler_core::trace::Item;
+use serde_json::{Value, json};
+
+use crate::error::ExportError;
+use crate::output::Output;
+use crate::source::{Progress, Scope, TraceFile};
+use crate::{Outcome, kineto_names};
+
+/// Writes `trace` to `out`.
+pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    let mut output = Output::create(out)?;
+    let mut outcome = Outcome::default();
+    let mut has_begun = false;
+    let passed = trace.pass(progress, |item, scope| {
+        if !has_begun {
+            has_begun = true;
+            line(&mut output, &session(scope)).map_err(|error| output.failed(error))?;
+        }
+        if let Item::Record(record) = item {
+            outcome.written += 1;
+            line(&mut output, &value(record, scope)).map_err(|error| output.failed(error))?;
+        }
+        Ok(())
+    })?;
+    outcome.notes = passed.notes();
+    line(&mut output, &json!({"kind": "end", "missing": outcome.notes})).map_err(|error| output.failed(error))?;
+    output.finish()?;
+    Ok(outcome)
+}
+
+fn line(output: &mut impl Write, value: &Value) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, value)?;
+    output.write_all(b"\n")
+}
+
+fn session(scope: &Scope<'_>) -> Value {
+    let session = scope.session;
+    let variables: serde_json::Map<String, Value> =
+        session.rank_variables.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    json!({
+        "kind": "session",
+        "process_id": session.process_id,
+        "command": session.command,
+        "host": session.host,
+        "start_ns": session.start.nanos(),
+        "driver_version": session.driver_version,
+        "cupti_version": session.cupti_version,
+        "rank_variables": variables,
+    })
+}
+
+fn value(record: &Record, scope: &Scope<'_>) -> Value {
+    let dictionary = scope.dictionary;
+    let name = |id: NameId| dictionary.name(id);
+    let time = |at: Timestamp| at.nanos();
+    match record {
+        Record::Kernel(row) => {
+            let config = dictionary.launch_config(row.config);
+            json!({
+                "kind": "kernel", "start_ns": time(row.start), "end_ns": time(row.end), "name": name(config.name),
+                "device": row.device.0, "context": row.context.0, "stream": row.stream.0,
+                "correlation": row.correlation.0, "grid": config.grid, "block": config.block,
+                "cluster": config.cluster, "registers_per_thread": config.registers_per_thread,
+                "static_shared_bytes": config.static_shared_bytes,
+                "dynamic_shared_bytes": config.dynamic_shared_bytes,
+                "local_bytes_per_thread": config.local_bytes_per_thread,
+                "graph": row.graph_id, "graph_node": row.graph_node_id,
+            })
+        }
+        Record::Copy(row) => json!({
+            "kind": "copy", "start_ns": time(row.start), "end_ns": time(row.end), "device": row.device.0,
+            "context": row.context.0, "stream": row.stream.0, "correlation": row.correlation.0,
+            "direction": row.kind.name(), "source": row.source.name(), "destination": row.destination.name(),
+            "asynchronous": row.is_async, "bytes": row.bytes, "peers": [row.peers[0].0, row.peers[1].0],
+            "graph": row.graph_id, "graph_node": row.graph_node_id,
+        }),
+        Record::Memset(row) => json!({
+            "kind": "memset", "start_ns": time(row.start), "end_ns": time(row.end), "device": row.device.0,
+            "context": row.context.0, "stream": row.stream.0, "correlation": row.correlation.0,
+            "memory": row.memory.name(), "asynchronous": row.is_async, "value": row.value, "bytes": row.bytes,
+            "graph": row.graph_id, "graph_node": row.graph_node_id,
+        }),
+        Record::Api(row) => {
+            let function = dictionary.api_function(row.function);
+            json!({
+                "kind": "call", "start_ns": time(row.start), "end_ns": time(row.end), "thread": row.thread.0,
+                "correlation": row.correlation.0, "return_value": row.return_value,
+                "name": function.map_or("?", |function| name(function.name)),
+            })
+        }
+        Record::Sync(row) => json!({
+            "kind": "synchronisation", "start_ns": time(row.start), "end_ns": time(row.end),
+            "what": sync(row.kind), "context": row.context.0, "stream": row.stream.0,
+            "correlation": row.correlation.0, "event": row.event_id, "event_recording": row.event_sync_id,
+        }),
+        Record::Event(row) => json!({
+            "kind": "event", "context": row.context.0, "stream": row.stream.0, "correlation": row.correlation.0,
+            "event": row.event_id, "event_recording": row.event_sync_id,
+        }),
+        Record::Overhead(row) => json!({
+            "kind": "overhead", "start_ns": time(row.start), "end_ns": time(row.end), "thread": row.thread.0,
+            "correlation": row.correlation.0, "what": kineto_names::overhead(row.kind),
+        }),
+        Record::Range(row) => json!({
+            "kind": "range", "at_ns": time(row.at), "thread": row.thread.0, "what": range(row.kind),
+            "domain": name(row.domain), "message": name(row.message), "category": name(row.category),
+            "color": row.color, "range": row.range_id, "payload": payload(row.payload),
+        }),
+        Record::Sample(row) => {
+            let stack: Vec<Value> = dictionary
+                .stack(row.stack)
+                .map(|frame| json!([name(frame.function), name(frame.file), frame.line]))
+                .collect();
+            json!({
+                "kind": "sample", "since_ns": time(row.since), "at_ns": time(row.at), "thread": row.thread.0,
+                "state": state(row.state), "on_cpu_ns": row.on_cpu, "runnable_ns": row.runnable, "stack": stack,
+            })
+        }
+    }
+}
+
+const fn sync(kind: SyncKind) -> &'static str {
+    match kind {
+        SyncKind::Unknown => "unknown",
+        SyncKind::Event => "event",
+        SyncKind::StreamWaitEvent => "stream_wait_event",
+        SyncKind::Stream => "stream",
+        SyncKind::Context => "context",
+    }
+}
+
+const fn range(kind: RangeEventKind) -> &'static str {
+    match kind {
+        RangeEventKind::Unknown => "unknown",
+        RangeEventKind::Push => "push",
+        RangeEventKind::Pop => "pop",
+        RangeEventKind::Start => "start",
+        RangeEventKind::End => "end",
+        RangeEventKind::Mark => "mark",
+    }
+}
+
+const fn state(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Unknown => "unknown",
+        ThreadState::Running => "running",
+        ThreadState::Futex => "futex",
+        ThreadState::Poll => "poll",
+        ThreadState::Io => "io",
+        ThreadState::Disk => "disk",
+        ThreadState::Sleep => "sleep",
+        ThreadState::Child => "child",
+        ThreadState::Memory => "memory",
+        ThreadState::Driver => "driver",
+        ThreadState::Other => "other",
+    }
+}
+
+fn payload(payload: Payload) -> Value {
+    match payload {
+        Payload::None => Value::Null,
+        Payload::Unsigned(number) => number.into(),
+        Payload::Signed(number) => number.into(),
+        Payload::Float(number) => number.into(),
+    }
+}
