@@ -20,7 +20,7 @@ impl Attributor {
         }
         let class = self.stacks.get(sample.stack, dictionary);
         let thread = self.thread_index(sample.thread);
-        self.threads[thread as usize].looks.push(Look::new(sample, class));
+        self.threads.rows[thread as usize].looks.push(Look::new(sample, class));
     }
 
     pub(super) fn push_range(&mut self, event: &RangeEvent, dictionary: &Dictionary) {
@@ -39,9 +39,9 @@ impl Attributor {
             match finding {
                 Finding::Step { thread, at } => self.marks.push(thread, Timestamp::from_nanos(at)),
                 Finding::LoaderBegins { thread, at, cause } => {
-                    self.threads[thread as usize].looks.enter_loader(at, cause);
+                    self.threads.rows[thread as usize].looks.enter_loader(at, cause);
                 }
-                Finding::LoaderEnds { thread, at } => self.threads[thread as usize].looks.leave_loader(at),
+                Finding::LoaderEnds { thread, at } => self.threads.rows[thread as usize].looks.leave_loader(at),
             }
         }
     }

@@ -26,6 +26,8 @@ const GRAPH_QUIET_NANOS: u64 = 200_000_000;
 const GRAPH_QUIET_FLUSHES: u64 = 2;
 /// Launches that are remembered though nothing waits for them, so that a late record still finds its call.
 const REMEMBERED: usize = 65_536;
+/// Launches of one thread that may wait (40 bytes each): a second of the densest programs measured.
+const WAITING_LIMIT: usize = 1 << 20;
 /// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
@@ -211,7 +213,8 @@ impl Launches {
         let mut oldest: Option<u64> = None;
         for thread in 0..self.queues.len() {
             while let Some(front) = self.queues[thread].waiting.front() {
-                if !front.resolved && !gives_up(front, at, self.flush) {
+                let full = self.queues[thread].waiting.len() > WAITING_LIMIT;
+                if !front.resolved && !full && !gives_up(front, at, self.flush) {
                     oldest = Some(oldest.map_or(front.start, |time| time.min(front.start)));
                     break;
                 }
@@ -219,6 +222,11 @@ impl Launches {
             }
         }
         oldest
+    }
+
+    /// Whether no launch of `thread` waits.
+    pub(super) fn is_idle(&self, thread: usize) -> bool {
+        self.queues.get(thread).is_none_or(|queue| queue.waiting.is_empty())
     }
 
     /// No more records will come: whatever still waits is lost.

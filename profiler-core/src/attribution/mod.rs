@@ -35,9 +35,8 @@ pub mod statistics;
 pub mod step_sequence;
 mod stretches;
 mod sweep;
+mod thread_table;
 mod threads;
-
-use rustc_hash::FxHashMap;
 
 pub use account::{DeviceAccount, Subject, Tally};
 pub use activity::is_communication;
@@ -65,6 +64,7 @@ use self::stacks::Stacks;
 use self::statistics::{ApiStatistics, ApiTable};
 use self::step_sequence::Place;
 use self::sweep::{Host, Operation, Timeline};
+use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
 use crate::record::{ApiCall, ApiFunctionId, DeviceId, Overhead, OverheadKind, Record, ThreadId, Timestamp};
@@ -79,12 +79,10 @@ const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
 const JOIN_PATIENCE_FLUSHES: u64 = 3;
 /// A record that ends this much after the flush that delivered it cannot be true.
 const FUTURE_NANOS: u64 = 10_000_000_000;
-/// Operations that may wait for the watermark (96 bytes each). When there are more, it advances to the flush
-/// regardless: bounded memory goes before exact order, and what then comes late is counted.
+/// Operations that may wait for the watermark, and as many that may wait for their launch (some 112 bytes each). When
+/// there are more, nothing is waited for any longer: bounded memory goes before exact order, and what then comes late
+/// or finds no launch is counted.
 const PENDING_LIMIT: usize = 1_000_000;
-/// Host threads of one process (some 300 bytes each while they are quiet). The calls of all further threads are taken
-/// for those of one thread.
-const THREAD_LIMIT: usize = 16_384;
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
 
@@ -96,8 +94,7 @@ pub struct Attributor {
     api_table: ApiTable,
     stacks: Stacks,
     ranges: Ranges,
-    threads: Vec<HostThread>,
-    thread_indices: FxHashMap<ThreadId, u32>,
+    threads: ThreadTable,
     launches: Launches,
     dependencies: Dependencies,
     arrivals: Vec<Operation>,
@@ -160,7 +157,7 @@ impl Attributor {
         self.place_ranges(horizon);
         let oldest_operation = self.join_arrivals(at, false);
         let oldest_launch = self.launches.oldest_waiting(at);
-        let oldest_call = self.threads.iter().filter_map(HostThread::earliest_pending).min();
+        let oldest_call = self.threads.rows.iter().filter_map(HostThread::earliest_pending).min();
         self.awaits_work = oldest_launch.is_some() || oldest_call.is_some();
         let oldest_host =
             oldest_launch.into_iter().chain(oldest_call).min().map(|time| time.saturating_sub(CLOCK_SLACK_NANOS));
@@ -202,11 +199,7 @@ impl Attributor {
     /// Looks at the threads that launched, summed.
     #[must_use]
     pub fn look_totals(&self) -> LookTotals {
-        let mut sum = LookTotals::default();
-        for thread in self.threads.iter().filter(|thread| thread.launches) {
-            sum.add(thread.looks.totals());
-        }
-        sum
+        self.threads.look_totals()
     }
 
     /// The line that a [`Subject::Host`] names.
@@ -282,7 +275,7 @@ impl Attributor {
             call.end = call.start;
         }
         let thread = self.thread_index(call.thread);
-        self.threads[thread as usize].push(call);
+        self.threads.rows[thread as usize].push(call);
     }
 
     /// Only what tracing itself costs a thread is kept: module loading and the like are the program's own doing and
@@ -299,15 +292,16 @@ impl Attributor {
         );
         if by_tracing && overhead.thread.0 != 0 && overhead.start != Timestamp::ZERO {
             let thread = self.thread_index(overhead.thread);
-            self.threads[thread as usize].push_overhead(overhead.start.nanos(), overhead.end.nanos());
+            self.threads.rows[thread as usize].push_overhead(overhead.start.nanos(), overhead.end.nanos());
         }
     }
 
     fn place_calls(&mut self, horizon: u64, dictionary: &Dictionary) {
         let mut ready = std::mem::take(&mut self.ready);
-        for index in 0..self.threads.len() {
+        let threads = self.threads.rows.len();
+        for index in 0..self.threads.rows.len() {
             let mut newest_launch = None;
-            self.threads[index].take_ready(horizon, &mut ready);
+            self.threads.rows[index].take_ready(horizon, self.newest_flush.saturating_add(FUTURE_NANOS), &mut ready);
             for call in &ready {
                 let (start, end) = (call.start.nanos(), call.end.nanos());
                 if self.is_damaged(start, end) {
@@ -317,6 +311,7 @@ impl Attributor {
                 self.observe(start, end);
                 self.place_call(index, call, &mut newest_launch, dictionary);
             }
+            self.threads.rows[index].limit_calls(threads);
         }
         self.ready = ready;
     }
@@ -331,7 +326,7 @@ impl Attributor {
     ) {
         let (start, end) = (call.start.nanos(), call.end.nanos());
         let class = self.api_classes.get(call.function, dictionary);
-        let thread = &mut self.threads[index];
+        let thread = &mut self.threads.rows[index];
         let succeeded = call.return_value == 0;
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
@@ -379,6 +374,7 @@ impl Attributor {
     fn join_arrivals(&mut self, at: u64, last: bool) -> Option<u64> {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let mut oldest: Option<u64> = None;
+        let last = last || arrivals.len() > PENDING_LIMIT;
         arrivals.retain_mut(|operation| {
             operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
             if operation.launch.is_none() && !last {
@@ -427,7 +423,7 @@ impl Attributor {
 
     fn advance(&mut self, watermark: u64) {
         let Self { threads, launches, marks, dependencies, timelines, replay, ranges, completeness, .. } = self;
-        let host = Host { threads, launches, marks, dependencies };
+        let host = Host { threads: &threads.rows, launches, marks, dependencies };
         for timeline in timelines {
             completeness.bad_timestamps += timeline.advance(watermark, &host, replay, ranges);
             replay.take_findings(&mut timeline.account);
@@ -436,7 +432,7 @@ impl Attributor {
         // A device on which nothing runs yet has no gap that could need old calls.
         let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
         if let Some(oldest) = open.min() {
-            for thread in &mut self.threads {
+            for thread in &mut self.threads.rows {
                 thread.forget_before(oldest.saturating_sub(SYNC_SLACK_NANOS));
             }
         }
@@ -473,15 +469,6 @@ impl Attributor {
     }
 
     fn thread_index(&mut self, id: ThreadId) -> u32 {
-        if let Some(&index) = self.thread_indices.get(&id) {
-            return index;
-        }
-        if self.threads.len() >= THREAD_LIMIT {
-            return (THREAD_LIMIT - 1) as u32;
-        }
-        self.threads.push(HostThread::default());
-        let index = (self.threads.len() - 1) as u32;
-        self.thread_indices.insert(id, index);
-        index
+        self.threads.place(id, &self.launches, self.flush)
     }
 }

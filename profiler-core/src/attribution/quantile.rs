@@ -18,7 +18,8 @@ pub struct Durations {
     max: u64,
     exact: Vec<u64>,
     first_bucket: usize,
-    buckets: Vec<u64>,
+    /// Half the memory of the other counters, as every kernel name has them; one that is full stays as it is.
+    buckets: Vec<u32>,
 }
 
 impl Default for Durations {
@@ -104,10 +105,10 @@ impl Durations {
             values.sort_unstable();
             return values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0);
         }
-        let rank = (self.count - 1) / 2;
+        let rank = self.buckets.iter().map(|&count| u64::from(count)).sum::<u64>().saturating_sub(1) / 2;
         let mut seen = 0;
-        for (index, count) in self.buckets.iter().enumerate() {
-            seen += count;
+        for (index, &count) in self.buckets.iter().enumerate() {
+            seen += u64::from(count);
             if seen > rank {
                 return middle(self.first_bucket + index).clamp(self.min, self.max);
             }
@@ -116,7 +117,7 @@ impl Durations {
     }
 
     /// Only the octaves that occur are stored: the durations of one kernel span few of the 64.
-    fn add_to_bucket(&mut self, bucket: usize, count: u64) {
+    fn add_to_bucket(&mut self, bucket: usize, count: u32) {
         if self.buckets.is_empty() {
             self.first_bucket = bucket;
         }
@@ -129,7 +130,7 @@ impl Durations {
         if self.buckets.len() <= index {
             self.buckets.resize(index + 1, 0);
         }
-        self.buckets[index] += count;
+        self.buckets[index] = self.buckets[index].saturating_add(count);
     }
 }
 

@@ -12,7 +12,8 @@ pub use super::quantile::Durations;
 use crate::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 
 /// Distinct kernel names kept for one device. Large programs have hundreds, just-in-time compilers thousands;
-/// beyond this, kernels share one row. At up to 1 KiB a row this bounds the table to 16 MiB.
+/// beyond this, kernels share one row. At 1 KiB a row (durations that spread over 14 powers of two; 4 KiB for all 64)
+/// this bounds the table to 16 MiB.
 const KERNEL_LIMIT: usize = 16_384;
 
 /// Launch configurations tallied for one device, by id (24 bytes each, 1.5 MiB). Dynamic shapes make many; kernels

@@ -13,8 +13,10 @@ use super::api::ApiClass;
 use super::looks::Looks;
 use crate::record::{ApiCall, ApiFunctionId};
 
-/// Calls kept of one thread (24 bytes each, 6 MiB). What is older than an open gap is dropped sooner.
-const CALL_LIMIT: usize = 262_144;
+/// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
+/// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
+const CALL_LIMIT: usize = 1_048_576;
+const FEWEST_CALLS: usize = 1_024;
 /// Overhead intervals kept of one thread.
 const OVERHEAD_LIMIT: usize = 16_384;
 
@@ -71,11 +73,13 @@ impl HostThread {
         }
     }
 
-    /// Moves the calls that can be placed into `ready`, in order of begin, enclosing before enclosed.
-    pub(super) fn take_ready(&mut self, horizon: u64, ready: &mut Vec<ApiCall>) {
+    /// Moves the calls that can be placed into `ready`, in order of begin, enclosing before enclosed. A call that ends
+    /// after `latest` is damaged and must not hold up the others; it goes with them.
+    pub(super) fn take_ready(&mut self, horizon: u64, latest: u64, ready: &mut Vec<ApiCall>) {
         ready.clear();
         self.pending.sort_by_key(|call| (call.start, Reverse(call.end)));
-        let count = self.pending.iter().position(|call| call.end.nanos() > horizon).unwrap_or(self.pending.len());
+        let waits = |call: &ApiCall| call.end.nanos() > horizon && call.end.nanos() <= latest;
+        let count = self.pending.iter().position(waits).unwrap_or(self.pending.len());
         ready.extend(self.pending.drain(..count));
     }
 
@@ -105,10 +109,27 @@ impl HostThread {
             }
             None => self.calls.push_back(Call { start, end, function, class }),
         }
-        if self.calls.len() > CALL_LIMIT {
-            self.calls.pop_front();
-        }
         Nesting::Outermost
+    }
+
+    /// Keeps no more calls than this thread's part, there being `threads`.
+    pub(super) fn limit_calls(&mut self, threads: usize) {
+        let limit = (CALL_LIMIT / threads.max(1)).max(FEWEST_CALLS);
+        if self.calls.len() > limit {
+            self.calls.drain(..self.calls.len() - limit);
+            self.calls.shrink_to(2 * limit);
+            self.searched.set(0);
+        }
+    }
+
+    /// End of the newest call that was placed, 0 without any.
+    pub(super) fn newest_end(&self) -> u64 {
+        self.calls.back().map_or(0, |call| call.end)
+    }
+
+    /// Whether every call that was delivered is placed.
+    pub(super) fn is_placed(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// Calls that end after `at`, oldest first, preceded by the last one that does not.
@@ -196,11 +217,34 @@ mod tests {
         let mut ready = Vec::new();
         thread.push(call(12, 18));
         thread.push(call(10, 120));
-        thread.take_ready(100, &mut ready);
+        thread.take_ready(100, 1_000, &mut ready);
         assert!(ready.is_empty());
         assert_eq!(thread.earliest_pending(), Some(10));
-        thread.take_ready(200, &mut ready);
+        thread.take_ready(200, 1_000, &mut ready);
         assert_eq!(ready.iter().map(|c| c.start.nanos()).collect::<Vec<_>>(), [10, 12]);
+    }
+
+    #[test]
+    fn a_damaged_call_holds_up_nothing() {
+        let mut thread = HostThread::default();
+        let mut ready = Vec::new();
+        thread.push(call(10, u64::MAX));
+        thread.push(call(20, 30));
+        thread.take_ready(100, 1_000, &mut ready);
+        assert_eq!(ready.len(), 2);
+        assert!(thread.is_placed());
+    }
+
+    #[test]
+    fn calls_are_kept_in_equal_parts() {
+        let mut thread = HostThread::default();
+        for start in (0..50_000).step_by(10) {
+            thread.place(start, start + 5, ApiFunctionId(0), ApiClass::Other);
+        }
+        thread.limit_calls(512);
+        assert_eq!((thread.calls.len(), thread.newest_end()), (CALL_LIMIT / 512, 49_995));
+        thread.limit_calls(100_000);
+        assert_eq!(thread.calls.len(), FEWEST_CALLS);
     }
 
     #[test]

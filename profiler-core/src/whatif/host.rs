@@ -93,8 +93,15 @@ impl Threads {
         });
         let from = handed_over.map_or(thread.returned, |newest| newest.returned);
         let hole = call.start.saturating_sub(from);
-        let inputs = if self.inputs.is_empty() { None } else { self.inputs.get_mut(&call.thread) };
-        let input = input_within(inputs, from, call.start).min(hole);
+        let mut input = 0;
+        if !self.inputs.is_empty()
+            && let Some(inputs) = self.inputs.get_mut(&call.thread)
+        {
+            input = input_within(inputs, from, call.start).min(hole);
+            if inputs.is_empty() {
+                self.inputs.remove(&call.thread);
+            }
+        }
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
         let mut entered = each(|kind| clocks[kind as usize].saturating_add(kind.hole(hole, input)));
         if handed_over.is_some() && thread.returned < call.start {
@@ -152,9 +159,8 @@ impl Threads {
 }
 
 /// Nanoseconds of `inputs` within the hole from `from` to `to`. What ends in or before it is forgotten.
-fn input_within(inputs: Option<&mut VecDeque<(u64, u64)>>, from: u64, to: u64) -> u64 {
+fn input_within(inputs: &mut VecDeque<(u64, u64)>, from: u64, to: u64) -> u64 {
     let mut input = 0u64;
-    let Some(inputs) = inputs else { return 0 };
     while let Some(&(start, end)) = inputs.front().filter(|&&(start, _)| start < to) {
         input = end.min(to).saturating_sub(start.max(from)).saturating_add(input);
         if end > to {
