@@ -15,6 +15,9 @@ use crate::session::{Action, Origin, Session};
 /// First bytes of a Zstandard frame.
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
+/// How many times in a row the recording is played; 1 unless set.
+const REPEAT: &str = "GPUPROF_REPLAY_REPEAT";
+
 /// The session in the file at `path`.
 ///
 /// # Errors
@@ -56,7 +59,11 @@ pub fn read(input: impl Read) -> Result<Session, String> {
             Section::Dropped { count } => session.add_step(session.end(), Action::Dropped(count)),
         }
     }
-    Ok(session.finish())
+    let times = match std::env::var(REPEAT) {
+        Ok(text) => text.parse().map_err(|_| format!("{REPEAT}={text}: not a number of times"))?,
+        Err(_) => 1,
+    };
+    Ok(session.repeated(times).finish())
 }
 
 /// Up to the first NUL, where a C program stops reading.

@@ -216,6 +216,38 @@ impl Session {
         }
     }
 
+    /// Plays it so many times in a row, each time later by its length: for tests of endurance. Correlation ids come
+    /// again, as they do in a real run after 2^32 calls.
+    #[must_use]
+    pub fn repeated(mut self, times: u64) -> Self {
+        let (items, steps) = (self.items.clone(), self.steps.clone());
+        let length = self.end().saturating_sub(self.origin.start);
+        for round in 1..times {
+            let later = |time: u64| if time == 0 { 0 } else { time.saturating_add(length.saturating_mul(round)) };
+            let first = self.items.len();
+            for item in &items {
+                let mut record = self.bytes(item).to_vec();
+                if let Some((start, end)) = layout::times(item.kind) {
+                    for field in [start, end].into_iter().take(if start == end { 1 } else { 2 }) {
+                        let time = layout::u64_at(&record, field).unwrap_or(0);
+                        layout::put_u64(&mut record, field, later(time));
+                    }
+                }
+                let offset = self.bytes.len();
+                self.bytes.extend_from_slice(&record);
+                self.items.push(Item { offset, start: later(item.start), complete: later(item.complete), ..*item });
+            }
+            for step in &steps {
+                let mut action = step.action.clone();
+                if let Action::Deliver { items, .. } = &mut action {
+                    *items = items.start + first..items.end + first;
+                }
+                self.add_step(later(step.at), action);
+            }
+        }
+        self
+    }
+
     /// Ends the making of the session.
     #[must_use]
     pub fn finish(mut self) -> Self {

@@ -9,6 +9,7 @@ mod cupti;
 mod disk;
 mod life;
 mod program;
+mod soak;
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 #[path = "../support/mod.rs"]
 mod support;

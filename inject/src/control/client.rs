@@ -212,6 +212,26 @@ mod tests {
     }
 
     #[test]
+    fn noise_is_taken_for_commands_at_most_and_is_gone_through_in_the_end() {
+        let mut state = 1_u64;
+        for _ in 0..200 {
+            let bytes = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Every eighth byte ends a line, or there would be none.
+                if state >> 61 == 0 { b'\n' } else { (state >> 40) as u8 }
+            });
+            let noise: Vec<u8> = bytes.take(20_000).collect();
+            let mut client = Client::new(Pipe { incoming: noise, room: 0, written: 0 });
+            let mut looks = 0;
+            while client.is_alive(Instant::now()) && !client.stream.incoming.is_empty() {
+                client.command();
+                looks += 1;
+                assert!(looks <= 20_000 && client.input.len() <= 2 * MAX_LINE);
+            }
+        }
+    }
+
+    #[test]
     fn who_does_not_read_loses_lines_and_then_the_connection() {
         let mut client = client("watch 100\nstatus\n", 10);
         assert_eq!(client.command(), Some(Command::Watch));

@@ -16,12 +16,15 @@ const PREFIX: &str = "GPUPROF_";
 const READ_ELSEWHERE: &[&str] = &[
     "GPUPROF_BLESS",
     "GPUPROF_LIB",
+    "GPUPROF_MUTATIONS",
     "GPUPROF_NSYS",
     "GPUPROF_NSYS_LIBS",
     "GPUPROF_REFERENCE_TRACES",
     "GPUPROF_REPLAY",
     "GPUPROF_REPLAY_FAULT",
+    "GPUPROF_REPLAY_REPEAT",
     "GPUPROF_REPLAY_SPEED",
+    "GPUPROF_SOAK",
     // Set by cargo for tests and examples: the version that `build.rs` found.
     "GPUPROF_VERSION",
 ];

@@ -1,0 +1,55 @@
+//! Endurance: the same work again and again must not take more and more memory.
+//!
+//! `GPUPROF_SOAK` is how many seconds it lasts, 5 by default; a night is `GPUPROF_SOAK=28800`.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use crate::program::{CODE, program};
+use crate::support::{Stage, report, sum};
+
+/// Repetitions of the recording (0.78 s), all of which the replay library holds in memory from the start: 2,000 take
+/// some 500 MB.
+const REPEATS: std::ops::RangeInclusive<u64> = 60..=2_000;
+/// Length of the recording, seconds.
+const LENGTH: f64 = 0.78;
+/// Growth from the middle third to the last that counts as flat, KiB: what an allocator keeps back.
+const FLAT: u64 = 4_096;
+
+/// Resident memory of a process, KiB; `None` once it is gone.
+fn resident(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn memory_stays_flat() {
+    let seconds: u64 = std::env::var("GPUPROF_SOAK").map_or(5, |text| text.parse().expect("GPUPROF_SOAK in seconds"));
+    let repeats = (seconds * 12).clamp(*REPEATS.start(), *REPEATS.end());
+    let speed = repeats as f64 * LENGTH / seconds as f64;
+    let stage = Stage::new();
+    let mut command = program(&stage);
+    command.env("GPUPROF_REPLAY_REPEAT", repeats.to_string()).env("GPUPROF_REPLAY_SPEED", speed.to_string());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // By the clock of play, not by that of this test: loading comes first, and takes its time.
+    let mut samples = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        if stage.path("trace.gpuprof").exists() {
+            samples.extend(resident(child.id()));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(CODE));
+    assert!(samples.len() >= 30, "{samples:?}");
+    let third = samples.len() / 3;
+    let most = |part: &[u64]| part.iter().copied().max().unwrap_or(0);
+    let (middle, last) = (most(&samples[third..2 * third]), most(&samples[2 * third..]));
+    println!("{repeats} repetitions in {seconds} s: {middle} KiB in the middle third, {last} KiB in the last");
+    assert!(last <= middle + FLAT, "{middle} KiB in the middle third, {last} KiB in the last: {samples:?}");
+    let (_, json) = report(&stage.path("trace.gpuprof"));
+    assert_eq!(json["completeness"]["end"], "clean");
+    assert!(sum(&json["completeness"]["records"]) > repeats * 1_000);
+}
