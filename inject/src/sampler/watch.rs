@@ -12,7 +12,7 @@ use host_evidence::thread::{State, Thread};
 use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
 use super::outbox::{Batch, Look};
-use super::{CENSUS, Tools};
+use super::{CENSUS_A_CHILD, Tools};
 use crate::border;
 
 /// A sleep is told in pieces of this length, nanoseconds, so that it is known before it ends.
@@ -118,7 +118,7 @@ fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look
     if state != State::Running && Instant::now() >= tools.census_due {
         let Census { all, running, in_io } = tools.children.census();
         (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
-        tools.census_due = Instant::now() + CENSUS;
+        tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
     }
     Look { sample, frames }
 }

@@ -18,6 +18,11 @@ use super::{Cut, StepSource};
 
 /// Launches of the first epoch, and of the shortest one.
 const SHORTEST_EPOCH: u64 = 512;
+/// Where an epoch is looked at before its end...
+const EARLY: [u64; 3] = [64, 128, 256];
+/// ...and ends there for a period that has repeated so often in it without exception: a step of three launches need not
+/// wait for a hundred others. So often in a row no layer of a model comes that is as short as that.
+const EARLY_REPEATS: u64 = 32;
 /// Epochs of a known period have this many periods...
 const EPOCH_PERIODS: u64 = 4;
 /// ...and of an anchor, whose regularity needs more of them.
@@ -89,7 +94,8 @@ impl StepDetector {
         {
             self.tracker = Some(Tracker::of_period(period, &self.sequence));
         }
-        let lost = self.sequence.count() - self.epoch >= self.length && self.close_epoch();
+        let since = self.sequence.count() - self.epoch;
+        let lost = (since >= self.length || self.repeats_early(since)) && self.close_epoch();
         if lost { Some(Cut::Lost) } else { cut }
     }
 
@@ -97,6 +103,11 @@ impl StepDetector {
     #[must_use]
     pub fn published(&self) -> Option<(StepSource, u32)> {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
+    }
+
+    /// Whether the first `since` launches of the epoch are enough.
+    fn repeats_early(&self, since: u64) -> bool {
+        self.tracker.is_none() && EARLY.contains(&since) && self.lags.has_perfect(since / EARLY_REPEATS, since)
     }
 
     /// Whether the steps published so far are given up.

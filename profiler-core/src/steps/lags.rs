@@ -103,6 +103,16 @@ impl Lags {
         }
     }
 
+    /// Whether a lag of at most `longest` has held for every one of the `length` launches of the epoch that could tell.
+    /// Launches that are all equal do not count: what repeats there need not be a step.
+    pub(super) fn has_perfect(&self, longest: u64, length: u64) -> bool {
+        let perfect = |candidate: &&Candidate| {
+            4 * u64::from(candidate.trials) >= 3 * length && candidate.hits == candidate.trials
+        };
+        let shortest = self.candidates.iter().filter(perfect).map(|candidate| u64::from(candidate.lag)).min();
+        shortest.is_some_and(|lag| (2..=longest).contains(&lag))
+    }
+
     /// Ends an epoch of `length` launches: the shortest lag that scores as well as the best one, and its score.
     pub(super) fn close_epoch(&mut self, length: u64) -> Option<(u32, f64)> {
         let scored = |candidate: &Candidate| {

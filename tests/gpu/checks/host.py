@@ -42,8 +42,8 @@ def one_cause(name: str) -> Check:
         names = ("data_loading",) if loads else ("data_loading", "host_cpu", "host_blocked", "sync_drain")
         total = sum(leaves.values())
         reported = sum(leaves.get(leaf, 0) for leaf in names) / total if total else 0.0
-        truth = own["cause_ns"] / own["step_ns"]
-        if own["causes"]:
+        if own["causes"] and own["cause_ns"] is not None:
+            truth = own["cause_ns"] / own["step_ns"]
             yield expect(
                 f"{prefix}.share", abs(reported - truth) <= TOLERANCE,
                 f"{'+'.join(names)} {reported:.2%} of the time, by its own clock {truth:.2%} of a step of "

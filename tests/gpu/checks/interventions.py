@@ -8,6 +8,7 @@ nothing is demanded of them here.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -32,7 +33,9 @@ class Intervention:
 
 
 INTERVENTIONS: dict[str, Intervention] = {
-    "loader_workers": Intervention("01_data_loading.py", ("--workers", "4"), "data_loading"),
+    # Enough workers that data are ready, where there are cores for them: that is what the ceiling is about.
+    "loader_workers": Intervention(
+        "01_data_loading.py", ("--workers", str(max(4, (os.cpu_count() or 4) - 4))), "data_loading"),
     "item_every_50": Intervention("02_sync_item.py", ("--every", "50"), "sync"),
     "pinned_copies": Intervention("03_pageable_copies.py", ("--pinned",), "copy"),
     "cuda_graph": Intervention("04_launch_bound.py", ("--graph",), "launch"),

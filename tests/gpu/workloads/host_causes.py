@@ -4,10 +4,10 @@ Every cause does the same small convolutional step on the device; what differs i
 two steps. The script takes the time of that with its own clock, and its last line is a JSON object:
 
     steps, step_ns       steps after the warm-up, and their mean length
-    cause_ns             mean time in a step that the launching thread spent on the cause
+    cause_ns             mean time in a step that the launching thread spent on the cause; null where it is everywhere
     group                the verdict that is right; empty where the dose decides
     causes               what the launching thread must be seen to do meanwhile (docs/METRICS.md, What the host did)
-    function             the function that a report must name; empty where there is none of the user's own
+    function             the innermost function of this file that is to blame; empty where there is none
 
 Causes: loader0, loader1, loader4, loader8 (a slow transform with so many workers), collate, sleep, files, iterator (the
 user's own, no DataLoader), queue (a slow producer thread), gil (another thread computes in Python), gc, python, none.
@@ -177,19 +177,20 @@ class Cause:
     causes: tuple[str, ...] = ()
     function: str = ""
     between: Callable[[], None] = no_extra
+    everywhere: bool = False  # it also slows what is outside of the part that is timed
 
 
 def cause_of(name: str, folder: str) -> Cause:
     starved = ("loader_wait_busy", "loader_wait_idle", "loader_wait_io", "loader_wait", "loader_receive")
     match name:
         case "loader0":
-            return Cause(loader(Transformed(0.001)), "data_loading", ("loader_inline",), "slow_transform")
+            return Cause(loader(Transformed(0.001)), "data_loading", ("loader_inline",), "compute_for")
         case "loader1":
             return Cause(loader(Transformed(0.001), 1), "data_loading", starved)
         case "loader4" | "loader8":
             return Cause(loader(Transformed(0.001), int(name[6:])), "", starved)
         case "collate":
-            return Cause(loader(Transformed(0), collate_fn=slow_collate), "data_loading", ("loader_inline",), "slow_collate")
+            return Cause(loader(Transformed(0), collate_fn=slow_collate), "data_loading", ("loader_inline",), "compute_for")
         case "sleep":
             return Cause(loader(Sleeping(0.001)), "data_loading", ("loader_inline",), "slow_transform")
         case "files":
@@ -200,12 +201,12 @@ def cause_of(name: str, folder: str) -> Cause:
             return Cause(from_queue(), "host_cpu", ("lock",), "take_from_queue")
         case "gil":
             threading.Thread(target=hog, daemon=True).start()
-            return Cause(resident(), "host_cpu", ("interpreter_lock",), "needs_the_lock", needs_the_lock)
+            return Cause(resident(), "host_cpu", ("interpreter_lock",), between=needs_the_lock, everywhere=True)
         case "gc":
             kept: list[object] = []
             return Cause(resident(), "host_cpu", ("garbage_collection",), "collect", garbage(kept))
         case "python":
-            return Cause(resident(), "host_cpu", ("code",), "preprocess_in_python", preprocess_in_python)
+            return Cause(resident(), "host_cpu", ("code",), "compute_for", preprocess_in_python)
         case "none":
             return Cause(resident(), "gpu_compute")
     raise SystemExit(f"host_causes.py: unknown cause {name}")
@@ -241,7 +242,7 @@ def main() -> None:
         steps += 1
     counted = steps - WARM_UP
     print(json.dumps({
-        "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": caused / counted,
+        "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": None if cause.everywhere else caused / counted,
         "group": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
     # The producer and the hog never end; a daemon thread may not outlive the interpreter while it computes.
     folder.cleanup()
