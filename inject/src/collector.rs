@@ -28,7 +28,7 @@ use crate::log;
 use crate::nvtx;
 use crate::raw::RawRecording;
 use crate::sampler::{Batch, Stacks, Tally};
-use crate::settings::Settings;
+use crate::settings::{Settings, WhatIf};
 use crate::trace_file::TraceFile;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
@@ -66,7 +66,7 @@ pub struct Collector {
     session: Session,
     loss: Loss,
     live: Option<Live>,
-    what_if_stopped: bool,
+    what_if: WhatIf,
     foreign_buffers_said: bool,
 }
 
@@ -90,6 +90,10 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host);
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
         });
+        let mut captures = Captures::new(None);
+        if settings.what_if == WhatIf::Off {
+            captures.stop_what_if();
+        }
         Self {
             cupti,
             inlet,
@@ -99,7 +103,7 @@ impl Collector {
             tally: Tally::default(),
             director,
             segments: Segments::new(settings.capture.is_whole()),
-            captures: Captures::new(None),
+            captures,
             routed: Vec::new(),
             events: Vec::new(),
             step_watch: settings.capture.detects_steps().then(|| {
@@ -112,7 +116,7 @@ impl Collector {
             loss: Loss::default(),
             live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
             session,
-            what_if_stopped: false,
+            what_if: settings.what_if,
             foreign_buffers_said: false,
         }
     }
@@ -349,8 +353,8 @@ impl Collector {
     /// Sheds what can be made up for later before anything must be lost.
     fn keep_up(&mut self) {
         let backlog = self.inlet.deliveries.len();
-        if !self.what_if_stopped && backlog * BACKLOG_PARTS > self.inlet.pool.limit() {
-            self.what_if_stopped = true;
+        if self.what_if == WhatIf::Auto && backlog * BACKLOG_PARTS > self.inlet.pool.limit() {
+            self.what_if = WhatIf::Off;
             self.captures.stop_what_if();
             log::warning!(
                 "{backlog} buffers of records wait: the what-if replay is left out here (`gpuprof report` makes it up from the trace)"

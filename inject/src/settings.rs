@@ -47,6 +47,8 @@ pub const RECORD_LIMIT: &str = "GPUPROF_RECORD_LIMIT";
 pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
 /// Whether stream dependencies are recorded.
 pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
+/// Whether the program is replayed without one cost.
+pub const WHAT_IF: &str = "GPUPROF_WHAT_IF";
 /// Time between flushes.
 pub const FLUSH: &str = "GPUPROF_FLUSH";
 /// Another injection library.
@@ -130,6 +132,13 @@ pub const VARIABLES: &[Variable] = &[
                   as much as everything else together, and the verdict does not need it.",
     },
     Variable {
+        name: WHAT_IF,
+        default: "auto",
+        meaning: "Whether the run is replayed without one cost at a time, for the ceilings of the report: `on`, `off`, or `auto`, \
+                  which gives it up when records come faster than they can be taken in. `gpuprof report` makes it up from the \
+                  trace.",
+    },
+    Variable {
         name: FLUSH,
         default: "100ms",
         meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
@@ -199,6 +208,17 @@ pub const VARIABLES: &[Variable] = &[
     },
 ];
 
+/// Whether the what-if replay runs beside the accounting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhatIf {
+    /// Until records come faster than they can be taken in.
+    Auto,
+    /// Whatever it costs.
+    On,
+    /// Not at all.
+    Off,
+}
+
 /// Whether host threads are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
@@ -250,6 +270,8 @@ pub struct Settings {
     pub memory: u64,
     /// Look at host threads.
     pub sampling: Sampling,
+    /// [`WHAT_IF`].
+    pub what_if: WhatIf,
     /// What is measured.
     pub capture: Request,
     /// Open a control socket.
@@ -322,6 +344,11 @@ impl Settings {
             }),
             memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
                 parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
+            }),
+            what_if: read(&lookup, &mut bad, WHAT_IF, "auto, on or off", WhatIf::Auto, |text| match text {
+                "auto" => Some(WhatIf::Auto),
+                "on" | "1" | "yes" | "true" => Some(WhatIf::On),
+                _ => is_off(text).then_some(WhatIf::Off),
             }),
             sampling: read(&lookup, &mut bad, SAMPLING, "auto, on or off", Sampling::Auto, |text| match text {
                 "auto" => Some(Sampling::Auto),

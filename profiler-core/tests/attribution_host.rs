@@ -135,6 +135,43 @@ fn what_was_seen_decides_against_the_pattern() {
     assert_eq!(scenario.leaves()[Leaf::DataLoading as usize], 0, "seen elsewhere");
 }
 
+#[test]
+fn holes_that_no_look_fell_into_go_by_their_like() {
+    // Before each batch the host is away for 500 us, too short for the pattern; looks fall into three of eight such holes.
+    let program = |stack: Option<&[(&str, &str, u32)]>| {
+        let mut scenario = Scenario::new();
+        gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
+        for step in 1..=8 {
+            let at = step * 10_000;
+            gpu(0).h2d(MemoryKind::Pinned, 1 << 20).at(at).lasting(100).launched(&mut scenario, 1, at - 5, 5);
+            gpu(0).kernel("forward").at(at + 110).lasting(9_385).launched(&mut scenario, 1, at + 95, 5);
+            scenario.call(1, "cudaDeviceSynchronize_v3020", at + 101, 9_394);
+            if let Some(stack) = stack.filter(|_| step <= 3) {
+                scenario.look(1, at + 9_000, at + 9_700, sample(ThreadState::Running, 0, 0), stack);
+            }
+        }
+        scenario.leaves()[Leaf::DataLoading as usize] / 1_000
+    };
+    assert_eq!(program(None), 0);
+    assert_eq!(program(Some(&inline())), 7 * 500, "all but the first, before which there was no step");
+    assert_eq!(program(Some(&[TRAIN])), 0);
+}
+
+#[test]
+fn long_holes_do_not_go_by_the_pattern_when_their_like_were_seen() {
+    let mut scenario = Scenario::new();
+    gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
+    for step in 1..=12 {
+        let at = step * 10_000;
+        gpu(0).h2d(MemoryKind::Pageable, 1 << 20).at(at).lasting(100).launched(&mut scenario, 1, at - 10, 100);
+        gpu(0).kernel("forward").at(at + 110).lasting(1_000).launched(&mut scenario, 1, at + 95, 5);
+        if step <= 3 {
+            scenario.look(1, at - 8_000, at - 2_000, sample(ThreadState::Running, 6_000, 0), &[TRAIN]);
+        }
+    }
+    assert_eq!(scenario.leaves()[Leaf::DataLoading as usize], 0);
+}
+
 /// Causes of the gap of [`one_gap`] with one look that speaks for all of it.
 fn causes(sample: HostSample, stack: &[(&str, &str, u32)]) -> Vec<HostCause> {
     let mut scenario = one_gap();

@@ -46,6 +46,7 @@ impl Stage {
             .env("GPUPROF_REPLAY", self::fixture(fixture))
             // A debug build on a busy machine takes its time; what is tested is not how much.
             .env("GPUPROF_EXIT_TIMEOUT", "60s")
+            .env("GPUPROF_WHAT_IF", "on")
             .env("GPUPROF_OUTPUT", "trace.gpuprof");
         command
     }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use super::dependencies::Producer;
+use super::gap::InputHoles;
 use super::host_cause::HostCause;
 use super::host_lead::HostLead;
 use super::join::Launch;
@@ -91,6 +92,8 @@ pub struct DeviceAccount {
     /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
     /// copy ended it. The second number says how many bits are filled.
     pub(super) long_holes: (u8, u8),
+    /// What looks saw before input batches.
+    pub(super) input_holes: InputHoles,
     /// Bit by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
     /// Input waits explained since they were last taken.
@@ -115,6 +118,7 @@ impl DeviceAccount {
             operations: 0,
             graph_operations: 0,
             long_holes: (0, 0),
+            input_holes: InputHoles::default(),
             known_kernels: Vec::new(),
             input_waits: Vec::new(),
             boundaries: Vec::new(),

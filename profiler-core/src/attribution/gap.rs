@@ -119,11 +119,19 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
         let end = hole_end.clamp(writer.account.position(), to);
         // Shorter holes are beyond what looks resolve.
         let claims = if hole > DISPATCH_NANOS { thread.looks.claims(previous_end, hole_end) } else { Vec::new() };
+        let by_looks = writer.account.input_holes.loader();
+        let loads = match by_looks {
+            Some(loads) => next.input && loads && hole > DISPATCH_NANOS,
+            None => input_wait && hole > INPUT_HOLE_NANOS,
+        };
         if !claims.is_empty() {
+            if next.input {
+                writer.account.input_holes.seen(claims.iter().any(Claim::is_loader));
+            }
             writer.seen(&claims, end, next, hole > PARKED_NANOS, &mut slack);
         } else if hole > PARKED_NANOS {
             writer.write(Leaf::NoWork, end, next.subject);
-        } else if input_wait && hole > INPUT_HOLE_NANOS && !thread.looks.loader_named_before(hole_end) {
+        } else if loads && !thread.looks.loader_named_before(hole_end) {
             writer.load(end, next.subject, &mut slack);
             if let Some(launch) = next.launch {
                 // The whole hole, also what the device hid of it.
@@ -189,6 +197,27 @@ fn recurring_input(
     *filled = (*filled + 1).min(8);
     let inputs = bits.count_ones() as u8;
     next.input && inputs >= 3 && inputs * 2 >= *filled
+}
+
+/// What looks saw in the newest holes before a batch came from the host. Looks are too sparse for short holes: one that
+/// no look fell into goes by its like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InputHoles {
+    /// A bit for each hole, the newest lowest: whether a data loader was seen.
+    bits: u8,
+    count: u8,
+}
+
+impl InputHoles {
+    fn seen(&mut self, loader: bool) {
+        self.bits = self.bits << 1 | u8::from(loader);
+        self.count = (self.count + 1).min(8);
+    }
+
+    /// Whether it is a data loader for which the device waits there; `None` until three such holes were seen.
+    fn loader(self) -> Option<bool> {
+        (self.count >= 3).then(|| 2 * self.bits.count_ones() >= self.count.into())
+    }
 }
 
 /// Enters pieces, with what the tracing library took and what is unknowable carved out.
