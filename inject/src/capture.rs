@@ -6,9 +6,8 @@
 //! until the capture's device work has come, and then switches it off. The collector cuts what lies outside
 //! ([`segments`], [`gate`]).
 //!
-//! The lock of the plan is held around the reading of a clock and a push into a channel, never around a CUPTI call
-//! that could wait. Messages about begin and end go out under it, so their order is that of the plan; a capture begins
-//! when tracing is on.
+//! The lock of the plan is held around a decision and a push into a channel, never around a CUPTI call. Messages about
+//! begin and end go out under it, so their order is that of the plan; a capture begins when tracing is on.
 
 pub mod gate;
 pub mod plan;
@@ -46,6 +45,16 @@ struct Desk {
     beginning: bool,
     /// That capture, if its end came meanwhile.
     ended_while_beginning: Option<u32>,
+    /// The newest time that an event had.
+    newest: Timestamp,
+}
+
+impl Desk {
+    /// A time that was read before the lock was taken: not before that of an event which got it first.
+    fn in_order(&mut self, at: Timestamp) -> Timestamp {
+        self.newest = self.newest.max(at);
+        self.newest
+    }
 }
 
 /// Brings events to the plan and carries out what it decides.
@@ -80,6 +89,7 @@ impl Director {
                 plan: Plan::new(request, flusher::now(cupti)),
                 beginning: false,
                 ended_while_beginning: None,
+                newest: Timestamp::ZERO,
             }),
             deliveries,
             orders,
@@ -138,8 +148,11 @@ impl Director {
     /// Something happened that may begin or end a capture. When it begins one, records of what this thread does next
     /// are made. Answers whether it changed anything.
     pub fn event(&self, event: Event) -> bool {
-        let mut desk = self.desk();
+        // Before the lock: this thread may be inside a CUPTI callback, and a lock must not be held around a call that
+        // could wait for what another one holds.
         let at = flusher::now(self.cupti);
+        let mut desk = self.desk();
+        let at = desk.in_order(at);
         match desk.plan.on(event, at) {
             Action::None => return false,
             Action::Warm => {
@@ -153,10 +166,11 @@ impl Director {
                     desk.beginning = true;
                     drop(desk);
                     self.switch_on();
+                    // What other threads launched meanwhile was recorded in part.
+                    let on = flusher::now(self.cupti);
                     desk = self.desk();
                     desk.beginning = false;
-                    // What other threads launched meanwhile was recorded in part.
-                    at = flusher::now(self.cupti);
+                    at = desk.in_order(on);
                 }
                 self.send(CaptureMark::Begin { number, at, trigger });
                 if let Some(number) = desk.ended_while_beginning.take() {

@@ -46,6 +46,11 @@ pub fn runtime(function: u32, start: u64, end: u64) -> Vec<u8> {
     record(Kind::RUNTIME, &[(8, start), (16, end)], &[(4, function)])
 }
 
+/// A runtime call that launched the kernel with this correlation id.
+pub fn launch(correlation: u32, start: u64, end: u64) -> Vec<u8> {
+    record(Kind::RUNTIME, &[(8, start), (16, end)], &[(4, 211), (32, correlation)])
+}
+
 /// A recorded event: a record without times.
 pub fn event(correlation: u32) -> Vec<u8> {
     record(Kind::CUDA_EVENT, &[], &[(4, correlation)])
@@ -68,6 +73,12 @@ impl Recording {
         let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();
         writer.api_name(Domain::RUNTIME, 211, "cudaLaunchKernel_v7000").unwrap();
         Self { writer }
+    }
+
+    /// The library knows this API function.
+    pub fn function(mut self, domain: u32, id: u32, name: &str) -> Self {
+        self.writer.api_name(Domain(domain), id, name).unwrap();
+        self
     }
 
     /// From here on `address` means `text`.

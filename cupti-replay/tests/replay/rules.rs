@@ -1,14 +1,15 @@
 //! What a client may not do: result codes for what CUPTI answers, violations for what it does not.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::ptr;
+use std::sync::{Mutex, OnceLock};
 
 use cupti_sys::abi::{self, Callback};
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind};
 use tempfile::{TempDir, tempdir};
 
 use crate::client::{Client, Habit, state};
-use crate::recording::{Recording, START, kernel, kernels};
+use crate::recording::{Recording, START, kernel, kernels, launch};
 
 const KERNELS: &[Kind] = &[Kind::CONCURRENT_KERNEL];
 
@@ -194,4 +195,84 @@ fn functions_of_later_versions_are_missing() {
     let path = Recording::of_version(18).save(folder.path());
     let client = Client::<32>::open(folder.path(), &path, "max").unwrap();
     assert_eq!(client.enable_runtime(211, true), CuptiResult::API_NOT_IMPLEMENTED);
+}
+
+#[test]
+fn kernel_records_are_not_disabled_where_it_can_deadlock() {
+    for (version, forbidden) in [(28, true), (130_000, true), (130_001, false)] {
+        let folder = tempdir().unwrap();
+        let recording = Recording::of_version(version).buffer(START + 9, &[kernel(1, START + 1, START + 2, 0)]);
+        let client = Client::<40>::start(folder.path(), &recording.save(folder.path()), KERNELS);
+        let disable: abi::SetKind = client.function("cuptiActivityDisable");
+        // SAFETY: takes a number.
+        assert_eq!(unsafe { [disable(Kind::MEMCPY), disable(Kind::CONCURRENT_KERNEL)] }, [CuptiResult::SUCCESS; 2]);
+        let violations = client.violations();
+        assert_eq!(violations.iter().any(|text| text.contains("can deadlock")), forbidden, "{version}: {violations:?}");
+    }
+}
+
+/// What the subscriber heard: domain, function, site.
+static HEARD: Mutex<Vec<(u32, u32, u32)>> = Mutex::new(Vec::new());
+/// `cuptiActivityDisable` of the library under test.
+static DISABLE: OnceLock<abi::SetKind> = OnceLock::new();
+
+extern "C" fn hear(_: *mut c_void, domain: Domain, id: u32, data: *const c_void) {
+    // SAFETY: the data of these domains begins with the site.
+    let site = unsafe { (*data.cast::<abi::ApiCallbackData>()).site };
+    HEARD.lock().unwrap().push((domain.0, id, site.0));
+    if let Some(disable) = DISABLE.get() {
+        // SAFETY: takes a number.
+        unsafe { disable(Kind::MEMCPY) };
+    }
+}
+
+#[test]
+fn calls_of_the_host_reach_the_subscriber_and_disabling_in_them_is_noticed() {
+    let folder = tempdir().unwrap();
+    let recording = Recording::new()
+        .function(2, 7, "cudaProfilerStart_v4000")
+        .function(1, 5, "cuProfilerStart")
+        .function(1, 6, "cuProfilerStop")
+        .buffer(START + 9, &[kernel(1, START + 1, START + 2, 0)]);
+    let client = Client::<41>::start(folder.path(), &recording.save(folder.path()), KERNELS);
+    let subscribe: abi::Subscribe = client.function("cuptiSubscribe");
+    let enable: abi::EnableCallback = client.function("cuptiEnableCallback");
+    let call: unsafe extern "C" fn(*const c_char) -> i32 = client.function("gpuprof_replay_call");
+    let mut handle = ptr::null_mut();
+    // SAFETY: live locals, texts that end with NUL, and a callback that looks at nothing but the site.
+    unsafe {
+        assert_eq!(subscribe(&raw mut handle, Some(hear as Callback), ptr::null_mut()), CuptiResult::SUCCESS);
+        assert_eq!(call(c"cudaProfilerStart".as_ptr()), 0);
+        assert!(HEARD.lock().unwrap().is_empty(), "nobody has asked to hear of it");
+        for (domain, id) in [(Domain::RUNTIME, 7), (Domain::DRIVER, 5)] {
+            assert_eq!(enable(1, handle, domain, id), CuptiResult::SUCCESS);
+        }
+        assert_eq!(call(c"cudaProfilerStart".as_ptr()), 0);
+        assert_eq!(call(c"cudaProfilerStop".as_ptr()), 1, "this recording has no such function");
+    }
+    assert_eq!(*HEARD.lock().unwrap(), [(2, 7, 0), (1, 5, 0), (1, 5, 1), (2, 7, 1)]);
+    assert_eq!(client.violations(), [""; 0]);
+    DISABLE.get_or_init(|| client.function("cuptiActivityDisable"));
+    // SAFETY: as above.
+    unsafe { call(c"cudaProfilerStart".as_ptr()) };
+    let violations = client.violations();
+    assert!(violations.iter().any(|text| text.contains("called from inside a callback")), "{violations:?}");
+}
+
+#[test]
+fn device_work_is_recorded_as_its_launch_was_wanted() {
+    let folder = tempdir().unwrap();
+    // Launched before the kind is enabled, runs after; and launched while it is enabled, runs after it is disabled.
+    let early = [launch(1, START + 10, START + 12), kernel(1, START + 60, START + 70, 0)];
+    let late = [launch(2, START + 55, START + 56), kernel(2, START + 120, START + 130, 0)];
+    let recording = Recording::new().buffer(START + 80, &early).buffer(START + 140, &late);
+    let client = Client::<42>::start(folder.path(), &recording.save(folder.path()), &[]);
+    client.play(50);
+    client.enable(Kind::CONCURRENT_KERNEL);
+    client.play(100);
+    let disable: abi::SetKind = client.function("cuptiActivityDisable");
+    // SAFETY: takes a number.
+    assert_eq!(unsafe { disable(Kind::CONCURRENT_KERNEL) }, CuptiResult::SUCCESS);
+    client.play(u64::MAX);
+    assert_eq!(client.take_kernels(), [2]);
 }
