@@ -173,3 +173,24 @@ fn another_injection_library_is_initialised_too_and_a_bad_one_is_said() {
         assert_eq!(seen.trace.unwrap().1, "clean", "{said}");
     }
 }
+
+#[test]
+fn without_a_usable_libcupti_the_program_runs_as_ever_and_one_line_says_why() {
+    let no_cupti = std::path::Path::new(GPUPROF).parent().unwrap().join("examples/libfaulty_disk.so");
+    assert!(no_cupti.is_file(), "{} was not built: run `cargo test --workspace`", no_cupti.display());
+    for (path, reason) in [
+        (std::path::Path::new("/nowhere/libcupti.so.13"), "cannot open shared object file"),
+        (&no_cupti, "is no CUPTI of CUDA 11.8 or later"),
+    ] {
+        let stage = Stage::new();
+        let mut command = program(&stage);
+        let seen = outcome(command.arg("--no-replay").env("GPUPROF_CUPTI_PATH", path), &stage.path("trace.gpuprof"));
+        seen.is_the_programs_own(reason);
+        // On a machine with a libcupti that one is used instead, and finds no CUDA program to measure.
+        if !seen.said.is_empty() {
+            let text = String::from_utf8_lossy(&seen.output.stderr);
+            assert!(text.contains("no usable libcupti") && text.contains(reason), "{text}");
+        }
+        assert!(seen.trace.is_none());
+    }
+}
