@@ -431,6 +431,8 @@ enum ExportFormat {
     Sqlite,
     /// A line of JSON for each record
     Json,
+    /// Perfetto's own format: smaller than chrome, with counters and the verdict
+    Perfetto,
 }
 
 impl From<ExportArgs> for export::Props {
@@ -439,6 +441,7 @@ impl From<ExportArgs> for export::Props {
             ExportFormat::Chrome => Format::Chrome,
             ExportFormat::Sqlite => Format::Sqlite,
             ExportFormat::Json => Format::Json,
+            ExportFormat::Perfetto => Format::Perfetto,
         };
         Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
     }

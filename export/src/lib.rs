@@ -12,12 +12,15 @@ mod job;
 mod json;
 mod kineto_names;
 mod names;
+mod order;
 mod output;
+mod perfetto;
 mod ranges;
 mod records;
 mod source;
 mod sqlite;
 pub mod stats;
+mod survey;
 
 use std::path::Path;
 
@@ -33,6 +36,8 @@ pub enum Format {
     Sqlite,
     /// A line of JSON for each record.
     Json,
+    /// Perfetto's own format.
+    Perfetto,
 }
 
 impl Format {
@@ -44,6 +49,7 @@ impl Format {
             Self::Chrome => "pt.trace.json.gz",
             Self::Sqlite => "sqlite",
             Self::Json => "jsonl.gz",
+            Self::Perfetto => "perfetto-trace",
         }
     }
 }
@@ -87,5 +93,6 @@ pub fn export(
         Format::Chrome => chrome::write(trace, out, options, progress),
         Format::Sqlite => sqlite::write(trace, out, progress),
         Format::Json => records::write(trace, out, progress),
+        Format::Perfetto => perfetto::write(trace, out, progress),
     }
 }

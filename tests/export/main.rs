@@ -2,6 +2,7 @@
 
 mod chrome;
 mod hta;
+mod perfetto;
 mod records;
 mod sqlite;
 mod stats;

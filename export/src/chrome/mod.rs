@@ -9,7 +9,6 @@
 
 mod arguments;
 mod rows;
-mod survey;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,10 +21,10 @@ use crate::error::ExportError;
 use crate::json::quoted;
 use crate::output::Output;
 use crate::source::{Progress, TraceFile};
+use crate::survey::Survey;
 use crate::{Options, Outcome, job};
 
 use self::rows::Rows;
-use self::survey::Survey;
 
 /// Writes `trace` to `out`.
 pub fn write(

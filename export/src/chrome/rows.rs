@@ -13,11 +13,12 @@ use profiler_core::session::Session;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{annotation, bandwidth, graph, shape};
-use super::survey::Survey;
+
 use crate::correlations::Correlations;
 use crate::json::{Micros, quoted};
 use crate::names::{Names, demangled};
 use crate::ranges::{OpenRanges, Range};
+use crate::survey::Survey;
 use crate::{Options, job, kineto_names};
 
 /// Synchronisations that wait for the records of the events they refer to: those of one delivery.

@@ -5,11 +5,11 @@
 use profiler_core::record::{ApiCall, Record};
 use profiler_core::trace::Item;
 
-use super::order::Order;
 use super::sums::call;
 use super::table::{Cell, RowSink};
 use super::{Input, Notes, printing};
 use crate::error::ExportError;
+use crate::order::Order;
 use crate::source::Scope;
 
 /// Hands a row for each call to `sink`.

@@ -10,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 use super::distribution::Distribution;
 use super::launches::join;
-use super::order::Order;
 use super::sums::{call, spread};
 use super::table::{Cell, RowSink};
 use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
+use crate::order::Order;
 use crate::source::Scope;
 
 const WITHOUT_CALL: &str = "kernels whose launching call is not in the trace are left out";

@@ -5,7 +5,7 @@
 //! thread names, stays empty.
 //!
 //! Reading order: `table` (rows and cells), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
-//! joined with kernels), `executions`, `order`, `operations` and `calls` (the trace reports).
+//! joined with kernels), `executions`, `operations` and `calls` (the trace reports).
 
 mod calls;
 mod distribution;
@@ -15,7 +15,7 @@ mod format;
 mod labels;
 mod launches;
 mod operations;
-mod order;
+
 mod report;
 mod sums;
 mod table;

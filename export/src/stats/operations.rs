@@ -6,11 +6,11 @@ use profiler_core::record::{
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
-use super::order::Order;
 use super::table::{Cell, RowSink};
 use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
+use crate::order::Order;
 use crate::source::Scope;
 
 /// What all operations have.

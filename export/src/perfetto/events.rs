@@ -1,0 +1,284 @@
+//! Records become events on tracks.
+
+use std::io::{self, Write};
+
+use profiler_core::attribution::api::without_suffix;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiDomain, CorrelationId, DeviceId, NameId, RangeEvent, RangeEventKind, Record, StreamId, ThreadId, Timestamp,
+};
+use profiler_core::session::Session;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::lanes::Lanes;
+use super::packets::{Arrow, Note, Packets, Track};
+use super::wire::{Message, field};
+use crate::correlations::Correlations;
+use crate::names::{Names, demangled};
+use crate::order::Order;
+use crate::survey::Survey;
+use crate::{job, kineto_names};
+
+/// Kinds of tracks, in the upper byte of their number.
+mod kind {
+    pub const PROCESS: u64 = 1;
+    pub const THREAD: u64 = 2;
+    pub const DEVICE: u64 = 3;
+    pub const STREAM: u64 = 4;
+    pub const OVERHEAD: u64 = 5;
+    pub const RANGES: u64 = 6;
+    pub const STARTED: u64 = 7;
+    pub const WAITING: u64 = 8;
+    pub const COPIED: u64 = 9;
+    pub const VERDICT: u64 = 10;
+}
+
+/// A track of a kind, about two numbers: 8, 24 and 32 bits.
+fn track(kind: u64, first: u32, second: u32) -> Track {
+    Track(kind << 56 | (u64::from(first) & 0xff_ffff) << 32 | u64::from(second))
+}
+
+/// An operation, whatever it is.
+struct Operation {
+    device: DeviceId,
+    stream: StreamId,
+    correlation: CorrelationId,
+    times: (Timestamp, Timestamp),
+}
+
+/// Writes events.
+pub struct Events<'a, W> {
+    packets: Packets<W>,
+    survey: &'a Survey,
+    session: &'a Session,
+    kernels: Names,
+    calls: Names,
+    lanes: FxHashMap<(DeviceId, StreamId), Lanes>,
+    ranges: FxHashSet<(ThreadId, NameId)>,
+    arrows_from: Correlations,
+    arrows_to: Correlations,
+    counters: FxHashMap<Track, i64>,
+    order: Order<(Timestamp, Track, i64)>,
+}
+
+impl<'a, W: Write> Events<'a, W> {
+    pub fn new(output: W, survey: &'a Survey, session: &'a Session) -> Self {
+        Self {
+            packets: Packets::new(output),
+            survey,
+            session,
+            kernels: Names::new(demangled),
+            calls: Names::new(|name| without_suffix(name).to_owned()),
+            lanes: FxHashMap::default(),
+            ranges: FxHashSet::default(),
+            arrows_from: Correlations::default(),
+            arrows_to: Correlations::default(),
+            counters: FxHashMap::default(),
+            order: Order::default(),
+        }
+    }
+
+    /// Describes the tracks that are known beforehand, and writes the verdict.
+    pub fn tracks(&mut self, dictionary: &Dictionary, verdict: &str) -> io::Result<()> {
+        let pid = self.session.process_id;
+        let process = track(kind::PROCESS, 0, pid);
+        self.packets.track(process, |message| {
+            let mut inner = Message::default();
+            inner.number(field::PID, pid.into()).text(field::PROCESS_NAME, job::program(self.session));
+            message.message(field::track::PROCESS, &inner);
+        })?;
+        for thread in &self.survey.threads {
+            self.packets.track(track(kind::THREAD, 0, thread.0), |message| {
+                let mut inner = Message::default();
+                inner.number(field::PID, pid.into()).number(field::THREAD_TID, thread.0.into());
+                inner.text(field::THREAD_NAME, &format!("thread {thread}"));
+                message.number(field::track::PARENT, process.0).message(field::track::THREAD, &inner);
+            })?;
+        }
+        self.child(process, track(kind::OVERHEAD, 0, 0), "overhead of tracing")?;
+        self.counter(process, track(kind::WAITING, 0, 0), "launches whose work has not begun", "launches")?;
+        for device in self.survey.streams.keys() {
+            let name = dictionary.device(*device).map_or("", |device| device.name.as_str());
+            let parent = track(kind::DEVICE, 0, device.0);
+            self.packets.track(parent, |message| {
+                message.text(field::track::NAME, &format!("GPU {device} {name}"));
+            })?;
+            self.counter(parent, track(kind::COPIED, 0, device.0), "copies", "MB/s")?;
+        }
+        let line = track(kind::VERDICT, 0, 0);
+        self.packets.track(line, |message| {
+            message.text(field::track::NAME, "gpuprof: verdict");
+        })?;
+        self.packets.slice(line, (self.survey.base, self.survey.end), ("gpuprof", verdict), Arrow::None, &[])
+    }
+
+    /// Writes a record; false when there is no track for it.
+    pub fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<bool> {
+        match record {
+            Record::Kernel(row) => {
+                let config = dictionary.launch_config(row.config);
+                let name = self.kernels.get(config.name, dictionary).to_owned();
+                let extent = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
+                let (grid, block) = (extent(config.grid), extent(config.block));
+                let notes = [
+                    Note::Number("correlation", row.correlation.0.into()),
+                    Note::Text("grid", &grid),
+                    Note::Text("block", &block),
+                    Note::Number("registers per thread", config.registers_per_thread.into()),
+                    Note::Number("static shared bytes", config.static_shared_bytes.into()),
+                    Note::Number("dynamic shared bytes", config.dynamic_shared_bytes.into()),
+                    Note::Number("graph", row.graph_id.into()),
+                ];
+                let operation = Operation {
+                    device: row.device,
+                    stream: row.stream,
+                    correlation: row.correlation,
+                    times: (row.start, row.end),
+                };
+                self.operation(&operation, ("kernel", &name), &notes)?;
+            }
+            Record::Copy(row) => {
+                let operation = Operation {
+                    device: row.device,
+                    stream: row.stream,
+                    correlation: row.correlation,
+                    times: (row.start, row.end),
+                };
+                let notes = [Note::Number("correlation", row.correlation.0.into()), Note::Number("bytes", row.bytes)];
+                self.operation(&operation, ("copy", &kineto_names::copy(row)), &notes)?;
+                let rate = (row.bytes as f64 / row.end.since(row.start).max(1) as f64 * 1e3) as i64;
+                let copied = track(kind::COPIED, 0, row.device.0);
+                self.change(row.start, copied, rate)?;
+                self.change(row.end, copied, -rate)?;
+            }
+            Record::Memset(row) => {
+                let operation = Operation {
+                    device: row.device,
+                    stream: row.stream,
+                    correlation: row.correlation,
+                    times: (row.start, row.end),
+                };
+                let notes = [Note::Number("correlation", row.correlation.0.into()), Note::Number("bytes", row.bytes)];
+                self.operation(&operation, ("memset", &kineto_names::memset(row)), &notes)?;
+            }
+            Record::Api(row) => {
+                let function = dictionary.api_function(row.function);
+                let name = function.map_or("?", |function| self.calls.get(function.name, dictionary)).to_owned();
+                let category = match function.map(|function| function.domain) {
+                    Some(ApiDomain::Driver) => "cuda_driver",
+                    _ => "cuda_runtime",
+                };
+                let launches = self.survey.with_work.contains(row.correlation);
+                let arrow = if launches && self.arrows_from.insert(row.correlation) {
+                    self.change(row.start, track(kind::WAITING, 0, 0), 1)?;
+                    Arrow::From(self.arrow(row.correlation))
+                } else {
+                    Arrow::None
+                };
+                let notes = [
+                    Note::Number("correlation", row.correlation.0.into()),
+                    Note::Number("result", row.return_value.into()),
+                ];
+                let place = track(kind::THREAD, 0, row.thread.0);
+                self.packets.slice(place, (row.start, row.end), (category, &name), arrow, &notes)?;
+            }
+            Record::Overhead(row) => {
+                let name = kineto_names::overhead(row.kind);
+                let place = track(kind::OVERHEAD, row.kind as u32 + 1, row.thread.0);
+                if self.ranges.insert((row.thread, NameId(u32::MAX - 1 - row.kind as u32))) {
+                    self.child(track(kind::OVERHEAD, 0, 0), place, &format!("{name}, thread {}", row.thread))?;
+                }
+                self.packets.slice(place, (row.start, row.end), ("overhead", name), Arrow::None, &[])?;
+            }
+            Record::Range(row) => return self.range(row, dictionary),
+            Record::Sync(_) | Record::Event(_) | Record::Sample(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes what waits.
+    pub fn finish(mut self) -> io::Result<(W, u64)> {
+        while let Some(change) = self.order.pop() {
+            self.count(change)?;
+        }
+        Ok((self.packets.into_inner(), self.order.late()))
+    }
+
+    fn operation(&mut self, operation: &Operation, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
+        let &Operation { device, stream, correlation, times } = operation;
+        let (lane, is_new) = self.lanes.entry((device, stream)).or_default().take(times.0, times.1);
+        // Eight bits for the device leave sixteen for the lane.
+        let place = track(kind::STREAM, (device.0 & 0xff) << 16 | (lane as u32 & 0xffff), stream.0);
+        if is_new {
+            self.child(track(kind::DEVICE, 0, device.0), place, &format!("stream {stream}"))?;
+        }
+        let is_first = self.survey.with_call.contains(correlation) && self.arrows_to.insert(correlation);
+        let arrow = if is_first { Arrow::To(self.arrow(correlation)) } else { Arrow::None };
+        self.packets.slice(place, times, name, arrow, notes)?;
+        if is_first {
+            self.change(times.0, track(kind::WAITING, 0, 0), -1)?;
+        }
+        Ok(())
+    }
+
+    /// Arrows are numbered over all processes that a viewer may show together.
+    fn arrow(&self, correlation: CorrelationId) -> u64 {
+        u64::from(self.session.process_id) << 32 | u64::from(correlation.0)
+    }
+
+    fn range(&mut self, row: &RangeEvent, dictionary: &Dictionary) -> io::Result<bool> {
+        let (text, domain) = (dictionary.name(row.message), dictionary.name(row.domain));
+        let thread = track(kind::THREAD, 0, row.thread.0);
+        // Started ranges may overlap, so each has a track of its own; those of one name stand on one line.
+        let (place, name) = match row.kind {
+            RangeEventKind::Start | RangeEventKind::End => (Track(kind::STARTED << 56 | row.range_id), text),
+            _ => (track(kind::RANGES, row.domain.0, row.thread.0), if domain.is_empty() { "ranges" } else { domain }),
+        };
+        let is_new = match row.kind {
+            RangeEventKind::Start => true,
+            RangeEventKind::Push | RangeEventKind::Mark => self.ranges.insert((row.thread, row.domain)),
+            _ => false,
+        };
+        if is_new {
+            self.child(thread, place, name)?;
+        }
+        match row.kind {
+            RangeEventKind::Push | RangeEventKind::Start => {
+                self.packets.begin(place, row.at, ("nvtx", text), Arrow::None, &[])?;
+            }
+            RangeEventKind::Pop | RangeEventKind::End => self.packets.end(place, row.at)?,
+            RangeEventKind::Mark => self.packets.instant(place, row.at, ("nvtx", text))?,
+            RangeEventKind::Unknown => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn child(&mut self, parent: Track, track: Track, name: &str) -> io::Result<()> {
+        self.packets.track(track, |message| {
+            message.number(field::track::PARENT, parent.0).text(field::track::NAME, name);
+        })
+    }
+
+    fn counter(&mut self, parent: Track, track: Track, name: &str, unit: &str) -> io::Result<()> {
+        self.packets.track(track, |message| {
+            let mut inner = Message::default();
+            inner.text(field::COUNTER_UNIT_NAME, unit);
+            message
+                .number(field::track::PARENT, parent.0)
+                .text(field::track::NAME, name)
+                .message(field::track::COUNTER, &inner);
+        })
+    }
+
+    /// A counter changes at a time; values are written in the order of time.
+    fn change(&mut self, at: Timestamp, track: Track, change: i64) -> io::Result<()> {
+        self.order.push(at, (at, track, change)).map_or(Ok(()), |change| self.count(change))
+    }
+
+    fn count(&mut self, (at, track, change): (Timestamp, Track, i64)) -> io::Result<()> {
+        let value = self.counters.entry(track).or_default();
+        *value += change;
+        let value = *value;
+        self.packets.counter(track, at, value)
+    }
+}

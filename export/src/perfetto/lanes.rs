@@ -1,0 +1,41 @@
+//! Which of several tracks of a stream takes an operation.
+//!
+//! Slices of one track may only nest. Operations of a stream may overlap (programmatic dependent launch, and by the few
+//! nanoseconds to which CUPTI's conversion of clocks is exact), and Perfetto would then swap their ends without a word:
+//! the second one goes to a track of its own.
+
+use profiler_core::record::Timestamp;
+
+/// The ends of what stands last on each track.
+#[derive(Debug, Default)]
+pub struct Lanes(Vec<Timestamp>);
+
+impl Lanes {
+    /// The first track that is free at `start`, and whether it is new.
+    pub fn take(&mut self, start: Timestamp, end: Timestamp) -> (usize, bool) {
+        let free = self.0.iter().position(|&last| last <= start);
+        let lane = free.unwrap_or(self.0.len());
+        match self.0.get_mut(lane) {
+            Some(last) => *last = end,
+            None => self.0.push(end),
+        }
+        (lane, free.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overlaps_goes_elsewhere_and_what_touches_does_not() {
+        let mut lanes = Lanes::default();
+        let mut take = |start, end| lanes.take(Timestamp::from_nanos(start), Timestamp::from_nanos(end));
+        assert_eq!(take(10, 20), (0, true));
+        assert_eq!(take(20, 30), (0, false));
+        assert_eq!(take(25, 35), (1, true));
+        assert_eq!(take(30, 40), (0, false));
+        // One that was delivered late.
+        assert_eq!(take(5, 8), (2, true));
+    }
+}
