@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::support::stderr;
+use crate::support::{Stage, stderr};
 use crate::{chrome, gpuprof, nanos, play, rows};
 
 #[test]
@@ -74,4 +74,38 @@ fn a_stretch_of_time_counts_what_overlaps_it() {
     let halves = rows("/400ms") + rows("400ms/");
     assert!(all > 0 && halves >= all && halves <= all + 2, "{all} {halves}");
     assert_eq!(rows("1000s/"), 0);
+}
+
+#[test]
+fn ranges_are_summed_by_domain_and_text() {
+    let stage = Stage::new();
+    // The host pushes two ranges in each of 1000 steps on one thread, and one on another that starts one.
+    assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
+    let trace = stage.path("trace.gpuprof");
+    let table = |name: &str| -> Vec<Value> {
+        let output = gpuprof(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let instances = |rows: &[Value], range: &str| -> Vec<u64> {
+        let of = rows.iter().filter(|row| row["Range"] == range);
+        of.map(|row| row["Instances"].as_u64().unwrap()).collect()
+    };
+    let all = table("nvtx_sum");
+    assert_eq!(instances(&all, "worker:compute"), [1000]);
+    assert_eq!(instances(&all, "worker:step 0"), [1]);
+    assert_eq!(instances(&all, ":whole run"), [1]);
+    let started = table("nvtx_startend_sum");
+    assert_eq!((started.len(), instances(&started, ":whole run")), (1, vec![1]));
+    let pushed = table("nvtx_pushpop_sum");
+    assert_eq!(pushed.len() + started.len(), all.len());
+    let style = all.iter().find(|row| row["Range"] == ":main").map(|row| &row["Style"]);
+    assert_eq!(style, Some(&Value::from("PushPop")));
+
+    // The same ranges, as rows of the exported JSON.
+    let document = chrome(&stage, "ranges.json");
+    let total: u64 =
+        rows(&document, "user_annotation").filter(|row| row["name"] == "compute").map(|row| nanos(&row["dur"])).sum();
+    let row = all.iter().find(|row| row["Range"] == "worker:compute").unwrap();
+    assert_eq!(row["Total Time (ns)"], total);
 }

@@ -5,7 +5,7 @@
 //! thread names, stays empty.
 //!
 //! Reading order: `table` (rows and cells), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
-//! joined with kernels), `executions`, `operations` and `calls` (the trace reports).
+//! joined with kernels), `executions`, `nvtx`, `operations` and `calls` (the trace reports).
 
 mod calls;
 mod distribution;
@@ -14,6 +14,7 @@ mod filter;
 mod format;
 mod labels;
 mod launches;
+mod nvtx;
 mod operations;
 
 mod report;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::table::{Cell, Heading, RowSink, TimeUnit, columns};
-use super::{Input, Notes, calls, executions, operations, sums};
+use super::{Input, Notes, calls, executions, nvtx, operations, sums};
 use crate::error::ExportError;
 
 /// Columns of most summaries, behind the share and the total.
@@ -62,6 +62,12 @@ statistics! {
     ExecutionSum = "cuda_kern_exec_sum", "CUDA Kernel Launch & Exec Time Summary";
     /// Launch, queue and run of every kernel.
     ExecutionTrace = "cuda_kern_exec_trace", "CUDA Kernel Launch & Exec Time Trace";
+    /// Pushed ranges by text.
+    PushPopSum = "nvtx_pushpop_sum", "NVTX Push/Pop Range Summary";
+    /// Started ranges by text.
+    StartEndSum = "nvtx_startend_sum", "NVTX Start/End Range Summary";
+    /// Ranges by text.
+    RangeSum = "nvtx_sum", "NVTX Range Summary";
 }
 
 impl Statistic {
@@ -84,6 +90,10 @@ impl Statistic {
                 "Start @, Duration @, CorrId, GrdX, GrdY, GrdZ, BlkX, BlkY, BlkZ, Reg/Trd, StcSMem (MB), \
                  DymSMem (MB), Bytes (MB), Throughput (MB/s), *SrcMemKd, *DstMemKd, *Device, Ctx, GreenCtx, Strm, *Name"
                     .to_owned()
+            }
+            Self::RangeSum => format!("Time (%), Total Time @, Instances, {SUMMARY}, *Style, *Range"),
+            Self::PushPopSum | Self::StartEndSum => {
+                format!("Time (%), Total Time @, Instances, {SUMMARY}, *Range")
             }
             Self::ExecutionTrace => {
                 "API Start @, API Dur @, Queue Start @, Queue Dur @, Kernel Start @, Kernel Dur @, \
@@ -127,6 +137,9 @@ pub(super) fn rows(
     match statistic {
         Statistic::ApiTrace | Statistic::GpuTrace | Statistic::ExecutionTrace => Ok(None),
         Statistic::ExecutionSum => executions::summary(input, notes).map(Some),
+        Statistic::RangeSum | Statistic::PushPopSum | Statistic::StartEndSum => {
+            nvtx::rows(statistic, input, notes).map(Some)
+        }
         _ => sums::rows(statistic, input, notes).map(Some),
     }
 }
