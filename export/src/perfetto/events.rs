@@ -231,7 +231,9 @@ impl<'a, W: Write> Events<'a, W> {
         let thread = track(kind::THREAD, 0, row.thread.0);
         // Started ranges may overlap, so each has a track of its own; those of one name stand on one line.
         let (place, name) = match row.kind {
-            RangeEventKind::Start | RangeEventKind::End => (Track(kind::STARTED << 56 | row.range_id), text),
+            RangeEventKind::Start | RangeEventKind::End => {
+                (Track(kind::STARTED << 56 | row.range_id & 0xff_ffff_ffff_ffff), text)
+            }
             _ => (track(kind::RANGES, row.domain.0, row.thread.0), if domain.is_empty() { "ranges" } else { domain }),
         };
         let is_new = match row.kind {

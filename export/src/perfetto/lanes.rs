@@ -6,6 +6,9 @@
 
 use profiler_core::record::Timestamp;
 
+/// Tracks of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the last.
+const LIMIT: usize = 256;
+
 /// The ends of what stands last on each track.
 #[derive(Debug, Default)]
 pub struct Lanes(Vec<Timestamp>);
@@ -14,12 +17,17 @@ impl Lanes {
     /// The first track that is free at `start`, and whether it is new.
     pub fn take(&mut self, start: Timestamp, end: Timestamp) -> (usize, bool) {
         let free = self.0.iter().position(|&last| last <= start);
-        let lane = free.unwrap_or(self.0.len());
+        let lane = free.unwrap_or(self.0.len().min(LIMIT - 1));
         match self.0.get_mut(lane) {
-            Some(last) => *last = end,
-            None => self.0.push(end),
+            Some(last) => {
+                *last = end;
+                (lane, false)
+            }
+            None => {
+                self.0.push(end);
+                (lane, true)
+            }
         }
-        (lane, free.is_none())
     }
 }
 
