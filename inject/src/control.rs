@@ -1,7 +1,7 @@
 //! Live control: a Unix socket on which this user's other processes can ask, start and stop.
 //!
 //! One thread serves all clients and never waits for one: lines and answers are bounded, a client that does not read
-//! loses lines and then its connection, and there is room for [`MAX_CLIENTS`]. It asks the collector by message and
+//! loses lines and then its connection, and there is room for eight of them. It asks the collector by message and
 //! waits a bounded time for the answer. The protocol is docs/CONTROL.md; where the socket lies is [`address`]. Nothing
 //! here is reached from a CUDA call.
 
