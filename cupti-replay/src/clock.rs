@@ -61,6 +61,12 @@ impl Clock {
         Self { speed, start, end, reached: AtomicU64::new(start), begun: OnceLock::new() }
     }
 
+    /// When play begins, nanoseconds.
+    #[must_use]
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Whether the client sets the pace.
     #[must_use]
     pub fn is_patient(&self) -> bool {

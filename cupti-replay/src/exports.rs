@@ -184,7 +184,12 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
     since(player, FUNCTIONS_CAN_BE_CHOSEN)?;
     need(id != 0)?;
     let kind = client::api_kind(domain).ok_or(CuptiResult::INVALID_PARAMETER)?;
-    player.client().filter.set_function(kind.0, id, on, player.clock.now());
+    let mut client = player.client();
+    // As seen with CUPTI 13.0: accepted, and without effect unless a function of the domain was on when CUDA started.
+    if on && player.has_begun() && !client.filter.had_function_at(kind.0, player.clock.start()) {
+        return Ok(());
+    }
+    client.filter.set_function(kind.0, id, on, player.clock.now());
     Ok(())
 }
 

@@ -37,6 +37,13 @@ impl Filter {
         self.0.get(&kind).and_then(|changes| changes.iter().rev().find(applies)).is_some_and(|change| change.on)
     }
 
+    /// Whether any function of this kind of API records was on by itself at play time `at`.
+    #[must_use]
+    pub fn had_function_at(&self, kind: u32, at: u64) -> bool {
+        let functions = self.0.get(&kind).into_iter().flatten().filter_map(|change| change.function);
+        functions.into_iter().any(|function| self.wants(kind, Some(function), at))
+    }
+
     fn push(&mut self, kind: u32, change: Change) {
         let changes = self.0.entry(kind).or_default();
         // What was said before at the same moment about the same thing has never counted.
@@ -57,6 +64,17 @@ mod tests {
         assert!(filter.wants(10, None, 5));
         assert!(!filter.wants(10, None, 4), "the record is older than the switch");
         assert!(!filter.wants(3, None, 9), "another kind");
+    }
+
+    #[test]
+    fn functions_that_were_on_at_the_start_are_remembered() {
+        let mut filter = Filter::default();
+        filter.set_function(5, 211, true, 7);
+        assert!(!filter.had_function_at(5, 0), "enabled later");
+        filter.set_function(5, 3, true, 0);
+        filter.set_function(5, 3, false, 9);
+        assert!(filter.had_function_at(5, 0));
+        assert!(!filter.had_function_at(4, 0));
     }
 
     #[test]

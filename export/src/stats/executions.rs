@@ -29,6 +29,11 @@ struct Group {
     kernel: Distribution,
 }
 
+/// From the call until both it and the kernel are over, as nsys has it: a kernel may end before its call returns.
+fn whole(call: &ApiCall, kernel: &Kernel) -> u64 {
+    kernel.end.max(call.end).since(call.start)
+}
+
 /// The time between the return of the call and the start of the kernel.
 fn queued(call: &ApiCall, kernel: &Kernel) -> Option<u64> {
     (kernel.start > call.end).then(|| kernel.start.since(call.end))
@@ -42,7 +47,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
         if filter.admits(scope.session.start, kernel.start, kernel.end) {
             let name = scope.dictionary.launch_config(kernel.config).name;
             let group = groups.entry((call.thread, kernel.device, call.function, name)).or_default();
-            group.total.add(kernel.end.since(call.start));
+            group.total.add(whole(call, kernel));
             group.call.add(call.end.since(call.start));
             group.kernel.add(kernel.end.since(kernel.start));
             if let Some(queue) = queued(call, kernel) {
@@ -91,7 +96,7 @@ pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
             queue.map_or(Cell::Empty, |queue| unit.whole(queue)),
             unit.whole(kernel.start.since(origin)),
             unit.whole(kernel.end.since(kernel.start)),
-            unit.whole(kernel.end.since(called.start)),
+            unit.whole(whole(&called, &kernel)),
             Cell::Number(scope.session.process_id.into()),
             Cell::Number(called.thread.0.into()),
             Cell::Number(kernel.device.0.into()),

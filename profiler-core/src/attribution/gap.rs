@@ -119,10 +119,11 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
         let end = hole_end.clamp(writer.account.position(), to);
         // Shorter holes are beyond what looks resolve.
         let claims = if hole > DISPATCH_NANOS { thread.looks.claims(previous_end, hole_end) } else { Vec::new() };
-        let by_looks = writer.account.input_holes.loader();
-        let loads = match by_looks {
-            Some(loads) => next.input && loads && hole > DISPATCH_NANOS,
-            None => input_wait && hole > INPUT_HOLE_NANOS,
+        let rest = end - writer.account.position();
+        let loading = match writer.account.input_holes.part_of(rest) {
+            Some(part) if next.input && hole > DISPATCH_NANOS => part,
+            None if input_wait && hole > INPUT_HOLE_NANOS => rest,
+            _ => 0,
         };
         if !claims.is_empty() {
             if next.input {
@@ -131,13 +132,15 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
             writer.seen(&claims, end, next, hole > PARKED_NANOS, &mut slack);
         } else if hole > PARKED_NANOS {
             writer.write(Leaf::NoWork, end, next.subject);
-        } else if loads && !thread.looks.loader_named_before(hole_end) {
-            writer.load(end, next.subject, &mut slack);
+        } else if loading > 0 && !thread.looks.loader_named_before(hole_end) {
+            let loaded = writer.account.position() + loading;
+            writer.load(loaded, next.subject, &mut slack);
             if let Some(launch) = next.launch {
-                // The whole hole, also what the device hid of it.
-                let wait = InputWait { thread: launch.thread, start: previous_end, end: hole_end };
+                // Also what the device hid of it.
+                let wait = InputWait { thread: launch.thread, start: previous_end, end: hole_end - (end - loaded) };
                 writer.account.input_waits.push(wait);
             }
+            writer.late(Leaf::HostCpu, end, next.subject, &mut slack);
         } else {
             writer.drain(&mut slack, end);
             let (leaf, subject) =
@@ -200,23 +203,30 @@ fn recurring_input(
 }
 
 /// What looks saw in the newest holes before a batch came from the host. Looks are too sparse for short holes: one that
-/// no look fell into goes by its like.
+/// no look fell into goes by its like. A look falls anywhere in a hole, so the part of looks that saw the data loader is
+/// the part of such holes that is loading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InputHoles {
-    /// A bit for each hole, the newest lowest: whether a data loader was seen.
-    bits: u8,
-    count: u8,
+    holes: u64,
+    /// How many of them were seen in a data loader.
+    loading: u64,
 }
 
 impl InputHoles {
+    /// Holes that count: from twice as many on, the older half is forgotten.
+    const NEWEST: u64 = 64;
+
     fn seen(&mut self, loader: bool) {
-        self.bits = self.bits << 1 | u8::from(loader);
-        self.count = (self.count + 1).min(8);
+        self.holes += 1;
+        self.loading += u64::from(loader);
+        if self.holes >= 2 * Self::NEWEST {
+            (self.holes, self.loading) = (self.holes / 2, self.loading / 2);
+        }
     }
 
-    /// Whether it is a data loader for which the device waits there; `None` until three such holes were seen.
-    fn loader(self) -> Option<bool> {
-        (self.count >= 3).then(|| 2 * self.bits.count_ones() >= self.count.into())
+    /// How much of `nanos` in such a hole is loading; `None` until three were seen.
+    fn part_of(self, nanos: u64) -> Option<u64> {
+        (self.holes >= 3).then(|| (u128::from(nanos) * u128::from(self.loading) / u128::from(self.holes)) as u64)
     }
 }
 

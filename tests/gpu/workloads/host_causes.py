@@ -16,6 +16,7 @@ user's own, no DataLoader), queue (a slow producer thread), gil (another thread 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import gc
 import json
@@ -31,6 +32,8 @@ import torch
 BATCH = 16
 WARM_UP = 20
 IMAGE = torch.randn(3, 64, 64)
+# Set when the other threads are to end.
+ended = threading.Event()
 
 
 def compute_for(seconds: float) -> None:
@@ -119,11 +122,12 @@ def from_queue() -> Iterator[torch.Tensor]:
     batches: queue.Queue[torch.Tensor] = queue.Queue(maxsize=2)
 
     def produce() -> None:
-        while True:
+        while not ended.is_set():
             time.sleep(0.010)
-            batches.put(torch.stack([IMAGE] * BATCH))
+            with contextlib.suppress(queue.Full):
+                batches.put(torch.stack([IMAGE] * BATCH), timeout=0.1)
 
-    threading.Thread(target=produce, daemon=True).start()
+    threading.Thread(target=produce).start()
     while True:
         yield take_from_queue(batches)
 
@@ -145,7 +149,7 @@ def no_extra() -> None:
 def hog() -> None:
     """Holds the interpreter's lock as long as the interpreter lets it."""
     count = 0
-    while True:
+    while not ended.is_set():
         count += 1
 
 
@@ -200,7 +204,7 @@ def cause_of(name: str, folder: str) -> Cause:
         case "queue":
             return Cause(from_queue(), "host_cpu", ("lock",), "take_from_queue")
         case "gil":
-            threading.Thread(target=hog, daemon=True).start()
+            threading.Thread(target=hog).start()
             return Cause(resident(), "host_cpu", ("interpreter_lock",), between=needs_the_lock, everywhere=True)
         case "gc":
             kept: list[object] = []
@@ -244,7 +248,7 @@ def main() -> None:
     print(json.dumps({
         "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": None if cause.everywhere else caused / counted,
         "group": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
-    # The producer and the hog never end; a daemon thread may not outlive the interpreter while it computes.
+    ended.set()
     folder.cleanup()
 
 
