@@ -186,14 +186,6 @@ impl Cupti {
         check("cuptiSetThreadIdType", unsafe { (self.symbols.set_thread_id_type)(kind) })
     }
 
-    /// Has API records carry the kernel's thread id (`gettid`). Before kinds are enabled.
-    ///
-    /// # Errors
-    /// When CUPTI refuses.
-    pub fn set_thread_id_type_system(&self) -> Result<(), Error> {
-        self.set_thread_id_type(ThreadIdType::SYSTEM)
-    }
-
     /// Sets an attribute whose C type is `size_t` or `uint64_t`.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ layout! {
         /// Calling process.
         process_id: u32 = "processId" @ 24;
         /// Calling thread: the kernel's id only after
-        /// [`set_thread_id_type_system`](crate::Cupti::set_thread_id_type_system).
+        /// [`set_thread_id_type`](crate::Cupti::set_thread_id_type).
         thread_id: u32 = "threadId" @ 28;
         /// Joins to the device work.
         correlation_id: u32 = "correlationId" @ 32;
