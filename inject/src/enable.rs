@@ -138,7 +138,7 @@ impl Switch {
 
 /// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that are
 /// enabled later and never records them, unless one of their domain was on when CUDA started (measured on an H200: 0 of
-/// 100 launches without it, 100 of 100 with it; an empty launch costs no more while only this one is on).
+/// 100 launches without it, 100 of 100 with it; what it costs an empty launch cannot be told from noise).
 fn open_door(cupti: &Cupti, domain: Domain) {
     let seldom = |name: &str| matches!(name.split("_v").next(), Some("cudaProfilerStop" | "cuProfilerStop"));
     if let Some((id, _)) = api_functions(cupti, domain).find(|(_, name)| seldom(name)) {
