@@ -1,6 +1,6 @@
 //! What a host thread was doing, seen from outside: evidence for the time in which no CUDA call was made.
 
-use super::{StackId, ThreadId, Timestamp};
+use super::{NameId, StackId, ThreadId, Timestamp};
 
 /// What a thread waited in when it was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +42,19 @@ pub enum InterpreterLock {
     OtherThread,
     /// Nobody.
     Free,
+}
+
+/// One call of an interpreter's stack, with the way to its caller. Stacks that begin alike share their outer frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The stack below, or [`StackId::NONE`] for the outermost frame.
+    pub caller: StackId,
+    /// Qualified name of the function.
+    pub function: NameId,
+    /// File in which it is defined.
+    pub file: NameId,
+    /// The line being executed, from 1; 0 when unknown.
+    pub line: u32,
 }
 
 /// A look at one thread, and how it spent the time since the look before.

@@ -1,0 +1,74 @@
+//! Options of the commands that talk to running processes: `status`, `start`, `stop`, `snapshot`, `watch`.
+
+use clap::Args;
+
+use crate::control;
+
+pub(super) const STATUS_HELP: &str = "\
+EXIT CODES:
+  0  the processes were listed, also when there is none
+
+EXAMPLES:
+  gpuprof status
+  gpuprof status --json | jq -r 'select(.lost > 0) | .pid'";
+
+pub(super) const TELL_HELP: &str = "\
+EXIT CODES:
+  0  the process has answered; the answer says whether anything changed
+  1  there is no such process, or it does not answer
+
+EXAMPLES:
+  gpuprof start 4711; sleep 10; gpuprof stop 4711
+  gpuprof snapshot 4711";
+
+pub(super) const WATCH_HELP: &str = "\
+EXIT CODES:
+  0  the process has ended
+  1  there is no such process, or it does not answer
+
+EXAMPLES:
+  gpuprof watch 4711
+  gpuprof watch --interval 200 4711 | jq -r .line";
+
+#[derive(Args)]
+pub struct StatusArgs {
+    /// Print a line of JSON for each process
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<StatusArgs> for control::Props {
+    fn from(args: StatusArgs) -> Self {
+        Self::Status { json: args.json }
+    }
+}
+
+#[derive(Args)]
+pub struct ProcessArgs {
+    /// Process id, as `gpuprof status` lists it
+    #[arg(value_name = "PID")]
+    process: u32,
+}
+
+impl ProcessArgs {
+    /// A command of the protocol for this process.
+    pub fn tell(self, command: &'static str) -> control::Props {
+        control::Props::Tell { process: self.process, command }
+    }
+}
+
+#[derive(Args)]
+pub struct WatchArgs {
+    /// Process id, as `gpuprof status` lists it
+    #[arg(value_name = "PID")]
+    process: u32,
+    /// Milliseconds between two lines, at least 100
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    interval: u64,
+}
+
+impl From<WatchArgs> for control::Props {
+    fn from(args: WatchArgs) -> Self {
+        Self::Watch { process: args.process, interval: args.interval }
+    }
+}

@@ -1,0 +1,52 @@
+//! Options of `gpuprof demo`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::demo;
+
+pub(super) const DEMO_HELP: &str = "\
+The recordings were made on real GPUs; libprof.so receives them as it receives those of a live program.
+
+EXIT CODES:
+  0  every chosen recording was played
+  1  one could not be played
+
+EXAMPLES:
+  gpuprof demo
+  gpuprof demo --list
+  gpuprof demo --fast --all";
+
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Recordings to play [default: the first two]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Play all recordings
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// List the recordings and play none
+    #[arg(long)]
+    list: bool,
+    /// Play as fast as possible instead of at the recorded speed
+    #[arg(long)]
+    fast: bool,
+    /// Folder with recordings, such as your own [default: those that come with gpuprof]
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Folder for the traces [default: a new one in the folder for temporary files]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+impl From<DemoArgs> for demo::Props {
+    fn from(args: DemoArgs) -> Self {
+        let choice = match (args.all, args.names.is_empty()) {
+            (true, _) => demo::Choice::All,
+            (false, true) => demo::Choice::Default,
+            (false, false) => demo::Choice::Named(args.names),
+        };
+        Self { choice, from: args.from, list: args.list, fast: args.fast, output: args.output }
+    }
+}

@@ -1,0 +1,56 @@
+//! Options of `gpuprof diff`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::diff;
+
+pub(super) const DIFF_HELP: &str = "\
+A is the run before a change, B the one after it. A typical step of each (the mean of those between the
+quartiles) is divided by cause, so that the changes of the causes sum to the change of the step.
+
+EXIT CODES:
+  0  the traces were compared
+  1  they are not comparable: different programs, or a run without work
+  2  one of them could not be read
+  3  compared, and B is slower by more than --fail-if-slower allows
+
+EXAMPLES:
+  gpuprof diff before.gpuprof after.gpuprof
+  gpuprof diff --fail-if-slower 5 main.gpuprof branch.gpuprof
+  gpuprof diff --json before.gpuprof after.gpuprof | jq '.devices[0].leaf_changes'";
+
+#[derive(Args)]
+pub struct DiffArgs {
+    /// Trace of the first run
+    #[arg(value_name = "A")]
+    a: PathBuf,
+    /// Trace of the second run
+    #[arg(value_name = "B")]
+    b: PathBuf,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// At most N kernels in the table of those that changed
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
+    top: usize,
+    /// Exit with 3 when B's step is longer by more than this, and chance does not explain it
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_if_slower: Option<f64>,
+}
+
+/// A finite number that is not negative.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
+    number
+        .ok()
+        .filter(|number| number.is_finite() && *number >= 0.0)
+        .ok_or_else(|| "expected a number, such as 5".to_owned())
+}
+
+impl From<DiffArgs> for diff::Props {
+    fn from(args: DiffArgs) -> Self {
+        Self { a: args.a, b: args.b, json: args.json, kernels: args.top, fail_if_slower: args.fail_if_slower }
+    }
+}

@@ -1,0 +1,47 @@
+//! Options of `gpuprof doctor` and of the process in which it tries a libcupti.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::doctor;
+
+pub(super) const DOCTOR_HELP: &str = "\
+Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
+
+EXIT CODES:
+  0  nothing stands in the way of a profile
+  1  at least one line says FAIL
+
+EXAMPLES:
+  gpuprof doctor
+  gpuprof doctor --cupti /opt/cuda/extras/CUPTI/lib64/libcupti.so
+  gpuprof doctor --json | jq '.checks[] | select(.status != \"ok\")'";
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Check this libcupti instead of searching for one
+    #[arg(long, value_name = "PATH")]
+    cupti: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<DoctorArgs> for doctor::Props {
+    fn from(args: DoctorArgs) -> Self {
+        Self { cupti: args.cupti, json: args.json }
+    }
+}
+
+#[derive(Args)]
+pub struct ProbeArgs {
+    /// The libcupti to load
+    libcupti: PathBuf,
+}
+
+impl From<ProbeArgs> for doctor::probe::Props {
+    fn from(args: ProbeArgs) -> Self {
+        Self { libcupti: args.libcupti }
+    }
+}

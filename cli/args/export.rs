@@ -1,0 +1,62 @@
+//! Options of `gpuprof export`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use gpuprof_export::Format;
+
+use crate::export;
+
+pub(super) const EXPORT_HELP: &str = "\
+One trace becomes one file, several become files in a folder. docs/EXPORT.md describes each format.
+
+EXIT CODES:
+  0  every trace was written
+  1  every trace was written, but at least one lacks something; stderr says what
+  2  at least one trace could not be read or written; the others were written
+
+EXAMPLES:
+  gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
+  gpuprof export --to chrome rank*.gpuprof -o log/
+  gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof
+  gpuprof export --to sqlite gpuprof-4711.gpuprof && nsys stats gpuprof-4711.sqlite";
+
+#[derive(Args)]
+pub struct ExportArgs {
+    /// Trace files of gpuprof
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    to: ExportFormat,
+    /// The file to write, or the folder for several [default: in the working directory, named after the trace]
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
+    #[arg(long, value_name = "NAME")]
+    step_range: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ExportFormat {
+    /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
+    Chrome,
+    /// The SQLite file of an Nsight Systems export: your SQL, `nsys stats`
+    Sqlite,
+    /// A line of JSON for each record
+    Json,
+    /// Perfetto's own format: smaller than chrome, with counters and the verdict
+    Perfetto,
+}
+
+impl From<ExportArgs> for export::Props {
+    fn from(args: ExportArgs) -> Self {
+        let format = match args.to {
+            ExportFormat::Chrome => Format::Chrome,
+            ExportFormat::Sqlite => Format::Sqlite,
+            ExportFormat::Json => Format::Json,
+            ExportFormat::Perfetto => Format::Perfetto,
+        };
+        Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
+    }
+}

@@ -1,0 +1,53 @@
+//! Options of `gpuprof report`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::report;
+
+pub(super) const REPORT_HELP: &str = "\
+With --json each trace gives one JSON object on one line, in the order of the files.
+
+EXIT CODES:
+  0  every trace was read
+  1  every trace was reported, but at least one is truncated or damaged; the report says where
+  2  at least one trace could not be read at all; the others were reported
+
+EXAMPLES:
+  gpuprof report gpuprof-4711.gpuprof
+  gpuprof report --top 30 *.gpuprof | less
+  gpuprof report --json gpuprof-4711.gpuprof | jq .verdict";
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Trace files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// Print all tables behind the verdict
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print all tables, with the N kernels that took longest
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "full"])]
+    top: Option<usize>,
+    /// Print the tables of the ranges (NVTX) that the program named too
+    #[arg(long, conflicts_with = "json")]
+    ranges: bool,
+    /// Report this capture of a run that was measured in pieces [default: the newest]
+    #[arg(long, value_name = "N")]
+    capture: Option<u32>,
+}
+
+impl From<ReportArgs> for report::Props {
+    fn from(args: ReportArgs) -> Self {
+        let extent = match (args.top, args.full) {
+            (Some(kernels), _) => report::Extent::Top(kernels),
+            (None, true) => report::Extent::Full,
+            (None, false) => report::Extent::Summary,
+        };
+        Self { files: args.files, json: args.json, extent, ranges: args.ranges, capture: args.capture }
+    }
+}

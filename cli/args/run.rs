@@ -1,0 +1,163 @@
+//! Options of `gpuprof run`.
+//!
+//! Most of them are variables of libprof.so under another name, and are checked by its own parser.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use prof::settings;
+
+use crate::run;
+
+pub(super) const RUN_HELP: &str = "\
+gpuprof sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
+(exec): same process id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
+libprof.so; an option that is left out leaves its variable as it is.
+
+PLACEHOLDERS of --output:
+  %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
+
+--pytorch works through a sitecustomize.py in a temporary folder at the front of PYTHONPATH: Python imports it at its
+start, it waits for the program's own import of torch, and runs the sitecustomize.py that was there before. Not for
+python -I, -E and -S, and not together with torch.profiler (autograd) or torch.compile (functions). Ranges cost:
+microseconds for each operator.
+
+EXIT CODES:
+  those of the command, except
+  2    a GPUPROF_* variable is misspelt or not understood; the command was not started
+  125  gpuprof failed before the command started
+  126  the command was found but could not be executed
+  127  the command was not found
+
+EXAMPLES:
+  gpuprof run -- python train.py --epochs 1
+  gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
+  gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
+  gpuprof run --pytorch autograd-nvtx -- python train.py
+  gpuprof run -c cudaProfilerApi --capture-range-end repeat -- python train.py
+  gpuprof run --steps 10,0,2,5,1 -p step -- python train.py
+  gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// Where the trace goes, one file for each CUDA process; `off` for none [default: gpuprof-%p.gpuprof]
+    #[arg(short, long, value_name = "PATTERN")]
+    output: Option<String>,
+    /// What is printed on stderr when a CUDA process ends [default: summary]
+    #[arg(long, value_name = "HOW")]
+    report: Option<ReportMode>,
+    /// Print a line about the bottleneck every so often, for example 1s or 500ms
+    #[arg(long, value_name = "DURATION", value_parser = interval)]
+    live: Option<String>,
+    /// How much libprof.so says about itself on stderr
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<LogLevel>,
+    /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]
+    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured")]
+    capture_range: Option<String>,
+    /// The range for `--capture-range nvtx`, or the step for --steps: range, range@domain, *@domain
+    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured")]
+    nvtx_capture: Option<String>,
+    /// After a capture: none, stop, stop-shutdown, repeat or repeat:N [default: stop-shutdown]
+    #[arg(long, value_name = "THEN", help_heading = "What is measured")]
+    capture_range_end: Option<String>,
+    /// Capture chosen steps, as torch.profiler's schedule: skip,wait,warmup,active,repeat
+    #[arg(long, value_name = "STEPS", help_heading = "What is measured")]
+    steps: Option<String>,
+    /// Begin no capture before so many seconds have passed (also 500ms, 2m)
+    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured")]
+    delay: Option<String>,
+    /// End a capture after so many seconds
+    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured")]
+    duration: Option<String>,
+    /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
+    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured")]
+    kill: Option<String>,
+    /// Use this libcupti instead of searching for one
+    #[arg(long, value_name = "PATH")]
+    cupti: Option<PathBuf>,
+    /// Have PyTorch make NVTX ranges by itself, without a change to the program
+    #[arg(long, value_name = "WHICH")]
+    pytorch: Option<PyTorchRanges>,
+    /// Replace a CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH that another tool has set
+    #[arg(long)]
+    force: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ReportMode {
+    /// Nothing
+    Off,
+    /// The verdict and its evidence
+    Summary,
+    /// All tables
+    Full,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PyTorchRanges {
+    /// A range for each operator, forwards and backwards, as torch.autograd.profiler.emit_nvtx makes them
+    #[value(name = "autograd-nvtx")]
+    Autograd,
+    /// The same with the sizes of tensors in the names
+    #[value(name = "autograd-shapes-nvtx")]
+    AutogradShapes,
+    /// A range for each call of a function of torch from Python
+    #[value(name = "functions-nvtx")]
+    Functions,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// Checks an interval before the command starts. The library could only go on without one.
+fn interval(text: &str) -> Result<String, String> {
+    let number = ["ms", "s", "m"].iter().find_map(|unit| text.strip_suffix(unit));
+    match number.and_then(|number| number.parse::<u32>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ if text == "off" => Ok(text.to_owned()),
+        _ => Err("expected a whole number of ms, s or m, such as 500ms or 2s, or `off`".to_owned()),
+    }
+}
+
+/// The name of a value on the command line, which is also its name in the environment.
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+impl From<RunArgs> for run::Props {
+    fn from(args: RunArgs) -> Self {
+        Self {
+            output: args.output,
+            report: args.report.map(name),
+            live: args.live,
+            log: args.log.map(name),
+            capture: [
+                (settings::CAPTURE_RANGE, args.capture_range),
+                (settings::NVTX_CAPTURE, args.nvtx_capture),
+                (settings::CAPTURE_RANGE_END, args.capture_range_end),
+                (settings::STEPS, args.steps),
+                (settings::DELAY, args.delay),
+                (settings::DURATION, args.duration),
+                (settings::KILL, args.kill),
+            ]
+            .into_iter()
+            .filter_map(|(variable, value)| Some((variable, value?)))
+            .collect(),
+            cupti: args.cupti,
+            pytorch: args.pytorch.map(name),
+            force: args.force,
+            command: args.command,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Options of `gpuprof stats`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
+
+use crate::stats;
+
+pub(super) const STATS_HELP: &str = "\
+Names, columns and units are those of nsys 2024 and later; docs/EXPORT.md says where the numbers may differ.
+
+REPORTS:
+  cuda_api_sum          cuda_api_trace         cuda_api_gpu_sum
+  cuda_gpu_kern_sum     cuda_gpu_kern_gb_sum   cuda_gpu_trace
+  cuda_gpu_mem_time_sum cuda_gpu_mem_size_sum  cuda_gpu_sum
+  cuda_kern_exec_sum    cuda_kern_exec_trace
+  nvtx_sum              nvtx_pushpop_sum       nvtx_startend_sum
+
+EXIT CODES:
+  0  every report was printed
+  1  printed, but something is missing from the trace or a report has no rows; stderr says what
+  2  the trace could not be read
+
+EXAMPLES:
+  gpuprof stats gpuprof-4711.gpuprof
+  gpuprof stats --report cuda_gpu_kern_sum,cuda_api_sum --format csv gpuprof-4711.gpuprof
+  gpuprof stats --report cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuprof-4711.gpuprof";
+
+#[derive(Args)]
+pub struct StatsArgs {
+    /// Trace file of gpuprof
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The reports, separated by commas
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT)]
+    report: Vec<Statistic>,
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    format: StatsFormat,
+    /// The unit of times: nsec, usec, msec or sec
+    #[arg(long, value_name = "UNIT", default_value = "nsec")]
+    timeunit: TimeUnit,
+    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
+    #[arg(long, value_name = "STRETCH")]
+    filter_time: Option<TimeFilter>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StatsFormat {
+    /// Columns aligned for people
+    Table,
+    /// Comma-separated
+    Csv,
+    /// Tab-separated
+    Tsv,
+    /// An array of objects for each report
+    Json,
+}
+
+impl From<StatsArgs> for stats::Props {
+    fn from(args: StatsArgs) -> Self {
+        let format = match args.format {
+            StatsFormat::Table => TableFormat::Table,
+            StatsFormat::Csv => TableFormat::Csv,
+            StatsFormat::Tsv => TableFormat::Tsv,
+            StatsFormat::Json => TableFormat::Json,
+        };
+        let filter = args.filter_time.unwrap_or_default();
+        Self { trace: args.trace, reports: args.report, options: StatsOptions { format, unit: args.timeunit, filter } }
+    }
+}

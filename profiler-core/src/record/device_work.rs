@@ -1,0 +1,179 @@
+//! What ran on a device: kernels, copies, memsets.
+
+use super::{ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StreamId, Timestamp};
+
+/// Everything about a kernel launch that repeats from launch to launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LaunchConfig {
+    /// Mangled kernel name.
+    pub name: NameId,
+    /// Blocks in the grid: x, y, z.
+    pub grid: [u32; 3],
+    /// Threads in a block: x, y, z.
+    pub block: [u32; 3],
+    /// Blocks in a thread-block cluster: x, y, z; zero without clusters or when not reported.
+    pub cluster: [u32; 3],
+    /// Registers of one thread.
+    pub registers_per_thread: u16,
+    /// Static shared memory of a block, bytes.
+    pub static_shared_bytes: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Shared memory that the device set aside on a multiprocessor, bytes.
+    pub shared_executed_bytes: u32,
+    /// Local memory of one thread, bytes.
+    pub local_bytes_per_thread: u32,
+    /// How it was launched: 0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list.
+    pub launch_type: u8,
+}
+
+/// A kernel that ran on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Begin on the device.
+    pub start: Timestamp,
+    /// End on the device.
+    pub end: Timestamp,
+    /// Where it ran.
+    pub device: DeviceId,
+    /// Context it was launched in.
+    pub context: ContextId,
+    /// Stream it ran on.
+    pub stream: StreamId,
+    /// The launching call.
+    pub correlation: CorrelationId,
+    /// Name, shape and resources.
+    pub config: LaunchConfigId,
+    /// The executable graph that launched it, or 0.
+    pub graph_id: u32,
+    /// The node of that graph, or 0.
+    pub graph_node_id: u64,
+}
+
+/// Direction of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CopyKind {
+    /// Not reported, or a value this version does not know.
+    #[default]
+    Unknown,
+    /// Host to device.
+    HostToDevice,
+    /// Device to host.
+    DeviceToHost,
+    /// Within one device.
+    DeviceToDevice,
+    /// Host to host.
+    HostToHost,
+    /// Between two devices.
+    PeerToPeer,
+}
+
+impl CopyKind {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::HostToDevice => "host_to_device",
+            Self::DeviceToHost => "device_to_host",
+            Self::DeviceToDevice => "device_to_device",
+            Self::HostToHost => "host_to_host",
+            Self::PeerToPeer => "peer_to_peer",
+        }
+    }
+}
+
+/// What kind of memory one end of a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemoryKind {
+    /// Not reported, or a value this version does not know.
+    #[default]
+    Unknown,
+    /// Ordinary host memory, staged by the driver.
+    Pageable,
+    /// Page-locked host memory.
+    Pinned,
+    /// Device memory.
+    Device,
+    /// CUDA array.
+    Array,
+    /// Managed (unified) memory.
+    Managed,
+}
+
+impl MemoryKind {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Pageable => "pageable",
+            Self::Pinned => "pinned",
+            Self::Device => "device",
+            Self::Array => "array",
+            Self::Managed => "managed",
+        }
+    }
+}
+
+/// A copy that ran on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copy {
+    /// Begin on the device.
+    pub start: Timestamp,
+    /// End on the device.
+    pub end: Timestamp,
+    /// Device whose copy engine did it.
+    pub device: DeviceId,
+    /// Context it was issued in.
+    pub context: ContextId,
+    /// Stream it ran on.
+    pub stream: StreamId,
+    /// The issuing call.
+    pub correlation: CorrelationId,
+    /// Direction.
+    pub kind: CopyKind,
+    /// Memory read from.
+    pub source: MemoryKind,
+    /// Memory written to.
+    pub destination: MemoryKind,
+    /// Whether it was issued as asynchronous.
+    pub is_async: bool,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// For a peer copy the devices read from and written to; otherwise both equal `device`.
+    pub peers: [DeviceId; 2],
+    /// The executable graph that issued it, or 0.
+    pub graph_id: u32,
+    /// The node of that graph, or 0.
+    pub graph_node_id: u64,
+}
+
+/// A memset that ran on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memset {
+    /// Begin on the device.
+    pub start: Timestamp,
+    /// End on the device.
+    pub end: Timestamp,
+    /// Where it ran.
+    pub device: DeviceId,
+    /// Context it was issued in.
+    pub context: ContextId,
+    /// Stream it ran on.
+    pub stream: StreamId,
+    /// The issuing call.
+    pub correlation: CorrelationId,
+    /// Memory written to.
+    pub memory: MemoryKind,
+    /// Whether it was issued as asynchronous.
+    pub is_async: bool,
+    /// The value written.
+    pub value: u32,
+    /// Bytes written.
+    pub bytes: u64,
+    /// The executable graph that issued it, or 0.
+    pub graph_id: u32,
+    /// The node of that graph, or 0.
+    pub graph_node_id: u64,
+}

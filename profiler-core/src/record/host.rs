@@ -1,0 +1,133 @@
+//! What a host thread did: API calls, synchronisations, events, and what tracing itself took.
+
+use super::{ApiFunctionId, ContextId, CorrelationId, NameId, StreamId, ThreadId, Timestamp};
+
+/// Which of CUDA's two interfaces a call belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ApiDomain {
+    /// `cu...`
+    Driver,
+    /// `cuda...`
+    Runtime,
+}
+
+/// A function of the CUDA driver or runtime API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ApiFunction {
+    /// Driver or runtime.
+    pub domain: ApiDomain,
+    /// The tracing library's number for it, unique within the domain.
+    pub callback_id: u32,
+    /// Name with the version suffix, for example `cudaLaunchKernel_v7000`.
+    pub name: NameId,
+}
+
+/// A call of the CUDA driver or runtime API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApiCall {
+    /// Entry.
+    pub start: Timestamp,
+    /// Return.
+    pub end: Timestamp,
+    /// Calling thread.
+    pub thread: ThreadId,
+    /// Joins to the device work it caused, and to nested calls.
+    pub correlation: CorrelationId,
+    /// Which function.
+    pub function: ApiFunctionId,
+    /// `CUresult` or `cudaError_t`; 0 is success.
+    pub return_value: u32,
+}
+
+/// What a synchronisation waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SyncKind {
+    /// Not reported, or a value this version does not know.
+    #[default]
+    Unknown,
+    /// The host waited for an event.
+    Event,
+    /// A stream was told to wait for an event; the host did not wait.
+    StreamWaitEvent,
+    /// The host waited for a stream.
+    Stream,
+    /// The host waited for a whole context.
+    Context,
+}
+
+/// A synchronisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sync {
+    /// Begin on the host.
+    pub start: Timestamp,
+    /// End on the host.
+    pub end: Timestamp,
+    /// What was waited for.
+    pub kind: SyncKind,
+    /// Context.
+    pub context: ContextId,
+    /// The stream waited for, or told to wait; `u32::MAX` when none.
+    pub stream: StreamId,
+    /// The call that synchronised.
+    pub correlation: CorrelationId,
+    /// Event id, or `u32::MAX`. Ids are reused: prefer `event_sync_id` when it is not 0.
+    pub event_id: u32,
+    /// Pairs with [`CudaEvent::event_sync_id`]; 0 when the library does not report it.
+    pub event_sync_id: u64,
+}
+
+/// A CUDA event was recorded on a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CudaEvent {
+    /// The call that recorded it.
+    pub correlation: CorrelationId,
+    /// Context.
+    pub context: ContextId,
+    /// Stream it was recorded on.
+    pub stream: StreamId,
+    /// Event id; ids are reused.
+    pub event_id: u32,
+    /// Unique id of this recording; 0 when the library does not report it.
+    pub event_sync_id: u64,
+}
+
+/// What the tracing library or the driver spent time on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OverheadKind {
+    /// Not reported, or a value this version does not know.
+    #[default]
+    Unknown,
+    /// The driver's just-in-time compiler.
+    DriverCompiler,
+    /// The tracing library flushed a buffer.
+    BufferFlush,
+    /// The tracing library instrumented code.
+    Instrumentation,
+    /// The tracing library allocated or freed its own resources.
+    Resource,
+    /// The runtime loaded a module.
+    RuntimeModuleLoading,
+    /// The driver loaded a function at first use.
+    LazyFunctionLoading,
+    /// A command buffer was full: the host had run as far ahead as it can.
+    CommandBufferFull,
+    /// The tracing library asked for a buffer.
+    ActivityBufferRequest,
+    /// Unified-memory tracing was set up.
+    UnifiedMemoryInit,
+}
+
+/// Time that tracing or the driver took on a host thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// Begin on the host.
+    pub start: Timestamp,
+    /// End on the host.
+    pub end: Timestamp,
+    /// What it was spent on.
+    pub kind: OverheadKind,
+    /// The thread that paid, or 0 when the record is not about a thread.
+    pub thread: ThreadId,
+    /// The call during which it happened, or 0.
+    pub correlation: CorrelationId,
+}
