@@ -34,7 +34,7 @@ pub struct Cli {
 pub enum Command {
     /// Start a command with gpuprof loaded into every CUDA process of it
     #[command(after_help = RUN_HELP)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Print what a trace says
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         }
     };
     let (outcome, failure) = match cli.command {
-        Command::Run(args) => (run::run(&args.into()), run::OWN_FAILURE),
+        Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),

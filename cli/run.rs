@@ -45,8 +45,8 @@ pub struct Props {
     pub live: Option<String>,
     /// How much the library logs.
     pub log: Option<String>,
-    /// What is measured, as variables of the library.
-    pub capture: Vec<(&'static str, String)>,
+    /// What is measured and recorded, as variables of the library.
+    pub variables: Vec<(&'static str, String)>,
     /// The libcupti to use.
     pub cupti: Option<PathBuf>,
     /// Which ranges PyTorch makes by itself.
@@ -142,7 +142,7 @@ fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(path) = &props.cupti {
         variables.push(("GPUPROF_CUPTI_PATH", absolute("--cupti", path)?));
     }
-    variables.extend(props.capture.iter().map(|(variable, value)| (*variable, value.into())));
+    variables.extend(props.variables.iter().map(|(variable, value)| (*variable, value.into())));
     for (variable, value) in
         [("GPUPROF_REPORT", &props.report), ("GPUPROF_LIVE", &props.live), ("GPUPROF_LOG", &props.log)]
     {

@@ -74,6 +74,9 @@ pub struct RunArgs {
     /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
     #[arg(long, value_name = "SIGNAL", help_heading = "What is measured")]
     kill: Option<String>,
+    /// Record allocations and releases too: how much memory is held, the peak and who took it [default: off]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    cuda_memory_usage: Option<String>,
     /// Use this libcupti instead of searching for one
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
@@ -142,7 +145,7 @@ impl From<RunArgs> for run::Props {
             report: args.report.map(name),
             live: args.live,
             log: args.log.map(name),
-            capture: [
+            variables: [
                 (settings::CAPTURE_RANGE, args.capture_range),
                 (settings::NVTX_CAPTURE, args.nvtx_capture),
                 (settings::CAPTURE_RANGE_END, args.capture_range_end),
@@ -150,6 +153,7 @@ impl From<RunArgs> for run::Props {
                 (settings::DELAY, args.delay),
                 (settings::DURATION, args.duration),
                 (settings::KILL, args.kill),
+                (settings::MEMORY_USAGE, args.cuda_memory_usage),
             ]
             .into_iter()
             .filter_map(|(variable, value)| Some((variable, value?)))

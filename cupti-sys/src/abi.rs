@@ -267,6 +267,40 @@ numbers! {
 }
 
 numbers! {
+    /// `CUpti_ActivityMemoryOperationType`: what happened to memory.
+    MemoryOperation {
+        /// It was allocated.
+        ALLOCATION = 1;
+        /// It was released.
+        RELEASE = 2;
+    }
+}
+
+numbers! {
+    /// `CUpti_ActivityMemoryPoolOperationType`: what happened to a pool.
+    MemoryPoolOperation {
+        /// It was made.
+        CREATED = 1;
+        /// It was destroyed.
+        DESTROYED = 2;
+        /// It gave memory back.
+        TRIMMED = 3;
+    }
+}
+
+numbers! {
+    /// `CUpti_ActivityMemoryPoolType`: whose pool memory came from.
+    MemoryPoolType {
+        /// None.
+        INVALID = 0;
+        /// This process's.
+        LOCAL = 1;
+        /// Another process's.
+        IMPORTED = 2;
+    }
+}
+
+numbers! {
     /// What an overhead or marker record's object id names.
     ObjectKind {
         /// Nothing.

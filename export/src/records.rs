@@ -115,6 +115,15 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             "domain": name(row.domain), "message": name(row.message), "category": name(row.category),
             "color": row.color, "range": row.range_id, "payload": payload(row.payload),
         }),
+        Record::Memory(row) => json!({
+            "kind": "memory", "at_ns": time(row.at), "operation": row.operation.name(), "memory": row.kind.name(),
+            "device": row.device.0, "context": row.context.0, "stream": row.stream.0,
+            "correlation": row.correlation.0, "address": row.address, "bytes": row.bytes,
+            "name": (row.name != NameId::UNKNOWN).then(|| name(row.name)),
+            "pool": (row.pool != 0).then(|| json!({
+                "address": row.pool, "bytes": row.pool_bytes, "used": row.pool_used, "threshold": row.pool_threshold,
+            })),
+        }),
         Record::Sample(row) => {
             let stack: Vec<Value> = dictionary
                 .stack(row.stack)

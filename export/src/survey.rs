@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::attribution::is_communication;
-use profiler_core::record::{CorrelationId, DeviceId, Record, StreamId, ThreadId, Timestamp};
+use profiler_core::record::{CorrelationId, DeviceId, MemoryKind, Record, StreamId, ThreadId, Timestamp};
 use profiler_core::trace::Item;
 
 use crate::correlations::Correlations;
@@ -25,6 +25,8 @@ pub struct Survey {
     pub threads: BTreeSet<ThreadId>,
     /// Devices and their streams.
     pub streams: BTreeMap<DeviceId, BTreeSet<StreamId>>,
+    /// Devices and kinds of memory that was allocated.
+    pub memory: BTreeSet<(DeviceId, MemoryKind)>,
     /// Whether a collective of NCCL ran.
     pub communicates: bool,
 }
@@ -57,6 +59,10 @@ impl Survey {
             Record::Sync(row) => self.widen(row.start, row.end),
             Record::Overhead(row) => self.host(row.thread, row.start, row.end),
             Record::Range(row) => self.host(row.thread, row.at, row.at),
+            Record::Memory(row) => {
+                self.memory.insert((row.device, row.kind));
+                self.widen(row.at, row.at);
+            }
             Record::Sample(_) | Record::Event(_) => {}
         }
     }

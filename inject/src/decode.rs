@@ -9,14 +9,14 @@ use std::ffi::{CStr, CString};
 use cupti_sys::abi;
 use cupti_sys::record::{
     Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord,
-    MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
+    MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
 use cupti_sys::{Cupti, Domain};
 use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
-    Device, DeviceId, Kernel, LaunchConfig, MemoryKind, Memset, NameId, Overhead, OverheadKind, PcieLink, Record,
-    StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    Device, DeviceId, Kernel, LaunchConfig, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
+    OverheadKind, PcieLink, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -76,6 +76,8 @@ impl Decoder {
             Activity::Sync(sync) => Record::Sync(self::sync(&sync)),
             Activity::CudaEvent(event) => Record::Event(self::event(&event)),
             Activity::Overhead(overhead) => Record::Overhead(self::overhead(&overhead)),
+            Activity::Memory(event) => Record::Memory(self.memory(&event)),
+            Activity::MemoryPool(event) => Record::Memory(memory_pool(&event)),
             Activity::Device(device) => {
                 self.dictionary.add_device(self::device(&device));
                 return Decoded::Description;
@@ -118,6 +120,32 @@ impl Decoder {
             config: self.dictionary.intern_launch_config(config),
             graph_id: kernel.graph_id(),
             graph_node_id: kernel.graph_node_id(),
+        }
+    }
+
+    fn memory(&mut self, event: &MemoryRecord<'_>) -> MemoryEvent {
+        let name = event.name().map(|name| self.dictionary.intern_name(&name.to_string_lossy()));
+        let local = event.pool_type() == abi::MemoryPoolType::LOCAL;
+        let of_pool = |value: u64| if local { value } else { 0 };
+        MemoryEvent {
+            at: Timestamp::from_nanos(event.timestamp()),
+            operation: match event.operation() {
+                abi::MemoryOperation::ALLOCATION => MemoryOperation::Allocation,
+                abi::MemoryOperation::RELEASE => MemoryOperation::Release,
+                _ => MemoryOperation::Unknown,
+            },
+            kind: memory_kind(event.memory()),
+            device: DeviceId(event.device_id()),
+            context: ContextId(event.context_id()),
+            stream: StreamId(event.stream_id()),
+            correlation: CorrelationId(event.correlation_id()),
+            address: event.address(),
+            bytes: event.byte_count(),
+            name: name.unwrap_or(NameId::UNKNOWN),
+            pool: of_pool(event.pool_address()),
+            pool_bytes: of_pool(event.pool_size_or_process()),
+            pool_used: of_pool(event.pool_utilized()),
+            pool_threshold: of_pool(event.pool_release_threshold()),
         }
     }
 
@@ -231,6 +259,28 @@ fn memset(memset: &MemsetRecord<'_>) -> Memset {
         bytes: memset.byte_count(),
         graph_id: memset.graph_id(),
         graph_node_id: memset.graph_node_id(),
+    }
+}
+
+fn memory_pool(event: &MemoryPoolRecord<'_>) -> MemoryEvent {
+    let local = event.pool_type() == abi::MemoryPoolType::LOCAL;
+    let of_pool = |value: u64| if local { value } else { 0 };
+    MemoryEvent {
+        at: Timestamp::from_nanos(event.timestamp()),
+        operation: match event.operation() {
+            abi::MemoryPoolOperation::CREATED => MemoryOperation::PoolCreated,
+            abi::MemoryPoolOperation::DESTROYED => MemoryOperation::PoolDestroyed,
+            abi::MemoryPoolOperation::TRIMMED => MemoryOperation::PoolTrimmed,
+            _ => MemoryOperation::Unknown,
+        },
+        kind: MemoryKind::Device,
+        device: DeviceId(event.device_id()),
+        correlation: CorrelationId(event.correlation_id()),
+        pool: of_pool(event.address()),
+        pool_bytes: of_pool(event.size()),
+        pool_used: of_pool(event.utilized()),
+        pool_threshold: of_pool(event.release_threshold()),
+        ..MemoryEvent::default()
     }
 }
 

@@ -36,11 +36,11 @@ pub struct Switch {
 
 impl Switch {
     /// Registers the callbacks and looks up what there is to switch; nothing that costs is on yet. Kinds that
-    /// describe devices and contexts are, because they are reported once only and cost no launch anything. With
-    /// stream dependencies or without. Also returns notes for the report.
+    /// describe devices and contexts are, because they are reported once only and cost no launch anything.
+    /// `on_request` are kinds beyond the usual ones. Also returns notes for the report.
     pub fn prepare<H: ActivityHandler>(
         cupti: &'static Cupti,
-        dependencies: bool,
+        on_request: &[Kind],
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         note(
@@ -52,7 +52,6 @@ impl Switch {
         for &kind in interest::DESCRIPTIONS {
             note(&mut notes, &format!("no {kind} records"), cupti.enable(kind));
         }
-        let on_request = if dependencies { interest::DEPENDENCY_KINDS } else { &[] };
         for domain in [Domain::RUNTIME, Domain::DRIVER] {
             open_door(cupti, domain);
         }

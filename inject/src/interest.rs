@@ -20,6 +20,9 @@ pub const KINDS: &[Kind] = &[Kind::MEMCPY, Kind::MEMCPY2, Kind::MEMSET, Kind::OV
 /// API calls. `CUDA_EVENT` needs `SYNCHRONIZATION`.
 pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT];
 
+/// What memory the program takes and gives back. Only on request: it says nothing about where time went.
+pub const MEMORY_KINDS: &[Kind] = &[Kind::MEMORY2, Kind::MEMORY_POOL];
+
 /// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
 pub const LAST_CALLBACK_ID: u32 = 1200;
 

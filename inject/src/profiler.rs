@@ -31,7 +31,7 @@ use crate::pool::Pool;
 use crate::process;
 use crate::sampler::{Launchers, Outbox, Sampler};
 use crate::settings::{ReportStyle, Settings};
-use crate::{border, settings};
+use crate::{border, interest, settings};
 
 /// The one profiler. Set once, never taken away: CUPTI may call at any time until the process is gone.
 static PROFILER: OnceLock<Profiler> = OnceLock::new();
@@ -137,7 +137,11 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         let _ = subscriber.unsubscribe();
         failed(error)
     };
-    let (switch, mut notes) = match Switch::prepare::<Callbacks>(cupti, settings.dependencies) {
+    let requested =
+        [(settings.dependencies, interest::DEPENDENCY_KINDS), (settings.memory_usage, interest::MEMORY_KINDS)];
+    let requested: Vec<_> =
+        requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
+    let (switch, mut notes) = match Switch::prepare::<Callbacks>(cupti, &requested) {
         Ok(prepared) => prepared,
         Err(error) => return Err(give_up(error, subscriber)),
     };

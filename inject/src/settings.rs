@@ -47,6 +47,8 @@ pub const RECORD_LIMIT: &str = "GPUPROF_RECORD_LIMIT";
 pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
 /// Whether stream dependencies are recorded.
 pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
+/// Whether allocations are recorded.
+pub const MEMORY_USAGE: &str = "GPUPROF_CUDA_MEMORY_USAGE";
 /// Whether the program is replayed without one cost.
 pub const WHAT_IF: &str = "GPUPROF_WHAT_IF";
 /// Time between flushes.
@@ -130,6 +132,12 @@ pub const VARIABLES: &[Variable] = &[
         default: "off",
         meaning: "`on` also records synchronisations and events, that is, which stream waited for which. On the launch path it costs \
                   as much as everything else together, and the verdict does not need it.",
+    },
+    Variable {
+        name: MEMORY_USAGE,
+        default: "off",
+        meaning: "`on` also records every allocation and release of device, page-locked and managed memory, and of memory pools: how much \
+                  is held, the peak, when it was and which call took it.",
     },
     Variable {
         name: WHAT_IF,
@@ -262,6 +270,8 @@ pub struct Settings {
     pub exit_timeout: Duration,
     /// Record stream dependencies.
     pub dependencies: bool,
+    /// Record allocations.
+    pub memory_usage: bool,
     /// Time between flushes.
     pub flush: Duration,
     /// Injection library to load after this one.
@@ -328,6 +338,10 @@ impl Settings {
                 parse_duration,
             ),
             dependencies: read(&lookup, &mut bad, DEPENDENCIES, "on or off", false, |text| match text {
+                "on" | "1" | "yes" | "true" => Some(true),
+                _ => is_off(text).then_some(false),
+            }),
+            memory_usage: read(&lookup, &mut bad, MEMORY_USAGE, "on or off", false, |text| match text {
                 "on" | "1" | "yes" | "true" => Some(true),
                 _ => is_off(text).then_some(false),
             }),

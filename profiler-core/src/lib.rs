@@ -14,6 +14,7 @@ mod correlated;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
+pub mod memory;
 pub mod record;
 pub mod report;
 pub mod session;

@@ -10,6 +10,7 @@ mod device_work;
 mod host;
 mod id;
 mod machine;
+mod memory;
 mod range;
 mod sample;
 
@@ -19,6 +20,7 @@ pub use id::{
     ApiFunctionId, ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StackId, StreamId, ThreadId, Timestamp,
 };
 pub use machine::{Context, Device, PcieLink};
+pub use memory::{MemoryEvent, MemoryOperation};
 pub use range::{Payload, RangeEvent, RangeEventKind};
 pub use sample::{Frame, HostSample, InterpreterLock, ThreadState};
 
@@ -43,6 +45,8 @@ pub enum Record {
     Range(RangeEvent),
     /// A host thread was looked at.
     Sample(HostSample),
+    /// Memory was allocated or released.
+    Memory(MemoryEvent),
 }
 
 /// What did not become a record. Counters only grow.

@@ -23,7 +23,7 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, ranges: Option<Ranges>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, ranges: Option<Ranges>, memory: Option<Memory>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
     }
     Capture {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, verdict: Option<String>,
@@ -38,6 +38,12 @@ wire! {
         step_ns: Option<u64>,
     }
     Within { file: String, function: String }
+    Memory { places: Vec<MemoryPlace>, unknown_releases: u64, beyond_table: u64 }
+    MemoryPlace {
+        device: u32, kind: String, peak_bytes: u64, peak_unix_ns: u64, peak_by: Option<PeakBy>, current_bytes: u64,
+        allocations: u64, releases: u64, allocated_bytes: u64, largest_bytes: u64, pool_peak_bytes: u64,
+    }
+    PeakBy { thread: u32, function: String, range: Option<String> }
     Ranges {
         open: u64, unmatched: u64, beyond_table: u64, kernels_beyond: u64, forgotten: u64, rows: Vec<Range>,
     }
@@ -63,6 +69,7 @@ wire! {
     }
     Records {
         kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, ranges: u64, samples: u64,
+        memory_events: u64,
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,

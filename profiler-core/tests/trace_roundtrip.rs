@@ -140,6 +140,32 @@ fn record_of(kind: u8, n: &[u64]) -> Record {
                 n[12],
             ),
         }),
+        8 => Record::Memory(MemoryEvent {
+            at: start,
+            operation: pick(
+                &[
+                    MemoryOperation::Unknown,
+                    MemoryOperation::Allocation,
+                    MemoryOperation::Release,
+                    MemoryOperation::PoolCreated,
+                    MemoryOperation::PoolDestroyed,
+                    MemoryOperation::PoolTrimmed,
+                ],
+                n[11],
+            ),
+            kind: pick(&memory, n[12]),
+            device: DeviceId(n[2] as u32),
+            context: ContextId(n[3] as u32),
+            stream: StreamId(n[4] as u32),
+            correlation: CorrelationId(n[5] as u32),
+            address: n[6],
+            bytes: n[7],
+            name: NameId(n[8] as u32),
+            pool: n[9],
+            pool_bytes: n[10],
+            pool_used: n[1],
+            pool_threshold: n[0],
+        }),
         7 => Record::Sample(HostSample {
             since: start,
             at: end,
@@ -210,7 +236,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        20 => (0..9u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
+        20 => (0..10u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
         2 => ".{0,20}".prop_map(Step::Name),
         1 => (number(), 0..3u64).prop_map(|(at, lost)| Step::Flush(at, lost)),
     ]
@@ -218,7 +244,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Items by kind in their order: what the format promises to keep.
 fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
-    let mut kinds = vec![Vec::new(); 13];
+    let mut kinds = vec![Vec::new(); 14];
     for &item in items {
         kinds[match item {
             Item::Record(Record::Kernel(_)) => 0,
@@ -234,6 +260,7 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Loss(_) => 10,
             Item::Capture(_) => 11,
             Item::End(..) => 12,
+            Item::Record(Record::Memory(_)) => 13,
         }]
         .push(item);
     }

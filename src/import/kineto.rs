@@ -195,6 +195,7 @@ fn span(record: &Record) -> (Timestamp, Timestamp) {
         Record::Overhead(row) => (row.start, row.end),
         Record::Range(row) => (row.at, row.at),
         Record::Sample(row) => (row.since, row.at),
+        Record::Memory(row) => (row.at, row.at),
         Record::Event(_) => (Timestamp::ZERO, Timestamp::ZERO),
     }
 }
@@ -202,6 +203,10 @@ fn span(record: &Record) -> (Timestamp, Timestamp) {
 fn shift(record: &mut Record, base: u64) {
     let (start, end) = match record {
         Record::Range(row) => {
+            row.at = Timestamp::from_nanos(row.at.nanos().saturating_add(base));
+            return;
+        }
+        Record::Memory(row) => {
             row.at = Timestamp::from_nanos(row.at.nanos().saturating_add(base));
             return;
         }

@@ -6,7 +6,7 @@
 use cudarc::cupti::sys;
 use cupti_sys::record::{
     ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
-    MemcpyRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
+    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
 use std::mem::offset_of;
 
@@ -17,11 +17,11 @@ fn width<S, T>(_: impl FnOnce(S) -> T) -> usize {
 
 /// Compares all fields that a view reads with the named fields of cudarc's struct; an unnamed field fails.
 macro_rules! same_fields {
-    ($view:ident, $theirs:ident: $($field:ident)*) => {{
+    ($view:ident, $theirs:ident: $($field:ident $(. $inner:ident)?)*) => {{
         let theirs = [$(Field {
-            name: stringify!($field).trim_end_matches('_'),
-            offset: offset_of!(sys::$theirs, $field),
-            width: width(|record: sys::$theirs| record.$field),
+            name: concat!(stringify!($field), $(".", stringify!($inner))?).trim_end_matches('_'),
+            offset: offset_of!(sys::$theirs, $field $(. $inner)?),
+            width: width(|record: sys::$theirs| record.$field $(. $inner)?),
         }),*];
         assert!(!$view::FIELDS.is_empty());
         for ours in $view::FIELDS {
@@ -46,6 +46,15 @@ fn records_of_device_work() {
         flags memoryKind graphNodeId graphId channelID);
     same_fields!(GraphTraceRecord, CUpti_ActivityGraphTrace2: correlationId start end deviceId graphId contextId streamId
         endDeviceId);
+}
+
+#[test]
+fn records_of_memory() {
+    same_fields!(MemoryRecord, CUpti_ActivityMemory4: memoryOperationType memoryKind correlationId address bytes timestamp
+        deviceId contextId streamId name isAsync memoryPoolConfig.memoryPoolType memoryPoolConfig.address
+        memoryPoolConfig.releaseThreshold memoryPoolConfig.pool memoryPoolConfig.utilizedSize);
+    same_fields!(MemoryPoolRecord, CUpti_ActivityMemoryPool3: memoryPoolOperationType memoryPoolType correlationId deviceId
+        address size releaseThreshold timestamp utilizedSize);
 }
 
 #[test]

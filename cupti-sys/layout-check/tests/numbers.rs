@@ -132,6 +132,24 @@ fn copy_kinds() {
 }
 
 #[test]
+fn memory_operations() {
+    same_numbers! { MemoryOperation, CUpti_ActivityMemoryOperationType:
+        ALLOCATION = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION
+        RELEASE = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE
+    }
+    same_numbers! { MemoryPoolOperation, CUpti_ActivityMemoryPoolOperationType:
+        CREATED = CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED
+        DESTROYED = CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED
+        TRIMMED = CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED
+    }
+    same_numbers! { MemoryPoolType, CUpti_ActivityMemoryPoolType:
+        INVALID = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_INVALID
+        LOCAL = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL
+        IMPORTED = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_IMPORTED
+    }
+}
+
+#[test]
 fn memory_kinds() {
     same_numbers! { MemoryKind, CUpti_ActivityMemoryKind:
         UNKNOWN = CUPTI_ACTIVITY_MEMORY_KIND_UNKNOWN

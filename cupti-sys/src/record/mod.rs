@@ -10,10 +10,12 @@
 
 mod device_work;
 mod host;
+mod memory;
 mod objects;
 
 pub use device_work::{GraphTraceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord, MemsetRecord};
 pub use host::{ApiRecord, CudaEventRecord, OverheadRecord, SyncRecord};
+pub use memory::{MemoryPoolRecord, MemoryRecord};
 pub use objects::{ContextRecord, DeviceRecord, PcieRecord};
 
 use crate::abi::Kind;
@@ -74,6 +76,10 @@ pub enum Activity<'a> {
     Context(ContextRecord<'a>),
     /// [`Kind::PCIE`].
     Pcie(PcieRecord<'a>),
+    /// [`Kind::MEMORY2`].
+    Memory(MemoryRecord<'a>),
+    /// [`Kind::MEMORY_POOL`].
+    MemoryPool(MemoryPoolRecord<'a>),
     /// Another kind, or a record shorter than CUDA 11.7 wrote it.
     Other,
 }
@@ -111,6 +117,8 @@ impl<'a> Record<'a> {
             Kind::DEVICE => DeviceRecord::of(self).map(Activity::Device),
             Kind::CONTEXT => ContextRecord::of(self).map(Activity::Context),
             Kind::PCIE => PcieRecord::of(self).map(Activity::Pcie),
+            Kind::MEMORY2 => MemoryRecord::of(self).map(Activity::Memory),
+            Kind::MEMORY_POOL => MemoryPoolRecord::of(self).map(Activity::MemoryPool),
             _ => None,
         };
         activity.unwrap_or(Activity::Other)
@@ -149,6 +157,7 @@ pub const fn string_offsets(kind: Kind) -> &'static [usize] {
     match kind {
         Kind::CONCURRENT_KERNEL | Kind::KERNEL => &[KernelRecord::NAME_OFFSET],
         Kind::DEVICE => &[DeviceRecord::NAME_OFFSET],
+        Kind::MEMORY2 => &[MemoryRecord::NAME_OFFSET],
         _ => &[],
     }
 }

@@ -131,7 +131,7 @@ impl<'a> Rows<'a> {
                 Some(range) => self.range(output, &range, dictionary),
                 None => Ok(()),
             },
-            Record::Sample(_) => Ok(()),
+            Record::Sample(_) | Record::Memory(_) => Ok(()),
         }
     }
 

@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::memory::Holdings;
 use profiler_core::record::{
-    ApiDomain, CorrelationId, DeviceId, NameId, RangeEvent, RangeEventKind, Record, StreamId, ThreadId, Timestamp,
+    ApiDomain, CorrelationId, DeviceId, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId, ThreadId,
+    Timestamp,
 };
 use profiler_core::session::Session;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,6 +33,7 @@ mod kind {
     pub const WAITING: u64 = 8;
     pub const COPIED: u64 = 9;
     pub const VERDICT: u64 = 10;
+    pub const MEMORY: u64 = 11;
 }
 
 /// A track of a kind, about two numbers: 8, 24 and 32 bits.
@@ -59,6 +62,8 @@ pub struct Events<'a, W> {
     arrows_to: Correlations,
     counters: FxHashMap<Track, i64>,
     order: Order<(Timestamp, Track, i64)>,
+    memory: Order<MemoryEvent>,
+    holdings: Holdings,
 }
 
 impl<'a, W: Write> Events<'a, W> {
@@ -75,6 +80,8 @@ impl<'a, W: Write> Events<'a, W> {
             arrows_to: Correlations::default(),
             counters: FxHashMap::default(),
             order: Order::default(),
+            memory: Order::default(),
+            holdings: Holdings::default(),
         }
     }
 
@@ -104,6 +111,11 @@ impl<'a, W: Write> Events<'a, W> {
                 message.text(field::track::NAME, &format!("GPU {device} {name}"));
             })?;
             self.counter(parent, track(kind::COPIED, 0, device.0), "copies", "MB/s")?;
+        }
+        for &(device, memory) in &self.survey.memory {
+            let parent = track(kind::DEVICE, 0, device.0);
+            let name = format!("{} memory held", memory.name());
+            self.counter(parent, track(kind::MEMORY, memory as u32, device.0), &name, "bytes")?;
         }
         let line = track(kind::VERDICT, 0, 0);
         self.packets.track(line, |message| {
@@ -191,6 +203,11 @@ impl<'a, W: Write> Events<'a, W> {
                 self.packets.slice(place, (row.start, row.end), ("overhead", name), Arrow::None, &[])?;
             }
             Record::Range(row) => return self.range(row, dictionary),
+            Record::Memory(row) => {
+                if let Some(event) = self.memory.push(row.at, *row) {
+                    self.held(&event)?;
+                }
+            }
             Record::Sync(_) | Record::Event(_) | Record::Sample(_) => return Ok(false),
         }
         Ok(true)
@@ -201,7 +218,10 @@ impl<'a, W: Write> Events<'a, W> {
         while let Some(change) = self.order.pop() {
             self.count(change)?;
         }
-        Ok((self.packets.into_inner(), self.order.late()))
+        while let Some(event) = self.memory.pop() {
+            self.held(&event)?;
+        }
+        Ok((self.packets.into_inner(), self.order.late() + self.memory.late()))
     }
 
     fn operation(&mut self, operation: &Operation, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
@@ -270,6 +290,17 @@ impl<'a, W: Write> Events<'a, W> {
                 .text(field::track::NAME, name)
                 .message(field::track::COUNTER, &inner);
         })
+    }
+
+    /// What is held after an event, as a value of its counter.
+    fn held(&mut self, event: &MemoryEvent) -> io::Result<()> {
+        match self.holdings.take(event) {
+            Some(((device, memory), holding)) => {
+                let place = track(kind::MEMORY, memory as u32, device.0);
+                self.packets.counter(place, event.at, i64::try_from(holding.current).unwrap_or(i64::MAX))
+            }
+            None => Ok(()),
+        }
     }
 
     /// A counter changes at a time; values are written in the order of time.

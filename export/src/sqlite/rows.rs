@@ -5,8 +5,8 @@
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiDomain, Copy, CopyKind, Kernel, MemoryKind, NameId, Payload, RangeEvent, RangeEventKind, Record, SyncKind,
-    ThreadId, Timestamp,
+    ApiDomain, Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryOperation, NameId, Payload, RangeEvent,
+    RangeEventKind, Record, SyncKind, ThreadId, Timestamp,
 };
 use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashMap;
@@ -24,6 +24,10 @@ const MARK: u32 = 34;
 const PUSH_POP: u32 = 59;
 const START_END: u32 = 60;
 
+/// nsys's numbers for the memory of variables.
+const DEVICE_STATIC: u32 = 5;
+const MANAGED_STATIC: u32 = 6;
+
 /// The statements that fill the tables.
 pub struct Inserts<'c> {
     kernel: CachedStatement<'c>,
@@ -33,6 +37,7 @@ pub struct Inserts<'c> {
     sync: CachedStatement<'c>,
     event: CachedStatement<'c>,
     range: CachedStatement<'c>,
+    memory: CachedStatement<'c>,
     text: CachedStatement<'c>,
     texts: FxHashMap<String, u32>,
     names: FxHashMap<NameId, (u32, u32)>,
@@ -85,6 +90,12 @@ impl<'c> Inserts<'c> {
                 "NVTX_EVENTS",
                 "start, end, eventType, rangeId, color, textId, globalTid, endGlobalTid, domainId, uint64Value, \
                  int64Value, doubleValue",
+            )?,
+            memory: insert(
+                "CUDA_GPU_MEMORY_USAGE_EVENTS",
+                "start, globalPid, deviceId, contextId, address, pc, bytes, memKind, memoryOperationType, name, \
+                 correlationId, streamId, localMemoryPoolAddress, localMemoryPoolReleaseThreshold, localMemoryPoolSize, \
+                 localMemoryPoolUtilizedSize",
             )?,
             text: insert("StringIds", "id, value")?,
             texts: FxHashMap::default(),
@@ -195,6 +206,12 @@ impl<'c> Inserts<'c> {
                 }
                 row.at
             }
+            Record::Memory(row) => {
+                if !self.memory(row, scope)? {
+                    return Ok(None);
+                }
+                row.at
+            }
             Record::Overhead(_) | Record::Sample(_) => return Ok(None),
         };
         Ok(Some(end))
@@ -267,6 +284,41 @@ impl<'c> Inserts<'c> {
             cz,
         ])?;
         Ok(())
+    }
+
+    /// False for what nsys has no row for: changes of a pool by itself.
+    fn memory(&mut self, row: &MemoryEvent, scope: &Scope<'_>) -> Result<bool> {
+        let operation = match row.operation {
+            MemoryOperation::Allocation => 0,
+            MemoryOperation::Release => 1,
+            _ => return Ok(false),
+        };
+        let name = (row.name != NameId::UNKNOWN).then(|| scope.dictionary.name(row.name));
+        let kind = match (row.kind, name) {
+            (MemoryKind::Device, Some(_)) => DEVICE_STATIC,
+            (MemoryKind::Managed, Some(_)) => MANAGED_STATIC,
+            (kind, _) => memory_kind(kind),
+        };
+        let of_pool = |value: u64| (row.pool != 0).then_some(value as i64);
+        self.memory.execute(params![
+            row.at.since(scope.session.start) as i64,
+            global_pid(scope.session),
+            row.device.0,
+            row.context.0,
+            row.address as i64,
+            0,
+            row.bytes as i64,
+            kind,
+            operation,
+            name,
+            row.correlation.0,
+            (row.stream.0 != u32::MAX).then_some(row.stream.0),
+            of_pool(row.pool),
+            of_pool(row.pool_threshold),
+            of_pool(row.pool_bytes),
+            of_pool(row.pool_used),
+        ])?;
+        Ok(true)
     }
 
     fn range(&mut self, begin: &RangeEvent, end: Option<(Timestamp, ThreadId)>, scope: &Scope<'_>) -> Result<()> {

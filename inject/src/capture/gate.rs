@@ -92,6 +92,7 @@ impl Gate {
             Record::Overhead(overhead) => self.judge_time(overhead.start.nanos()),
             Record::Range(range) => self.judge_time(range.at.nanos()),
             Record::Sample(sample) => self.judge_time(sample.at.nanos()),
+            Record::Memory(event) => self.judge_time(event.at.nanos()),
         };
         if decision != Decision::Waits {
             return decision;

@@ -8,7 +8,7 @@ use super::looks::Look;
 use super::ranges::Finding;
 use super::sweep::LONGEST_WINDOW;
 use crate::dictionary::Dictionary;
-use crate::record::{HostSample, RangeEvent, Timestamp};
+use crate::record::{HostSample, MemoryEvent, RangeEvent, Timestamp};
 
 impl Attributor {
     pub(super) fn push_sample(&mut self, sample: &HostSample, dictionary: &Dictionary) {
@@ -33,6 +33,15 @@ impl Attributor {
         self.ranges.push(event, thread, dictionary);
     }
 
+    pub(super) fn push_memory(&mut self, event: &MemoryEvent) {
+        self.completeness.memory_events += 1;
+        if event.at == Timestamp::ZERO {
+            self.completeness.bad_timestamps += 1;
+            return;
+        }
+        self.memory.push(event);
+    }
+
     /// Places the range events up to `horizon`, before the timelines advance to it.
     pub(super) fn place_ranges(&mut self, horizon: u64) {
         for finding in self.ranges.advance(horizon) {
@@ -44,5 +53,7 @@ impl Attributor {
                 Finding::LoaderEnds { thread, at } => self.threads.rows[thread as usize].looks.leave_loader(at),
             }
         }
+        let ranges = &self.ranges;
+        self.memory.place(|thread, at| ranges.innermost(thread, at));
     }
 }

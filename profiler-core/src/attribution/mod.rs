@@ -27,6 +27,7 @@ mod launch_order;
 pub mod leaf;
 mod loaders;
 mod looks;
+mod memory;
 mod quantile;
 mod ranges;
 mod replay_feed;
@@ -48,6 +49,7 @@ pub use gap::{
 pub use host_lead::HostLead;
 
 pub use looks::LookTotals;
+pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
 pub use stacks::{HostLine, LineId};
@@ -58,6 +60,7 @@ use self::dependencies::Dependencies;
 use self::join::{Launch, Launches};
 use self::launch_order::Marks;
 use self::leaf::Leaf;
+use self::memory::Memory;
 use self::ranges::Ranges;
 use self::replay_feed::ReplayFeed;
 use self::stacks::Stacks;
@@ -67,6 +70,7 @@ use self::sweep::{Host, Operation, Timeline};
 use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
 use crate::dictionary::Dictionary;
+use crate::memory::{Holding, Holdings, Place as MemoryPlace};
 use crate::record::{ApiCall, ApiFunctionId, DeviceId, Overhead, OverheadKind, Record, ThreadId, Timestamp};
 use crate::report::Completeness;
 use crate::whatif::WhatIf;
@@ -94,6 +98,7 @@ pub struct Attributor {
     api_table: ApiTable,
     stacks: Stacks,
     ranges: Ranges,
+    memory: Memory,
     threads: ThreadTable,
     launches: Launches,
     dependencies: Dependencies,
@@ -135,6 +140,7 @@ impl Attributor {
             }
             Record::Range(event) => self.push_range(event, dictionary),
             Record::Sample(sample) => self.push_sample(sample, dictionary),
+            Record::Memory(event) => self.push_memory(event),
         }
     }
 
@@ -153,6 +159,7 @@ impl Attributor {
         self.last_flush = Some((Timestamp::from_nanos(at), interval));
         self.newest_flush = at;
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
+        self.memory.advance(horizon);
         self.place_calls(horizon, dictionary);
         self.place_ranges(horizon);
         let oldest_operation = self.join_arrivals(at, false);
@@ -178,6 +185,7 @@ impl Attributor {
     /// No more records will come: enters everything. `at` is when the trace ended, or the last flush when unknown.
     pub fn finish(&mut self, at: Timestamp, dictionary: &Dictionary) {
         self.newest_flush = at.nanos().max(self.newest_flush);
+        self.memory.advance(u64::MAX);
         self.place_calls(u64::MAX, dictionary);
         self.place_ranges(u64::MAX);
         self.join_arrivals(self.newest_flush, true);
@@ -194,6 +202,17 @@ impl Attributor {
     /// Outermost API calls by function.
     pub fn api_statistics(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
         self.api_table.rows()
+    }
+
+    /// Memory that was allocated while measuring and how much of it is held; empty unless it was recorded.
+    #[must_use]
+    pub fn holdings(&self) -> &Holdings {
+        self.memory.holdings()
+    }
+
+    /// Memory by device and kind, with who took it to its peak, where that is known.
+    pub fn memory(&self) -> impl Iterator<Item = (MemoryPlace, &Holding, Option<PeakCaller>)> {
+        self.memory.rows()
     }
 
     /// Looks at the threads that launched, summed.
@@ -325,6 +344,7 @@ impl Attributor {
         dictionary: &Dictionary,
     ) {
         let (start, end) = (call.start.nanos(), call.end.nanos());
+        self.memory.called(index as u32, call);
         let class = self.api_classes.get(call.function, dictionary);
         let thread = &mut self.threads.rows[index];
         let succeeded = call.return_value == 0;

@@ -5,6 +5,7 @@
 
 mod device;
 mod host;
+mod memory;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use self::device::{DeviceJson, device};
 use self::host::HostJson;
+use self::memory::MemoryJson;
 use self::ranges::RangesJson;
 use super::captures::CaptureRow;
 use super::{Ranked, Report};
@@ -34,6 +36,8 @@ pub struct Document {
     host: Option<HostJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<RangesJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -151,6 +155,7 @@ impl Document {
                 .collect(),
             host: report.host.as_ref().map(HostJson::new),
             ranges: report.ranges.as_ref().map(RangesJson::new),
+            memory: report.memory.as_ref().map(MemoryJson::new),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,
@@ -218,6 +223,7 @@ fn completeness(report: &Report) -> CompletenessJson {
             ("overheads", from.overheads),
             ("ranges", from.ranges),
             ("samples", from.samples),
+            ("memory_events", from.memory_events),
         ]),
         nested_api_calls: from.nested_api_calls,
         dropped_by_cupti: from.loss.dropped_by_cupti,

@@ -10,6 +10,7 @@ pub mod copies;
 pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
+pub mod memory;
 mod names;
 pub mod ranges;
 mod sequence;
@@ -22,6 +23,7 @@ use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
 use host::HostReport;
+use memory::MemoryReport;
 use ranges::RangesReport;
 pub use sequence::Sequence;
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict, verdict_of};
@@ -53,6 +55,8 @@ pub struct Report {
     pub host: Option<HostReport>,
     /// Ranges that the program named; `None` without any.
     pub ranges: Option<RangesReport>,
+    /// Memory that was allocated; `None` when that was not recorded.
+    pub memory: Option<MemoryReport>,
     /// The answer.
     pub verdict: Verdict,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
@@ -82,6 +86,8 @@ pub struct Completeness {
     pub ranges: u64,
     /// Looks at host threads received.
     pub samples: u64,
+    /// Allocations, releases and changes of memory pools received.
+    pub memory_events: u64,
     /// What never became a record.
     pub loss: Loss,
     /// Records whose begin or end is zero or far in the future; not on the timeline.
@@ -221,6 +227,7 @@ impl Report {
             api: api_rows(attributor, dictionary),
             host,
             ranges: RangesReport::of(attributor, dictionary),
+            memory: MemoryReport::of(attributor, dictionary),
             verdict,
             captures: CaptureTable::default(),
         }

@@ -70,6 +70,9 @@ pub fn short(report: &Report) -> String {
     if let Some(ranges) = &report.ranges {
         ranges.write(&mut out);
     }
+    if let Some(memory) = &report.memory {
+        memory.write(&mut out, report.process.start);
+    }
     completeness_lines(&mut out, report);
     out
 }

@@ -6,7 +6,9 @@
 use super::column::{Decoder, Directory, Encoder};
 use super::row::Row;
 use super::varint::{self, Cursor, Malformed};
-use crate::record::{ApiCall, Copy, CudaEvent, HostSample, Kernel, Memset, Overhead, RangeEvent, Record, Sync};
+use crate::record::{
+    ApiCall, Copy, CudaEvent, HostSample, Kernel, MemoryEvent, Memset, Overhead, RangeEvent, Record, Sync,
+};
 
 /// Rows of one block that a reader accepts. Constant columns need no bytes, so lengths alone would not bound it.
 pub(super) const MAX_ROWS: u64 = 1 << 20;
@@ -23,6 +25,7 @@ pub(super) struct Rows {
     overheads: Vec<Overhead>,
     ranges: Vec<RangeEvent>,
     samples: Vec<HostSample>,
+    memory: Vec<MemoryEvent>,
     count: usize,
 }
 
@@ -39,6 +42,7 @@ impl Rows {
             Record::Overhead(row) => self.overheads.push(row),
             Record::Range(row) => self.ranges.push(row),
             Record::Sample(row) => self.samples.push(row),
+            Record::Memory(row) => self.memory.push(row),
         }
         self.count += 1;
     }
@@ -58,6 +62,7 @@ impl Rows {
         self.overheads.clear();
         self.ranges.clear();
         self.samples.clear();
+        self.memory.clear();
         self.count = 0;
     }
 
@@ -77,6 +82,7 @@ impl Rows {
         widen(&mut range, &self.overheads);
         widen(&mut range, &self.ranges);
         widen(&mut range, &self.samples);
+        widen(&mut range, &self.memory);
         (range.0.min(range.1), range.1)
     }
 
@@ -91,6 +97,7 @@ impl Rows {
         encode_group(&self.overheads, base, encoder, out);
         encode_group(&self.ranges, base, encoder, out);
         encode_group(&self.samples, base, encoder, out);
+        encode_group(&self.memory, base, encoder, out);
     }
 }
 
@@ -131,6 +138,7 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Record)) -> Re
             Overhead::KIND => decode_group::<Overhead>(rows, directory, base, &mut sink)?,
             RangeEvent::KIND => decode_group::<RangeEvent>(rows, directory, base, &mut sink)?,
             HostSample::KIND => decode_group::<HostSample>(rows, directory, base, &mut sink)?,
+            MemoryEvent::KIND => decode_group::<MemoryEvent>(rows, directory, base, &mut sink)?,
             _ => rows,
         };
     }

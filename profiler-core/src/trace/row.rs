@@ -8,8 +8,8 @@ use super::column::{Codec, Field};
 use super::varint::{unzigzag, zigzag};
 use crate::record::{
     ApiCall, ApiFunctionId, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, HostSample, InterpreterLock,
-    Kernel, LaunchConfigId, MemoryKind, Memset, NameId, Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind,
-    Record, StackId, StreamId, Sync, SyncKind, ThreadId, ThreadState, Timestamp,
+    Kernel, LaunchConfigId, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead, OverheadKind, Payload,
+    RangeEvent, RangeEventKind, Record, StackId, StreamId, Sync, SyncKind, ThreadId, ThreadState, Timestamp,
 };
 
 /// A kind of record as rows of columns.
@@ -240,6 +240,35 @@ impl Row for HostSample {
     }
 }
 
+impl Row for MemoryEvent {
+    const KIND: u8 = 10;
+    const COLUMNS: usize = 15;
+
+    #[inline]
+    fn transfer<C: Codec>(&mut self, codec: &mut C) {
+        codec.raw(0, &mut self.device);
+        codec.raw(1, &mut self.operation);
+        // A point in time, as a range event.
+        let mut end = self.at;
+        codec.span(2, self.device.0, None, &mut self.at, &mut end);
+        codec.step(4, &mut self.correlation);
+        codec.raw(5, &mut self.kind);
+        codec.raw(6, &mut self.context);
+        codec.raw(7, &mut self.stream);
+        codec.step(8, &mut self.address);
+        codec.raw(9, &mut self.bytes);
+        codec.raw(10, &mut self.name);
+        codec.step(11, &mut self.pool);
+        codec.step(12, &mut self.pool_bytes);
+        codec.step(13, &mut self.pool_used);
+        codec.raw(14, &mut self.pool_threshold);
+    }
+
+    fn times(&self) -> [Timestamp; 2] {
+        [self.at; 2]
+    }
+}
+
 macro_rules! record_of {
     ($($kind:ident => $variant:ident),*) => {$(
         impl From<$kind> for Record {
@@ -251,7 +280,7 @@ macro_rules! record_of {
 }
 
 record_of!(Kernel => Kernel, Copy => Copy, Memset => Memset, ApiCall => Api, Sync => Sync, CudaEvent => Event,
-    Overhead => Overhead, RangeEvent => Range, HostSample => Sample);
+    Overhead => Overhead, RangeEvent => Range, HostSample => Sample, MemoryEvent => Memory);
 
 impl Field for u32 {
     #[inline]
@@ -333,6 +362,7 @@ macro_rules! enum_fields {
 
 enum_fields! {
     CopyKind { 1 HostToDevice, 2 DeviceToHost, 3 DeviceToDevice, 4 HostToHost, 5 PeerToPeer }
+    MemoryOperation { 1 Allocation, 2 Release, 3 PoolCreated, 4 PoolDestroyed, 5 PoolTrimmed }
     MemoryKind { 1 Pageable, 2 Pinned, 3 Device, 4 Array, 5 Managed }
     SyncKind { 1 Event, 2 StreamWaitEvent, 3 Stream, 4 Context }
     OverheadKind {

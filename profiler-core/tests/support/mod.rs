@@ -199,6 +199,15 @@ impl Scenario {
         self.push(sync.end, Record::Sync(sync));
     }
 
+    /// A call takes memory, or gives it back, in the middle of it.
+    pub fn memory(&mut self, thread: u32, at: u64, operation: MemoryOperation, address: u64, bytes: u64) {
+        let function = if operation == MemoryOperation::Release { "cudaFree_v3020" } else { "cudaMalloc_v3020" };
+        let correlation = CorrelationId(self.call(thread, function, at, 10));
+        let (at, kind) = (time(at + 5), MemoryKind::Device);
+        let event = MemoryEvent { at, operation, kind, correlation, address, bytes, ..MemoryEvent::default() };
+        self.push(at, Record::Memory(event));
+    }
+
     /// Tracing took time of a thread.
     pub fn overhead(&mut self, thread: u32, at: u64, lasting: u64) {
         let overhead = Overhead {

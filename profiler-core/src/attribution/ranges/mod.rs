@@ -252,6 +252,14 @@ impl Ranges {
         Some(lane)
     }
 
+    /// The message of the range that was open on `thread` at a time; of several domains the one that opened last.
+    pub(super) fn innermost(&self, thread: u32, at: u64) -> Option<NameId> {
+        let lanes = self.of_thread.get(&thread)?.iter();
+        let open = lanes.filter_map(|&lane| self.lanes[lane].at(at).ok().flatten());
+        let newest = open.max_by_key(|open| self.table.begin(open.instance))?;
+        self.table.message(newest.node)
+    }
+
     /// Something ran from `start` to `end` that `thread` launched at `launched`; `kernel` is its name if it is one.
     pub(super) fn operation(&mut self, thread: u32, launched: u64, (start, end): (u64, u64), kernel: Option<NameId>) {
         for &lane in self.of_thread.get(&thread).into_iter().flatten() {

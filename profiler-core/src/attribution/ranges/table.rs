@@ -189,6 +189,18 @@ impl Table {
         }
     }
 
+    /// The message of a path's innermost range.
+    pub(super) fn message(&self, node: u32) -> Option<NameId> {
+        let node = self.nodes.get(node as usize)?;
+        self.names.get(node.name as usize).map(|row| row.key.message)
+    }
+
+    /// When an instance began; 0 once its place was given to another.
+    pub(super) fn begin(&self, instance: Instance) -> u64 {
+        let slot = self.slots.get(instance.place as usize).filter(|slot| slot.generation == instance.generation);
+        slot.map_or(0, |slot| slot.start)
+    }
+
     /// An open range ends on the host at `end`. Gives how long it lasted.
     pub(super) fn close(&mut self, instance: Instance, end: u64) {
         let Some(&mut Slot { name, start, .. }) = self.slot(instance) else { return };

@@ -1,0 +1,99 @@
+//! Memory that the program holds, and who took it to its peak.
+//!
+//! Events come in any order within a flush and are put in order here. They name no thread: the call with the same
+//! correlation does, and it is known by the flush that passes its end. So a new peak stays open until its call has come.
+
+use std::collections::BTreeMap;
+
+use crate::memory::{Holding, Holdings, Place};
+use crate::record::{ApiCall, ApiFunctionId, MemoryEvent, NameId, ThreadId};
+
+/// Events that wait for a flush (112 bytes each); beyond that the older half is taken in as it is.
+const PENDING_LIMIT: usize = 1 << 16;
+
+/// Who took memory to its peak, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeakCaller {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The function that allocated.
+    pub function: ApiFunctionId,
+    /// The innermost range that was open on that thread.
+    pub range: Option<NameId>,
+    /// The moment of the call, nanoseconds.
+    start: u64,
+    /// Index of the thread.
+    index: u32,
+    /// The range has been looked for.
+    placed: bool,
+}
+
+/// What is held, and by whom.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pending: Vec<MemoryEvent>,
+    holdings: Holdings,
+    callers: BTreeMap<Place, Option<PeakCaller>>,
+}
+
+impl Memory {
+    pub(super) fn push(&mut self, event: &MemoryEvent) {
+        self.pending.push(*event);
+        if self.pending.len() >= PENDING_LIMIT {
+            self.pending.sort_by_key(|event| event.at);
+            let half = self.pending[PENDING_LIMIT / 2].at.nanos();
+            self.advance(half);
+        }
+    }
+
+    /// Takes in the events up to `horizon`. To be called before the calls up to there are placed.
+    pub(super) fn advance(&mut self, horizon: u64) {
+        if self.pending.is_empty() {
+            return;
+        }
+        // Stable: a release and an allocation of the same moment stay as they came.
+        self.pending.sort_by_key(|event| event.at);
+        let count = self.pending.partition_point(|event| event.at.nanos() <= horizon);
+        for event in self.pending.drain(..count) {
+            if let Some((place, holding)) = self.holdings.take(&event)
+                && holding.peak_at == event.at
+                && holding.current == holding.peak
+            {
+                self.callers.insert(place, None);
+            }
+        }
+    }
+
+    /// A call of the thread with this index ended.
+    #[inline]
+    pub(super) fn called(&mut self, index: u32, call: &ApiCall) {
+        if self.callers.is_empty() {
+            return;
+        }
+        for (place, caller) in &mut self.callers {
+            let is_its = self.holdings.get(*place).is_some_and(|holding| holding.peak_call == call.correlation);
+            if is_its && caller.is_none() {
+                let (thread, function, start) = (call.thread, call.function, call.start.nanos());
+                *caller = Some(PeakCaller { thread, function, range: None, start, index, placed: false });
+            }
+        }
+    }
+
+    /// Looks for the ranges of new callers; `range_of` knows which was open on a thread at a time.
+    pub(super) fn place(&mut self, range_of: impl Fn(u32, u64) -> Option<NameId>) {
+        for caller in self.callers.values_mut().flatten().filter(|caller| !caller.placed) {
+            caller.range = range_of(caller.index, caller.start);
+            caller.placed = true;
+        }
+    }
+
+    /// What is held.
+    pub(super) fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Each place, with who took it to its peak.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (Place, &Holding, Option<PeakCaller>)> {
+        self.holdings.rows().map(|(place, holding)| (place, holding, self.callers.get(&place).copied().flatten()))
+    }
+}

@@ -1,0 +1,219 @@
+//! How much memory is held: allocations and releases in the order of time, added up by device and kind.
+//!
+//! Only what was allocated while measuring counts: what the program held before is not known, and a release of it is
+//! counted and changes nothing. That needs the addresses that are held, whose table is bounded; an allocation beyond
+//! it counts as long as nobody looks, that is, its release is not recognised and the sum stays too high. Those are
+//! counted too.
+//!
+//! Memory from a pool (`cudaMallocAsync`) counts when it is handed out. What the pool itself holds is another number,
+//! in the events.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, Timestamp};
+
+/// Allocations that are held at once and recognised when they are released (some 40 bytes each, 10 MB).
+const HELD_LIMIT: usize = 1 << 18;
+/// Devices times kinds; beyond that ordinals are damage.
+const PLACE_LIMIT: usize = 1024;
+
+/// Whose memory: host memory is that of the device whose context allocated it.
+pub type Place = (DeviceId, MemoryKind);
+
+/// Memory of one kind on one device; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Held after the newest event.
+    pub current: u64,
+    /// The most that was held at once.
+    pub peak: u64,
+    /// When that was reached first.
+    pub peak_at: Timestamp,
+    /// The call that reached it; 0 when memory of a module did.
+    pub peak_call: CorrelationId,
+    /// Allocations.
+    pub allocations: u64,
+    /// Releases of what was allocated while measuring.
+    pub releases: u64,
+    /// Sum of the allocations.
+    pub allocated: u64,
+    /// The largest allocation.
+    pub largest: u64,
+    /// The most that the pools of this process held at once, in use or not.
+    pub pool_peak: u64,
+}
+
+/// All memory that is held.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    places: BTreeMap<Place, Holding>,
+    /// Place and size by address. Addresses are unique in a process.
+    held: FxHashMap<u64, (Place, u64)>,
+    pools: FxHashMap<u64, (DeviceId, u64)>,
+    unknown_releases: u64,
+    beyond_table: u64,
+}
+
+impl Holdings {
+    /// Takes the next event. The place that it concerns, with what is held there now; `None` when nothing changed.
+    pub fn take(&mut self, event: &MemoryEvent) -> Option<(Place, Holding)> {
+        if event.pool != 0 {
+            self.pool(event);
+        }
+        match event.operation {
+            MemoryOperation::Allocation => self.allocate(event),
+            MemoryOperation::Release => self.release(event),
+            _ => None,
+        }
+    }
+
+    fn allocate(&mut self, event: &MemoryEvent) -> Option<(Place, Holding)> {
+        let place = (event.device, event.kind);
+        if self.held.len() < HELD_LIMIT {
+            self.held.insert(event.address, (place, event.bytes));
+        } else {
+            self.beyond_table += 1;
+        }
+        let holding = self.holding(place)?;
+        holding.allocations += 1;
+        holding.allocated = holding.allocated.saturating_add(event.bytes);
+        holding.largest = holding.largest.max(event.bytes);
+        holding.current = holding.current.saturating_add(event.bytes);
+        if holding.current > holding.peak {
+            holding.peak = holding.current;
+            (holding.peak_at, holding.peak_call) = (event.at, event.correlation);
+        }
+        Some((place, *holding))
+    }
+
+    fn release(&mut self, event: &MemoryEvent) -> Option<(Place, Holding)> {
+        let Some((place, bytes)) = self.held.remove(&event.address) else {
+            self.unknown_releases += 1;
+            return None;
+        };
+        let holding = self.holding(place)?;
+        holding.releases += 1;
+        holding.current = holding.current.saturating_sub(bytes);
+        Some((place, *holding))
+    }
+
+    fn pool(&mut self, event: &MemoryEvent) {
+        if event.operation == MemoryOperation::PoolDestroyed {
+            self.pools.remove(&event.pool);
+            return;
+        }
+        if self.pools.len() >= PLACE_LIMIT && !self.pools.contains_key(&event.pool) {
+            return;
+        }
+        self.pools.insert(event.pool, (event.device, event.pool_bytes));
+        let total = self.pools.values().filter(|(device, _)| *device == event.device).map(|(_, bytes)| bytes).sum();
+        if let Some(holding) = self.holding((event.device, MemoryKind::Device)) {
+            holding.pool_peak = holding.pool_peak.max(total);
+        }
+    }
+
+    fn holding(&mut self, place: Place) -> Option<&mut Holding> {
+        if self.places.len() >= PLACE_LIMIT && !self.places.contains_key(&place) {
+            return None;
+        }
+        Some(self.places.entry(place).or_default())
+    }
+
+    /// Every place with its numbers, by device and kind.
+    pub fn rows(&self) -> impl Iterator<Item = (Place, &Holding)> {
+        self.places.iter().map(|(&place, holding)| (place, holding))
+    }
+
+    /// The numbers of one place.
+    #[must_use]
+    pub fn get(&self, place: Place) -> Option<&Holding> {
+        self.places.get(&place)
+    }
+
+    /// Whether there was any event.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Releases of memory whose allocation is not known.
+    #[must_use]
+    pub const fn unknown_releases(&self) -> u64 {
+        self.unknown_releases
+    }
+
+    /// Allocations that found no room among those that are held: their release will be one of those.
+    #[must_use]
+    pub const fn beyond_table(&self) -> u64 {
+        self.beyond_table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(operation: MemoryOperation, nanos: u64, address: u64, bytes: u64) -> MemoryEvent {
+        MemoryEvent {
+            at: Timestamp::from_nanos(nanos),
+            operation,
+            kind: MemoryKind::Device,
+            correlation: CorrelationId(nanos as u32),
+            address,
+            bytes,
+            ..MemoryEvent::default()
+        }
+    }
+
+    #[test]
+    fn the_peak_is_where_most_was_held_first() {
+        let mut holdings = Holdings::default();
+        for (operation, at, address, bytes) in [
+            (MemoryOperation::Allocation, 10, 0x100, 4),
+            (MemoryOperation::Allocation, 20, 0x200, 6),
+            (MemoryOperation::Release, 30, 0x100, 4),
+            (MemoryOperation::Allocation, 40, 0x100, 4),
+        ] {
+            holdings.take(&event(operation, at, address, bytes));
+        }
+        let (place, holding) = holdings.rows().next().unwrap();
+        assert_eq!(place, (DeviceId(0), MemoryKind::Device));
+        assert_eq!((holding.current, holding.peak, holding.peak_at.nanos()), (10, 10, 20));
+        assert_eq!((holding.allocations, holding.releases, holding.allocated, holding.largest), (3, 1, 14, 6));
+        assert_eq!(holding.peak_call, CorrelationId(20));
+    }
+
+    #[test]
+    fn a_release_of_something_older_changes_nothing() {
+        let mut holdings = Holdings::default();
+        holdings.take(&event(MemoryOperation::Allocation, 10, 0x100, 4));
+        assert_eq!(holdings.take(&event(MemoryOperation::Release, 20, 0x900, 4)), None);
+        assert_eq!(holdings.unknown_releases(), 1);
+        // A release counts with the size that was allocated, whatever it says itself.
+        let (_, after) = holdings.take(&event(MemoryOperation::Release, 30, 0x100, 9)).unwrap();
+        assert_eq!((after.current, after.peak), (0, 4));
+    }
+
+    #[test]
+    fn pools_are_added_up_while_they_exist() {
+        let mut holdings = Holdings::default();
+        let pool = |operation, pool, pool_bytes| MemoryEvent { operation, pool, pool_bytes, ..MemoryEvent::default() };
+        holdings.take(&pool(MemoryOperation::PoolCreated, 1, 32));
+        holdings.take(&pool(MemoryOperation::PoolCreated, 2, 10));
+        holdings.take(&pool(MemoryOperation::PoolDestroyed, 1, 0));
+        holdings.take(&pool(MemoryOperation::PoolTrimmed, 2, 20));
+        assert_eq!(holdings.rows().next().unwrap().1.pool_peak, 42);
+    }
+
+    #[test]
+    fn allocations_beyond_the_table_are_counted() {
+        let mut holdings = Holdings::default();
+        for address in 0..=HELD_LIMIT as u64 {
+            holdings.take(&event(MemoryOperation::Allocation, 1, address, 1));
+        }
+        assert_eq!(holdings.beyond_table(), 1);
+        assert_eq!(holdings.rows().next().unwrap().1.current, HELD_LIMIT as u64 + 1);
+    }
+}

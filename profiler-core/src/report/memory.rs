@@ -1,0 +1,125 @@
+//! Memory that the program held: how much, when it was most, and who took it there.
+
+use std::fmt::Write;
+
+use super::names;
+use crate::attribution::{Attributor, template};
+use crate::dictionary::Dictionary;
+use crate::memory::Holding;
+use crate::record::{DeviceId, MemoryKind, ThreadId, Timestamp};
+use crate::terminal::{duration, wrapped};
+
+/// Memory that was allocated while measuring.
+#[derive(Clone, Debug)]
+pub struct MemoryReport {
+    /// By device and kind; the largest peak first.
+    pub rows: Vec<MemoryRow>,
+    /// Releases of memory whose allocation is not known: it was held before.
+    pub unknown_releases: u64,
+    /// Allocations whose release cannot be recognised because too many were held at once.
+    pub beyond_table: u64,
+}
+
+/// Memory of one kind on one device.
+#[derive(Clone, Debug)]
+pub struct MemoryRow {
+    /// Device; of host memory that of the allocating context.
+    pub device: DeviceId,
+    /// Kind.
+    pub kind: MemoryKind,
+    /// The numbers.
+    pub holding: Holding,
+    /// Who took it to its peak, if the call is in the trace.
+    pub peak_by: Option<PeakBy>,
+}
+
+/// The call that took memory to its peak.
+#[derive(Clone, Debug)]
+pub struct PeakBy {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The function, without version suffix.
+    pub function: String,
+    /// The innermost range of the program around the call.
+    pub range: Option<String>,
+}
+
+impl MemoryReport {
+    /// What is known now; `None` when memory was not recorded.
+    #[must_use]
+    pub fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
+        let holdings = attributor.holdings();
+        if holdings.is_empty() {
+            return None;
+        }
+        let mut rows: Vec<_> = attributor
+            .memory()
+            .map(|((device, kind), holding, caller)| MemoryRow {
+                device,
+                kind,
+                holding: *holding,
+                peak_by: caller.map(|caller| PeakBy {
+                    thread: caller.thread,
+                    function: names::function(dictionary, caller.function),
+                    range: caller.range.map(|message| {
+                        let text = dictionary.name(message);
+                        template(text).unwrap_or_else(|| text.to_owned())
+                    }),
+                }),
+            })
+            .collect();
+        rows.sort_by(|a, b| b.holding.peak.cmp(&a.holding.peak).then((a.device, a.kind).cmp(&(b.device, b.kind))));
+        Some(Self { rows, unknown_releases: holdings.unknown_releases(), beyond_table: holdings.beyond_table() })
+    }
+
+    /// Appends the section of the short report. `start` is when measuring began.
+    pub(super) fn write(&self, out: &mut String, start: Timestamp) {
+        for row in self.rows.iter().filter(|row| row.holding.allocations > 0) {
+            wrapped(out, "memory: ", &row.sentence(start));
+        }
+        let mut parts = Vec::new();
+        if self.unknown_releases > 0 {
+            parts.push(format!("{} releases of what was held before", self.unknown_releases));
+        }
+        if self.beyond_table > 0 {
+            parts.push(format!("{} allocations whose release is not recognised", self.beyond_table));
+        }
+        if !parts.is_empty() {
+            wrapped(out, "memory: ", &parts.join(", "));
+        }
+    }
+}
+
+impl MemoryRow {
+    fn sentence(&self, start: Timestamp) -> String {
+        let holding = &self.holding;
+        let mut line = format!(
+            "device {} {}: at most {} held, {} after the start",
+            self.device,
+            self.kind.name(),
+            megabytes(holding.peak),
+            duration(holding.peak_at.since(start)),
+        );
+        if let Some(by) = &self.peak_by {
+            let _ = write!(line, ", by {} on thread {}", by.function, by.thread);
+            if let Some(range) = &by.range {
+                let _ = write!(line, " in {range:?}");
+            }
+        }
+        let _ = write!(
+            line,
+            "; {} allocations of {}, {} at the end",
+            holding.allocations,
+            megabytes(holding.allocated),
+            megabytes(holding.current)
+        );
+        if holding.pool_peak > 0 {
+            let _ = write!(line, "; pools held at most {}", megabytes(holding.pool_peak));
+        }
+        line
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

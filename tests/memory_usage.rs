@@ -1,0 +1,178 @@
+//! Memory usage from end to end: records of both generations of CUPTI's layouts, made by hand and played through the real
+//! libprof.so, into the report, the statistics and the exports.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use cupti_sys::recording::{Meta, RecordingWriter};
+use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
+use rusqlite::Connection;
+use serde_json::Value;
+use support::{GPUPROF, Stage, stderr};
+
+const START: u64 = 1_790_000_000_000_000_000;
+const MALLOC: u32 = 20;
+const NAME: u64 = 0x5000;
+
+/// Allocation and release as CUPTI numbers them.
+const ALLOCATION: u32 = 1;
+const RELEASE: u32 = 2;
+const DEVICE: u32 = 3;
+const DEVICE_STATIC: u32 = 6;
+
+fn record(kind: Kind, size: usize, wide: &[(usize, u64)], narrow: &[(usize, u32)]) -> Vec<u8> {
+    // What is not set is no zero: nothing behind a shorter layout may be read.
+    let mut bytes = vec![0xa5; size];
+    bytes[..4].copy_from_slice(&kind.0.to_le_bytes());
+    wide.iter().for_each(|&(at, value)| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes()));
+    narrow.iter().for_each(|&(at, value)| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes()));
+    bytes
+}
+
+/// An event of memory with the offsets of CUDA 11.7, in a record of `size` bytes.
+fn memory(size: usize, operation: u32, kind: u32, at: u64, address: u64, bytes: u64, call: u32) -> Vec<u8> {
+    let name = if kind == DEVICE_STATIC { NAME } else { 0 };
+    // The pool holds 32 MiB, of which `bytes` are used, when the address is in it.
+    let (pool_type, pool) = if address >> 32 == 2 { (1, 0xffff_0000) } else { (0, 0) };
+    record(
+        Kind::MEMORY2,
+        size,
+        &[
+            (16, address),
+            (24, bytes),
+            (32, START + at),
+            (40, 0),
+            (64, name),
+            (88, pool),
+            (96, 0),
+            (104, 32 << 20),
+            (112, bytes),
+        ],
+        &[(4, operation), (8, kind), (12, call), (48, 1), (52, 0), (56, 1), (60, u32::MAX), (72, 0), (80, pool_type)],
+    )
+}
+
+/// A recording of a program that takes 5 MB at most, from a CUPTI with records of these sizes.
+fn recording(path: &Path, memory_bytes: usize, pool_bytes: usize) {
+    let sizes = [
+        (Kind::RUNTIME, 40),
+        (Kind::CONCURRENT_KERNEL, 224),
+        (Kind::MEMORY2, memory_bytes as u32),
+        (Kind::MEMORY_POOL, pool_bytes as u32),
+    ];
+    let meta = Meta { cupti_version: 130_001, start: START, sizes: sizes.to_vec(), ..Meta::default() };
+    let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();
+    writer.api_name(Domain::RUNTIME, MALLOC, "cudaMalloc_v3020").unwrap();
+    writer.string(NAME, b"lookup_table").unwrap();
+    let call = record(
+        Kind::RUNTIME,
+        40,
+        &[(8, START + 1_900), (16, START + 2_100)],
+        &[(4, MALLOC), (24, 1), (28, 77), (32, 9), (36, 0)],
+    );
+    let pool = record(
+        Kind::MEMORY_POOL,
+        pool_bytes,
+        &[(24, 0), (32, 0xffff_0000), (40, 48 << 20), (48, 0), (56, START + 500), (64, 0)],
+        &[(4, 1), (8, 1), (12, 3), (16, 1), (20, 0)],
+    );
+    let event =
+        |operation, kind, at, address, bytes, call| memory(memory_bytes, operation, kind, at, address, bytes, call);
+    let records = [
+        event(ALLOCATION, DEVICE_STATIC, 400, 0x100, 1_000, 0),
+        pool,
+        event(ALLOCATION, DEVICE, 1_000, 0x1000, 3_000_000, 8),
+        event(ALLOCATION, DEVICE, 2_000, 2 << 32, 2_000_000, 9),
+        call,
+        event(RELEASE, DEVICE, 3_000, 0x1000, 3_000_000, 10),
+        event(RELEASE, DEVICE, 3_100, 0x7777, 1, 11),
+    ];
+    let buffer = CompletedBuffer::from_bytes(&records.concat(), 0, 0).unwrap();
+    writer.buffer(&buffer, &RecordSizes::from_pairs(&sizes), START + 10_000).unwrap();
+    std::fs::write(path, writer.finish().unwrap()).unwrap();
+}
+
+fn play(stage: &Stage, memory_bytes: usize, pool_bytes: usize) {
+    let session = stage.path("session.cupti");
+    recording(&session, memory_bytes, pool_bytes);
+    let mut host = stage.host("gpt");
+    let output = host.env("GPUPROF_REPLAY", session).env("GPUPROF_CUDA_MEMORY_USAGE", "on").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+fn gpuprof(arguments: &[&str], stage: &Stage) -> String {
+    let output = Command::new(GPUPROF).args(arguments).current_dir(stage.folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn each_generation_of_records_gives_the_same_report() {
+    for (memory_bytes, pool_bytes) in [(120, 72), (128, 72), (128, 80)] {
+        let stage = Stage::new();
+        play(&stage, memory_bytes, pool_bytes);
+        let report = stage.report();
+        assert_eq!(report["completeness"]["unknown_kinds"], 0);
+        assert_eq!(report["completeness"]["records"]["memory_events"], 6);
+        let memory = &report["memory"];
+        assert_eq!(memory["unknown_releases"], 1, "{memory}");
+        let place = &memory["places"][0];
+        let numbers = ["peak_bytes", "current_bytes", "allocated_bytes", "largest_bytes", "pool_peak_bytes"]
+            .map(|field| place[field].as_u64().unwrap());
+        assert_eq!(numbers, [5_001_000, 2_001_000, 5_001_000, 3_000_000, 48 << 20]);
+        assert_eq!((place["allocations"].as_u64(), place["releases"].as_u64()), (Some(3), Some(1)));
+        assert_eq!(place["peak_unix_ns"], START + 2_000);
+        assert_eq!(place["peak_by"]["function"], "cudaMalloc");
+        assert_eq!(place["peak_by"]["thread"], 77);
+    }
+}
+
+#[test]
+fn exports_hold_every_event() {
+    let stage = Stage::new();
+    play(&stage, 128, 80);
+    gpuprof(&["export", "--to", "sqlite", "trace.gpuprof", "-o", "out.sqlite"], &stage);
+    let database = Connection::open(stage.path("out.sqlite")).unwrap();
+    let query = "SELECT start, bytes, memKind, memoryOperationType, name, localMemoryPoolSize
+                 FROM CUDA_GPU_MEMORY_USAGE_EVENTS ORDER BY start";
+    let mut statement = database.prepare(query).unwrap();
+    type Row = (i64, i64, i64, i64, Option<String>, Option<i64>);
+    let rows = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)));
+    let rows: Vec<Row> = rows.unwrap().map(Result::unwrap).collect();
+    let after: Vec<i64> = rows.iter().map(|row| row.0 - rows[0].0).collect();
+    assert_eq!(after, [0, 600, 1_600, 2_600, 2_700]);
+    let rest: Vec<_> = rows.iter().map(|row| (row.1, row.2, row.3, row.4.as_deref(), row.5)).collect();
+    assert_eq!(
+        rest,
+        [
+            (1_000, 5, 0, Some("lookup_table"), None),
+            (3_000_000, 2, 0, None, None),
+            (2_000_000, 2, 0, None, Some(32 << 20)),
+            (3_000_000, 2, 1, None, None),
+            (1, 2, 1, None, None),
+        ]
+    );
+    gpuprof(&["export", "--to", "json", "trace.gpuprof", "-o", "out.jsonl"], &stage);
+    let text = std::fs::read_to_string(stage.path("out.jsonl")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<_> = lines.iter().filter(|line| line["kind"] == "memory").collect();
+    assert_eq!(events.len(), 6);
+    assert_eq!(events[0]["name"], "lookup_table");
+    assert_eq!(events[1]["operation"], "pool_created");
+    gpuprof(&["export", "--to", "perfetto", "trace.gpuprof", "-o", "out.pftrace"], &stage);
+}
+
+#[test]
+fn nothing_is_recorded_unless_asked_for() {
+    let stage = Stage::new();
+    let session = stage.path("session.cupti");
+    recording(&session, 128, 80);
+    assert!(stage.host("gpt").env("GPUPROF_REPLAY", session).status().unwrap().success());
+    let report = stage.report();
+    assert_eq!(report.get("memory"), None);
+    assert_eq!(report["completeness"]["records"]["memory_events"], 0);
+}
