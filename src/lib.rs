@@ -9,8 +9,10 @@
 //! # Ok::<(), gpuprof::OpenError>(())
 //! ```
 
+mod collector;
 mod import;
 mod open;
+mod range;
 mod session;
 
 pub use import::{KinetoError, import_kineto};
@@ -18,7 +20,8 @@ pub use open::{OpenError, open, open_capture, read};
 pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
-pub use session::{Session, SessionError};
+pub use range::Range;
+pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure};
 
 /// Compiles the Rust code of the README.
 #[cfg(doctest)]

@@ -1,53 +1,286 @@
-//! Measuring from within: a Rust program that links the collector instead of having it injected.
+//! Measuring from within: a program measures a part of itself.
+//!
+//! A session is a trace from its begin to its end, and its report is made from that trace as from any other, so what
+//! `gpuprof report` would say of the file is what [`Session::finish`] says. Without a name the file is one that nobody
+//! else can see. This module decides nothing about records: it opens the file, tells the collector, and reads.
 
+use std::error::Error;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use profiler_core::report::Report;
 
-/// Measures this process from [`start`](Self::start) to [`finish`](Self::finish).
-///
-/// It is the collector of libprof.so, with the same environment variables, and there can be one in a process.
-#[derive(Debug)]
-#[must_use = "measuring goes on until the session is finished"]
-pub struct Session(());
+use crate::collector::Collector;
+use crate::open;
+use crate::range::{Range, Steps};
 
-/// Why there is no session, or no report.
+/// Between two looks whether the session of another thread is over.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Measures what the process launches on its devices, from [`start`](Self::start) to [`finish`](Self::finish).
+///
+/// Start it before the first CUDA call of the process: CUPTI does not tell of API calls if it starts after CUDA. Later
+/// sessions may start at any time. There is one at a time, because records do not say which part of the program wanted
+/// them: everything that the process launches meanwhile is in it, from whichever thread.
+///
+/// Under `CUDA_INJECTION64_PATH=libprof.so` the injected collector is joined: it goes on with what it was told to do, and
+/// the session is one trace more. Otherwise the collector is the one in this crate, which reads the same environment
+/// variables (docs/ENVIRONMENT.md) but for those about files, reports and captures; it keeps tracing on between sessions.
+///
+/// ```no_run
+/// let session = gpuprof::Session::start()?;
+/// {
+///     let _range = session.range("attention");
+///     // ... launch kernels ...
+/// }
+/// let report = session.finish()?;
+/// println!("{report}");
+/// for kernel in &report.devices[0].kernels {
+///     println!("{}: {} ns", kernel.name, kernel.durations.median());
+/// }
+/// # Ok::<(), gpuprof::SessionError>(())
+/// ```
 #[derive(Debug)]
-pub enum SessionError {
-    /// Measuring could not start; the text says why and what to do.
-    Start(String),
-    /// The last records were not processed within `GPUPROF_EXIT_TIMEOUT`.
-    TimedOut,
+#[must_use = "measuring ends where the session goes out of scope; `finish` gives the report"]
+pub struct Session {
+    collector: Collector,
+    /// Reads what the collector writes, from an offset of its own.
+    trace: File,
+    path: Option<PathBuf>,
+    steps: Mutex<Steps>,
+    open: bool,
 }
 
-impl fmt::Display for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Start(why) => f.write_str(why),
-            Self::TimedOut => {
-                f.write_str("the last records were not processed in time (GPUPROF_EXIT_TIMEOUT sets the limit)")
+/// How a session is to be.
+#[derive(Clone, Debug, Default)]
+pub struct SessionBuilder {
+    trace: Option<PathBuf>,
+    wait: Duration,
+}
+
+impl SessionBuilder {
+    /// Keeps the trace in this file, for `gpuprof report`, `diff`, `stats` and `export`. A file that exists is not
+    /// overwritten: the new one gets a number, see [`Session::trace`].
+    #[must_use]
+    pub fn trace(mut self, path: impl Into<PathBuf>) -> Self {
+        self.trace = Some(path.into());
+        self
+    }
+
+    /// Waits so long for the session of another thread to end: tests of one program run side by side.
+    #[must_use]
+    pub fn wait(mut self, longest: Duration) -> Self {
+        self.wait = longest;
+        self
+    }
+
+    /// Starts the session.
+    ///
+    /// # Errors
+    /// When no usable libcupti is found, another profiler holds CUPTI, a session is open, or the file cannot be made.
+    pub fn start(self) -> Result<Session, SessionError> {
+        let collector = Collector::of_this_process();
+        let deadline = Instant::now() + self.wait;
+        let (write, trace, path) = files(self.trace)?;
+        loop {
+            let copy = write.try_clone().map_err(|error| SessionError::of_file(path.as_deref(), &error))?;
+            match collector.begin(copy) {
+                Ok(()) => break,
+                Err(error) if error.kind == SessionErrorKind::Busy && Instant::now() < deadline => thread::sleep(LOOK),
+                Err(error) => {
+                    // Nothing was written into it.
+                    path.as_deref().map(std::fs::remove_file);
+                    return Err(error);
+                }
             }
+        }
+        Ok(Session { collector, trace, path, steps: Mutex::default(), open: true })
+    }
+}
+
+/// A file to write, the same file to read, and its name unless it has none.
+fn files(path: Option<PathBuf>) -> Result<(File, File, Option<PathBuf>), SessionError> {
+    let temporary = path.is_none();
+    let wanted =
+        path.unwrap_or_else(|| std::env::temp_dir().join(format!("gpuprof-session-{}.gpuprof", std::process::id())));
+    let of_file = |error: io::Error| SessionError::of_file(Some(&wanted), &error);
+    let (write, path) = prof::create_new(wanted.clone()).map_err(of_file)?;
+    let trace = File::open(&path).map_err(of_file)?;
+    if temporary {
+        std::fs::remove_file(&path).map_err(of_file)?;
+        return Ok((write, trace, None));
+    }
+    Ok((write, trace, Some(path)))
+}
+
+impl Session {
+    /// Starts measuring, with a trace that is gone with the session.
+    ///
+    /// # Errors
+    /// When no usable libcupti is found, another profiler holds CUPTI, or a session is open in this process.
+    pub fn start() -> Result<Self, SessionError> {
+        Self::builder().start()
+    }
+
+    /// A session with options.
+    #[must_use]
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// Begins a range of this name on this thread, which ends where the result goes out of scope. Ranges nest. They are
+    /// NVTX ranges: a tool named by `NVTX_INJECTION64_PATH` sees them too.
+    pub fn range(&self, name: &str) -> Range<'_> {
+        Range::begin(name)
+    }
+
+    /// The next step of the program begins here, and the one before ends: to be called at the begin of each iteration.
+    /// Steps are found without it where launches repeat. The third call is the first that counts.
+    pub fn step(&self) {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).next();
+    }
+
+    /// The trace file, if it was given a name.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether libprof.so was injected into this process and has been joined.
+    #[must_use]
+    pub fn is_injected(&self) -> bool {
+        self.collector.is_injected()
+    }
+
+    /// Returns when all device work that was complete is in the trace. Device work is not waited for.
+    ///
+    /// # Errors
+    /// When the collector does not answer.
+    pub fn flush(&self) -> Result<(), SessionError> {
+        self.collector.flush()
+    }
+
+    /// The report so far. Measuring goes on.
+    ///
+    /// # Errors
+    /// When the collector does not answer, or the trace cannot be read.
+    pub fn snapshot(&self) -> Result<Report, SessionError> {
+        self.flush()?;
+        self.report()
+    }
+
+    /// Ends the session and gives its report. Device work that is still under way is waited for, 2 s at most; what has
+    /// not come by then is counted in [`completeness`](Report::completeness).
+    ///
+    /// # Errors
+    /// When the collector does not answer, or the trace cannot be written or read.
+    pub fn finish(mut self) -> Result<Report, SessionError> {
+        self.end()?;
+        self.report()
+    }
+
+    fn end(&mut self) -> Result<(), SessionError> {
+        self.open = false;
+        self.steps.get_mut().unwrap_or_else(PoisonError::into_inner).end();
+        self.collector.end()
+    }
+
+    fn report(&self) -> Result<Report, SessionError> {
+        let mut trace = &self.trace;
+        trace.rewind().map_err(|error| SessionError::of_file(self.path.as_deref(), &error))?;
+        open::read(BufReader::new(trace))
+            .map_err(|error| SessionError::new(SessionErrorKind::Trace, format!("the trace of the session: {error}")))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.open {
+            // Nobody is there to be told.
+            let _ = self.end();
         }
     }
 }
 
-impl std::error::Error for SessionError {}
+/// Measures what `work` launches, and waits for the session of another thread before (at most a minute, since tests run
+/// side by side). Device work that `work` leaves behind is waited for, 2 s at most.
+///
+/// # Errors
+/// As [`SessionBuilder::start`] and [`Session::finish`].
+pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), SessionError> {
+    let session = Session::builder().wait(Duration::from_secs(60)).start()?;
+    let result = work(&session);
+    Ok((result, session.finish()?))
+}
 
-impl Session {
-    /// Starts measuring. Call it before the first CUDA call: what ran earlier is not seen.
-    ///
-    /// # Errors
-    /// When no usable libcupti is found, another profiler holds CUPTI, or a session (or the injected library) has
-    /// been started before in this process.
-    pub fn start() -> Result<Self, SessionError> {
-        prof::start_from_env().map(|()| Self(())).map_err(|error| SessionError::Start(error.to_string()))
-    }
+/// Why there is no session, or no report of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionError {
+    kind: SessionErrorKind,
+    text: String,
+}
 
-    /// Fetches what is left, closes the trace, and gives the report.
-    ///
-    /// # Errors
-    /// When CUPTI does not hand over its last records in time.
-    pub fn finish(self) -> Result<Report, SessionError> {
-        prof::finish_quietly().map(|outcome| outcome.report).ok_or(SessionError::TimedOut)
+/// What kind of reason it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionErrorKind {
+    /// There is no libcupti that can be used, as on a machine without CUDA.
+    NoCupti,
+    /// Another profiler holds CUPTI in this process.
+    OtherProfiler,
+    /// CUPTI or the system refused.
+    Refused,
+    /// A session is open in this process.
+    Busy,
+    /// Measuring is over in this process: it ends, or is the child of a fork.
+    Over,
+    /// The collector did not answer in time.
+    TimedOut,
+    /// The trace cannot be written or read.
+    Trace,
+}
+
+impl SessionErrorKind {
+    /// From the number that stands for it at the C border.
+    pub(crate) const fn from_code(code: i32) -> Self {
+        match code {
+            1 => Self::NoCupti,
+            2 => Self::OtherProfiler,
+            4 => Self::Busy,
+            5 | 6 => Self::Over,
+            7 => Self::TimedOut,
+            8 => Self::Trace,
+            _ => Self::Refused,
+        }
     }
 }
+
+impl SessionError {
+    pub(crate) fn new(kind: SessionErrorKind, text: String) -> Self {
+        Self { kind, text }
+    }
+
+    fn of_file(path: Option<&Path>, error: &io::Error) -> Self {
+        let path = path.map_or_else(|| "the temporary trace".to_owned(), |path| path.display().to_string());
+        Self::new(SessionErrorKind::Trace, format!("{path}: {error}"))
+    }
+
+    /// What kind of reason it is.
+    #[must_use]
+    pub fn kind(&self) -> SessionErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for SessionError {}

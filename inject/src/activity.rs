@@ -16,6 +16,7 @@ use crate::control::Question;
 use crate::pool::Pool;
 use crate::profiler::Profiler;
 use crate::sampler::{Batch, Launchers, Outbox};
+use crate::session::Command;
 
 /// What travels to the collector.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub enum Delivery {
     Question(Question),
     /// A capture begins, or its range ends.
     Capture(CaptureMark),
+    /// The program begins or ends a session, or wants to see what there is of it.
+    Session(Command),
     /// The last one.
     Finish {
         /// When.

@@ -5,20 +5,23 @@
 
 use std::env;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
-use std::fs;
+use std::fs::{self, File};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use profiler_core::record::Timestamp;
+
 use crate::log;
 use crate::nvtx;
-use crate::profiler;
+use crate::profiler::{self, StartError};
+use crate::session::{self, Functions, SessionError, Start, Text};
 
 /// The driver calls this during `cuInit`, on the thread that called it, when `CUDA_INJECTION64_PATH` names this
 /// library. Always answers 1: whatever is wrong with us must not become the host's CUDA error.
@@ -26,8 +29,10 @@ use crate::profiler;
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
     let _ = catch_unwind(|| {
-        if let Err(error) = profiler::start_from_env() {
-            log::error!("nothing is measured in this process: {error}");
+        match profiler::start_from_env() {
+            // A session of the program was first.
+            Ok(()) | Err(StartError::AlreadyStarted) => {}
+            Err(error) => log::error!("nothing is measured in this process: {error}"),
         }
     });
     1
@@ -50,6 +55,66 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<nvtx_
         }
     });
     1
+}
+
+/// What a program that finds this library in its process may call.
+static SESSION_FUNCTIONS: Functions = Functions {
+    size: size_of::<Functions>(),
+    begin: session_begin,
+    flush: session_flush,
+    end: session_end,
+    now: session_now,
+    nvtx: InitializeInjectionNvtx2,
+};
+
+/// The functions for sessions; they stay valid for as long as the process lives.
+// SAFETY: the name has our prefix and means the same in every version of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_session_functions() -> *const Functions {
+    &raw const SESSION_FUNCTIONS
+}
+
+/// The functions for sessions of a program that has linked this library.
+#[must_use]
+pub fn session_functions() -> &'static Functions {
+    &SESSION_FUNCTIONS
+}
+
+unsafe extern "C" fn session_begin(linked: c_int, file: c_int, text: Text) -> c_int {
+    // SAFETY: the caller hands the descriptor over.
+    let file = unsafe { File::from_raw_fd(file) };
+    let start = if linked == 0 { Start::Injected } else { Start::Linked };
+    // SAFETY: the caller vouches for `text`.
+    unsafe { answer(text, || session::begin(start, file)) }
+}
+
+unsafe extern "C" fn session_flush(text: Text) -> c_int {
+    // SAFETY: the caller vouches for `text`.
+    unsafe { answer(text, session::flush) }
+}
+
+unsafe extern "C" fn session_end(text: Text) -> c_int {
+    // SAFETY: the caller vouches for `text`.
+    unsafe { answer(text, session::end) }
+}
+
+extern "C" fn session_now() -> u64 {
+    catch_unwind(session::now).map_or(0, Timestamp::nanos)
+}
+
+/// Does what a program asks of its session, and tells it why that failed.
+///
+/// # Safety
+/// `text` is as [`Text`] says.
+unsafe fn answer(text: Text, work: impl FnOnce() -> Result<(), SessionError>) -> c_int {
+    let panicked = || Err(SessionError::Start(StartError::Refused("internal error".to_owned())));
+    let Err(error) = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| panicked()) else { return 0 };
+    let words = error.to_string();
+    // SAFETY: the caller says that so many bytes are writable; the words are not in them.
+    unsafe { text.text.copy_from_nonoverlapping(words.as_ptr(), words.len().min(text.capacity)) };
+    // SAFETY: the caller says that this is writable.
+    unsafe { text.length.write(words.len()) };
+    error.code()
 }
 
 /// Loads another injection library for good and has it initialise, on this thread, as the driver would have. Answers

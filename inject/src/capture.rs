@@ -71,6 +71,11 @@ pub struct Director {
     /// When the newest capture ended, nanoseconds; `Relaxed` as above.
     ended: AtomicU64,
     failure_said: AtomicBool,
+    /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go last
+    /// may switch off.
+    holders: AtomicUsize,
+    /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
+    hurried: AtomicBool,
 }
 
 impl Director {
@@ -97,6 +102,8 @@ impl Director {
             open: AtomicUsize::new(0),
             ended: AtomicU64::new(0),
             failure_said: AtomicBool::new(false),
+            holders: AtomicUsize::new(0),
+            hurried: AtomicBool::new(false),
         }
     }
 
@@ -231,13 +238,33 @@ impl Director {
         self.switch.is_on()
     }
 
+    /// Records are made from here on, whatever the plan says, until [`release`](Self::release) was called as often.
+    pub fn hold(&self) {
+        self.holders.fetch_add(1, Ordering::AcqRel);
+        if !self.switch.is_on() {
+            self.switch_on();
+        }
+    }
+
+    /// Takes one [`hold`](Self::hold) back.
+    pub fn release(&self) {
+        self.holders.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Somebody waits for the next flush marks, which come every [`DRAIN_PERIOD`] meanwhile; or waits no more.
+    pub fn hurry(&self, waits: bool) {
+        self.hurried.store(waits, Ordering::Relaxed);
+        // Full means that the flushing thread has reason enough to look.
+        let _ = self.orders.try_send(Order::Look);
+    }
+
     /// How long the flushing thread may sleep.
     pub fn wait(&self, period: Duration) -> Duration {
         let (taking, deadline) = {
             let plan = &self.desk().plan;
             (plan.taking().is_some(), plan.deadline())
         };
-        let draining = self.open.load(Ordering::Relaxed) > usize::from(taking);
+        let draining = self.open.load(Ordering::Relaxed) > usize::from(taking) || self.hurried.load(Ordering::Relaxed);
         let now = flusher::now(self.cupti);
         let deadline = deadline.map_or(period, |at| Duration::from_nanos(at.since(now)));
         if draining { period.min(DRAIN_PERIOD) } else { period.min(deadline.max(Duration::from_millis(1))) }
@@ -248,7 +275,7 @@ impl Director {
     pub fn settle(&self) -> bool {
         let (wanted, over) = {
             let plan = &self.desk().plan;
-            (plan.wants_records(), plan.is_over())
+            (plan.wants_records() || self.holders.load(Ordering::Acquire) > 0, plan.is_over())
         };
         let idle = self.open.load(Ordering::Relaxed) == 0;
         if wanted && !self.switch.is_on() {
@@ -259,7 +286,7 @@ impl Director {
                 self.switch.off();
             }
         }
-        over && idle
+        over && idle && !wanted
     }
 
     /// Switches off whatever is on. Only from the flushing thread.

@@ -28,6 +28,8 @@ use crate::log;
 use crate::nvtx;
 use crate::raw::RawRecording;
 use crate::sampler::{Batch, Stacks, Tally};
+use crate::session::Command;
+use crate::session::trace::SessionTrace;
 use crate::settings::{Settings, WhatIf};
 use crate::trace_file::TraceFile;
 
@@ -59,6 +61,8 @@ pub struct Collector {
     /// Records that are on their way to their capture, with its number; empty between deliveries.
     routed: Vec<(u32, Record)>,
     events: Vec<RangeEvent>,
+    /// The program's own session, while one is open.
+    own: Option<Box<SessionTrace>>,
     /// Counts steps while none are captured.
     step_watch: Option<Attributor>,
     trace: TraceFile,
@@ -106,6 +110,7 @@ impl Collector {
             captures,
             routed: Vec::new(),
             events: Vec::new(),
+            own: None,
             step_watch: settings.capture.detects_steps().then(|| {
                 let mut watch = Attributor::new();
                 watch.stop_what_if();
@@ -135,6 +140,7 @@ impl Collector {
                 Delivery::Idle => self.idle(),
                 Delivery::Question(question) => question.answer(self.answer()),
                 Delivery::Capture(mark) => self.capture(mark),
+                Delivery::Session(command) => self.own_session(command),
                 Delivery::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
                     return;
@@ -206,6 +212,9 @@ impl Collector {
         if let Some(watch) = &mut self.step_watch {
             watch.push(record, self.decoder.dictionary());
         }
+        if let Some(own) = &mut self.own {
+            own.push(record, self.decoder.dictionary());
+        }
         if let Some(number) = self.segments.whole(record) {
             self.store(number, record);
             return;
@@ -257,6 +266,33 @@ impl Collector {
         }
     }
 
+    /// The program begins or ends a session of its own, or wants to see what there is of it.
+    fn own_session(&mut self, command: Command) {
+        match command {
+            Command::Begin(mut session, done) => {
+                // Those that were made before are none of the session's.
+                self.ranges(flusher::wall_clock());
+                self.place();
+                session.begin(&self.loss);
+                self.own = Some(session);
+                let _ = done.send(());
+            }
+            Command::Flush(done) => {
+                if let Some(own) = &mut self.own {
+                    own.flush(done);
+                }
+            }
+            Command::End(at, done) => {
+                // Ranges are on the wall clock; those that were made before the end have to come before it.
+                self.ranges(flusher::wall_clock());
+                self.place();
+                if let Some(own) = &mut self.own {
+                    own.end(at, done);
+                }
+            }
+        }
+    }
+
     /// Ends the oldest capture for good.
     fn conclude(&mut self) {
         let routed = &mut self.routed;
@@ -288,6 +324,11 @@ impl Collector {
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.captures.flushed(before, dictionary);
         self.trace.write(|trace| trace.flush(before, &loss, dictionary));
+        if self.own.as_mut().is_some_and(|own| own.flushed(before, &loss, dictionary))
+            && let Some(own) = self.own.take()
+        {
+            own.finish(before, End::Clean, &loss, dictionary);
+        }
         while self.segments.drained(before, |number| self.captures.awaits_work(number)).is_some() {
             self.conclude();
         }
@@ -316,6 +357,9 @@ impl Collector {
             self.conclude();
         }
         self.captures.finish(at, &self.session, &self.loss, self.decoder.dictionary());
+        if let Some(own) = self.own.take() {
+            own.finish(at, end, &self.loss, self.decoder.dictionary());
+        }
         log::debug!("{} records belong to no capture", self.segments.outside());
         if let Some(raw) = &mut self.raw {
             raw.flushed(at, dropped_by_cupti);

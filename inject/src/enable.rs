@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use cupti_sys::{ActivityHandler, CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, Subscriber, ThreadIdType};
+use cupti_sys::{ActivityHandler, CallbackSite, Cupti, Domain, Error, Kind, Subscriber, ThreadIdType};
 
 use crate::interest;
 
@@ -207,14 +207,4 @@ fn note(notes: &mut Vec<String>, what: &str, result: Result<(), Error>) {
     if let Err(error) = result {
         notes.push(format!("{what}: {error}"));
     }
-}
-
-/// An error of the start in words that say what to do.
-pub fn explain(error: &Error) -> String {
-    if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
-        return "another profiler already holds CUPTI in this process (nsys, ncu, torch.profiler, a debugger); \
-                run the program without it"
-            .to_owned();
-    }
-    format!("{error}; `gpuprof doctor` shows what is missing")
 }

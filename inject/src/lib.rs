@@ -13,6 +13,7 @@
 //! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
 //! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
+//! | `session` | the program measures a part of itself | its threads, `gpuprof-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuprof-control` |
 //! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
 //!
@@ -36,7 +37,10 @@ mod process;
 mod profiler;
 mod raw;
 mod sampler;
+pub mod session;
 pub mod settings;
 mod trace_file;
 
-pub use profiler::{StartError, finish_quietly, start, start_from_env};
+pub use border::session_functions;
+pub use output::create_new;
+pub use profiler::{StartError, start_from_env};

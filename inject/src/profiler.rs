@@ -16,25 +16,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use cupti_sys::{Cupti, RecordSizes, Search, Subscriber};
+use cupti_sys::{Cupti, CuptiResult, RecordSizes, Search, Subscriber};
 use profiler_core::session::End;
 
 use crate::activity::{Callbacks, Delivery, Inlet};
+use crate::capture::request::{Range, Request};
 use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
 use crate::control::{self, Control};
-use crate::enable::{self, ProfilerCalls, Switch};
+use crate::enable::{ProfilerCalls, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
 use crate::nvtx;
 use crate::pool::Pool;
 use crate::process;
 use crate::sampler::{Launchers, Outbox, Sampler};
-use crate::settings::{ReportStyle, Settings};
+use crate::session::Start;
+use crate::settings::{ReportStyle, Settings, WhatIf};
 use crate::{border, interest, settings};
 
 /// The one profiler. Set once, never taken away: CUPTI may call at any time until the process is gone.
 static PROFILER: OnceLock<Profiler> = OnceLock::new();
+
+/// Why it did not start. There is one attempt: another tool may have come to rely on CUPTI since.
+static FAILURE: OnceLock<StartError> = OnceLock::new();
 
 /// One of the states below. `Acquire`/`Release`: whoever sees RUNNING sees the profiler behind it complete.
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
@@ -48,6 +53,7 @@ const FORKED: u8 = 5;
 /// What is left for the callbacks and the exit handler.
 #[derive(Debug)]
 pub struct Profiler {
+    cupti: &'static Cupti,
     inlet: Arc<Inlet>,
     director: Arc<Director>,
     orders: Sender<Order>,
@@ -59,12 +65,37 @@ pub struct Profiler {
 }
 
 /// Why nothing is measured in this process.
-#[derive(Debug)]
-pub struct StartError(String);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// Measuring was started before.
+    AlreadyStarted,
+    /// There is no libcupti that can be used: where it was looked for, and what to install.
+    NoCupti(String),
+    /// Another tool holds CUPTI.
+    Taken,
+    /// CUPTI or the system refused.
+    Refused(String),
+}
+
+impl StartError {
+    fn of_cupti(error: &cupti_sys::Error) -> Self {
+        if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
+            return Self::Taken;
+        }
+        Self::Refused(format!("{error}; `gpuprof doctor` shows what is missing"))
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::AlreadyStarted => f.write_str("gpuprof is already running in this process"),
+            Self::Taken => f.write_str(
+                "another profiler already holds CUPTI in this process (nsys, ncu, torch.profiler, a debugger); run the \
+                 program without it",
+            ),
+            Self::NoCupti(why) | Self::Refused(why) => f.write_str(why),
+        }
     }
 }
 
@@ -74,7 +105,7 @@ impl std::error::Error for StartError {}
 /// succeeded or not, initialises the other injection library, if one is named.
 ///
 /// # Errors
-/// As [`start`].
+/// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
 pub fn start_from_env() -> Result<(), StartError> {
     let (settings, complaints) = Settings::from_env();
     log::set_level(settings.log);
@@ -90,18 +121,44 @@ pub fn start_from_env() -> Result<(), StartError> {
     started
 }
 
+/// Starts measuring because the program wants a session. When the collector is linked, nothing but sessions is measured,
+/// and tracing stays on between them: what is switched off and on again in quick succession is not always recorded
+/// (README, known gap).
+///
+/// # Errors
+/// As [`start`], or what an earlier start failed with.
+pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
+    if STATE.load(Ordering::Acquire) != IDLE {
+        return FAILURE.get().map_or(Ok(()), |failure| Err(failure.clone()));
+    }
+    if how == Start::Injected {
+        return start_from_env();
+    }
+    let (settings, complaints) = Settings::from_env();
+    log::set_level(settings.log);
+    complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
+    let capture = Request { range: Range::Nothing, ..Request::default() };
+    let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
+    start(&Settings { capture, chain: None, ..silent })?;
+    if let Some(profiler) = Profiler::measuring() {
+        profiler.director.hold();
+    }
+    Ok(())
+}
+
 /// Starts measuring. A second call in the same process is an error and changes nothing.
 ///
 /// # Errors
 /// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
 pub fn start(settings: &Settings) -> Result<(), StartError> {
     if STATE.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        return Err(StartError("gpuprof is already running in this process".to_owned()));
+        return Err(StartError::AlreadyStarted);
     }
     let started = start_once(settings);
     let state = if started.is_ok() { RUNNING } else { FINISHED };
-    if started.is_err() {
+    if let Err(error) = &started {
         nvtx::stop();
+        let _ = FAILURE.set(error.clone());
     }
     // A fork in the meantime has the last word.
     let _ = STATE.compare_exchange(STARTING, state, Ordering::AcqRel, Ordering::Acquire);
@@ -112,9 +169,9 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
-    let cupti = Cupti::load(&search).map_err(|error| StartError(error.to_string()))?;
+    let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
-    let failed = |error: cupti_sys::Error| StartError(enable::explain(&error));
+    let failed = |error: cupti_sys::Error| StartError::of_cupti(&error);
     let subscriber = cupti.subscribe::<Callbacks>().map_err(failed)?;
 
     let sizes = RecordSizes::probe(cupti).map_err(failed)?;
@@ -147,6 +204,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     };
     let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
+        cupti,
         inlet: Arc::clone(&inlet),
         director: Arc::clone(&director),
         orders: order,
@@ -156,7 +214,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         kill: settings.capture.kill,
     };
     if PROFILER.set(profiler).is_err() {
-        return Err(StartError("gpuprof was started twice".to_owned()));
+        return Err(StartError::AlreadyStarted);
     }
     match director.start() {
         Ok(more) => notes.extend(more),
@@ -209,7 +267,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartEr
     };
     border::with_signals_blocked(|| thread::Builder::new().name(name.to_owned()).spawn(guarded))
         .map(drop)
-        .map_err(|error| StartError(format!("cannot start a thread: {error}")))
+        .map_err(|error| StartError::Refused(format!("cannot start a thread: {error}")))
 }
 
 impl Profiler {
@@ -221,6 +279,16 @@ impl Profiler {
     /// Whether captures can still begin and end.
     pub fn is_measuring() -> bool {
         STATE.load(Ordering::Acquire) == RUNNING
+    }
+
+    /// The profiler, while it measures or could.
+    pub fn measuring() -> Option<&'static Self> {
+        Self::is_measuring().then(|| PROFILER.get())?
+    }
+
+    /// The library that is listened to.
+    pub fn cupti(&self) -> &'static Cupti {
+        self.cupti
     }
 
     /// What the callbacks touch.
@@ -298,12 +366,8 @@ fn report(outcome: Option<Outcome>) {
     log::print(&text);
 }
 
-/// Ends measuring and gives the outcome to the caller. `None` when nothing runs, or when the last records were not
-/// processed within the exit timeout; the trace then ends abruptly.
-pub fn finish_quietly() -> Option<Outcome> {
-    end(Order::Finish)
-}
-
+/// Ends measuring and gives the outcome. `None` when nothing runs, or when the last records were not processed within
+/// the exit timeout; the trace then ends abruptly.
 fn end(order: Order) -> Option<Outcome> {
     let profiler = PROFILER.get()?;
     STATE.compare_exchange(RUNNING, FINISHING, Ordering::AcqRel, Ordering::Acquire).ok()?;

@@ -12,7 +12,7 @@
 //! | [`handler`], [`event`] | the safe side: what arrived, without raw pointers |
 //! | [`attach`](mod@attach), `callbacks` | the C side: no panic crosses it, nothing is read behind a struct's stated size |
 //!
-//! With the feature `program` there is also the other side, for tests: a copy of NVTX without its header.
+//! With the feature `program` there is also the other side: a copy of NVTX without its header, for Rust programs.
 //!
 //! What a tool need not have is left unassigned, and NVTX makes it a call that does nothing: names of threads and of
 //! CUDA, OpenCL and synchronisation objects, resources, `nvtxInitialize`. Programs see what they see without a tool.

@@ -72,3 +72,21 @@ pub struct Loss {
     /// one with others (see [`Dictionary`](crate::dictionary::Dictionary)).
     pub beyond_dictionary: u64,
 }
+
+impl Loss {
+    /// What was lost since the counters stood at `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            dropped_by_cupti: self.dropped_by_cupti.saturating_sub(earlier.dropped_by_cupti),
+            dropped_by_gpuprof: self.dropped_by_gpuprof.saturating_sub(earlier.dropped_by_gpuprof),
+            unknown_kinds: self.unknown_kinds.saturating_sub(earlier.unknown_kinds),
+            broken_buffers: self.broken_buffers.saturating_sub(earlier.broken_buffers),
+            broken_bytes: self.broken_bytes.saturating_sub(earlier.broken_bytes),
+            undelivered_buffers: self.undelivered_buffers.saturating_sub(earlier.undelivered_buffers),
+            dropped_ranges: self.dropped_ranges.saturating_sub(earlier.dropped_ranges),
+            failed_samples: self.failed_samples.saturating_sub(earlier.failed_samples),
+            beyond_dictionary: self.beyond_dictionary.saturating_sub(earlier.beyond_dictionary),
+        }
+    }
+}

@@ -82,7 +82,7 @@ pub fn fixtures() -> Vec<String> {
 }
 
 /// A file that cargo built beside the binary: libraries of dependencies lie in `deps`.
-fn built(file: &str) -> PathBuf {
+pub fn built(file: &str) -> PathBuf {
     let folder = Path::new(GPUPROF).parent().unwrap();
     let places = [folder.join("deps").join(file), folder.join(file)];
     let found = places.iter().find(|path| path.is_file());

@@ -172,7 +172,7 @@ impl Plan {
         let chosen = match self.request.range {
             Range::ProfilerApi => by == Trigger::ProfilerApi,
             Range::Named(_) => by == Trigger::Range,
-            Range::Whole | Range::Steps(..) => false,
+            Range::Whole | Range::Steps(..) | Range::Nothing => false,
         };
         match phase {
             _ if !chosen => Action::None,

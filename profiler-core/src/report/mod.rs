@@ -19,6 +19,8 @@ pub mod text;
 mod verdict;
 mod waits;
 
+use std::fmt;
+
 use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
@@ -274,6 +276,21 @@ impl Report {
     #[must_use]
     pub fn full_with_kernels(&self, kernels: usize) -> String {
         tables::full(self, kernels)
+    }
+}
+
+/// The short report, as [`Report::summary`].
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.summary().trim_end())
+    }
+}
+
+/// The documented JSON: [`json::Document`].
+#[cfg(feature = "serde")]
+impl serde::Serialize for Report {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json::Document::new(self).serialize(serializer)
     }
 }
 

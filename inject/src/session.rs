@@ -1,0 +1,236 @@
+//! Sessions: a program that has this library in it measures a part of itself.
+//!
+//! A session is a trace of its own, written beside whatever else is measured, into a file that the program hands over.
+//! It begins and ends where the program says so, one after another, and at most one at a time: CUPTI's records do not
+//! say which part of a program wanted them. Two kinds of program begin sessions: one that has linked this crate, where
+//! sessions are all there is, and one into which the driver has injected libprof.so, where a session is one thing more.
+//! Both come through [`Functions`], so that there is one way in.
+//!
+//! Nothing here writes a trace: that is `trace`, on the collector's thread. Waits are bounded.
+
+pub mod trace;
+
+use std::ffi::c_int;
+use std::fmt;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use nvtx_sys::GetExportTable;
+use profiler_core::record::Timestamp;
+
+use self::trace::SessionTrace;
+use crate::activity::Delivery;
+use crate::flusher;
+use crate::process;
+use crate::profiler::{self, Profiler, StartError};
+
+/// Whether a session is open. `AcqRel`: taken by the thread that begins one.
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Longest wait for the collector beyond what the last device work is waited for: it is late only when it is far
+/// behind or dead.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a program asks of its session, on the way to the collector.
+#[derive(Debug)]
+pub enum Command {
+    /// Begins one, and answers when whatever comes next is seen.
+    Begin(Box<SessionTrace>, Sender<()>),
+    /// Answers when everything that was complete is in the file.
+    Flush(Sender<()>),
+    /// Ends it as of this time, and answers when the file is complete.
+    End(Timestamp, Sender<Result<(), String>>),
+}
+
+/// Why there is no session, or no trace of it. The discriminants cross the C border.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// Measuring cannot start in this process.
+    Start(StartError),
+    /// One is open already.
+    Busy,
+    /// None is open.
+    NotOpen,
+    /// Measuring is over in this process: it ends, it is the child of a fork, or a capture ended it.
+    Over,
+    /// The collector did not answer.
+    TimedOut,
+    /// The trace could not be written.
+    Write(String),
+}
+
+impl SessionError {
+    /// The number that stands for it at the C border; 0 is success.
+    #[must_use]
+    pub const fn code(&self) -> c_int {
+        match self {
+            Self::Start(StartError::NoCupti(_)) => 1,
+            Self::Start(StartError::Taken) => 2,
+            Self::Start(StartError::AlreadyStarted | StartError::Refused(_)) => 3,
+            Self::Busy => 4,
+            Self::NotOpen => 5,
+            Self::Over => 6,
+            Self::TimedOut => 7,
+            Self::Write(_) => 8,
+        }
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::Busy => f.write_str("a session is open in this process already; finish it first"),
+            Self::NotOpen => f.write_str("no session is open in this process"),
+            Self::Over => f.write_str(
+                "measuring is over in this process: it is about to end, was forked, or a capture has ended it \
+                 (GPUPROF_CAPTURE_RANGE_END)",
+            ),
+            Self::TimedOut => f.write_str("the last records were not processed in time; the trace ends abruptly"),
+            Self::Write(error) => write!(f, "the trace of the session cannot be written: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+/// How measuring starts when a session is the first to ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// As when the driver loads the library: as the environment says.
+    Injected,
+    /// Sessions alone: no trace, report or capture but theirs.
+    Linked,
+}
+
+/// What a program that finds this library in its process may call. `size` tells which functions there are: a later
+/// version only adds some at the end.
+///
+/// Functions that can fail answer a code of [`SessionError::code`] and write its text, cut to fit and without a
+/// terminating zero, to `capacity` bytes at `text`; `length` becomes the full length.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Functions {
+    /// Bytes of this struct.
+    pub size: usize,
+    /// Begins a session whose trace goes into the file behind the descriptor, which this library closes. The first
+    /// argument is not 0 when the program has linked the collector ([`Start::Linked`]).
+    pub begin: unsafe extern "C" fn(linked: c_int, file: c_int, text: Text) -> c_int,
+    /// Returns when everything that was complete is in the file.
+    pub flush: unsafe extern "C" fn(text: Text) -> c_int,
+    /// Ends the session and completes its file.
+    pub end: unsafe extern "C" fn(text: Text) -> c_int,
+    /// The time on the clock of the records, nanoseconds.
+    pub now: extern "C" fn() -> u64,
+    /// What a copy of NVTX calls to have its ranges recorded here.
+    pub nvtx: unsafe extern "C" fn(Option<GetExportTable>) -> c_int,
+}
+
+/// Where a text goes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Text {
+    /// `capacity` writable bytes.
+    pub text: *mut u8,
+    /// Their number.
+    pub capacity: usize,
+    /// Becomes the full length of the text.
+    pub length: *mut usize,
+}
+
+/// Begins a session that writes to `file`.
+///
+/// # Errors
+/// When one is open, when measuring cannot start or is over, or when nothing can be written.
+pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
+    if OPEN.swap(true, Ordering::AcqRel) {
+        return Err(SessionError::Busy);
+    }
+    let begun = begin_alone(start, file);
+    if begun.is_err() {
+        OPEN.store(false, Ordering::Release);
+    }
+    begun
+}
+
+fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
+    profiler::start_for_sessions(start).map_err(SessionError::Start)?;
+    let profiler = Profiler::measuring().ok_or(SessionError::Over)?;
+    let director = profiler.director();
+    director.hold();
+    let at = flusher::now(profiler.cupti());
+    let notes = vec!["measured: a session of the program".to_owned()];
+    let (done, answer) = bounded(1);
+    let begun = SessionTrace::new(file, &process::describe(profiler.cupti(), at, notes), at)
+        .map_err(|error| SessionError::Write(error.to_string()))
+        .and_then(|trace| tell(profiler, Command::Begin(Box::new(trace), done)))
+        .and_then(|()| wait(&answer));
+    if begun.is_err() {
+        director.release();
+    }
+    begun
+}
+
+/// Returns when everything that was complete by now is in the file.
+///
+/// # Errors
+/// When no session is open, or the collector does not answer.
+pub fn flush() -> Result<(), SessionError> {
+    let profiler = open()?;
+    let (done, answer) = bounded(1);
+    tell(profiler, Command::Flush(done))?;
+    wait_for_marks(profiler, &answer)
+}
+
+/// Ends the session. Device work that is still under way is waited for.
+///
+/// # Errors
+/// When no session is open, when the collector does not answer, or when something could not be written.
+pub fn end() -> Result<(), SessionError> {
+    let profiler = open()?;
+    let at = flusher::now(profiler.cupti());
+    let (done, answer) = bounded(1);
+    let ended = tell(profiler, Command::End(at, done))
+        .and_then(|()| wait_for_marks(profiler, &answer)?.map_err(SessionError::Write));
+    profiler.director().release();
+    OPEN.store(false, Ordering::Release);
+    ended
+}
+
+/// The time on the clock of the records; the wall clock while nothing is measured.
+#[must_use]
+pub fn now() -> Timestamp {
+    Profiler::measuring().map_or_else(flusher::wall_clock, |profiler| flusher::now(profiler.cupti()))
+}
+
+fn open() -> Result<&'static Profiler, SessionError> {
+    if !OPEN.load(Ordering::Acquire) {
+        return Err(SessionError::NotOpen);
+    }
+    let measuring = Profiler::measuring();
+    if measuring.is_none() {
+        // Its trace was completed when measuring ended.
+        OPEN.store(false, Ordering::Release);
+    }
+    measuring.ok_or(SessionError::Over)
+}
+
+fn tell(profiler: &Profiler, command: Command) -> Result<(), SessionError> {
+    let sent = profiler.inlet().deliveries.try_send(Delivery::Session(command));
+    // Refused only when the collector is dead or thousands of buffers behind.
+    sent.map_err(|_| SessionError::TimedOut)
+}
+
+fn wait<T>(answer: &Receiver<T>) -> Result<T, SessionError> {
+    answer.recv_timeout(trace::DRAIN + PATIENCE).map_err(|_| SessionError::TimedOut)
+}
+
+/// As [`wait`], for an answer that takes flush marks.
+fn wait_for_marks<T>(profiler: &Profiler, answer: &Receiver<T>) -> Result<T, SessionError> {
+    profiler.director().hurry(true);
+    let answer = wait(answer);
+    profiler.director().hurry(false);
+    answer
+}

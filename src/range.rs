@@ -1,0 +1,123 @@
+//! Ranges of a session: NVTX ranges, heard by the collector and by whichever tool NVTX was pointed at.
+//!
+//! The header of NVTX is C; this is what it does at its first call. A tool named by `NVTX_INJECTION64_PATH` gets the
+//! ranges as from any program, and the collector gets them too, once.
+#![expect(unsafe_code, reason = "loads a library as NVTX does, and calls C functions")]
+
+use std::env;
+use std::ffi::CString;
+use std::marker::PhantomData;
+use std::sync::Once;
+
+use libloading::os::unix::{Library, RTLD_LAZY};
+use nvtx_sys::program::{Initialize, Program};
+
+use crate::collector::Collector;
+
+/// What NVTX loads.
+const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// The copy of NVTX that the collector listens to.
+const COLLECTOR: Program<0> = Program;
+/// The copy that another tool listens to.
+const TOOL: Program<1> = Program;
+
+/// A range that ends where it goes out of scope, on the thread that began it.
+#[derive(Debug)]
+#[must_use = "the range ends where this goes out of scope"]
+pub struct Range<'session> {
+    /// Ranges nest by thread, so this one stays on its own.
+    not_send: PhantomData<*const ()>,
+    session: PhantomData<&'session ()>,
+}
+
+impl Range<'_> {
+    /// Begins a range on this thread.
+    pub(crate) fn begin(name: &str) -> Self {
+        listen();
+        let name = c_text(name);
+        COLLECTOR.push(&name);
+        TOOL.push(&name);
+        Self { not_send: PhantomData, session: PhantomData }
+    }
+}
+
+impl Drop for Range<'_> {
+    fn drop(&mut self) {
+        // SAFETY: takes nothing.
+        unsafe {
+            TOOL.pop();
+            COLLECTOR.pop();
+        }
+    }
+}
+
+/// Steps of a program: each is a range from one call to the next, whatever the thread, under a name that is understood as
+/// a step.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    /// The numbers of the open one, by listener.
+    open: Option<[u64; 2]>,
+}
+
+impl Steps {
+    /// Ends the open step and begins the next.
+    pub(crate) fn next(&mut self) {
+        listen();
+        self.end();
+        self.open = Some([COLLECTOR.start(c"step"), TOOL.start(c"step")]);
+    }
+
+    /// Ends the open step, if there is one.
+    pub(crate) fn end(&mut self) {
+        if let Some([collector, tool]) = self.open.take() {
+            // SAFETY: takes a number.
+            unsafe {
+                COLLECTOR.end(collector);
+                TOOL.end(tool);
+            }
+        }
+    }
+}
+
+/// Has both copies find their listeners, once.
+fn listen() {
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| {
+        let collector = Collector::of_this_process().nvtx();
+        // SAFETY: the collector's function, which is never unloaded.
+        unsafe { COLLECTOR.initialize(collector) };
+        if let Some(tool) = other_tool(collector) {
+            // SAFETY: it was found under its name, in a library that stays.
+            unsafe { TOOL.initialize(tool) };
+        }
+    });
+}
+
+/// The tool that NVTX was pointed at, unless that is the collector itself.
+fn other_tool(collector: Initialize) -> Option<Initialize> {
+    let path = env::var_os(NVTX_INJECTION).filter(|path| !path.is_empty())?;
+    // SAFETY: the user asks for this library's initialisers to run in this process.
+    let library = unsafe { Library::open(Some(path), RTLD_LAZY) }.ok()?;
+    // NVTX never unloads it either.
+    let library = Box::leak(Box::new(library));
+    // SAFETY: the name stands for a function of this type: the contract of NVTX with the libraries that it loads.
+    let initialize = unsafe { library.get::<Initialize>("InitializeInjectionNvtx2") }.ok()?;
+    (*initialize as usize != collector as usize).then_some(*initialize)
+}
+
+/// As C has it: up to the first NUL.
+fn c_text(text: &str) -> CString {
+    let until = text.find('\0').unwrap_or(text.len());
+    CString::new(&text[..until]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_at_a_nul() {
+        assert_eq!(c_text("forward").as_c_str(), c"forward");
+        assert_eq!(c_text("a\0b").as_c_str(), c"a");
+    }
+}

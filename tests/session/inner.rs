@@ -1,0 +1,146 @@
+//! What the processes of the tests do. Each of these tests needs the environment that its outer half sets.
+
+use std::time::Duration;
+
+use gpuprof::{Session, SessionErrorKind};
+
+use crate::play::{play_out, play_until, violation};
+
+#[test]
+#[ignore = "run by its outer half"]
+fn whole_recording() {
+    let session = Session::start().unwrap();
+    assert!(!session.is_injected());
+    play_out();
+    let report = session.finish().unwrap();
+    assert_eq!(violation(), None);
+    assert_eq!(report.verdict.group.name(), "launch");
+    assert!(report.to_string().contains("verdict: launch"), "{report}");
+    let [device] = &*report.devices else { panic!("{:#?}", report.devices) };
+    assert_eq!(device.leaves.iter().sum::<u64>(), device.window_ns);
+    assert!(device.what_if.is_some());
+    assert!(device.kernels.iter().map(|kernel| kernel.durations.count()).sum::<u64>() == report.completeness.kernels);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["completeness"]["end"], "clean");
+    assert_eq!(json["completeness"]["launches_without_activity"], 0);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn one_after_another() {
+    let whole = {
+        let session = Session::builder().trace("first.gpuprof").start().unwrap();
+        play_until(3300);
+        let first = session.finish().unwrap();
+        let session = Session::builder().trace("second.gpuprof").start().unwrap();
+        assert_eq!(session.trace().unwrap().to_str(), Some("second.gpuprof"));
+        play_out();
+        let second = session.finish().unwrap();
+        [first, second].map(|report| report.completeness.kernels)
+    };
+    assert!(whole.iter().all(|&kernels| kernels > 100), "{whole:?}");
+    let empty = Session::start().unwrap().finish().unwrap();
+    assert_eq!((empty.completeness.kernels, empty.devices.len()), (0, 0));
+    assert_eq!(violation(), None);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn ranges_and_steps() {
+    let session = Session::start().unwrap();
+    let outer = session.range("outer");
+    for _ in 0..5 {
+        session.step();
+        let _inner = session.range("inner");
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(session.range("elsewhere")));
+    });
+    drop(outer);
+    play_out();
+    let report = session.finish().unwrap();
+    let ranges = report.ranges.unwrap();
+    let count = |name| ranges.rows.iter().find(|row| row.message == name).map(|row| row.host.durations.count());
+    assert_eq!(["outer", "inner", "elsewhere", "step"].map(count), [Some(1), Some(5), Some(1), Some(5)]);
+    assert_eq!((ranges.open, ranges.counts.unmatched), (0, 0));
+    // None of the first session's.
+    let session = Session::start().unwrap();
+    drop(session.range("later"));
+    let report = session.finish().unwrap();
+    assert_eq!(report.ranges.unwrap().rows.iter().map(|row| &*row.message).collect::<Vec<_>>(), ["later"]);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn snapshot() {
+    let session = Session::start().unwrap();
+    play_until(3300);
+    let early = session.snapshot().unwrap();
+    play_out();
+    let whole = session.finish().unwrap();
+    assert!(0 < early.completeness.kernels && early.completeness.kernels < whole.completeness.kernels);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn busy() {
+    let session = Session::start().unwrap();
+    let error = Session::start().unwrap_err();
+    assert_eq!(error.kind(), SessionErrorKind::Busy);
+    assert!(error.to_string().contains("finish it first"), "{error}");
+    let waiting = std::thread::spawn(|| Session::builder().wait(Duration::from_secs(60)).start().map(Session::finish));
+    play_out();
+    assert!(session.finish().unwrap().completeness.kernels > 0);
+    assert_eq!(waiting.join().unwrap().unwrap().unwrap().completeness.kernels, 0);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn joined() {
+    let session = Session::builder().trace("part.gpuprof").start().unwrap();
+    assert!(session.is_injected());
+    drop(session.range("part"));
+    play_until(3300);
+    let report = session.finish().unwrap();
+    assert!(report.completeness.kernels > 100);
+    assert_eq!(report.ranges.unwrap().rows[0].message, "part");
+    // Goes on without a session.
+    play_out();
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn no_cupti() {
+    let error = Session::builder().trace("none.gpuprof").start().unwrap_err();
+    assert_eq!(error.kind(), SessionErrorKind::NoCupti);
+    assert!(error.to_string().contains("install"), "{error}");
+    // The same again: no session is left half open.
+    assert_eq!(Session::start().unwrap_err().kind(), SessionErrorKind::NoCupti);
+}
+
+fn open() -> Session {
+    let session = Session::builder().trace("open.gpuprof").start().unwrap();
+    play_out();
+    session
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn dropped() {
+    drop(open());
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn left_open() {
+    std::mem::forget(open());
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn killed() {
+    let session = open();
+    session.flush().unwrap();
+    std::process::abort();
+}

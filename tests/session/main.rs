@@ -1,0 +1,80 @@
+//! Sessions of a program that links the crate, alone and under an injected libprof.so, with a recording for a GPU.
+//!
+//! Each test runs a part of this binary in a process of its own: the modules below say what that part does.
+
+#[path = "../support/play.rs"]
+mod play;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+mod inner;
+
+use std::fs;
+
+use play::{inside, passes};
+use support::{Stage, built, report};
+
+#[test]
+fn a_session_reports_what_it_saw() {
+    passes(&Stage::new(), "mlp", "inner::whole_recording", |_| {});
+}
+
+#[test]
+fn sessions_follow_each_other_and_share_nothing() {
+    let stage = Stage::new();
+    passes(&stage, "mlp", "inner::one_after_another", |_| {});
+    let (_, first) = report(&stage.path("first.gpuprof"));
+    let (_, second) = report(&stage.path("second.gpuprof"));
+    assert_eq!(first["completeness"]["end"], "clean");
+    assert_eq!(second["completeness"]["end"], "clean");
+    assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 2, "no file but those that were asked for");
+}
+
+#[test]
+fn ranges_nest_by_thread_and_steps_are_found() {
+    passes(&Stage::new(), "mlp", "inner::ranges_and_steps", |_| {});
+}
+
+#[test]
+fn a_snapshot_does_not_end_a_session() {
+    passes(&Stage::new(), "mlp", "inner::snapshot", |_| {});
+}
+
+#[test]
+fn one_session_at_a_time_and_others_can_wait() {
+    passes(&Stage::new(), "sync_item", "inner::busy", |_| {});
+}
+
+#[test]
+fn an_injected_collector_is_joined_and_goes_on() {
+    let stage = Stage::new();
+    passes(&stage, "mlp", "inner::joined", |command| {
+        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUPROF_OUTPUT", "trace.gpuprof");
+    });
+    let (_, whole) = report(&stage.path("trace.gpuprof"));
+    let (_, part) = report(&stage.path("part.gpuprof"));
+    let kernels = |report: &serde_json::Value| report["completeness"]["records"]["kernels"].as_u64().unwrap();
+    assert!(0 < kernels(&part) && kernels(&part) < kernels(&whole), "{} of {}", kernels(&part), kernels(&whole));
+}
+
+#[test]
+fn without_a_library_the_error_says_what_to_do() {
+    let stage = Stage::new();
+    passes(&stage, "mlp", "inner::no_cupti", |command| {
+        command.env("GPUPROF_CUPTI_PATH", "/nowhere/libcupti.so.13");
+    });
+    assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0, "no file is left");
+}
+
+#[test]
+fn a_session_that_nobody_finishes_leaves_a_trace_that_reads() {
+    for (name, end) in [("inner::dropped", "clean"), ("inner::left_open", "clean"), ("inner::killed", "abrupt")] {
+        let stage = Stage::new();
+        let output = inside(&stage, "mlp", name, |_| {});
+        assert_eq!(output.status.success(), name != "inner::killed", "{name}: {output:?}");
+        let (_, report) = report(&stage.path("open.gpuprof"));
+        assert_eq!(report["completeness"]["end"], end, "{name}");
+        assert!(report["completeness"]["records"]["kernels"].as_u64().unwrap() > 100, "{name}");
+    }
+}
