@@ -7,9 +7,11 @@ Verdict: `data_loading`
 
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py              # the device is idle most of the time
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --workers 8  # the same work, hidden behind training
+    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --ready      # no work: what hiding all of it would bring
 """
 
 import argparse
+import itertools
 import time
 
 import torch
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--steps", type=int, help="stop after so many steps instead")
     parser.add_argument("--workers", type=int, default=0, help="DataLoader workers: the knob of this lesson")
+    parser.add_argument("--ready", action="store_true", help="use the first batch again and again")
     parser.add_argument("--decode-ms", type=float, default=1.0, help="processor time for each image")
     options = parser.parse_args()
 
@@ -46,8 +49,9 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     loader = torch.utils.data.DataLoader(Images(options.decode_ms), batch_size=64, num_workers=options.workers)
 
+    batches = itertools.repeat(next(iter(loader))) if options.ready else loader
     steps, began = 0, time.perf_counter()
-    for batch in loader:
+    for batch in batches:
         optimizer.zero_grad(set_to_none=True)
         model(batch.cuda()).square().mean().backward()
         optimizer.step()
@@ -55,7 +59,7 @@ def main() -> None:
         if steps == options.steps or (not options.steps and time.perf_counter() - began > options.seconds):
             break
     torch.cuda.synchronize()
-    print(f"{steps / (time.perf_counter() - began):.1f} steps/s with {options.workers} workers")
+    print(f"{steps / (time.perf_counter() - began):.1f} steps/s with {'data ready' if options.ready else f'{options.workers} workers'}")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,15 @@ impl StepSource {
     }
 }
 
+/// Steps that are alike: found in one way and, by period, of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepSeries {
+    /// How they were found.
+    pub source: StepSource,
+    /// Launches of a step; 0 unless it is a period.
+    pub period: u32,
+}
+
 /// A step begins with a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {

@@ -97,6 +97,23 @@ fn item_in_every_iteration_is_sync_bound() {
 }
 
 #[test]
+fn waiting_for_each_kernel_is_sync_bound_though_the_device_waits_for_launches() {
+    // Lesson 3: the device stands still for 10 us until the host wakes up, 5 us of launching and 3 us of latency. A host
+    // that had not waited would have launched while the kernel ran.
+    let scenario = steps(1_800, 76, |scenario, at| {
+        for (at, name) in [(at, "spin"), (at + 38, "turn")] {
+            gpu(0).kernel(name).at(at + 8).lasting(20).launched(scenario, 1, at, 5);
+            scenario.call(1, "cudaStreamSynchronize_v3020", at + 5, 33);
+        }
+    });
+    let report = assert_verdict(&scenario, Group::Sync);
+    assert!((0.46..0.48).contains(&report.verdict.share), "18 of 38 us: {}", report.verdict.share);
+    let [first, ..] = &report.verdict.ranking[..] else { panic!("{}", report.summary()) };
+    assert_eq!((first.group, first.by), (Group::Sync, RecoverableBy::Replay), "{}", report.summary());
+    assert!(first.recoverable > 0.43, "38 us become 20.9 us: {first:?}");
+}
+
+#[test]
 fn a_collective_that_nothing_covers_is_communication() {
     let scenario = steps(100, 1_000, |scenario, at| {
         gpu(0).kernel("gemm").at(at + 500).lasting(498).launched(scenario, 1, at, 5);

@@ -6,7 +6,7 @@ mod whatif_program;
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay, ScenarioKind};
 use proptest::prelude::*;
-use whatif_program::{Act, DEVICE, MACHINE};
+use whatif_program::{Act, DEVICE, MACHINE, STEPS};
 
 fn class() -> impl Strategy<Value = OperationClass> {
     prop::sample::select(vec![
@@ -47,7 +47,7 @@ proptest! {
         for kind in ScenarioKind::ALL {
             prop_assert!(clocks[kind as usize] <= clocks[ScenarioKind::Base as usize], "{}", kind.name());
         }
-        if let Some(answer) = recording.replay().what_if(DEVICE) {
+        if let Some(answer) = recording.replay().what_if(DEVICE, STEPS, 0) {
             prop_assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup >= 1.0));
         }
     }
@@ -58,7 +58,7 @@ proptest! {
         let replay = recording.replay();
         let really = *recording.finished.last().expect("steps");
         prop_assert_eq!(replay.clocks(DEVICE).expect("operations ran")[ScenarioKind::Base as usize], really);
-        for step in replay.steps(DEVICE) {
+        for step in replay.steps(DEVICE, STEPS) {
             prop_assert_eq!(step.replayed[ScenarioKind::Base as usize], step.real);
             prop_assert_eq!(step.unexplained, 0);
         }
@@ -90,13 +90,13 @@ proptest! {
             shuffled.operations.iter().filter(|op| within(op.start)).for_each(|op| parts.operation(op));
             shuffled.calls.iter().filter(|call| within(call.start)).for_each(|call| parts.call(call));
             shuffled.inputs.iter().filter(|input| within(input.1)).for_each(|&(id, start, end)| parts.input_wait(id, start, end));
-            shuffled.boundaries.iter().filter(|&&at| within(at)).for_each(|&at| parts.step_boundary(DEVICE, at));
+            shuffled.boundaries.iter().filter(|&&at| within(at)).for_each(|&at| parts.step_boundary(DEVICE, at, STEPS));
             parts.advance(to);
             (from, to) = (to, to.saturating_add(flush));
         }
         parts.advance(u64::MAX);
         prop_assert_eq!(whole.clocks(DEVICE), parts.clocks(DEVICE));
-        prop_assert!(whole.steps(DEVICE).eq(parts.steps(DEVICE)));
+        prop_assert!(whole.steps(DEVICE, STEPS) == parts.steps(DEVICE, STEPS));
         prop_assert_eq!(parts.late_boundaries(), 0);
     }
 
@@ -113,12 +113,12 @@ proptest! {
             .collect();
         let recording = MACHINE.run(&longer, 6);
         let replay = recording.replay();
-        prop_assert!(replay.steps(DEVICE).all(|step| step.replayed[ScenarioKind::Base as usize] == step.real));
+        prop_assert!(replay.steps(DEVICE, STEPS).iter().all(|step| step.replayed[ScenarioKind::Base as usize] == step.real));
     }
 
     #[test]
     fn damaged_input_never_panics(
-        calls in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, 0..8u32, 0..3u8), 0..60),
+        calls in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, 0..8u32, 0..4u8), 0..60),
         operations in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, class(), 0..10u32, any::<u64>()), 0..60),
         boundaries in prop::collection::vec(any::<u64>(), 0..20),
         inputs in prop::collection::vec((0..3u32, any::<u64>(), any::<u64>()), 0..10),
@@ -126,7 +126,7 @@ proptest! {
     ) {
         let mut replay = Replay::new();
         for (start, end, thread, correlation, class) in calls {
-            let class = [CallClass::Launch, CallClass::Wait, CallClass::Other][usize::from(class)];
+            let class = [CallClass::Launch, CallClass::Wait, CallClass::Memory, CallClass::Other][usize::from(class)];
             let correlation = CorrelationId(correlation);
             replay.call(&Call { thread: ThreadId(thread), start, end, class, correlation });
         }
@@ -136,10 +136,10 @@ proptest! {
             replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess });
         }
         inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
-        boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at));
+        boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at, STEPS));
         replay.advance(watermark);
         replay.advance(u64::MAX);
-        let answer = replay.what_if(DEVICE).map(|answer| answer.to_string());
+        let answer = replay.what_if(DEVICE, STEPS, 0).map(|answer| answer.to_string());
         prop_assert!(answer.is_none_or(|text| !text.contains("NaN")));
     }
 }

@@ -12,8 +12,11 @@ use flate2::read::GzDecoder;
 use profiler_core::attribution::api::ApiClass;
 use profiler_core::attribution::is_communication;
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{Call, LaunchedBy, Operation, OperationClass, Refusal, Replay, ScenarioKind, WhatIf};
 use serde_json::Value;
+
+const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 
 #[derive(Default)]
 struct Trace {
@@ -107,14 +110,14 @@ fn replay(name: &str) -> Option<(Replay, WhatIf)> {
         let launched_in = |operation: &&Operation| operation.launch.is_some_and(|launch| launch.start >= mark);
         let begin = trace.operations.iter().filter(launched_in).map(|operation| operation.start).min();
         if let Some(begin) = begin {
-            replay.step_boundary(device, begin);
+            replay.step_boundary(device, begin, STEPS);
         }
     }
-    replay.step_boundary(device, u64::MAX - 1);
+    replay.step_boundary(device, u64::MAX - 1, STEPS);
     replay.advance(u64::MAX);
-    let answer = replay.what_if(device).expect("the device ran something");
+    let answer = replay.what_if(device, STEPS, 0).expect("the device ran something");
     println!("\n{name}: {} steps, base error {:?}, refused {:?}", answer.steps, answer.base_error, answer.refused);
-    for step in replay.steps(device) {
+    for step in replay.steps(device, STEPS) {
         let ms = |nanos: u64| nanos as f64 / 1e6;
         let replayed: Vec<String> = step.replayed.iter().map(|&nanos| format!("{:.1}", ms(nanos))).collect();
         println!("  real {:.1} unexplained {:.2} replayed {}", ms(step.real), ms(step.unexplained), replayed.join(" "));
@@ -141,7 +144,7 @@ fn data_loading_is_a_ceiling_that_the_real_change_approaches() {
     let Some((after, answer)) = replay("resnet50_workers4") else { return };
     assert!(answer.base_error.expect("complete steps") < 0.02);
     let predicted = step_ms(&before, ScenarioKind::DataReady);
-    let mut real: Vec<u64> = after.steps(DeviceId(0)).map(|step| step.real).collect();
+    let mut real: Vec<u64> = after.steps(DeviceId(0), STEPS).iter().map(|step| step.real).collect();
     real.sort_unstable();
     let real = real[real.len() / 2] as f64 / 1e6;
     println!("data always ready: predicted {predicted:.1} ms, four workers gave {real:.1} ms");

@@ -17,7 +17,7 @@ use super::statistics::DeviceStatistics;
 use super::stretches::{Causes, Stretches};
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
 use crate::steps::books::StepBooks;
-use crate::steps::{Cut, Steps};
+use crate::steps::{Boundary, Cut, StepSeries, StepSource, Steps};
 
 /// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
@@ -99,7 +99,9 @@ pub struct DeviceAccount {
     /// Input waits explained since they were last taken.
     pub(super) input_waits: Vec<InputWait>,
     /// Begins of steps since they were last taken. Once the program names its steps, only those.
-    pub(super) boundaries: Vec<u64>,
+    pub(super) boundaries: Vec<(u64, StepSeries)>,
+    /// Where steps broke off since these were last taken: the device had no work any more, or it was no step.
+    pub(super) breaks: Vec<u64>,
     named_steps: bool,
 }
 
@@ -122,6 +124,7 @@ impl DeviceAccount {
             known_kernels: Vec::new(),
             input_waits: Vec::new(),
             boundaries: Vec::new(),
+            breaks: Vec::new(),
             named_steps: false,
         }
     }
@@ -130,6 +133,11 @@ impl DeviceAccount {
     #[must_use]
     pub fn id(&self) -> DeviceId {
         self.id
+    }
+
+    /// Which steps speak for the device.
+    pub(super) fn step_series(&self) -> StepSeries {
+        self.steps.speaking_series()
     }
 
     /// From the begin of the first operation to the point up to which the timeline is final, which after
@@ -242,9 +250,18 @@ impl DeviceAccount {
         self.stretches.operation(self.position, novel);
         self.steps.operation(self.position, standing.marked, standing.cut, &self.leaves);
         self.named_steps |= standing.marked;
-        if standing.marked || (!self.named_steps && matches!(standing.cut, Some(Cut::Begin(_)))) {
-            self.boundaries.push(self.position);
-        }
+        let series = match standing.cut {
+            _ if standing.marked => Some(StepSeries { source: StepSource::Annotated, period: 0 }),
+            Some(Cut::Begin(Boundary { source, period, .. })) if !self.named_steps => {
+                Some(StepSeries { source, period })
+            }
+            Some(Cut::Lost) if !self.named_steps => {
+                self.breaks.push(self.position);
+                None
+            }
+            _ => None,
+        };
+        self.boundaries.extend(series.map(|series| (self.position, series)));
     }
 
     /// The operation that began last is the first of `launch`; see [`HostLead`].
@@ -287,6 +304,9 @@ impl DeviceAccount {
             return;
         }
         let from = self.position;
+        if leaf == Leaf::NoWork {
+            self.breaks.push(from);
+        }
         self.enter(leaf, to);
         match self.log.back_mut() {
             Some(last) if last.0 == leaf && last.2 == from => last.2 = to,

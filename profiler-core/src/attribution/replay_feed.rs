@@ -23,7 +23,8 @@ impl ReplayFeed {
 
     /// What the replay says about a device, its ceilings additive where it is not believed.
     pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
-        Some(self.replay.what_if(account.id())?.or_additive(&account.steady_leaves()))
+        let answer = self.replay.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
+        Some(answer.or_additive(&account.steady_leaves()))
     }
 
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
@@ -54,14 +55,17 @@ impl ReplayFeed {
         });
     }
 
-    /// A timeline has advanced: takes the input waits and the begins of steps found on it.
+    /// A timeline has advanced: takes the input waits, the begins of steps and where one broke off.
     pub(super) fn take_findings(&mut self, account: &mut DeviceAccount) {
         for InputWait { thread, start, end } in account.input_waits.drain(..) {
             self.replay.input_wait(replay_thread(thread as usize), start, end);
         }
         let device = account.id();
-        for at in account.boundaries.drain(..) {
-            self.replay.step_boundary(device, at);
+        for (at, series) in account.boundaries.drain(..) {
+            self.replay.step_boundary(device, at, series);
+        }
+        for at in account.breaks.drain(..) {
+            self.replay.step_break(device, at);
         }
     }
 

@@ -24,7 +24,7 @@ pub struct Prediction {
     pub kind: ScenarioKind,
     /// The group that shrank most.
     pub group: Group,
-    /// Median of the steps of A that were replayed, nanoseconds.
+    /// Mean of the steps of A that were replayed, nanoseconds.
     pub step_ns: u64,
     /// How short they could become by the replay, nanoseconds.
     pub predicted_step_ns: u64,

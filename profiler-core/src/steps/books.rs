@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Boundary, Cut, Step, StepSource, Steps};
+use super::{Boundary, Cut, Step, StepSeries, StepSource, Steps};
 use crate::attribution::leaf::{Leaf, Leaves};
 use crate::record::Timestamp;
 
@@ -16,7 +16,7 @@ pub const REMEMBERED: usize = 1_024;
 /// A window ends with the first operation that begins this long after its begin, nanoseconds.
 pub const WINDOW_NANOS: u64 = 1_000_000_000;
 /// Series that are kept; beyond, the one with the fewest operations goes. A mistaken period is soon replaced.
-const SERIES_LIMIT: usize = 6;
+pub(crate) const SERIES_LIMIT: usize = 6;
 /// A more trustworthy source speaks for the device when its steps have at least this part of the operations of any
 /// other. Operations rather than time, because start-up is long and does little.
 const SPEAKING_PART: u64 = 10;
@@ -159,6 +159,12 @@ impl StepBooks {
             operations[operations.len() / 2]
         });
         Steps { source: series.source, period, seen: series.seen, rows }
+    }
+
+    /// Which steps those are.
+    pub(crate) fn speaking_series(&self) -> StepSeries {
+        let speaking = self.speaking().unwrap_or(&self.series[0]);
+        StepSeries { source: speaking.source, period: speaking.period }
     }
 
     /// Of the launches in these steps, the share that did the same (kernel and grid) as the one a period before; when

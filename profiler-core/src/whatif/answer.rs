@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::ceiling::Ceiling;
-use super::scenario::{SCENARIO_COUNT, ScenarioKind};
+use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use crate::attribution::leaf::Leaves;
 
@@ -14,14 +14,14 @@ use crate::attribution::leaf::Leaves;
 pub const BASE_ERROR_LIMIT: f64 = 0.05;
 /// Largest part of the step time in which operations waited for something that the records do not show.
 pub const UNEXPLAINED_LIMIT: f64 = 0.05;
-/// Fewest complete steps that a median means anything for.
+/// Fewest complete steps that a mean means anything for.
 pub const FEWEST_STEPS: usize = 3;
 
 /// Why the replay is not believed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
     /// Fewer than [`FEWEST_STEPS`] complete steps were replayed: this many.
-    FewSteps(usize),
+    FewSteps(u64),
     /// The replay of the real world is off by this part of the step, more than [`BASE_ERROR_LIMIT`].
     BaseError(f64),
     /// This part of the step was spent waiting for something unknown, more than [`UNEXPLAINED_LIMIT`].
@@ -48,10 +48,10 @@ impl fmt::Display for Refusal {
 /// What the program could gain at most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
-    /// Complete steps looked at.
-    pub steps: usize,
-    /// Median over the steps of how far the base replay is off, as a part of the step, without sign. `None` without
-    /// steps.
+    /// Complete steps looked at: all after start-up.
+    pub steps: u64,
+    /// Median over the steps of how far the base replay is off, as a part of the step, without sign (over means of
+    /// neighbours when there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
     /// Why the ceilings are additive bounds (or missing), and not replayed.
     pub refused: Option<Refusal>,
@@ -60,33 +60,32 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Judges the newest steps. `peers_known`: slower ranks were measured.
-    pub(super) fn of<'a>(steps: impl ExactSizeIterator<Item = &'a StepTimes> + Clone, peers_known: bool) -> Self {
-        let count = steps.len();
-        let base_error = median(steps.clone().map(|step| step.base_error().abs()).collect());
-        let unexplained = ratio(steps.clone().map(|step| step.unexplained), steps.clone().map(|step| step.real));
+    /// Judges these steps. `peers_known`: slower ranks were measured.
+    pub(super) fn of(rows: &[StepTimes], peers_known: bool) -> Self {
+        let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+        let (steps, real) = (sum(&|row| row.steps), sum(&|row| row.real));
+        let base_error = median(rows.iter().map(StepTimes::base_error).collect());
+        let unexplained = if real == 0 { 0.0 } else { sum(&|row| row.unexplained) as f64 / real as f64 };
         let refused = match base_error {
-            _ if count < FEWEST_STEPS => Some(Refusal::FewSteps(count)),
+            _ if steps < FEWEST_STEPS as u64 => Some(Refusal::FewSteps(steps)),
             Some(error) if error > BASE_ERROR_LIMIT => Some(Refusal::BaseError(error)),
             _ if unexplained >= UNEXPLAINED_LIMIT => Some(Refusal::Unexplained(unexplained)),
             _ => None,
         };
         let mut ceilings = Vec::new();
         if refused.is_none() {
-            let real = median_of(steps.clone().map(|step| step.real));
-            let replayed: [u64; SCENARIO_COUNT] =
-                std::array::from_fn(|index| median_of(steps.clone().map(|step| step.replayed[index])));
-            let base = replayed[ScenarioKind::Base as usize].max(1);
+            let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
+            let base = replayed(ScenarioKind::Base).max(1);
             for kind in ScenarioKind::ALL {
                 if kind == ScenarioKind::Base || (kind == ScenarioKind::FastRank && !peers_known) {
                     continue;
                 }
                 // The base error is in both, so the ratio is better than either.
-                let possible = real as f64 * replayed[kind as usize] as f64 / base as f64;
-                ceilings.push(Ceiling::new(kind, real, possible as u64));
+                let possible = real as f64 * replayed(kind) as f64 / base as f64;
+                ceilings.push(Ceiling::new(kind, real / steps, (possible / steps as f64) as u64));
             }
         }
-        Self { steps: count, base_error, refused, ceilings }
+        Self { steps, base_error, refused, ceilings }
     }
 
     /// With the additive bounds of `leaves` in place of the replay, if that was refused.
@@ -98,7 +97,7 @@ impl WhatIf {
         self
     }
 
-    /// Median of the steps that were replayed as they really were, nanoseconds: a ceiling holds it as its two factors.
+    /// Mean of the steps that were replayed as they really were, nanoseconds: a ceiling holds it as its two factors.
     /// `None` when nothing was replayed.
     #[must_use]
     pub fn step_ns(&self) -> Option<u64> {
@@ -135,16 +134,4 @@ impl fmt::Display for WhatIf {
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
-}
-
-fn median_of(values: impl Iterator<Item = u64>) -> u64 {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
-}
-
-fn ratio(parts: impl Iterator<Item = u64>, wholes: impl Iterator<Item = u64>) -> f64 {
-    let part: u64 = parts.fold(0, u64::saturating_add);
-    let whole: u64 = wholes.fold(0, u64::saturating_add);
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

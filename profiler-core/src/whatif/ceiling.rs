@@ -52,6 +52,7 @@ impl Ceiling {
             (ScenarioKind::DataReady, nanos(Leaf::DataLoading)),
             (ScenarioKind::LaunchesFree, sum(|leaf| leaf.group() == Group::Launch)),
             (ScenarioKind::NoSyncs, nanos(Leaf::SyncDrain)),
+            (ScenarioKind::NoAllocations, nanos(Leaf::Allocator)),
             // Beside compute, only as much can be hidden as there is compute; how much shorter copies of ordinary memory
             // would be is not on the books, so all of it might go.
             (ScenarioKind::CopiesOverlapped, sum(is_pageable) + (sum(is_copy) - sum(is_pageable)).min(compute)),

@@ -8,6 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::gaps::QueuedGaps;
 use super::input::{Operation, OperationClass};
 use super::scenario::{Clocks, SCENARIO_COUNT, each};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
@@ -94,8 +95,14 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Runs an operation in every scenario and adds it to its device's `progress`. Gives when it begins.
-    pub(super) fn run(&mut self, operation: &Operation, launch: Option<&Launch>, progress: &mut Progress) -> Begun {
+    /// Runs an operation in every scenario and adds it to its device's `progress` and `gaps`. Gives when it begins.
+    pub(super) fn run(
+        &mut self,
+        operation: &Operation,
+        launch: Option<&Launch>,
+        progress: &mut Progress,
+        gaps: &mut QueuedGaps,
+    ) -> Begun {
         let place = self.place((operation.device, operation.stream));
         let stream = &self.rows[place];
         let (start, end) = (operation.start, operation.end.max(operation.start));
@@ -114,8 +121,10 @@ impl Streams {
         let event =
             if known.saturating_add(EVENT_SUSPECTED_NANOS) < start { self.ended_before(place, start) } else { None };
 
-        // Exactly one edge carries the real lag: the one that came last.
-        let (mut launch_lag, mut stream_lag, mut event_lag) = (0, 0, 0);
+        // Exactly one edge carries the real lag: the one that came last. The order within a stream costs the device its
+        // gap in every case, but never makes an operation later than it was.
+        let (mut launch_lag, mut event_lag) = (0, 0);
+        let mut stream_lag = gaps.before(operation.class).min(start - stream_free);
         // A wait beside something that runs is mostly one for room on the device, and costs no step anything.
         let idle = start.saturating_sub(progress.real);
         let mut lag = |from: u64, limit: u64| {
@@ -129,6 +138,7 @@ impl Streams {
             launch_lag = lag(issued, LAUNCH_LATENCY_NANOS);
         } else if before.is_some() {
             stream_lag = lag(stream_free, INTER_KERNEL_NANOS);
+            gaps.add(operation.class, start - stream_free);
         } else if progress.real != 0 {
             lag(progress.real, 0);
         }

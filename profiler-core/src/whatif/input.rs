@@ -13,8 +13,10 @@ use crate::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 pub enum CallClass {
     /// Launches a kernel, a graph, a copy or a memset. It waits when the queue is full or memory is pageable.
     Launch,
-    /// Waits for the device, or may: synchronises, copies and returns when done, allocates or frees.
+    /// Waits for the device, or may: synchronises, copies and returns when done.
     Wait,
+    /// Allocates or frees memory, and may wait for the device as well.
+    Memory,
     /// Anything else: its time is the host's own.
     Other,
 }
@@ -23,7 +25,8 @@ impl From<ApiClass> for CallClass {
     fn from(class: ApiClass) -> Self {
         match class {
             ApiClass::KernelLaunch | ApiClass::GraphLaunch | ApiClass::Copy | ApiClass::Memset => Self::Launch,
-            ApiClass::BlockingCopy | ApiClass::Synchronize | ApiClass::Memory => Self::Wait,
+            ApiClass::BlockingCopy | ApiClass::Synchronize => Self::Wait,
+            ApiClass::Memory => Self::Memory,
             ApiClass::Query
             | ApiClass::Load
             | ApiClass::GraphBuild

@@ -1,13 +1,13 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of eight
+//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of nine
 //! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
 //!
 //! ```text
 //! entered = max(clock of the thread or of the one that handed over to it + hole, own clock)
-//! begin   = max(entered + issue, end of the operation before on the stream, end of the one waited for) + lag
+//! begin   = max(entered + issue, end of the operation before on the stream + gap, end of the one waited for) + lag
 //! return  = max(entered, end of the operation that released the call) + wake-up, or entered + duration
 //! ```
 //!
@@ -31,6 +31,7 @@
 mod answer;
 mod ceiling;
 mod device;
+mod gaps;
 mod host;
 mod input;
 mod launches;
@@ -47,6 +48,7 @@ pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 
 use self::device::{Begun, Launch, Progress, Streams};
+use self::gaps::QueuedGaps;
 use self::host::Threads;
 use self::launches::Launches;
 use self::queue::{Event, Queue};
@@ -54,6 +56,7 @@ use self::scenario::{Clocks, each};
 use self::steps::Steps;
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
+use crate::steps::StepSeries;
 
 /// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
 /// takes some microseconds to some tens.
@@ -66,6 +69,7 @@ const DEVICE_LIMIT: usize = 256;
 #[derive(Clone, Debug, Default)]
 struct Device {
     progress: Progress,
+    gaps: QueuedGaps,
     steps: Steps,
     peers_known: bool,
 }
@@ -126,16 +130,24 @@ impl Replay {
         }
     }
 
-    /// A step begins on the device with the operation that begins there at `at`.
+    /// A step of `series` begins on the device with the operation that begins there at `at`.
     /// One before the watermark comes too late to be replayed: the step before it and the one after become one.
-    pub fn step_boundary(&mut self, device: DeviceId, at: u64) {
+    pub fn step_boundary(&mut self, device: DeviceId, at: u64, series: StepSeries) {
         if self.stopped {
             return;
         }
         if at < self.position {
             self.late_boundaries += 1;
         } else {
-            self.queue.push_boundary(at, device);
+            self.queue.push_boundary(at, device, series);
+        }
+    }
+
+    /// The step that the device is in at `at` is none: it had no work any more, or what was found does not repeat. A
+    /// break before the watermark comes too late and is left out.
+    pub fn step_break(&mut self, device: DeviceId, at: u64) {
+        if !self.stopped && at >= self.position {
+            self.queue.push_break(at, device);
         }
     }
 
@@ -155,7 +167,8 @@ impl Replay {
         queue.advance(watermark);
         for (at, event) in queue.due() {
             match event {
-                Event::Boundary(device) => self.boundary(device),
+                Event::Boundary(device, series) => self.boundary(device, series),
+                Event::Break(device) => self.break_off(device),
                 Event::Return(thread) => self.leave(thread, at),
                 Event::Enter(call) => self.enter(call),
                 Event::Operation(operation) => self.run(operation),
@@ -165,17 +178,18 @@ impl Replay {
         self.queue = queue;
     }
 
-    /// What the device's newest steps say, if any operation ran on it.
+    /// What those steps of `series` say that began at `since` or later, if any operation ran on the device.
     #[must_use]
-    pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
+    pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         let device = self.devices.get(&device)?;
-        let rows: Vec<&StepTimes> = device.steps.rows().collect();
-        Some(WhatIf::of(rows.into_iter(), device.peers_known))
+        let rows = device.steps.rows(series);
+        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], device.peers_known))
     }
 
-    /// The newest steps of a device, oldest first, at most 50.
-    pub fn steps(&self, device: DeviceId) -> impl Iterator<Item = &StepTimes> {
-        self.devices.get(&device).into_iter().flat_map(|device| device.steps.rows())
+    /// The steps of a device in order, several in one when there are many.
+    #[must_use]
+    pub fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
+        self.devices.get(&device).map_or(&[], |device| device.steps.rows(series))
     }
 
     /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds.
@@ -184,9 +198,15 @@ impl Replay {
         self.devices.get(&device).map(|device| device.progress.clocks)
     }
 
-    fn boundary(&mut self, device: DeviceId) {
+    fn boundary(&mut self, device: DeviceId, series: StepSeries) {
         if let Some(device) = self.devices.get_mut(&device) {
-            device.steps.boundary(&device.progress);
+            device.steps.boundary(&device.progress, series);
+        }
+    }
+
+    fn break_off(&mut self, device: DeviceId) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.steps.break_off();
         }
     }
 
@@ -223,7 +243,7 @@ impl Replay {
         let (entered, begun) = (&thread.entered, thread.begun.as_ref());
         let lasted = call.end - call.start;
         let may_have_waited = match call.class {
-            CallClass::Wait => lasted > SHORT_CALL_NANOS,
+            CallClass::Wait | CallClass::Memory => lasted > SHORT_CALL_NANOS,
             // A full queue, or pageable memory.
             CallClass::Launch => lasted > BLOCKING_COPY_NANOS,
             CallClass::Other => false,
@@ -235,8 +255,8 @@ impl Replay {
         let clocks = match released {
             Some(Released { at, clocks, .. }) => each(|kind| {
                 let entered = entered[kind as usize];
-                let from = if kind.never_waits() { entered } else { entered.max(clocks[kind as usize]) };
-                let returned = from.saturating_add(kind.wake_up(call.end - at));
+                let from = if kind.never_waits(call.class) { entered } else { entered.max(clocks[kind as usize]) };
+                let returned = from.saturating_add(kind.wake_up(call.end - at, call.class));
                 let issued = entered.saturating_add(SHORT_CALL_NANOS);
                 if for_copy && kind.stages_nothing() { returned.min(issued) } else { returned }
             }),
@@ -253,7 +273,7 @@ impl Replay {
         let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
         let device = self.devices.entry(operation.device).or_default();
         device.peers_known |= operation.class == OperationClass::Communication && operation.excess != 0;
-        let begun = self.streams.run(operation, launch, &mut device.progress);
+        let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps);
         // Only a call that has not returned can have waited for it.
         if let Some(launch) = launch.filter(|launch| operation.start <= launch.end)
             && let Some(thread) = self.threads.get_mut(launch.thread)

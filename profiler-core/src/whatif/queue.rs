@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 use super::input::{Call, Operation};
 use crate::record::{DeviceId, ThreadId};
 use crate::slab::Slab;
+use crate::steps::StepSeries;
 
 /// Events that may wait for the watermark (at most 80 bytes each): several seconds of the densest programs measured.
 const PENDING_LIMIT: usize = 500_000;
@@ -19,7 +20,9 @@ const PENDING_LIMIT: usize = 500_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
     /// A step of this device begins.
-    Boundary(DeviceId),
+    Boundary(DeviceId, StepSeries),
+    /// The step that this device is in is none.
+    Break(DeviceId),
     /// The outermost call of this thread returns.
     Return(ThreadId),
     /// A call is entered.
@@ -33,6 +36,7 @@ pub(super) enum Event<'a> {
 #[repr(u32)]
 enum Rank {
     Boundary,
+    Break,
     Return,
     Enter,
     Operation,
@@ -52,6 +56,7 @@ struct Key {
 pub(super) struct Queue {
     /// In order, then in the order of delivery, which decides between equals.
     keys: Vec<Key>,
+    boundaries: Slab<(DeviceId, StepSeries)>,
     calls: Slab<Call>,
     operations: Slab<Operation>,
     /// How many of the first keys are due.
@@ -73,17 +78,24 @@ impl Queue {
     }
 
     /// A step begins.
-    pub(super) fn push_boundary(&mut self, at: u64, device: DeviceId) {
-        self.keys.push(Key { at, rank: Rank::Boundary, what: device.0 });
+    pub(super) fn push_boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) {
+        let what = self.boundaries.insert((device, series));
+        self.keys.push(Key { at, rank: Rank::Boundary, what });
+    }
+
+    /// A step breaks off.
+    pub(super) fn push_break(&mut self, at: u64, device: DeviceId) {
+        self.keys.push(Key { at, rank: Rank::Break, what: device.0 });
     }
 
     /// Makes everything before `watermark` due, and the oldest of the rest when too much waits.
     pub(super) fn advance(&mut self, watermark: u64) {
-        let Self { keys, calls, operations, due } = self;
+        let Self { keys, boundaries, calls, operations, due } = self;
         // Threads and timelines deliver runs, which a stable sort merges; a heap would look at each event many times.
         keys.sort_by(|a, b| match a.at.cmp(&b.at) {
             Ordering::Equal => {
-                a.rank.cmp(&b.rank).then_with(|| content(a, calls, operations).cmp(&content(b, calls, operations)))
+                let content = |key| content(key, boundaries, calls, operations);
+                a.rank.cmp(&b.rank).then_with(|| content(a).cmp(&content(b)))
             }
             order => order,
         });
@@ -95,7 +107,11 @@ impl Queue {
     pub(super) fn due(&self) -> impl Iterator<Item = (u64, Event<'_>)> {
         self.keys[..self.due].iter().map(|key| {
             let event = match key.rank {
-                Rank::Boundary => Event::Boundary(DeviceId(key.what)),
+                Rank::Boundary => {
+                    let (device, series) = self.boundaries[key.what];
+                    Event::Boundary(device, series)
+                }
+                Rank::Break => Event::Break(DeviceId(key.what)),
                 Rank::Return => Event::Return(ThreadId(key.what)),
                 Rank::Enter => Event::Enter(&self.calls[key.what]),
                 Rank::Operation => Event::Operation(&self.operations[key.what]),
@@ -108,7 +124,8 @@ impl Queue {
     pub(super) fn forget_due(&mut self) {
         for key in self.keys.drain(..self.due) {
             match key.rank {
-                Rank::Boundary | Rank::Return => {}
+                Rank::Break | Rank::Return => {}
+                Rank::Boundary => self.boundaries.remove(key.what),
                 Rank::Enter => self.calls.remove(key.what),
                 Rank::Operation => self.operations.remove(key.what),
             }
@@ -118,9 +135,18 @@ impl Queue {
 }
 
 /// Decides between events of one rank at one instant by what they are, so that the order of delivery does not.
-fn content(key: &Key, calls: &Slab<Call>, operations: &Slab<Operation>) -> (u32, u32, u64) {
+fn content(
+    key: &Key,
+    boundaries: &Slab<(DeviceId, StepSeries)>,
+    calls: &Slab<Call>,
+    operations: &Slab<Operation>,
+) -> (u32, u32, u64) {
     match key.rank {
-        Rank::Boundary | Rank::Return => (key.what, 0, 0),
+        Rank::Break | Rank::Return => (key.what, 0, 0),
+        Rank::Boundary => {
+            let (device, series) = boundaries[key.what];
+            (device.0, series.source as u32, series.period.into())
+        }
         Rank::Enter => {
             // Of two calls entered at once, the longer one is the outer one.
             let call = &calls[key.what];

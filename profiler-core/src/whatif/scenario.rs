@@ -1,4 +1,4 @@
-//! The worlds that are replayed side by side: the real one, and seven in which one cost is gone.
+//! The worlds that are replayed side by side: the real one, and eight in which one cost is gone.
 //!
 //! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
 //! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
@@ -30,6 +30,8 @@ pub enum ScenarioKind {
     LaunchesFree,
     /// The host never waits for the device.
     NoSyncs,
+    /// Memory is neither allocated nor freed: those calls take no time and wait for nothing.
+    NoAllocations,
     /// Copies use page-locked memory and run beside everything else: they only delay each other and whoever waits for
     /// them on the host. How fast they are then is known where the link is.
     CopiesOverlapped,
@@ -43,11 +45,12 @@ pub enum ScenarioKind {
 
 impl ScenarioKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Base,
         Self::DataReady,
         Self::LaunchesFree,
         Self::NoSyncs,
+        Self::NoAllocations,
         Self::CopiesOverlapped,
         Self::CommunicationHidden,
         Self::FastRank,
@@ -63,7 +66,8 @@ impl ScenarioKind {
             Group::Sync => Some(Self::NoSyncs),
             Group::Copy => Some(Self::CopiesOverlapped),
             Group::Communication => Some(Self::CommunicationHidden),
-            Group::HostCpu | Group::Allocator => Some(Self::DeviceOnly),
+            Group::Allocator => Some(Self::NoAllocations),
+            Group::HostCpu => Some(Self::DeviceOnly),
             Group::GpuCompute | Group::NoWork | Group::CannotTell => None,
         }
     }
@@ -76,6 +80,7 @@ impl ScenarioKind {
             Self::DataReady => "data_ready",
             Self::LaunchesFree => "launches_free",
             Self::NoSyncs => "no_syncs",
+            Self::NoAllocations => "no_allocations",
             Self::CopiesOverlapped => "copies_overlapped",
             Self::CommunicationHidden => "communication_hidden",
             Self::FastRank => "fast_rank",
@@ -91,6 +96,7 @@ impl ScenarioKind {
             Self::DataReady => "data were always ready",
             Self::LaunchesFree => "launches cost nothing (CUDA graphs, larger kernels)",
             Self::NoSyncs => "the host never waited for the device",
+            Self::NoAllocations => "memory were kept instead of freed and allocated anew",
             Self::CopiesOverlapped => "copies used page-locked memory and ran beside compute",
             Self::CommunicationHidden => "communication ran beside compute",
             Self::FastRank => "no rank were slower than this one",
@@ -118,22 +124,25 @@ impl ScenarioKind {
     pub(super) const fn call(self, nanos: u64, class: CallClass) -> u64 {
         match self {
             Self::LaunchesFree if matches!(class, CallClass::Launch) || nanos <= DISPATCH_NANOS => 0,
+            Self::NoAllocations if matches!(class, CallClass::Memory) => 0,
             Self::DeviceOnly => 0,
             _ => nanos,
         }
     }
 
-    /// Host time of `nanos` from the end of what a call waited for to its return.
-    pub(super) const fn wake_up(self, nanos: u64) -> u64 {
+    /// Host time of `nanos` from the end of what a call of `class` waited for to its return.
+    pub(super) const fn wake_up(self, nanos: u64, class: CallClass) -> u64 {
         match self {
+            Self::NoAllocations if matches!(class, CallClass::Memory) => 0,
             Self::DeviceOnly => 0,
             _ => nanos,
         }
     }
 
-    /// Whether the host goes on where it really waited for the device.
-    pub(super) const fn never_waits(self) -> bool {
+    /// Whether the host goes on where it really waited for the device in a call of `class`.
+    pub(super) const fn never_waits(self, class: CallClass) -> bool {
         matches!(self, Self::NoSyncs | Self::DeviceOnly)
+            || (matches!(self, Self::NoAllocations) && matches!(class, CallClass::Memory))
     }
 
     /// Whether a call that stages a copy from ordinary memory returns at once, as it does for page-locked memory.

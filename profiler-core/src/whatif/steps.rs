@@ -1,67 +1,194 @@
-//! Step times of the replay: real and in every scenario, for the steps that the gate looks at.
+//! Step times of the replay, real and in every scenario, for the steps that the gate and the ceilings look at.
 //!
 //! A step lasts from when the device has finished everything that began before one boundary to when it has finished
 //! everything that began before the next. Real and replayed times are read at the same operations, so a scenario in
 //! which a copy runs far ahead does not seem to have no steps.
-
-use std::collections::VecDeque;
+//!
+//! The steps of the whole run count, in bounded memory: when the rows are full, neighbours become one. The newest few
+//! would not do. Fifty steps of five kernels are 2 ms, in which a program that launches eagerly is a third slower or
+//! faster than over a second; and where a step that is found is part of the program's own, an allocator that is emptied
+//! after every sixteenth is in few of them.
 
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
+use crate::steps::StepSeries;
+use crate::steps::books::SERIES_LIMIT;
 
-/// Steps that the gate and the medians look at.
-pub(super) const STEP_WINDOW: usize = 50;
+/// Rows kept of a series (112 bytes each). Even, so that neighbours can be joined in pairs.
+const ROW_LIMIT: usize = 128;
 
-/// One step: how long it took and how long it would have taken.
+/// Consecutive steps: how long they took and how long they would have taken, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepTimes {
-    /// Real time, nanoseconds. Never 0.
+    /// When the device had done what was before them.
+    pub began: u64,
+    /// How many there are; never 0.
+    pub steps: u64,
+    /// Real time. Never 0.
     pub real: u64,
-    /// Replayed time in each scenario, indexed by `ScenarioKind as usize`, nanoseconds.
+    /// Replayed time in each scenario, indexed by `ScenarioKind as usize`.
     pub replayed: [u64; SCENARIO_COUNT],
-    /// Time that operations waited for something that the records do not show while the device was idle, nanoseconds.
+    /// How far the base replay is off in each step, without sign, summed.
+    pub error: u64,
+    /// Time that operations waited for something that the records do not show while the device was idle.
     pub unexplained: u64,
 }
 
 impl StepTimes {
-    /// How far the base replay is off, as a signed part of the real time.
+    /// How far the base replay is off, as a part of the real time, without sign.
     #[must_use]
     pub fn base_error(&self) -> f64 {
-        self.replayed[ScenarioKind::Base as usize] as f64 / self.real as f64 - 1.0
+        self.error as f64 / self.real as f64
+    }
+
+    /// Adds the steps that come right after these.
+    fn append(&mut self, next: &Self) {
+        self.steps += next.steps;
+        self.real += next.real;
+        for (sum, nanos) in self.replayed.iter_mut().zip(next.replayed) {
+            *sum += nanos;
+        }
+        self.error = self.error.saturating_add(next.error);
+        self.unexplained = self.unexplained.saturating_add(next.unexplained);
     }
 }
 
-/// The newest steps of one device.
+/// The steps of one device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
-    last: Option<Progress>,
-    rows: VecDeque<StepTimes>,
+    /// The open step: how far everything had come at its begin.
+    last: Option<(StepSeries, Progress)>,
+    series: Vec<Series>,
+}
+
+/// Steps that are alike.
+#[derive(Clone, Debug)]
+struct Series {
+    id: StepSeries,
+    rows: Vec<StepTimes>,
+    /// How often neighbours were joined: a full row has two to the power of this many steps.
+    joined: u32,
 }
 
 impl Steps {
-    /// A step begins: everything before it is in `now`.
-    pub(super) fn boundary(&mut self, now: &Progress) {
+    /// A step of `id` begins: everything before it is in `now`. What is between steps of different series is none.
+    pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries) {
         if now.real == 0 {
             return; // Nothing has run: the first step has no begin yet.
         }
-        if let Some(last) = &self.last {
+        if let Some((_, last)) = self.last.filter(|&(series, _)| series == id) {
             let real = now.real - last.real;
             if real == 0 {
                 return; // Nothing ran in between: not a step.
             }
-            if self.rows.len() == STEP_WINDOW {
-                self.rows.pop_front();
-            }
-            self.rows.push_back(StepTimes {
+            let replayed: [u64; SCENARIO_COUNT] = std::array::from_fn(|index| now.clocks[index] - last.clocks[index]);
+            self.find_or_add(id).push(&StepTimes {
+                began: last.real,
+                steps: 1,
                 real,
-                replayed: std::array::from_fn(|index| now.clocks[index] - last.clocks[index]),
+                replayed,
+                error: replayed[ScenarioKind::Base as usize].abs_diff(real),
                 unexplained: now.unexplained - last.unexplained,
             });
         }
-        self.last = Some(*now);
+        self.last = Some((id, *now));
     }
 
-    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &StepTimes> {
-        self.rows.iter()
+    /// The open step is none.
+    pub(super) fn break_off(&mut self) {
+        self.last = None;
+    }
+
+    /// The steps of `id` in order.
+    pub(super) fn rows(&self, id: StepSeries) -> &[StepTimes] {
+        self.series.iter().find(|series| series.id == id).map_or(&[], |series| &series.rows)
+    }
+
+    /// Of too many series the one with the fewest steps goes.
+    fn find_or_add(&mut self, id: StepSeries) -> &mut Series {
+        let index = self.series.iter().position(|series| series.id == id).unwrap_or_else(|| {
+            let steps = |series: &Series| series.rows.iter().map(|row| row.steps).sum::<u64>();
+            if self.series.len() >= SERIES_LIMIT
+                && let Some(least) = (0..self.series.len()).min_by_key(|&index| steps(&self.series[index]))
+            {
+                self.series.remove(least);
+            }
+            self.series.push(Series { id, rows: Vec::new(), joined: 0 });
+            self.series.len() - 1
+        });
+        &mut self.series[index]
+    }
+}
+
+impl Series {
+    fn push(&mut self, step: &StepTimes) {
+        let full = 1 << self.joined;
+        if let Some(row) = self.rows.last_mut().filter(|row| row.steps < full) {
+            row.append(step);
+            return;
+        }
+        if self.rows.len() == ROW_LIMIT {
+            for place in 0..ROW_LIMIT / 2 {
+                self.rows[place] = self.rows[2 * place];
+                let next = self.rows[2 * place + 1];
+                self.rows[place].append(&next);
+            }
+            self.rows.truncate(ROW_LIMIT / 2);
+            self.joined += 1;
+        }
+        self.rows.push(*step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::StepSource;
+
+    const PERIOD: StepSeries = StepSeries { source: StepSource::Period, period: 5 };
+
+    #[test]
+    fn every_step_is_in_one_row_however_many_there_are() {
+        let mut steps = Steps::default();
+        let mut now = Progress { real: 1_000, ..Progress::default() };
+        steps.boundary(&now, PERIOD);
+        for count in 1..=5_000u64 {
+            now.real += count;
+            now.clocks[ScenarioKind::Base as usize] += count - 1;
+            now.clocks[ScenarioKind::NoSyncs as usize] += count / 2;
+            steps.boundary(&now, PERIOD);
+            let rows = steps.rows(PERIOD);
+            assert!(rows.len() <= ROW_LIMIT);
+            assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), count);
+            assert_eq!(rows.iter().map(|row| row.real).sum::<u64>(), now.real - 1_000);
+            assert_eq!(rows.iter().map(|row| row.error).sum::<u64>(), count);
+        }
+        let rows = steps.rows(PERIOD);
+        assert!(
+            rows.len() >= ROW_LIMIT / 2 && rows.windows(2).all(|pair| pair[0].began + pair[0].real == pair[1].began)
+        );
+        let sum: u64 = rows.iter().map(|row| row.replayed[ScenarioKind::NoSyncs as usize]).sum();
+        assert_eq!(sum, now.clocks[ScenarioKind::NoSyncs as usize]);
+    }
+
+    #[test]
+    fn neither_what_broke_off_nor_what_is_between_two_series_is_a_step() {
+        let other = StepSeries { period: 7, ..PERIOD };
+        let mut steps = Steps::default();
+        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id);
+        at(10, PERIOD);
+        at(20, PERIOD);
+        at(50, other);
+        at(55, other);
+        at(70, PERIOD);
+        at(80, PERIOD);
+        steps.break_off();
+        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id);
+        at(200, PERIOD);
+        at(210, PERIOD);
+        let times = |id| steps.rows(id).iter().map(|row| (row.began, row.real)).collect::<Vec<_>>();
+        assert_eq!(times(PERIOD), [(10, 10), (70, 10), (200, 10)]);
+        assert_eq!(times(other), [(50, 5)]);
+        assert_eq!(times(StepSeries { period: 9, ..PERIOD }), []);
     }
 }

@@ -8,9 +8,11 @@
 use std::collections::BTreeMap;
 
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay};
 
 pub const DEVICE: DeviceId = DeviceId(0);
+pub const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 const ORIGIN: u64 = 1_000_000_000;
 
 /// One thing that the host does.
@@ -26,6 +28,10 @@ pub enum Act {
     StreamWait(u32, u32),
     /// Waits until the device has done everything.
     Synchronize,
+    /// Frees memory: waits until the device has done everything, and then takes so many nanoseconds.
+    Free(u64),
+    /// Allocates memory for so many nanoseconds, waiting for nothing.
+    Allocate(u64),
     /// Another thread goes on from here.
     Thread(u32),
     /// The next operation begins this much later than anything explains.
@@ -113,6 +119,16 @@ impl Machine {
                         let done = free.values().copied().max().unwrap_or(0).max(now);
                         call(&mut now, done + self.wake_up, CallClass::Wait, correlation);
                     }
+                    Act::Free(nanos) => {
+                        correlation += 1;
+                        let done = free.values().copied().max().unwrap_or(0).max(now);
+                        call(&mut now, done + nanos, CallClass::Memory, correlation);
+                    }
+                    Act::Allocate(nanos) => {
+                        correlation += 1;
+                        let end = now + nanos;
+                        call(&mut now, end, CallClass::Memory, correlation);
+                    }
                     Act::Thread(other) => thread = other,
                     Act::Unexplained(nanos) => unexplained = nanos,
                 }
@@ -137,7 +153,7 @@ impl Recording {
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));
         self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
-        self.boundaries.iter().for_each(|&at| replay.step_boundary(DEVICE, at));
+        self.boundaries.iter().for_each(|&at| replay.step_boundary(DEVICE, at, STEPS));
         replay.advance(u64::MAX);
         replay
     }

@@ -174,7 +174,7 @@ fn what_if(from: &WhatIf) -> WhatIfJson {
     WhatIfJson {
         replayed: from.refused.is_none(),
         refused: from.refused.map(|reason| reason.to_string()),
-        steps: from.steps as u64,
+        steps: from.steps,
         base_error: from.base_error,
         scenarios: from.ceilings.iter().map(scenario).collect(),
     }

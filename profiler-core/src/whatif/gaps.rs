@@ -1,0 +1,111 @@
+//! How soon a device goes on when the next operation of a stream waits for nothing else.
+//!
+//! A program whose launches cost nothing still has its device fetch one operation after the other. That takes about a
+//! microsecond, which nobody notices between long kernels and which is half of the step between short ones. How long it takes is read
+//! off the operations that were launched long before: the gaps in front of them are the device's own.
+//!
+//! Of those gaps the tenth percentile counts, because ceilings are to be reached: longer ones have other reasons as well
+//! (another engine, memory that is written back).
+
+use super::input::OperationClass;
+use crate::attribution::INTER_KERNEL_NANOS;
+
+/// Width of a class, nanoseconds: two ticks of the clock of an H200.
+const CLASS_NANOS: u64 = 64;
+const CLASSES: usize = (INTER_KERNEL_NANOS / CLASS_NANOS) as usize + 1;
+/// Gaps that must have been seen.
+const FEWEST: u64 = 16;
+/// The gap of a device on which nothing was ever queued: kernels on an H200 under tracing are 0.9 to 1.0 us apart.
+const UNSEEN_NANOS: u64 = 900;
+
+/// Gaps in front of queued operations of one device. Copies have engines of their own, which take longer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct QueuedGaps {
+    kernels: Gaps,
+    copies: Gaps,
+}
+
+impl QueuedGaps {
+    /// An operation that was queued began `nanos` after the one before it had ended.
+    pub(super) fn add(&mut self, class: OperationClass, nanos: u64) {
+        if is_copy(class) { self.copies.add(nanos) } else { self.kernels.add(nanos) }
+    }
+
+    /// The shortest that can be expected before such an operation, nanoseconds.
+    pub(super) fn before(&self, class: OperationClass) -> u64 {
+        if is_copy(class) { self.copies.shortest() } else { self.kernels.shortest() }
+    }
+}
+
+const fn is_copy(class: OperationClass) -> bool {
+    matches!(class, OperationClass::CopyFromHost | OperationClass::CopyOther)
+}
+
+#[derive(Clone, Debug)]
+struct Gaps {
+    /// How many there are of each length.
+    classes: [u64; CLASSES],
+    count: u64,
+    /// The class that has the tenth percentile, and how many gaps are in shorter ones.
+    class: usize,
+    below: u64,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self { classes: [0; CLASSES], count: 0, class: 0, below: 0 }
+    }
+}
+
+impl Gaps {
+    /// What lasted longer than [`INTER_KERNEL_NANOS`] waited for something else.
+    fn add(&mut self, nanos: u64) {
+        if nanos > INTER_KERNEL_NANOS {
+            return;
+        }
+        let class = (nanos / CLASS_NANOS) as usize;
+        self.classes[class] += 1;
+        self.count += 1;
+        self.below += u64::from(class < self.class);
+        let rank = self.count / 10;
+        while self.below > rank {
+            self.class -= 1;
+            self.below -= self.classes[self.class];
+        }
+        while self.below + self.classes[self.class] <= rank {
+            self.below += self.classes[self.class];
+            self.class += 1;
+        }
+    }
+
+    fn shortest(&self) -> u64 {
+        if self.count < FEWEST { UNSEEN_NANOS } else { self.class as u64 * CLASS_NANOS }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tenth_percentile_is_followed() {
+        let mut gaps = Gaps::default();
+        let mut all = Vec::new();
+        let mut state = 1u64;
+        for number in 0..5_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // First long ones, then short ones, then both.
+            let base = if number < 1_000 { 6_000 } else { 800 };
+            let nanos = base + (state >> 33) % 3_000;
+            gaps.add(nanos);
+            gaps.add(INTER_KERNEL_NANOS + 1);
+            let place = all.partition_point(|&known| known < nanos);
+            all.insert(place, nanos);
+            if all.len() as u64 >= FEWEST {
+                assert_eq!(gaps.shortest(), all[all.len() / 10] / CLASS_NANOS * CLASS_NANOS, "{number}");
+            } else {
+                assert_eq!(gaps.shortest(), UNSEEN_NANOS);
+            }
+        }
+    }
+}
