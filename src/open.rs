@@ -17,12 +17,16 @@ use profiler_core::report::Report;
 use profiler_core::session::End;
 use profiler_core::trace::{Item, TraceError, TraceReader};
 
+use gpuprof_export::{ExportError, TraceFile};
+
 use crate::import::{KinetoError, import_kineto};
 
 /// Read at once: rows and blocks are small, system calls are not free.
 const BUFFER_BYTES: usize = 1 << 20;
 /// RFC 1952.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// How an SQLite file begins.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// Some editors put it in front of a JSON text that they save.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -39,12 +43,18 @@ enum Cause {
     Folder,
     Trace(TraceError),
     Kineto(KinetoError),
+    Nsys(ExportError),
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Cause::Nsys(error) = &self.cause {
+            // It names the file itself.
+            return error.fmt(f);
+        }
         write!(f, "{}: ", self.path.display())?;
         match &self.cause {
+            Cause::Nsys(_) => Ok(()),
             Cause::Io(error) => write!(f, "{error}"),
             Cause::Folder => f.write_str("this is a folder; name the trace files in it"),
             Cause::Trace(error) => write!(f, "{error}"),
@@ -58,7 +68,8 @@ impl Error for OpenError {}
 
 /// Reads the trace file at `path` and makes its report.
 ///
-/// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), either of them packed with gzip or not.
+/// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), either of them packed with gzip or not, or
+/// an SQLite file of Nsight Systems (`nsys export --type sqlite`).
 /// Its contents say which, not its name. A trace that was cut off or damaged is no error: the report covers what can
 /// be read, and its completeness says what is missing and where.
 ///
@@ -87,7 +98,12 @@ fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
         return Err(Cause::Folder);
     }
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
-    if !reader.fill_buf().map_err(Cause::Io)?.starts_with(&GZIP_MAGIC) {
+    let beginning = reader.fill_buf().map_err(Cause::Io)?;
+    if beginning.starts_with(SQLITE_MAGIC) {
+        let translated = TraceFile::open(path).map_err(Cause::Nsys)?;
+        return read_capture(File::open(translated.readable()).map_err(Cause::Io)?, capture).map_err(Cause::Trace);
+    }
+    if !beginning.starts_with(&GZIP_MAGIC) {
         return by_content(reader, capture);
     }
     let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader));

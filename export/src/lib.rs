@@ -12,6 +12,7 @@ mod job;
 mod json;
 mod kineto_names;
 mod names;
+mod nsys;
 mod order;
 mod output;
 mod perfetto;

@@ -14,8 +14,10 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::Loss;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::{Damage, Item, TraceReader};
+use tempfile::TempPath;
 
 use crate::error::ExportError;
+use crate::nsys;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// RFC 1952.
@@ -26,10 +28,12 @@ const PROGRESS_ITEMS: u32 = 1 << 14;
 /// Is told now and then how much of a pass is done: bytes read and bytes in all.
 pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// A trace file of gpuprof, packed with gzip or not.
+/// A trace file of gpuprof, packed with gzip or not, or an SQLite file of Nsight Systems.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
+    /// The trace that a foreign file was translated into.
+    translated: Option<TempPath>,
     /// Size when it was opened.
     bytes: u64,
 }
@@ -85,14 +89,19 @@ impl TraceFile {
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened or is no trace of gpuprof.
+    /// When the file cannot be opened or is neither.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ExportError> {
         let path = path.as_ref();
         let metadata = std::fs::metadata(path).map_err(|error| ExportError::io(path, error))?;
         if metadata.is_dir() {
             return Err(ExportError::foreign(path, "this is a folder; name the trace files in it"));
         }
-        let trace = Self { path: path.to_owned(), bytes: metadata.len() };
+        if nsys::is_sqlite(path) {
+            let translated = nsys::translate(path)?;
+            let bytes = std::fs::metadata(&translated).map_err(|error| ExportError::io(&translated, error))?.len();
+            return Ok(Self { path: path.to_owned(), translated: Some(translated), bytes });
+        }
+        let trace = Self { path: path.to_owned(), translated: None, bytes: metadata.len() };
         let mut beginning = trace.unpacked(&Rc::default())?;
         let text = beginning.fill_buf().map_err(|error| ExportError::io(path, error))?;
         if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
@@ -109,6 +118,12 @@ impl TraceFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A file that holds a trace of gpuprof: this one, or what it was translated into, for as long as `self` lives.
+    #[must_use]
+    pub fn readable(&self) -> &Path {
+        self.translated.as_deref().unwrap_or(&self.path)
     }
 
     /// Hands every item to `visit`, in the order of the file.
@@ -154,7 +169,7 @@ impl TraceFile {
     /// The bytes of the trace, unpacked. `position` follows how many of the file's have been read.
     fn unpacked(&self, position: &Rc<Cell<u64>>) -> Result<Box<dyn BufRead>, ExportError> {
         let failed = |error: io::Error| ExportError::io(&self.path, error);
-        let file: Take<File> = File::open(&self.path).map_err(failed)?.take(self.bytes);
+        let file: Take<File> = File::open(self.readable()).map_err(failed)?.take(self.bytes);
         let counted = Counted { file, position: Rc::clone(position) };
         let mut packed = BufReader::with_capacity(BUFFER_BYTES, counted);
         if !packed.fill_buf().map_err(failed)?.starts_with(&GZIP_MAGIC) {

@@ -21,7 +21,8 @@ use crate::source::{Progress, TraceFile};
 use self::rows::Inserts;
 
 /// Left out when empty: nsys's scripts take a table that exists for data that was traced.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 6] = [
+    "CUPTI_ACTIVITY_KIND_OVERHEAD",
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",

@@ -5,8 +5,8 @@
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiDomain, Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryOperation, NameId, Payload, RangeEvent,
-    RangeEventKind, Record, SyncKind, ThreadId, Timestamp,
+    ApiDomain, Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryOperation, NameId, OverheadKind, Payload,
+    RangeEvent, RangeEventKind, Record, SyncKind, ThreadId, Timestamp,
 };
 use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashMap;
@@ -23,6 +23,7 @@ const FIRST_DERIVED: u32 = 1 << 23;
 const MARK: u32 = 34;
 const PUSH_POP: u32 = 59;
 const START_END: u32 = 60;
+const DOMAIN: u32 = 75;
 
 /// nsys's numbers for the memory of variables.
 const DEVICE_STATIC: u32 = 5;
@@ -38,6 +39,7 @@ pub struct Inserts<'c> {
     event: CachedStatement<'c>,
     range: CachedStatement<'c>,
     memory: CachedStatement<'c>,
+    overhead: CachedStatement<'c>,
     text: CachedStatement<'c>,
     texts: FxHashMap<String, u32>,
     names: FxHashMap<NameId, (u32, u32)>,
@@ -96,6 +98,10 @@ impl<'c> Inserts<'c> {
                 "start, globalPid, deviceId, contextId, address, pc, bytes, memKind, memoryOperationType, name, \
                  correlationId, streamId, localMemoryPoolAddress, localMemoryPoolReleaseThreshold, localMemoryPoolSize, \
                  localMemoryPoolUtilizedSize",
+            )?,
+            overhead: insert(
+                "CUPTI_ACTIVITY_KIND_OVERHEAD",
+                "start, end, eventClass, globalTid, correlationId, overheadType",
             )?,
             text: insert("StringIds", "id, value")?,
             texts: FxHashMap::default(),
@@ -212,7 +218,18 @@ impl<'c> Inserts<'c> {
                 }
                 row.at
             }
-            Record::Overhead(_) | Record::Sample(_) => return Ok(None),
+            Record::Overhead(row) => {
+                self.overhead.execute(params![
+                    since(row.start),
+                    since(row.end),
+                    1,
+                    global_tid(scope.session, row.thread),
+                    row.correlation.0,
+                    overhead_kind(row.kind),
+                ])?;
+                row.end
+            }
+            Record::Sample(_) => return Ok(None),
         };
         Ok(Some(end))
     }
@@ -222,6 +239,22 @@ impl<'c> Inserts<'c> {
         let scope = Scope { session: &passed.session, dictionary: &passed.dictionary };
         for range in self.ranges.finish(end) {
             self.range(&range.begin, Some((range.end, range.end_thread)), &scope)?;
+        }
+        for (&name, &number) in &self.domains {
+            self.range.execute(params![
+                0,
+                None::<i64>,
+                DOMAIN,
+                None::<i64>,
+                None::<u32>,
+                name.0,
+                global_pid(&passed.session),
+                None::<i64>,
+                number,
+                None::<i64>,
+                None::<i64>,
+                None::<f64>,
+            ])?;
         }
         for (number, name) in (0u32..).zip(passed.dictionary.names()) {
             self.text.execute(params![number, &**name])?;
@@ -398,6 +431,22 @@ const fn memory_kind(kind: MemoryKind) -> u32 {
         MemoryKind::Array => 3,
         MemoryKind::Managed => 4,
         MemoryKind::Unknown => 7,
+    }
+}
+
+/// nsys's numbers, and two more for kinds that it has none for.
+const fn overhead_kind(kind: OverheadKind) -> u32 {
+    match kind {
+        OverheadKind::Unknown => 1,
+        OverheadKind::DriverCompiler => 2,
+        OverheadKind::BufferFlush => 3,
+        OverheadKind::Instrumentation => 4,
+        OverheadKind::Resource => 5,
+        OverheadKind::RuntimeModuleLoading => 6,
+        OverheadKind::LazyFunctionLoading => 7,
+        OverheadKind::CommandBufferFull => 8,
+        OverheadKind::ActivityBufferRequest => 9,
+        OverheadKind::UnifiedMemoryInit => 10,
     }
 }
 

@@ -1,0 +1,536 @@
+//! Rows of the file become records, in the order in which a live run would have delivered them.
+//!
+//! SQLite hands out each table by the end of its rows, and the tables are merged. So memory is that of SQLite's sorter,
+//! which spills into temporary files.
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, Kernel,
+    LaunchConfig, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead, OverheadKind, Payload,
+    RangeEvent, RangeEventKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+};
+use rusqlite::types::FromSql;
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row, Rows, Statement};
+use rustc_hash::FxHashMap;
+
+use super::facts::Process;
+use super::schema::Schema;
+
+/// Calls without correlation must not be taken for those of device work without one.
+const CALL_WITHOUT_CORRELATION: u32 = u32::MAX;
+
+/// A table, and what its rows become.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Kernel,
+    Copy,
+    Memset,
+    Call,
+    Sync,
+    Event,
+    Overhead,
+    Memory,
+    Range,
+}
+
+/// Table, what becomes of it, the columns that are read; all but events and ranges are handed out by their end.
+const TABLES: [(&str, Source, &str); 7] = [
+    (
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        Source::Kernel,
+        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, mangledName, demangledName, \
+         gridX, gridY, gridZ, blockX, blockY, blockZ, clusterX, clusterY, clusterZ, registersPerThread, \
+         staticSharedMemory, dynamicSharedMemory, sharedMemoryExecuted, localMemoryPerThread, launchType",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        Source::Copy,
+        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, copyKind, srcKind, \
+         dstKind, srcDeviceId, dstDeviceId",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        Source::Memset,
+        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, memKind, value",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        Source::Call,
+        "end, start, globalTid, correlationId, eventClass, nameId, returnValue",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        Source::Sync,
+        "end, start, contextId, streamId, correlationId, syncType, eventId, eventSyncId",
+    ),
+    ("CUPTI_ACTIVITY_KIND_OVERHEAD", Source::Overhead, "end, start, globalTid, correlationId, overheadType"),
+    (
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        Source::Memory,
+        "start, memoryOperationType, memKind, deviceId, contextId, streamId, correlationId, address, bytes, name, \
+         localMemoryPoolAddress, localMemoryPoolSize, localMemoryPoolUtilizedSize, localMemoryPoolReleaseThreshold",
+    ),
+];
+
+/// The queries over those tables that the file has.
+pub(super) struct Statements<'c>(Vec<(Source, Statement<'c>)>);
+
+pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, process: &Process) -> Result<Statements<'c>> {
+    let mut all = Vec::new();
+    for (table, source, columns) in TABLES {
+        // A table of overheads without their kind says nothing that is used.
+        if schema.has(table) && schema.has_column(table, "start") {
+            let (columns, condition) = (schema.columns(table, columns), process.condition(schema, table));
+            let query = format!("SELECT {columns} FROM {table} WHERE {condition} ORDER BY 1, 2");
+            all.push((source, connection.prepare(&query)?));
+        }
+    }
+    if let Some(query) = events(schema, process) {
+        all.push((Source::Event, connection.prepare(&query)?));
+    }
+    if schema.has("NVTX_EVENTS") {
+        all.push((Source::Range, connection.prepare(&ranges(schema, process))?));
+    }
+    Ok(Statements(all))
+}
+
+/// Recordings of events have no time of their own: they come with the call that made them.
+fn events(schema: &Schema, process: &Process) -> Option<String> {
+    let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+    if !schema.has(table) || !schema.has("CUPTI_ACTIVITY_KIND_RUNTIME") {
+        return None;
+    }
+    let columns = schema.columns(table, "contextId, streamId, correlationId, eventId, eventSyncId");
+    let (event, call) = (process.condition(schema, table), process.condition(schema, "CUPTI_ACTIVITY_KIND_RUNTIME"));
+    Some(format!(
+        "SELECT r.end, e.contextId, e.streamId, e.correlationId, e.eventId, e.eventSyncId
+         FROM (SELECT {columns} FROM {table} WHERE {event}) AS e
+         LEFT JOIN (SELECT correlationId, max(end) AS end FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE {call} GROUP BY 1) AS r
+         ON r.correlationId = e.correlationId ORDER BY 1"
+    ))
+}
+
+/// Each range twice, as it begins and as it ends. Where several do so at once, ends come before begins, the innermost
+/// first, begins the outermost first, and a range without length ends behind its begin.
+fn ranges(schema: &Schema, process: &Process) -> String {
+    let columns = schema.columns(
+        "NVTX_EVENTS",
+        "start, end, eventType, globalTid, endGlobalTid, rangeId, color, text, textId, domainId, uint64Value, \
+         int64Value, doubleValue, uint32Value, int32Value, floatValue",
+    );
+    let condition = process.condition(schema, "NVTX_EVENTS");
+    format!(
+        "WITH r AS (SELECT rowid AS id, {columns} FROM NVTX_EVENTS WHERE {condition} AND eventType IN (34, 59, 60))
+         SELECT start AS at, 1 AS phase, -coalesce(\"end\", 9e18) AS place, 1 AS begins, r.* FROM r
+         UNION ALL
+         SELECT \"end\", CASE WHEN start < \"end\" THEN 0 ELSE 2 END, -start, 0, r.* FROM r
+         WHERE \"end\" IS NOT NULL AND eventType <> 34
+         ORDER BY 1, 2, 3"
+    )
+}
+
+/// All tables in one order.
+pub(super) struct Merge<'s> {
+    cursors: Vec<Cursor<'s>>,
+    reader: Reader<'s>,
+}
+
+struct Cursor<'s> {
+    source: Source,
+    rows: Rows<'s>,
+    /// The row that is next, and when it was complete.
+    next: Option<(Timestamp, Record)>,
+}
+
+impl<'s> Merge<'s> {
+    /// Reads the first row of each table.
+    pub(super) fn new(
+        connection: &'s Connection,
+        statements: &'s mut Statements<'_>,
+        start: Timestamp,
+        dictionary: &mut Dictionary,
+    ) -> Result<Self> {
+        let mut reader = Reader {
+            text: connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?,
+            texts: FxHashMap::default(),
+            domains: domains(connection)?,
+            start,
+        };
+        let mut cursors = Vec::new();
+        for (source, statement) in &mut statements.0 {
+            let mut cursor = Cursor { source: *source, rows: statement.query([])?, next: None };
+            cursor.advance(&mut reader, dictionary)?;
+            cursors.push(cursor);
+        }
+        Ok(Self { cursors, reader })
+    }
+
+    /// The record that was complete first, and when.
+    pub(super) fn next(&mut self, dictionary: &mut Dictionary) -> Result<Option<(Timestamp, Record)>> {
+        let waiting = self.cursors.iter_mut().filter(|cursor| cursor.next.is_some());
+        let Some(first) = waiting.min_by_key(|cursor| cursor.next.map(|(at, _)| at)) else { return Ok(None) };
+        let next = first.next;
+        first.advance(&mut self.reader, dictionary)?;
+        Ok(next)
+    }
+}
+
+impl Cursor<'_> {
+    fn advance(&mut self, reader: &mut Reader<'_>, dictionary: &mut Dictionary) -> Result<()> {
+        self.next = match self.rows.next()? {
+            Some(row) => Some(reader.record(self.source, &mut Fields { row, next: 0 }, dictionary)?),
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+/// Names of the domains of ranges, by number.
+fn domains(connection: &Connection) -> Result<FxHashMap<i64, String>> {
+    let mut statement = match connection.prepare(
+        "SELECT n.domainId, coalesce(n.text, s.value) FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
+         WHERE n.eventType = 75",
+    ) {
+        Ok(statement) => statement,
+        // No such table, or one of a version without these columns: then nothing has a domain.
+        Err(_) => return Ok(FxHashMap::default()),
+    };
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, Option<i64>>(0)?.unwrap_or(0), row.get::<_, Option<String>>(1)?.unwrap_or_default()))
+    })?;
+    rows.collect()
+}
+
+/// The columns of a row, one after the other.
+struct Fields<'r> {
+    row: &'r Row<'r>,
+    next: usize,
+}
+
+impl Fields<'_> {
+    fn get<T: FromSql>(&mut self) -> Result<Option<T>> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    /// A number; 0 when there is none or it cannot be.
+    fn small(&mut self) -> Result<u32> {
+        Ok(self.get::<i64>()?.and_then(|number| u32::try_from(number).ok()).unwrap_or(0))
+    }
+
+    /// The bits of a number; 0 when there is none.
+    fn wide(&mut self) -> Result<u64> {
+        Ok(self.get::<i64>()?.unwrap_or(0) as u64)
+    }
+
+    fn three(&mut self) -> Result<[u32; 3]> {
+        Ok([self.small()?, self.small()?, self.small()?])
+    }
+
+    /// A thread, out of the number that also holds its process.
+    fn thread(&mut self) -> Result<Option<ThreadId>> {
+        Ok(self.get::<i64>()?.map(|global| ThreadId((global & 0xff_ffff) as u32)))
+    }
+}
+
+/// What every operation of a device begins with, in the order of the queries.
+struct Operation {
+    end: Timestamp,
+    start: Timestamp,
+    device: DeviceId,
+    context: ContextId,
+    stream: StreamId,
+    correlation: CorrelationId,
+    graph_id: u32,
+    graph_node_id: u64,
+}
+
+/// Makes records.
+struct Reader<'c> {
+    text: CachedStatement<'c>,
+    texts: FxHashMap<i64, NameId>,
+    domains: FxHashMap<i64, String>,
+    start: Timestamp,
+}
+
+impl Reader<'_> {
+    fn record(
+        &mut self,
+        source: Source,
+        row: &mut Fields<'_>,
+        dictionary: &mut Dictionary,
+    ) -> Result<(Timestamp, Record)> {
+        Ok(match source {
+            Source::Kernel => self.kernel(row, dictionary)?,
+            Source::Copy => self.copy(row)?,
+            Source::Memset => self.memset(row)?,
+            Source::Call => self.call(row, dictionary)?,
+            Source::Sync => self.sync(row)?,
+            Source::Event => self.event(row)?,
+            Source::Overhead => self.overhead(row)?,
+            Source::Memory => self.memory(row, dictionary)?,
+            Source::Range => self.range(row, dictionary)?,
+        })
+    }
+
+    fn operation(&self, row: &mut Fields<'_>) -> Result<Operation> {
+        Ok(Operation {
+            end: self.time(row)?,
+            start: self.time(row)?,
+            device: DeviceId(row.small()?),
+            context: ContextId(row.small()?),
+            stream: StreamId(row.small()?),
+            correlation: CorrelationId(row.small()?),
+            graph_id: row.small()?,
+            graph_node_id: row.wide()?,
+        })
+    }
+
+    fn kernel(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
+        let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+            self.operation(row)?;
+        let (mangled, readable) = (row.get::<i64>()?, row.get::<i64>()?);
+        let config = LaunchConfig {
+            name: self.name(mangled.or(readable), dictionary)?,
+            grid: row.three()?,
+            block: row.three()?,
+            cluster: row.three()?,
+            registers_per_thread: u16::try_from(row.small()?).unwrap_or(0),
+            static_shared_bytes: row.small()?,
+            dynamic_shared_bytes: row.small()?,
+            shared_executed_bytes: row.small()?,
+            local_bytes_per_thread: row.small()?,
+            // Here 0 is the regular launch, there 1.
+            launch_type: row.small()?.saturating_sub(1) as u8,
+        };
+        let config = dictionary.intern_launch_config(config);
+        let kernel = Kernel { start, end, device, context, stream, correlation, config, graph_id, graph_node_id };
+        Ok((end, Record::Kernel(kernel)))
+    }
+
+    fn copy(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+            self.operation(row)?;
+        let bytes = row.wide()?;
+        let kind = match row.small()? {
+            1 | 3 | 11 => CopyKind::HostToDevice,
+            2 | 4 | 12 => CopyKind::DeviceToHost,
+            5..=8 | 13 => CopyKind::DeviceToDevice,
+            9 => CopyKind::HostToHost,
+            10 => CopyKind::PeerToPeer,
+            _ => CopyKind::Unknown,
+        };
+        let (source, destination) = (memory_kind(row.get()?), memory_kind(row.get()?));
+        let mut peer = || -> Result<DeviceId> { Ok(row.get::<u32>()?.map_or(device, DeviceId)) };
+        let copy = Copy {
+            start,
+            end,
+            device,
+            context,
+            stream,
+            correlation,
+            kind,
+            source,
+            destination,
+            is_async: false,
+            bytes,
+            peers: [peer()?, peer()?],
+            graph_id,
+            graph_node_id,
+        };
+        Ok((end, Record::Copy(copy)))
+    }
+
+    fn memset(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+            self.operation(row)?;
+        let (bytes, memory, value, is_async) = (row.wide()?, memory_kind(row.get()?), row.small()?, false);
+        let memset = Memset {
+            start,
+            end,
+            device,
+            context,
+            stream,
+            correlation,
+            memory,
+            is_async,
+            value,
+            bytes,
+            graph_id,
+            graph_node_id,
+        };
+        Ok((end, Record::Memset(memset)))
+    }
+
+    fn call(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
+        let (end, start, thread) = (self.time(row)?, self.time(row)?, row.thread()?);
+        let correlation = row.get::<u32>()?.unwrap_or(CALL_WITHOUT_CORRELATION);
+        let domain = if row.small()? == 1 { ApiDomain::Driver } else { ApiDomain::Runtime };
+        let name = row.get()?;
+        let name = self.name(name, dictionary)?;
+        let function = dictionary.intern_api_function(ApiFunction { domain, callback_id: 0, name });
+        let call = ApiCall {
+            start,
+            end,
+            thread: thread.unwrap_or_default(),
+            correlation: CorrelationId(correlation),
+            function,
+            return_value: row.small()?,
+        };
+        Ok((end, Record::Api(call)))
+    }
+
+    fn sync(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let (end, start) = (self.time(row)?, self.time(row)?);
+        let (context, stream) = (ContextId(row.small()?), StreamId(row.get()?.unwrap_or(u32::MAX)));
+        let correlation = CorrelationId(row.small()?);
+        let kind = match row.small()? {
+            1 => SyncKind::Event,
+            2 => SyncKind::StreamWaitEvent,
+            3 => SyncKind::Stream,
+            4 => SyncKind::Context,
+            _ => SyncKind::Unknown,
+        };
+        let (event_id, event_sync_id) = (row.get()?.unwrap_or(u32::MAX), event_sync_id(row)?);
+        Ok((end, Record::Sync(Sync { start, end, kind, context, stream, correlation, event_id, event_sync_id })))
+    }
+
+    fn event(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let at = self.time(row)?;
+        let event = CudaEvent {
+            context: ContextId(row.small()?),
+            stream: StreamId(row.small()?),
+            correlation: CorrelationId(row.small()?),
+            event_id: row.small()?,
+            event_sync_id: event_sync_id(row)?,
+        };
+        Ok((at, Record::Event(event)))
+    }
+
+    fn overhead(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let (end, start, thread) = (self.time(row)?, self.time(row)?, row.thread()?.unwrap_or_default());
+        let correlation = CorrelationId(row.small()?);
+        let kind = match row.small()? {
+            2 => OverheadKind::DriverCompiler,
+            3 => OverheadKind::BufferFlush,
+            4 => OverheadKind::Instrumentation,
+            5 => OverheadKind::Resource,
+            6 => OverheadKind::RuntimeModuleLoading,
+            7 => OverheadKind::LazyFunctionLoading,
+            8 => OverheadKind::CommandBufferFull,
+            9 => OverheadKind::ActivityBufferRequest,
+            10 => OverheadKind::UnifiedMemoryInit,
+            _ => OverheadKind::Unknown,
+        };
+        Ok((end, Record::Overhead(Overhead { start, end, kind, thread, correlation })))
+    }
+
+    fn memory(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
+        let at = self.time(row)?;
+        let operation = match row.get::<i64>()? {
+            Some(0) => MemoryOperation::Allocation,
+            Some(1) => MemoryOperation::Release,
+            _ => MemoryOperation::Unknown,
+        };
+        let event = MemoryEvent {
+            at,
+            operation,
+            kind: memory_kind(row.get()?),
+            device: DeviceId(row.small()?),
+            context: ContextId(row.small()?),
+            stream: StreamId(row.get()?.unwrap_or(u32::MAX)),
+            correlation: CorrelationId(row.small()?),
+            address: row.wide()?,
+            bytes: row.wide()?,
+            name: row.get::<String>()?.map_or(NameId::UNKNOWN, |name| dictionary.intern_name(&name)),
+            pool: row.wide()?,
+            pool_bytes: row.wide()?,
+            pool_used: row.wide()?,
+            pool_threshold: row.wide()?,
+        };
+        Ok((at, Record::Memory(event)))
+    }
+
+    fn range(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
+        let at = self.time(row)?;
+        // Phase and place only order the rows.
+        row.next += 2;
+        let (begins, id) = (row.small()? == 1, row.wide()?);
+        // Begin and end of the whole range.
+        row.next += 2;
+        let kind = match (row.small()?, begins) {
+            (34, _) => RangeEventKind::Mark,
+            (60, true) => RangeEventKind::Start,
+            (60, false) => RangeEventKind::End,
+            (_, true) => RangeEventKind::Push,
+            (_, false) => RangeEventKind::Pop,
+        };
+        let (thread, end_thread) = (row.thread()?.unwrap_or_default(), row.thread()?);
+        let range_id = row.get::<i64>()?;
+        let color = row.wide()? as u32;
+        let (text, text_id) = (row.get::<String>()?, row.get::<i64>()?);
+        let domain = row.get::<i64>()?.and_then(|domain| self.domains.get(&domain));
+        let domain = dictionary.intern_name(domain.map_or("", String::as_str));
+        let message = match (begins, text) {
+            (false, _) => dictionary.intern_name(""),
+            (true, Some(text)) => dictionary.intern_name(&text),
+            (true, None) => self.name(text_id, dictionary)?,
+        };
+        let event = RangeEvent {
+            at,
+            thread: if begins { thread } else { end_thread.unwrap_or(thread) },
+            kind,
+            domain,
+            message,
+            category: dictionary.intern_name(""),
+            color,
+            range_id: match kind {
+                RangeEventKind::Start | RangeEventKind::End => range_id.map_or(id, |id| id as u64),
+                _ => 0,
+            },
+            payload: if begins { payload(row)? } else { Payload::None },
+        };
+        Ok((at, Record::Range(event)))
+    }
+
+    /// Nanoseconds since the start of tracing, as a time of day. Missing ones stay "not recorded".
+    fn time(&self, row: &mut Fields<'_>) -> Result<Timestamp> {
+        let time = row.get::<i64>()?.map(|since| self.start.nanos().saturating_add_signed(since).max(1));
+        Ok(Timestamp::from_nanos(time.unwrap_or(0)))
+    }
+
+    fn name(&mut self, id: Option<i64>, dictionary: &mut Dictionary) -> Result<NameId> {
+        let Some(id) = id else { return Ok(dictionary.intern_name("")) };
+        if let Some(&known) = self.texts.get(&id) {
+            return Ok(known);
+        }
+        let text: Option<String> = self.text.query_row([id], |row| row.get(0)).optional()?;
+        let name = dictionary.intern_name(text.as_deref().unwrap_or("?"));
+        self.texts.insert(id, name);
+        Ok(name)
+    }
+}
+
+/// 0 when the tracing library gave none, which nsys also writes as the largest number of 32 bits.
+fn event_sync_id(row: &mut Fields<'_>) -> Result<u64> {
+    Ok(row.get::<i64>()?.filter(|&id| id != i64::from(u32::MAX)).unwrap_or(0) as u64)
+}
+
+fn payload(row: &mut Fields<'_>) -> Result<Payload> {
+    let (unsigned, signed, float) = (row.get::<i64>()?, row.get::<i64>()?, row.get::<f64>()?);
+    let (unsigned_32, signed_32, float_32) = (row.get::<i64>()?, row.get::<i64>()?, row.get::<f64>()?);
+    let unsigned = unsigned.or(unsigned_32).map(|number| Payload::Unsigned(number as u64));
+    let signed = signed.or(signed_32).map(Payload::Signed);
+    Ok(unsigned.or(signed).or(float.or(float_32).map(Payload::Float)).unwrap_or(Payload::None))
+}
+
+fn memory_kind(number: Option<i64>) -> MemoryKind {
+    match number {
+        Some(0) => MemoryKind::Pageable,
+        Some(1) => MemoryKind::Pinned,
+        Some(2 | 5) => MemoryKind::Device,
+        Some(3) => MemoryKind::Array,
+        Some(4 | 6) => MemoryKind::Managed,
+        _ => MemoryKind::Unknown,
+    }
+}

@@ -1,0 +1,155 @@
+//! SQLite files of Nsight Systems as input: what we export comes back as the same report, and files of other versions are
+//! read as far as they go.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::Value;
+use support::{GPUPROF, Stage, report, stderr};
+
+/// What such a file does not hold: everything about the process but its id, its program's name and its host.
+const NOT_KEPT: [&str; 6] =
+    ["parent_pid", "command", "gpuprof_version", "driver_version", "driver_cuda_version", "cupti_version"];
+
+/// Where two documents differ. Sums of fractions are made in another order, so those may differ in their last digits.
+fn differences(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            for name in left.keys().chain(right.keys().filter(|name| !left.contains_key(*name))) {
+                let null = Value::Null;
+                let side = |object: &serde_json::Map<String, Value>| object.get(name).cloned().unwrap_or(null.clone());
+                differences(&format!("{path}/{name}"), &side(left), &side(right), found);
+            }
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            for (number, (left, right)) in left.iter().zip(right).enumerate() {
+                differences(&format!("{path}/{number}"), left, right, found);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if a.is_f64() && b.is_f64() => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            if (a - b).abs() > 1e-12 * a.abs().max(b.abs()) {
+                found.push(format!("{path}: {a} {b}"));
+            }
+        }
+        _ if left == right => {}
+        _ => found.push(format!("{path}: {left} {right}")),
+    }
+}
+
+fn export(trace: &Path, out: &Path) {
+    let output = Command::new(GPUPROF).args(["export", "--to", "sqlite", "-o"]).arg(out).arg(trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+fn assert_same_report(stage: &Stage) {
+    let (trace, database) = (stage.path("trace.gpuprof"), stage.path("trace.sqlite"));
+    export(&trace, &database);
+    let (_, mut before) = report(&trace);
+    let (code, mut after) = report(&database);
+    assert_eq!(code, 0);
+    let notes = after["process"]["notes"].to_string();
+    assert!(notes.contains("imported from") && notes.contains("gpuprof"), "{notes}");
+    for document in [&mut before, &mut after] {
+        let process = document["process"].as_object_mut().unwrap();
+        process.remove("notes");
+        NOT_KEPT.iter().for_each(|name| drop(process.remove(*name)));
+    }
+    let mut found = Vec::new();
+    differences("", &before, &after, &mut found);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_was_exported_comes_back_as_the_same_report() {
+    for fixture in ["sync_item", "copy_pageable", "graph_torch", "resnet_workers0"] {
+        let stage = Stage::new();
+        assert!(stage.host(fixture).status().unwrap().success(), "{fixture}");
+        assert_same_report(&stage);
+    }
+}
+
+#[test]
+fn ranges_come_back_with_their_domains_and_nesting() {
+    let stage = Stage::new();
+    assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
+    assert_same_report(&stage);
+    let (_, document) = report(&stage.path("trace.sqlite"));
+    let rows = document["ranges"]["rows"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["domain"] == "worker" && row["message"] == "compute"));
+}
+
+#[test]
+fn every_command_takes_such_a_file() {
+    let stage = Stage::new();
+    assert!(stage.host("sync_item").status().unwrap().success());
+    let (trace, database) = (stage.path("trace.gpuprof"), stage.path("trace.sqlite"));
+    export(&trace, &database);
+    let stats = |file: &Path| {
+        let output =
+            Command::new(GPUPROF).args(["stats", "-f", "csv", "-r", "cuda_gpu_trace"]).arg(file).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        output.stdout
+    };
+    assert_eq!(stats(&trace), stats(&database));
+    let again = stage.path("again.sqlite");
+    export(&database, &again);
+    assert_eq!(stats(&trace), stats(&again));
+    let output = Command::new(GPUPROF).arg("diff").args([&trace, &database]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// A file as an older version might write it: without most columns, and with two processes.
+fn old_file(path: &Path) {
+    let database = Connection::open(path).unwrap();
+    let (one, other) = ((1i64 << 48) | (100 << 24), (1i64 << 48) | (200 << 24));
+    database
+        .execute_batch(&format!(
+            "CREATE TABLE StringIds (id INTEGER, value TEXT);
+             INSERT INTO StringIds VALUES (1, 'gemm(float*)'), (2, 'cudaLaunchKernel_v7000');
+             CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+                 correlationId INTEGER, globalPid INTEGER, demangledName INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 200, 0, 7, 1, {one}, 1), (300, 450, 0, 7, 2, {one}, 1),
+                 (100, 900, 0, 7, 1, {other}, 99);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,
+                 globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (50, 60, 0, {one} + 5, 1, 2, 0),
+                 (250, 260, 0, {one} + 5, 2, 2, 0), (50, 60, 0, {other} + 9, 1, 2, 0);"
+        ))
+        .unwrap();
+}
+
+#[test]
+fn a_file_of_an_older_version_is_read_as_far_as_it_goes() {
+    let stage = Stage::new();
+    let path = stage.path("old.sqlite");
+    old_file(&path);
+    let (code, document) = report(&path);
+    assert_eq!(code, 0);
+    assert_eq!(document["process"]["pid"], 100, "the one with more kernels");
+    let notes = document["process"]["notes"].to_string();
+    for said in ["1 other processes", "when tracing began", "CUPTI_ACTIVITY_KIND_MEMCPY", "NVTX_EVENTS"] {
+        assert!(notes.contains(said), "{said}: {notes}");
+    }
+    let kernels = &document["devices"][0]["kernels"][0];
+    assert_eq!((&kernels["name"], &kernels["total_ns"]), (&Value::from("gemm(float*)"), &Value::from(250)));
+    assert_eq!(document["completeness"]["activities_without_launch"], 0);
+    assert_eq!(document["api"][0]["name"], "cudaLaunchKernel");
+}
+
+#[test]
+fn a_database_of_something_else_is_refused_by_name() {
+    let stage = Stage::new();
+    let path = stage.path("mail.sqlite");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE inbox (subject TEXT);").unwrap();
+    for command in [&["report"][..], &["stats"], &["export", "--to", "json"]] {
+        let output = Command::new(GPUPROF).args(command).arg(&path).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        let said = stderr(&output);
+        assert!(said.contains("mail.sqlite") && said.contains("StringIds"), "{said}");
+    }
+}
