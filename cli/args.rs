@@ -2,6 +2,7 @@
 //!
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
+mod compact;
 mod control;
 mod demo;
 mod diff;
@@ -13,6 +14,7 @@ mod stats;
 
 use clap::{Parser, Subcommand};
 
+use self::compact::{COMPACT_HELP, CompactArgs};
 use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, TELL_HELP, WATCH_HELP, WatchArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
@@ -44,6 +46,9 @@ pub enum Command {
     /// Write traces in the format of another tool
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
+    /// Write a trace again, smaller and with the same contents
+    #[command(after_help = COMPACT_HELP)]
+    Compact(CompactArgs),
     /// Print the statistics of `nsys stats` about a trace
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),

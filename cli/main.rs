@@ -4,6 +4,7 @@
 //! answers with the exit code. Nothing here computes on records; that is library code.
 
 mod args;
+mod compact;
 mod control;
 mod demo;
 mod diff;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
+        Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),

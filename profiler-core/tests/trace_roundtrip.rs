@@ -8,9 +8,10 @@ use std::io::{self, Write};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};
+use profiler_core::trace::compact::{Form, compact, sizes};
 use profiler_core::trace::{Item, TraceWriter};
 use proptest::prelude::*;
-use trace_sample::{assert_same_dictionary, read, sample, session};
+use trace_sample::{assert_same_dictionary, at, blocks, read, sample, session};
 
 /// Numbers from every length class, with the edges more often than chance would have them.
 fn number() -> impl Strategy<Value = u64> {
@@ -306,18 +307,69 @@ proptest! {
         intervals.push(interval);
         let bytes = writer.finish(End::Clean, at, &loss, &dictionary).unwrap();
 
-        let back = read(&bytes).unwrap();
-        prop_assert!(back.damage.is_none(), "{:?}", back.damage);
-        prop_assert_eq!(&back.session, &session());
-        assert_same_dictionary(&back.dictionary, &dictionary);
-        let mut rest = back.items.as_slice();
-        for interval in &intervals {
-            let (here, later) = rest.split_at_checked(interval.len()).expect("items are missing");
-            prop_assert_eq!(by_kind(here), by_kind(interval));
-            rest = later;
+        let compacted = compact(&bytes[..], Vec::new()).unwrap().1;
+        for bytes in [bytes, compacted] {
+            let back = read(&bytes).unwrap();
+            prop_assert!(back.damage.is_none(), "{:?}", back.damage);
+            prop_assert_eq!(&back.session, &session());
+            assert_same_dictionary(&back.dictionary, &dictionary);
+            let mut rest = back.items.as_slice();
+            for interval in &intervals {
+                let (here, later) = rest.split_at_checked(interval.len()).expect("items are missing");
+                prop_assert_eq!(by_kind(here), by_kind(interval));
+                rest = later;
+            }
+            prop_assert!(rest.is_empty());
         }
-        prop_assert!(rest.is_empty());
     }
+}
+
+#[test]
+fn a_compacted_trace_is_smaller_and_has_fewer_blocks() {
+    let dictionary = Dictionary::new();
+    let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();
+    for index in 0..20_000u64 {
+        let start = at(index * 7_000 + index * index % 977);
+        let call = ApiCall {
+            start,
+            end: Timestamp::from_nanos(start.nanos() + 3_000 + index * 31 % 1_009),
+            ..ApiCall::default()
+        };
+        writer.push(&Record::Api(call), &dictionary).unwrap();
+        if index % 500 == 499 {
+            writer.flush(start, &Loss::default(), &dictionary).unwrap();
+        }
+    }
+    // Killed: there is no end.
+    let (bytes, live) = writer.break_off(&Loss::default(), &dictionary).unwrap();
+    assert_eq!(bytes, live.len() as u64);
+    let (compacted, copy) = compact(&live[..], Vec::new()).unwrap();
+    assert_eq!((compacted.records, compacted.bytes), (20_000, copy.len() as u64));
+    assert!(copy.len() * 10 < live.len() * 9, "{} and {} bytes", copy.len(), live.len());
+    assert_eq!(blocks(&copy).len(), 2, "the session and all records with their marks");
+    let (before, after) = (read(&live).unwrap(), read(&copy).unwrap());
+    assert_eq!(before.items, after.items);
+    assert_eq!(compact(&copy[..], Vec::new()).unwrap().1, copy, "again changes nothing");
+}
+
+#[test]
+fn a_damaged_trace_is_not_compacted() {
+    let (_, mut bytes) = sample();
+    let place = blocks(&bytes)[2].end - 3;
+    bytes[place] ^= 1;
+    let error = compact(&bytes[..], Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("not compacted"), "{error}");
+}
+
+#[test]
+fn sizes_add_up_to_about_the_trace() {
+    let (_, bytes) = sample();
+    let sizes = sizes(&bytes[..], Form::Live).unwrap();
+    let records: u64 = sizes.kinds.iter().map(|kind| kind.records).sum();
+    assert_eq!(records, 2 * (3 * 3 + 4));
+    let total = sizes.rest + sizes.kinds.iter().map(|kind| kind.bytes).sum::<u64>();
+    let whole = bytes.len() as u64;
+    assert!((whole * 4 / 5..whole * 2).contains(&total), "{total} of {whole} bytes: {sizes:?}");
 }
 
 #[test]
@@ -414,6 +466,6 @@ fn a_flush_of_little_stays_little() {
     };
     assert_eq!(quiet(11) - quiet(10), 40, "an idle process writes one bare mark");
     // 13 rows of seven kinds: 40 bytes of header and about 20 bytes a row, mostly first values of columns.
-    let second = &trace_sample::blocks(&bytes)[5];
+    let second = &blocks(&bytes)[5];
     assert!(second.len() < 320, "{}", second.len());
 }

@@ -7,8 +7,12 @@
 //!
 //! Predictors start anew in each block. None depends on another block, so a lost one takes nothing else with it.
 
+use std::io;
+
 use rustc_hash::FxHashMap;
 
+use super::pack::Packer;
+use super::split::{OpenBits, SplitCursor};
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use crate::record::Timestamp;
 
@@ -21,6 +25,8 @@ pub(super) mod encoding {
     pub(in crate::trace) const VARINT: u8 = 0;
     /// One varint that holds for every row.
     pub(in crate::trace) const CONSTANT: u8 = 1;
+    /// A class byte for each row, then the bits that the classes leave open.
+    pub(in crate::trace) const SPLIT: u8 = 2;
 }
 
 /// A field that a column can hold.
@@ -39,7 +45,8 @@ pub(super) trait Codec {
     /// The difference to another field of the same row.
     fn relative<F: Field>(&mut self, column: usize, to: F, field: &mut F);
     /// Two times, in columns `columns` and `columns + 1`. The start is a gap to the previous end on the same lane
-    /// (a stream or thread); the length is a difference to the last length of the same `like`, if there is one.
+    /// (a stream or thread); the length is a difference to the last length of the same `like`, if there is one. Without
+    /// one they are taken for noise, which is written as [`encoding::SPLIT`].
     fn span(&mut self, columns: usize, lane: u32, like: Option<u32>, start: &mut Timestamp, end: &mut Timestamp);
 }
 
@@ -75,100 +82,160 @@ impl Predictor {
 pub(super) struct Encoder {
     predictor: Predictor,
     columns: [Column; MAX_COLUMNS],
+    /// Finds the smaller form of each column.
+    trial: Option<Packer>,
 }
 
+/// How a column is written when its rows differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Varints,
+    Split,
+}
+
+/// One column while rows are added, in the form that it will have; in both while the smaller is to be found.
 #[derive(Default)]
 struct Column {
-    bytes: Vec<u8>,
+    varints: Vec<u8>,
+    classes: Vec<u8>,
+    open: OpenBits,
     first: u64,
+    filled: bool,
     varies: bool,
 }
 
 impl Column {
     #[inline]
-    fn push(&mut self, value: u64) {
-        if self.bytes.is_empty() {
-            self.first = value;
+    fn push(&mut self, value: u64, form: Form, both: bool) {
+        if !self.filled {
+            (self.first, self.filled) = (value, true);
         }
         self.varies |= value != self.first;
-        varint::put(&mut self.bytes, value);
+        if form == Form::Varints || both {
+            varint::put(&mut self.varints, value);
+        }
+        if form == Form::Split || both {
+            self.classes.push(self.open.push(value));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.varints.clear();
+        self.classes.clear();
+        self.open.clear();
+        (self.filled, self.varies) = (false, false);
+    }
+
+    /// Ends the column and leaves one form of it. Answers its encoding; `None` when it is 0 in every row.
+    fn settle(&mut self, trial: Option<&mut Packer>) -> io::Result<Option<u8>> {
+        if !self.varies {
+            let first = if self.filled { self.first } else { 0 };
+            self.clear();
+            if first == 0 {
+                return Ok(None);
+            }
+            varint::put(&mut self.varints, first);
+            return Ok(Some(encoding::CONSTANT));
+        }
+        let open = self.open.finish().len();
+        if let Some(packer) = trial {
+            let varints = packer.packed_len(&self.varints)?;
+            if packer.packed_len(&self.classes)? + open < varints {
+                self.varints.clear();
+            } else {
+                self.classes.clear();
+                self.open.clear();
+            }
+        }
+        Ok(Some(if self.classes.is_empty() { encoding::VARINT } else { encoding::SPLIT }))
     }
 }
 
 impl Encoder {
     pub(super) fn new() -> Self {
-        Self { predictor: Predictor::new(0), columns: Default::default() }
+        Self { predictor: Predictor::new(0), columns: Default::default(), trial: None }
+    }
+
+    /// One that tries each column in both forms under `packer` and takes the smaller: several times as slow.
+    pub(super) fn thorough(packer: Packer) -> Self {
+        Self { trial: Some(packer), ..Self::new() }
     }
 
     /// Forgets all rows; the first lane is expected to start at `base`.
     pub(super) fn reset(&mut self, base: u64) {
         self.predictor.reset(base);
-        for column in &mut self.columns {
-            column.bytes.clear();
-            column.varies = false;
-        }
+        self.columns.iter_mut().for_each(Column::clear);
     }
 
-    /// Appends the directory of the columns and then their bytes. A column that is 0 in every row is left out.
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
-        let mut present = 0;
-        for column in &mut self.columns {
-            if !column.varies {
-                column.bytes.clear();
-                if column.first != 0 {
-                    varint::put(&mut column.bytes, column.first);
-                }
-                column.first = 0;
+    /// Appends the directory of the columns and then their bytes. A column that is 0 in every row is left out. `ends`
+    /// are where unlike bytes meet in `out`.
+    ///
+    /// # Errors
+    ///
+    /// When zstd has no memory.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>, ends: &mut Vec<usize>) -> io::Result<()> {
+        let count = out.len();
+        out.push(0);
+        for (id, column) in self.columns.iter_mut().enumerate() {
+            if let Some(encoding) = column.settle(self.trial.as_mut())? {
+                out[count] += 1;
+                out.extend_from_slice(&[id as u8, encoding]);
+                let bytes = column.varints.len() + column.classes.len() + column.open.finish().len();
+                varint::put(out, bytes as u64);
             }
-            present += u8::from(!column.bytes.is_empty());
         }
-        out.push(present);
-        let filled = || self.columns.iter().enumerate().filter(|(_, column)| !column.bytes.is_empty());
-        for (id, column) in filled() {
-            let encoding = if column.varies { encoding::VARINT } else { encoding::CONSTANT };
-            out.extend_from_slice(&[id as u8, encoding]);
-            varint::put(out, column.bytes.len() as u64);
+        for column in &mut self.columns {
+            for part in [&column.varints[..], &column.classes, column.open.finish()] {
+                if !part.is_empty() {
+                    out.extend_from_slice(part);
+                    ends.push(out.len());
+                }
+            }
         }
-        for (_, column) in filled() {
-            out.extend_from_slice(&column.bytes);
-        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push(&mut self, column: usize, value: u64, form: Form) {
+        self.columns[column].push(value, form, self.trial.is_some());
     }
 }
 
 impl Codec for Encoder {
     #[inline]
     fn raw<F: Field>(&mut self, column: usize, field: &mut F) {
-        self.columns[column].push(field.number());
+        self.push(column, field.number(), Form::Varints);
     }
 
     #[inline]
     fn step<F: Field>(&mut self, column: usize, field: &mut F) {
         let value = field.number();
         let previous = std::mem::replace(&mut self.predictor.previous[column], value);
-        self.columns[column].push(zigzag(value.wrapping_sub(previous)));
+        self.push(column, zigzag(value.wrapping_sub(previous)), Form::Varints);
     }
 
     #[inline]
     fn relative<F: Field>(&mut self, column: usize, to: F, field: &mut F) {
-        self.columns[column].push(zigzag(field.number().wrapping_sub(to.number())));
+        self.push(column, zigzag(field.number().wrapping_sub(to.number())), Form::Varints);
     }
 
     #[inline]
     fn span(&mut self, columns: usize, lane: u32, like: Option<u32>, start: &mut Timestamp, end: &mut Timestamp) {
         let predictor = &mut self.predictor;
         let expected = predictor.lane_ends.entry(lane).or_insert(predictor.last_end);
-        self.columns[columns].push(zigzag(start.nanos().wrapping_sub(*expected)));
+        let gap = zigzag(start.nanos().wrapping_sub(*expected));
         *expected = end.nanos();
         predictor.last_end = end.nanos();
         let length = end.nanos().wrapping_sub(start.nanos());
-        let coded = match like {
-            None => length,
+        let (coded, form) = match like {
+            None => (length, Form::Split),
             Some(like) => {
                 let last = predictor.lengths.entry(like).or_insert(0);
-                zigzag(length.wrapping_sub(std::mem::replace(last, length)))
+                (zigzag(length.wrapping_sub(std::mem::replace(last, length))), Form::Varints)
             }
         };
-        self.columns[columns + 1].push(coded);
+        self.push(columns, gap, form);
+        self.push(columns + 1, coded, form);
     }
 }
 
@@ -184,6 +251,7 @@ pub(super) struct Decoder<'a> {
 enum Input<'a> {
     Constant(u64),
     Varint(Cursor<'a>),
+    Split(SplitCursor<'a>),
 }
 
 /// The columns of one group of rows as its directory lists them.
@@ -194,8 +262,8 @@ pub(super) struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// Reads what [`Encoder::finish`] wrote. Columns with unknown ids are stepped over.
-    pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
+    /// Reads what [`Encoder::finish`] wrote of `rows` rows. Columns with unknown ids are stepped over.
+    pub(super) fn read(cursor: &mut Cursor<'a>, rows: u64) -> Result<Self, Malformed> {
         let mut entries = Vec::new();
         for _ in 0..cursor.byte()? {
             entries.push((cursor.byte()?, cursor.byte()?, cursor.varint()?));
@@ -207,6 +275,7 @@ impl<'a> Directory<'a> {
             match encoding {
                 encoding::VARINT => *column = Input::Varint(Cursor::new(bytes)),
                 encoding::CONSTANT => *column = Input::Constant(Cursor::new(bytes).varint()?),
+                encoding::SPLIT => *column = Input::Split(SplitCursor::new(bytes, rows)?),
                 _ => directory.unreadable |= 1 << id,
             }
         }
@@ -231,19 +300,25 @@ impl<'a> Decoder<'a> {
 
     /// Whether everything made sense. Columns in `known` must be used up; others belong to newer versions.
     pub(super) fn finish(self, known: usize) -> Result<(), Malformed> {
-        let left = |input: &Input<'_>| matches!(input, Input::Varint(cursor) if !cursor.is_empty());
+        let left = |input: &Input<'_>| match input {
+            Input::Constant(_) => false,
+            Input::Varint(cursor) => !cursor.is_empty(),
+            Input::Split(cursor) => !cursor.is_used_up(),
+        };
         if self.malformed || self.columns.iter().take(known).any(left) { Err(Malformed) } else { Ok(()) }
     }
 
     #[inline]
     fn next(&mut self, column: usize) -> u64 {
-        match &mut self.columns[column] {
-            Input::Constant(value) => *value,
-            Input::Varint(cursor) => cursor.varint().unwrap_or_else(|Malformed| {
-                self.malformed = true;
-                0
-            }),
-        }
+        let number = match &mut self.columns[column] {
+            Input::Constant(value) => return *value,
+            Input::Varint(cursor) => cursor.varint(),
+            Input::Split(cursor) => cursor.next(),
+        };
+        number.unwrap_or_else(|Malformed| {
+            self.malformed = true;
+            0
+        })
     }
 
     #[inline]

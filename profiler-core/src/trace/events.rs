@@ -1,17 +1,38 @@
 //! The body of an EVENTS block: rows of all kinds that waited for the same write.
 //!
 //! One block for all kinds, because a flush every 100 ms of a slow program has few rows of each and a block header
-//! costs 40 bytes. Kinds without rows and columns that are all 0 take no byte.
+//! costs 40 bytes. Kinds without rows and columns that are all 0 take no byte. In a compacted trace, whose blocks are
+//! longer than the time between two flushes, the flush marks are a group of their own (`marks`).
 
+use std::io;
+
+use super::Item;
 use super::column::{Decoder, Directory, Encoder};
+use super::marks::Marks;
 use super::row::Row;
 use super::varint::{self, Cursor, Malformed};
 use crate::record::{
-    ApiCall, Copy, CudaEvent, HostSample, Kernel, MemoryEvent, Memset, Overhead, RangeEvent, Record, Sync,
+    ApiCall, Copy, CudaEvent, HostSample, Kernel, MemoryEvent, Memset, Overhead, RangeEvent, Record, Sync, Timestamp,
 };
 
 /// Rows of one block that a reader accepts. Constant columns need no bytes, so lengths alone would not bound it.
 pub(super) const MAX_ROWS: u64 = 1 << 20;
+
+/// Calls `$do!(field, type)` for each kind of record, in the order in which they are written.
+macro_rules! for_each_kind {
+    ($do:ident) => {
+        $do!(kernels, Kernel);
+        $do!(copies, Copy);
+        $do!(memsets, Memset);
+        $do!(api_calls, ApiCall);
+        $do!(syncs, Sync);
+        $do!(events, CudaEvent);
+        $do!(overheads, Overhead);
+        $do!(ranges, RangeEvent);
+        $do!(samples, HostSample);
+        $do!(memory, MemoryEvent);
+    };
+}
 
 /// Rows that wait to be written, by kind, in the order in which they came.
 #[derive(Default)]
@@ -27,6 +48,7 @@ pub(super) struct Rows {
     samples: Vec<HostSample>,
     memory: Vec<MemoryEvent>,
     count: usize,
+    marks: Marks,
 }
 
 impl Rows {
@@ -47,22 +69,41 @@ impl Rows {
         self.count += 1;
     }
 
+    /// Keeps a flush mark behind the rows that wait.
+    pub(super) fn mark(&mut self, at: Timestamp) {
+        let mut rows = [0; Marks::KINDS];
+        macro_rules! count {
+            ($field:ident, $kind:ty) => {
+                rows[usize::from(<$kind>::KIND) - 1] = self.$field.len() as u64;
+            };
+        }
+        for_each_kind!(count);
+        self.marks.push(at, rows);
+    }
+
+    /// Marks between them.
+    pub(super) const fn marks(&self) -> usize {
+        self.marks.len()
+    }
+
     /// Rows of all kinds.
     pub(super) const fn len(&self) -> usize {
         self.count
     }
 
+    /// Whether there is neither a row nor a mark.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.marks.len() == 0
+    }
+
     pub(super) fn clear(&mut self) {
-        self.kernels.clear();
-        self.copies.clear();
-        self.memsets.clear();
-        self.api_calls.clear();
-        self.syncs.clear();
-        self.events.clear();
-        self.overheads.clear();
-        self.ranges.clear();
-        self.samples.clear();
-        self.memory.clear();
+        macro_rules! clear {
+            ($field:ident, $kind:ty) => {
+                self.$field.clear();
+            };
+        }
+        for_each_kind!(clear);
+        self.marks.clear();
         self.count = 0;
     }
 
@@ -74,36 +115,47 @@ impl Rows {
             }
         }
         let mut range = (u64::MAX, 0);
-        widen(&mut range, &self.kernels);
-        widen(&mut range, &self.copies);
-        widen(&mut range, &self.memsets);
-        widen(&mut range, &self.api_calls);
-        widen(&mut range, &self.syncs);
-        widen(&mut range, &self.overheads);
-        widen(&mut range, &self.ranges);
-        widen(&mut range, &self.samples);
-        widen(&mut range, &self.memory);
+        macro_rules! times {
+            ($field:ident, $kind:ty) => {
+                widen(&mut range, &self.$field);
+            };
+        }
+        for_each_kind!(times);
         (range.0.min(range.1), range.1)
     }
 
-    /// Appends one group for each kind that has rows.
-    pub(super) fn encode(&self, base: u64, encoder: &mut Encoder, out: &mut Vec<u8>) {
-        encode_group(&self.kernels, base, encoder, out);
-        encode_group(&self.copies, base, encoder, out);
-        encode_group(&self.memsets, base, encoder, out);
-        encode_group(&self.api_calls, base, encoder, out);
-        encode_group(&self.syncs, base, encoder, out);
-        encode_group(&self.events, base, encoder, out);
-        encode_group(&self.overheads, base, encoder, out);
-        encode_group(&self.ranges, base, encoder, out);
-        encode_group(&self.samples, base, encoder, out);
-        encode_group(&self.memory, base, encoder, out);
+    /// Appends one group for each kind that has rows. `ends` are where unlike bytes meet in `out`.
+    ///
+    /// # Errors
+    ///
+    /// When zstd has no memory.
+    pub(super) fn encode(
+        &self,
+        base: u64,
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> io::Result<()> {
+        self.marks.encode(encoder, out, ends)?;
+        macro_rules! encode {
+            ($field:ident, $kind:ty) => {
+                encode_group(&self.$field, base, encoder, out, ends)?;
+            };
+        }
+        for_each_kind!(encode);
+        Ok(())
     }
 }
 
-fn encode_group<R: Row>(rows: &[R], base: u64, encoder: &mut Encoder, out: &mut Vec<u8>) {
+fn encode_group<R: Row>(
+    rows: &[R],
+    base: u64,
+    encoder: &mut Encoder,
+    out: &mut Vec<u8>,
+    ends: &mut Vec<usize>,
+) -> io::Result<()> {
     if rows.is_empty() {
-        return;
+        return Ok(());
     }
     encoder.reset(base);
     for &(mut row) in rows {
@@ -111,12 +163,14 @@ fn encode_group<R: Row>(rows: &[R], base: u64, encoder: &mut Encoder, out: &mut 
     }
     out.push(R::KIND);
     varint::put(out, rows.len() as u64);
-    encoder.finish(out);
+    encoder.finish(out, ends)
 }
 
-/// Hands every row of a body to `sink`. Answers how many rows could not be understood because they are of a newer
-/// version. After an error what `sink` got is to be thrown away.
-pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Record)) -> Result<u64, Malformed> {
+/// Hands every item of a body to `sink`: rows, and the flush marks between them if there are any. Answers how many rows
+/// could not be understood because they are of a newer version. After an error what `sink` got is to be thrown away.
+pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Item)) -> Result<u64, Malformed> {
+    let mut marks = None;
+    let mut groups: Vec<(u8, Vec<Record>)> = Vec::new();
     let mut cursor = Cursor::new(body);
     let mut total = 0u64;
     let mut unknown = 0;
@@ -127,20 +181,30 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Record)) -> Re
         if total > MAX_ROWS {
             return Err(Malformed);
         }
-        let directory = Directory::read(&mut cursor)?;
-        unknown += match kind {
-            Kernel::KIND => decode_group::<Kernel>(rows, directory, base, &mut sink)?,
-            Copy::KIND => decode_group::<Copy>(rows, directory, base, &mut sink)?,
-            Memset::KIND => decode_group::<Memset>(rows, directory, base, &mut sink)?,
-            ApiCall::KIND => decode_group::<ApiCall>(rows, directory, base, &mut sink)?,
-            Sync::KIND => decode_group::<Sync>(rows, directory, base, &mut sink)?,
-            CudaEvent::KIND => decode_group::<CudaEvent>(rows, directory, base, &mut sink)?,
-            Overhead::KIND => decode_group::<Overhead>(rows, directory, base, &mut sink)?,
-            RangeEvent::KIND => decode_group::<RangeEvent>(rows, directory, base, &mut sink)?,
-            HostSample::KIND => decode_group::<HostSample>(rows, directory, base, &mut sink)?,
-            MemoryEvent::KIND => decode_group::<MemoryEvent>(rows, directory, base, &mut sink)?,
-            _ => rows,
+        let directory = Directory::read(&mut cursor, rows)?;
+        if kind == Marks::KIND {
+            marks = Some(Marks::decode(rows, directory)?);
+            continue;
+        }
+        // Rows between marks have to wait for those of other kinds.
+        let mut waiting = Vec::new();
+        let mut take = |record: Record| {
+            if marks.is_some() { waiting.push(record) } else { sink(Item::Record(record)) }
         };
+        macro_rules! decode {
+            ($field:ident, $kind:ty) => {
+                if kind == <$kind>::KIND {
+                    unknown += decode_group::<$kind>(rows, directory, base, &mut take)?;
+                    groups.push((kind, waiting));
+                    continue;
+                }
+            };
+        }
+        for_each_kind!(decode);
+        unknown += rows;
+    }
+    if let Some(marks) = marks {
+        marks.interleave(&groups, sink)?;
     }
     Ok(unknown)
 }

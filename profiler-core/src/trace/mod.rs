@@ -5,21 +5,25 @@
 //! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
 //! a predictor expects. `docs/FORMAT.md` specifies every byte.
 //!
-//! Reading order: `block` (framing), `varint`, `column` (predictors), `row` (which field is which column),
-//! `events` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `writer`, `source` (recovery),
+//! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
+//! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `pack`, `writer`, `source` (recovery),
 //! `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
 mod block;
 mod column;
+pub mod compact;
 mod entry;
 mod error;
 mod events;
+mod marks;
 mod meta;
+mod pack;
 mod reader;
 mod row;
 mod source;
+mod split;
 mod varint;
 mod writer;
 

@@ -138,7 +138,7 @@ impl<R: Read> TraceReader<R> {
             kind::DICTIONARY => self.rebuilt.apply(body)?,
             kind::EVENTS => {
                 let items = &mut self.items;
-                let unknown = events::decode(body, header.t_min, |record| items.push_back(Item::Record(record)))?;
+                let unknown = events::decode(body, header.t_min, |item| items.push_back(item))?;
                 self.source.damage.unknown_rows += unknown;
             }
             kind::LOSS => self.items.push_back(Item::Loss(meta::decode_loss(body)?)),

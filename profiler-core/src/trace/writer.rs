@@ -7,13 +7,12 @@
 
 use std::io::{self, Write};
 
-use zstd::bulk::Compressor;
-
 use super::block::{self, BLOCK_HEADER, Header, MAX_BODY, MUST_UNDERSTAND, ZSTD, kind};
 use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::meta;
+use super::pack::Packer;
 use crate::capture::CaptureMark;
 use crate::dictionary::Dictionary;
 use crate::record::{Loss, Record, Timestamp};
@@ -24,6 +23,10 @@ use crate::session::{End, Session};
 const CHUNK_ROWS: usize = 16 << 10;
 /// Level 1 of zstd. In `benches/trace.rs` level 9 takes 4 % fewer bytes at a third of the speed.
 const ZSTD_LEVEL: i32 = 1;
+/// As [`CHUNK_ROWS`] for a compacted trace: a body of at most 16 MiB also with the widest rows.
+const COMPACT_ROWS: usize = 128 << 10;
+/// As [`ZSTD_LEVEL`] for a compacted trace.
+const COMPACT_LEVEL: i32 = 19;
 /// Bodies below this many bytes are not worth a compressor call; its own frame takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
@@ -36,17 +39,23 @@ pub struct TraceWriter<W> {
     sink: W,
     rows: Rows,
     encoder: Encoder,
-    compressor: Compressor<'static>,
+    packer: Packer,
     /// What the sink is known to have. Dictionary rows that were in a failed write are written again.
     written: Written,
     written_loss: Loss,
     sequence: u32,
     bytes_written: u64,
     rows_lost: u64,
+    /// Rows of a full chunk, all kinds together.
+    chunk_rows: usize,
+    /// Flush marks do not end a chunk.
+    long_chunks: bool,
     /// The body being built, its compressed form, and the blocks that wait for the next `write_all`.
     body: Vec<u8>,
     packed: Vec<u8>,
     out: Vec<u8>,
+    /// Where unlike bytes meet in `body`.
+    ends: Vec<usize>,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -57,19 +66,46 @@ impl<W: Write> TraceWriter<W> {
     /// What the sink answers; `InvalidInput` when the session is larger than a block may be (16 MiB); or out of
     /// memory for the compressor.
     pub fn new(sink: W, session: &Session) -> io::Result<Self> {
+        let (encoder, packer) = (Encoder::new(), Packer::new(ZSTD_LEVEL)?);
+        Self::with(sink, session, encoder, packer, CHUNK_ROWS, false)
+    }
+
+    /// As [`new`](Self::new), for a trace that exists and is to be small: chunks of many flushes, a high level of
+    /// compression, and the smaller form of each column. Takes some ten times as long, and what is written before the
+    /// end is of no use to anybody who wants to read along.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn compact(sink: W, session: &Session) -> io::Result<Self> {
+        let encoder = Encoder::thorough(Packer::new(COMPACT_LEVEL)?);
+        Self::with(sink, session, encoder, Packer::new(COMPACT_LEVEL)?, COMPACT_ROWS, true)
+    }
+
+    fn with(
+        sink: W,
+        session: &Session,
+        encoder: Encoder,
+        packer: Packer,
+        chunk_rows: usize,
+        long_chunks: bool,
+    ) -> io::Result<Self> {
         let mut writer = Self {
             sink,
             rows: Rows::default(),
-            encoder: Encoder::new(),
-            compressor: Compressor::new(ZSTD_LEVEL)?,
+            encoder,
+            packer,
             written: Written::default(),
             written_loss: Loss::default(),
             sequence: 0,
             bytes_written: 0,
             rows_lost: 0,
+            chunk_rows,
+            long_chunks,
             body: Vec::new(),
             packed: Vec::new(),
             out: block::encode_file_header().to_vec(),
+            ends: Vec::new(),
         };
         meta::encode_session(session, &mut writer.body);
         let start = session.start.nanos();
@@ -87,7 +123,7 @@ impl<W: Write> TraceWriter<W> {
     #[inline]
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         self.rows.push(record);
-        if self.rows.len() >= CHUNK_ROWS { self.write_chunk(dictionary) } else { Ok(()) }
+        if self.rows.len() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) }
     }
 
     /// Writes everything that waits, `loss` if it changed, and the mark that everything which completed before
@@ -97,6 +133,10 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// What the sink answers.
     pub fn flush(&mut self, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<()> {
+        if self.long_chunks && *loss == self.written_loss {
+            self.rows.mark(at);
+            return if self.rows.marks() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) };
+        }
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
             writer.stage_loss(at, loss)?;
@@ -123,7 +163,22 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     ///
     /// What the sink answers. The sink is gone then.
-    pub fn finish(mut self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
+    pub fn finish(self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
+        Ok(self.finish_counted(end, at, loss, dictionary)?.1)
+    }
+
+    /// As [`finish`](Self::finish), with the bytes that the sink took.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn finish_counted(
+        mut self,
+        end: End,
+        at: Timestamp,
+        loss: &Loss,
+        dictionary: &Dictionary,
+    ) -> io::Result<(u64, W)> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
             writer.stage_loss(at, loss)?;
@@ -131,7 +186,22 @@ impl<W: Write> TraceWriter<W> {
             writer.stage(kind::END, 0, (at.nanos(), at.nanos()))
         })?;
         self.sink.flush()?;
-        Ok(self.sink)
+        Ok((self.bytes_written, self.sink))
+    }
+
+    /// Writes everything that waits and no end: the copy of a trace that ended [abruptly](End::Abrupt). Answers with
+    /// the bytes that the sink took.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers. The sink is gone then.
+    pub fn break_off(mut self, loss: &Loss, dictionary: &Dictionary) -> io::Result<(u64, W)> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            writer.stage_loss(Timestamp::ZERO, loss)
+        })?;
+        self.sink.flush()?;
+        Ok((self.bytes_written, self.sink))
     }
 
     /// Bytes that the sink took.
@@ -184,10 +254,10 @@ impl<W: Write> TraceWriter<W> {
             }
             self.stage(kind::DICTIONARY, 0, times)?;
         }
-        if self.rows.len() == 0 {
+        if self.rows.is_empty() {
             return Ok(());
         }
-        self.rows.encode(times.0, &mut self.encoder, &mut self.body);
+        self.rows.encode(times.0, &mut self.encoder, &mut self.body, &mut self.ends)?;
         self.stage(kind::EVENTS, 0, times)
     }
 
@@ -203,21 +273,22 @@ impl<W: Write> TraceWriter<W> {
     /// Turns `body` into a block behind the others and empties it.
     fn stage(&mut self, kind: u16, flags: u8, (t_min, t_max): (u64, u64)) -> io::Result<()> {
         if self.body.len() > MAX_BODY {
+            self.ends.clear();
             let text = format!("trace block of kind {kind} has {} bytes, at most {MAX_BODY} fit", self.body.len());
             self.body.clear();
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let mut flags = flags;
         if self.body.len() >= ZSTD_FLOOR {
-            let packed = self.compressor.compress(&self.body)?;
-            if packed.len() + 4 < self.body.len() {
-                self.packed.clear();
-                self.packed.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
-                self.packed.extend_from_slice(&packed);
+            self.packed.clear();
+            self.packed.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
+            self.packer.pack(&self.body, &self.ends, &mut self.packed)?;
+            if self.packed.len() < self.body.len() {
                 std::mem::swap(&mut self.body, &mut self.packed);
                 flags |= ZSTD;
             }
         }
+        self.ends.clear();
         let header = Header {
             kind,
             version: 1,

@@ -1,0 +1,39 @@
+//! Options of `gpuprof compact`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::compact;
+
+pub(super) const COMPACT_HELP: &str = "\
+The copy holds the same records, times, dictionary and flush marks: every report and export of it is that of the
+original. It is made for keeping: a trace that is written while the program runs must survive that program at any moment,
+which takes small blocks. A damaged trace is refused.
+
+EXIT CODES:
+  0  the copy was written, or the sizes were printed
+  2  the trace could not be read, is damaged, or the copy could not be written
+
+EXAMPLES:
+  gpuprof compact gpuprof-4711.gpuprof -o kept.gpuprof
+  gpuprof compact --sizes gpuprof-4711.gpuprof    what each kind of record takes, before and after";
+
+#[derive(Args)]
+pub struct CompactArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The file to write; one that exists is left alone
+    #[arg(short, long, value_name = "OUT", required_unless_present = "sizes")]
+    output: Option<PathBuf>,
+    /// Print the bytes that each kind of record takes
+    #[arg(long)]
+    sizes: bool,
+}
+
+impl From<CompactArgs> for compact::Props {
+    fn from(args: CompactArgs) -> Self {
+        Self { trace: args.trace, output: args.output, sizes: args.sizes }
+    }
+}

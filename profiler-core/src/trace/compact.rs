@@ -1,0 +1,199 @@
+//! Writes a trace again, smaller, and measures what each kind of record takes.
+//!
+//! The same records, flush marks, losses and captures in the same order, so that every report and export of the copy is
+//! that of the original. A damaged trace is refused: the copy would be whole, and nobody would know what is missing.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use super::{Item, TraceError, TraceReader, TraceWriter};
+use crate::record::{Loss, Record, Timestamp};
+use crate::session::End;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// Records of all kinds.
+    pub records: u64,
+    /// Bytes of the copy.
+    pub bytes: u64,
+}
+
+/// Why a trace was not compacted.
+#[derive(Debug)]
+pub enum CompactError {
+    /// It could not be read.
+    Read(TraceError),
+    /// Parts of it are missing, unreadable or of a newer version; one sentence each.
+    Damaged(Vec<String>),
+    /// The copy could not be written.
+    Write(io::Error),
+}
+
+impl fmt::Display for CompactError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "{error}"),
+            Self::Damaged(sentences) => write!(
+                f,
+                "not compacted, because the copy would not show what is missing here: {}",
+                sentences.join("; ")
+            ),
+            Self::Write(error) => write!(f, "cannot be written: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CompactError {}
+
+/// Writes the trace in `source` to `sink` in a smaller form.
+///
+/// # Errors
+///
+/// See [`CompactError`]. What `sink` got by then is of no use.
+pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), CompactError> {
+    let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
+    let mut writer = TraceWriter::compact(sink, reader.session()).map_err(CompactError::Write)?;
+    let mut records = 0;
+    let mut loss = Loss::default();
+    let mut end = None;
+    while let Some(item) = reader.next_item().map_err(CompactError::Read)? {
+        let dictionary = reader.dictionary();
+        let written = match item {
+            Item::Record(record) => {
+                records += 1;
+                writer.push(&record, dictionary)
+            }
+            Item::Flush(at) => writer.flush(at, &loss, dictionary),
+            Item::Loss(newer) => {
+                loss = newer;
+                Ok(())
+            }
+            Item::Capture(mark) => writer.capture(mark, dictionary),
+            Item::End(how, at) => {
+                end = Some((how, at));
+                Ok(())
+            }
+        };
+        written.map_err(CompactError::Write)?;
+    }
+    let damage = reader.damage().sentences();
+    if !damage.is_empty() {
+        return Err(CompactError::Damaged(damage));
+    }
+    let (bytes, sink) = match end {
+        Some((how, at)) => writer.finish_counted(how, at, &loss, reader.dictionary()),
+        None => writer.break_off(&loss, reader.dictionary()),
+    }
+    .map_err(CompactError::Write)?;
+    Ok((Compacted { records, bytes }, sink))
+}
+
+/// What the records of one kind take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindSize {
+    /// The kind.
+    pub name: &'static str,
+    /// Records.
+    pub records: u64,
+    /// Bytes, written alone.
+    pub bytes: u64,
+}
+
+/// What a trace takes, by kind of record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Kinds that occur.
+    pub kinds: Vec<KindSize>,
+    /// Bytes of session, dictionary, flush marks and end.
+    pub rest: u64,
+}
+
+/// How the trace would be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As the traced process writes it: a block at each flush.
+    Live,
+    /// As [`compact`] does.
+    Compact,
+}
+
+/// Measures `source` by writing each kind of record alone, with the flushes of the trace. Kinds share a block's header
+/// in a real trace, so the sum is a little above what the file takes.
+///
+/// # Errors
+///
+/// When `source` cannot be read, or when zstd has no memory.
+pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
+    let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
+    let open = |session: &_| {
+        match form {
+            Form::Live => TraceWriter::new(io::sink(), session),
+            Form::Compact => TraceWriter::compact(io::sink(), session),
+        }
+        .map_err(CompactError::Write)
+    };
+    // The first gets no records: what it writes, all of them write.
+    let mut writers = vec![("", 0, open(reader.session())?)];
+    for name in KIND_NAMES {
+        writers.push((name, 0, open(reader.session())?));
+    }
+    let loss = Loss::default();
+    let mut last = Timestamp::ZERO;
+    while let Some(item) = reader.next_item().map_err(CompactError::Read)? {
+        let dictionary = reader.dictionary();
+        match item {
+            Item::Record(record) => {
+                let (_, records, writer) = &mut writers[1 + kind_index(&record)];
+                *records += 1;
+                writer.push(&record, dictionary).map_err(CompactError::Write)?;
+            }
+            Item::Flush(at) => {
+                last = at;
+                for (_, _, writer) in &mut writers {
+                    writer.flush(at, &loss, dictionary).map_err(CompactError::Write)?;
+                }
+            }
+            Item::Loss(_) | Item::Capture(_) | Item::End(..) => {}
+        }
+    }
+    let mut written = Vec::new();
+    for (name, records, writer) in writers {
+        let (bytes, _) =
+            writer.finish_counted(End::Clean, last, &loss, reader.dictionary()).map_err(CompactError::Write)?;
+        written.push((name, records, bytes));
+    }
+    let rest = written[0].2;
+    let kinds = written.into_iter().filter(|&(_, records, _)| records > 0);
+    let kinds = kinds.map(|(name, records, bytes)| KindSize { name, records, bytes: bytes.saturating_sub(rest) });
+    Ok(Sizes { kinds: kinds.collect(), rest })
+}
+
+const KIND_NAMES: [&str; 10] = [
+    "kernels",
+    "copies",
+    "memsets",
+    "API calls",
+    "synchronisations",
+    "events",
+    "overheads",
+    "range events",
+    "host samples",
+    "memory events",
+];
+
+/// Place in [`KIND_NAMES`].
+const fn kind_index(record: &Record) -> usize {
+    match record {
+        Record::Kernel(_) => 0,
+        Record::Copy(_) => 1,
+        Record::Memset(_) => 2,
+        Record::Api(_) => 3,
+        Record::Sync(_) => 4,
+        Record::Event(_) => 5,
+        Record::Overhead(_) => 6,
+        Record::Range(_) => 7,
+        Record::Sample(_) => 8,
+        Record::Memory(_) => 9,
+    }
+}

@@ -1,0 +1,51 @@
+//! `gpuprof compact`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use support::{GPUPROF, Stage, report, succeeds};
+
+#[test]
+fn the_copy_of_a_recorded_session_gives_the_same_report_in_fewer_bytes() {
+    let stage = Stage::new();
+    succeeds(&mut stage.host("graph_torch"));
+    let (trace, copy) = (stage.path("trace.gpuprof"), stage.path("copy.gpuprof"));
+    succeeds(Command::new(GPUPROF).arg("compact").arg(&trace).arg("-o").arg(&copy));
+    let json = |file| serde_json::to_string(&report(file).1).unwrap();
+    assert_eq!(json(&trace), json(&copy));
+    let bytes = |file| fs::metadata(file).unwrap().len();
+    assert!(bytes(&copy) * 10 < bytes(&trace) * 9, "{} and {} bytes", bytes(&copy), bytes(&trace));
+
+    let sizes = succeeds(Command::new(GPUPROF).arg("compact").arg("--sizes").arg(&trace));
+    let table = String::from_utf8(sizes.stdout).unwrap();
+    let kernels = table.lines().find(|line| line.starts_with("kernels")).unwrap();
+    let columns: Vec<&str> = kernels.split_whitespace().collect();
+    assert_eq!(columns[1], "20043", "{table}");
+    let each: Vec<f64> = columns[2..].iter().map(|each| each.parse().unwrap()).collect();
+    // The targets for kernels.
+    assert!(each[0] < 2.5 && each[1] < each[0], "{table}");
+}
+
+#[test]
+fn files_that_exist_and_damaged_traces_are_left_alone() {
+    let stage = Stage::new();
+    succeeds(&mut stage.host("copy_pageable"));
+    let (trace, copy) = (stage.path("trace.gpuprof"), stage.path("copy.gpuprof"));
+    fs::write(&copy, "precious").unwrap();
+    let compact = || Command::new(GPUPROF).arg("compact").arg(&trace).arg("-o").arg(&copy).output().unwrap();
+    let refused = compact();
+    assert_eq!((refused.status.code(), fs::read(&copy).unwrap()), (Some(2), b"precious".to_vec()));
+
+    fs::remove_file(&copy).unwrap();
+    let mut bytes = fs::read(&trace).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&trace, bytes).unwrap();
+    let refused = compact();
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("trace.gpuprof: not compacted"), "{stderr}");
+    assert!(!copy.exists());
+}
