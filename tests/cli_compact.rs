@@ -1,11 +1,18 @@
 //! `gpuprof compact`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
 
+#[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 
-use support::{GPUPROF, Stage, report, succeeds};
+use support::{GPUPROF, Stage, report, stderr};
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
 
 #[test]
 fn the_copy_of_a_recorded_session_gives_the_same_report_in_fewer_bytes() {
@@ -44,8 +51,7 @@ fn files_that_exist_and_damaged_traces_are_left_alone() {
     bytes[middle] ^= 1;
     fs::write(&trace, bytes).unwrap();
     let refused = compact();
-    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("trace.gpuprof: not compacted"), "{stderr}");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("trace.gpuprof: not compacted"), "{}", stderr(&refused));
     assert!(!copy.exists());
 }
