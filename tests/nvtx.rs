@@ -47,6 +47,8 @@ fn assert_whole(trace: &Path) {
     );
     assert_eq!((main[1].kind, main[1].range_id), (RangeEventKind::Start, main[2].range_id));
     assert!(main[1].range_id != 0 && main[0].thread != worker[0].thread);
+    assert_eq!(names.thread_name(worker[0].thread), Some("range worker"));
+    assert_eq!(names.thread_name(main[0].thread), None);
 }
 
 #[test]

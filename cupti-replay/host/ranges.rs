@@ -74,10 +74,17 @@ pub fn pop() {
     unsafe { MAIN.pop() };
 }
 
+/// The number that the system gave to this thread; 0 when it cannot be had.
+fn thread_id() -> u32 {
+    let place = std::fs::read_link("/proc/thread-self").ok();
+    place.and_then(|place| place.file_name()?.to_str()?.parse().ok()).unwrap_or(0)
+}
+
 /// In a domain of its own: `step 0`, `step 1`, ..., each with a `compute` in it, whose name is registered.
 fn worker() {
     // SAFETY: each string ends with NUL and outlives the calls; attributes say how long they are.
     unsafe {
+        LIBRARY.name_os_thread_a(thread_id(), c"range worker".as_ptr());
         let domain = LIBRARY.domain_create_a(c"worker".as_ptr());
         LIBRARY.name_category_a(domain, CATEGORY, c"training".as_ptr());
         let compute = LIBRARY.register_string_a(domain, c"compute".as_ptr());

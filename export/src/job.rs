@@ -1,5 +1,7 @@
-//! Where a process stands in its job, from the variables that its launcher set.
+//! What a process and its threads are called, and where it stands in its job by the variables of its launcher.
 
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::ThreadId;
 use profiler_core::session::Session;
 
 /// In order of preference: torchrun and its like, then Slurm, Open MPI, other MPIs.
@@ -22,6 +24,14 @@ pub fn program(session: &Session) -> &str {
     match first.rsplit('/').next() {
         Some("") | None => "process",
         Some(name) => name,
+    }
+}
+
+/// What a thread is called: by its number, behind the name that the program gave to it.
+pub fn thread(id: ThreadId, dictionary: &Dictionary) -> String {
+    match dictionary.thread_name(id) {
+        Some(name) => format!("{name}, thread {id}"),
+        None => format!("thread {id}"),
     }
 }
 

@@ -43,6 +43,7 @@ pub mod core {
     pub const NAME_CATEGORY_A: usize = 12;
     pub const NAME_CATEGORY_W: usize = 13;
     pub const NAME_OS_THREAD_A: usize = 14;
+    pub const NAME_OS_THREAD_W: usize = 15;
     /// Places in the table.
     pub const SIZE: usize = 16;
 }

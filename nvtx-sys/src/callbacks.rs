@@ -17,7 +17,7 @@ const NO_TRACKING: c_int = -2;
 pub type Entry = (usize, *const c_void);
 
 /// For the table of [`module::CORE`](crate::abi::module::CORE).
-pub fn core<H: Handler>() -> [Entry; 13] {
+pub fn core<H: Handler>() -> [Entry; 15] {
     [
         (core::MARK_EX, mark_ex::<H> as *const c_void),
         (core::MARK_A, mark_a::<H> as *const c_void),
@@ -32,6 +32,8 @@ pub fn core<H: Handler>() -> [Entry; 13] {
         (core::RANGE_POP, pop::<H> as *const c_void),
         (core::NAME_CATEGORY_A, name_category_a::<H> as *const c_void),
         (core::NAME_CATEGORY_W, name_category_w::<H> as *const c_void),
+        (core::NAME_OS_THREAD_A, name_thread_a::<H> as *const c_void),
+        (core::NAME_OS_THREAD_W, name_thread_w::<H> as *const c_void),
     ]
 }
 
@@ -95,6 +97,8 @@ callbacks! {
         H::name_category(Domain::DEFAULT, category, Text::narrow(name));
     fn name_category_w(category: u32, name: *const u32) -> (), ();
         H::name_category(Domain::DEFAULT, category, Text::wide(name));
+    fn name_thread_a(thread: u32, name: *const c_char) -> (), (); H::name_thread(thread, Text::narrow(name));
+    fn name_thread_w(thread: u32, name: *const u32) -> (), (); H::name_thread(thread, Text::wide(name));
     fn domain_mark_ex(of: Handle, event: *const EventAttributes) -> (), (); H::mark(domain(of), &Event::read(event));
     fn domain_start_ex(of: Handle, event: *const EventAttributes) -> u64, 0;
         H::start(domain(of), &Event::read(event));

@@ -34,6 +34,8 @@ pub trait Handler: 'static {
     fn end(range: u64);
     /// `nvtxNameCategory...`
     fn name_category(domain: Domain, category: u32, name: Text<'_>);
+    /// `nvtxNameOsThread...`, with the number that the system gave to the thread.
+    fn name_thread(thread: u32, name: Text<'_>);
     /// `nvtxDomainCreate...`
     fn create_domain(name: Text<'_>) -> Domain;
     /// `nvtxDomainRegisterString...`

@@ -139,8 +139,10 @@ functions! {
     start_a in core[core::RANGE_START_A] (text: *const c_char) -> u64 = 0;
     /// `nvtxRangeEnd`
     end in core[core::RANGE_END] (range: u64) -> () = ();
-    /// `nvtxNameOsThreadA`, which the tool of this crate leaves unset
+    /// `nvtxNameOsThreadA`
     name_os_thread_a in core[core::NAME_OS_THREAD_A] (thread: u32, name: *const c_char) -> () = ();
+    /// `nvtxNameOsThreadW`
+    name_os_thread_w in core[core::NAME_OS_THREAD_W] (thread: u32, name: *const u32) -> () = ();
     /// `nvtxDomainCreateA`
     domain_create_a in core2[core2::DOMAIN_CREATE_A] (name: *const c_char) -> Handle = ptr::null();
     /// `nvtxDomainRegisterStringA`

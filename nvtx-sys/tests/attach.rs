@@ -61,6 +61,9 @@ impl Handler for Notebook {
     fn name_category(domain: Domain, category: u32, name: Text<'_>) {
         hear(format!("category {} {category} {}", domain.0, name.to_string_lossy()));
     }
+    fn name_thread(thread: u32, name: Text<'_>) {
+        hear(format!("thread {thread} {}", name.to_string_lossy()));
+    }
     fn create_domain(name: Text<'_>) -> Domain {
         hear(format!("domain {}", name.to_string_lossy()));
         Domain(77)
@@ -111,8 +114,9 @@ fn every_function_arrives_with_its_arguments() {
         assert_eq!(program.domain_start_ex(domain, &raw const event), 1 << 40);
         program.domain_end(domain, 8);
         program.domain_mark_ex(ptr::null(), &raw const event);
+        program.name_os_thread_a(11, text.as_ptr());
+        program.name_os_thread_w(12, wide.as_ptr());
         // Without a tool's function NVTX answers by itself.
-        program.name_os_thread_a(1, text.as_ptr());
         assert!(program.resource_create(domain, ptr::null_mut()).is_null());
     }
     assert_eq!(
@@ -132,6 +136,8 @@ fn every_function_arrives_with_its_arguments() {
             "start 77 #99 6 ff00ff00 Signed(-2)",
             "end 8",
             "mark 0 #99 6 ff00ff00 Signed(-2)",
+            "thread 11 größe",
+            "thread 12 wide \u{1f600}",
         ]
     );
     assert_eq!(program.tool_version(), 3);

@@ -1,4 +1,4 @@
-//! What repeats: names, launch configurations, API functions, stack frames, devices, links and contexts.
+//! What repeats: names, launch configurations, API functions, stack frames, devices, links, contexts and threads.
 //!
 //! Everything is append-only and ids are indices, so the trace writer emits just the tail that it has not written
 //! yet, and a reader that replays those tails rebuilds the same ids.
@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::record::{
     ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, LaunchConfigId, NameId,
-    PcieLink, StackId,
+    PcieLink, StackId, ThreadId, ThreadName,
 };
 
 /// Distinct names: twice as many as NVTX may bring. Large training programs have some thousand.
@@ -31,6 +31,8 @@ pub const FRAME_LIMIT: usize = 262_144;
 pub const DEVICE_LIMIT: usize = 256;
 /// Descriptions of contexts. They are looked for one by one, so this also bounds time.
 pub const CONTEXT_LIMIT: usize = 1_024;
+/// Names of threads. They are looked for one by one, so this also bounds time.
+pub const THREAD_LIMIT: usize = 1_024;
 /// The name that names beyond their ceiling share.
 const FURTHER_NAMES: &str = "<names beyond the table>";
 
@@ -46,6 +48,7 @@ pub struct Dictionary {
     devices: Vec<Device>,
     contexts: Vec<Context>,
     links: Vec<PcieLink>,
+    threads: Vec<ThreadName>,
 }
 
 impl Dictionary {
@@ -138,6 +141,11 @@ impl Dictionary {
         }
     }
 
+    /// Adds the name of a thread. One that is known is ignored, and so is one beyond [`THREAD_LIMIT`].
+    pub fn add_thread_name(&mut self, thread: ThreadName) {
+        add(&mut self.threads, thread, THREAD_LIMIT, &mut self.beyond);
+    }
+
     /// The string behind `id`, or `?` when the id is unknown.
     #[must_use]
     pub fn name(&self, id: NameId) -> &str {
@@ -184,6 +192,12 @@ impl Dictionary {
         self.links.iter().rev().find(|link| link.device == id)
     }
 
+    /// The newest name that the program gave to a thread.
+    #[must_use]
+    pub fn thread_name(&self, id: ThreadId) -> Option<&str> {
+        self.threads.iter().rev().find(|thread| thread.thread == id).map(|thread| self.name(thread.name))
+    }
+
     /// All names, by id.
     #[must_use]
     pub fn names(&self) -> &[Arc<str>] {
@@ -218,6 +232,12 @@ impl Dictionary {
     #[must_use]
     pub fn links(&self) -> &[PcieLink] {
         &self.links
+    }
+
+    /// All names of threads, in the order in which they appeared.
+    #[must_use]
+    pub fn thread_names(&self) -> &[ThreadName] {
+        &self.threads
     }
 
     /// All contexts, in the order in which they appeared.

@@ -19,7 +19,7 @@ pub use host::{ApiCall, ApiDomain, ApiFunction, CudaEvent, Overhead, OverheadKin
 pub use id::{
     ApiFunctionId, ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StackId, StreamId, ThreadId, Timestamp,
 };
-pub use machine::{Context, Device, PcieLink};
+pub use machine::{Context, Device, PcieLink, ThreadName};
 pub use memory::{MemoryEvent, MemoryOperation};
 pub use range::{Payload, RangeEvent, RangeEventKind};
 pub use sample::{Frame, HostSample, InterpreterLock, ThreadState};

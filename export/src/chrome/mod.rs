@@ -39,7 +39,7 @@ pub fn write(
     let header = header(&mut output, &passed.session, passed.dictionary.devices(), &survey, options);
     header.map_err(|error| output.failed(error))?;
     let mut rows = Rows::new(&survey, &passed.session, options);
-    rows.metadata(&mut output).map_err(|error| output.failed(error))?;
+    rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
     trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
         let written = match item {
             Item::Record(record) => {

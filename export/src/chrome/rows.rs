@@ -67,7 +67,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Names of processes and threads. A device is a process whose number is its ordinal.
-    pub fn metadata(&mut self, output: &mut impl Write) -> io::Result<()> {
+    pub fn metadata(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
         let program = quoted(job::program(self.session));
         let process = self.session.process_id;
         self.process(output, process, &program, "CPU", u64::from(process))?;
@@ -79,7 +79,7 @@ impl<'a> Rows<'a> {
             }
         }
         for thread in &self.survey.threads {
-            let name = quoted(&format!("thread {thread} ({})", job::program(self.session)));
+            let name = quoted(&format!("{} ({})", job::thread(*thread, dictionary), job::program(self.session)));
             self.line(output, process, thread.0, &name, thread.0)?;
         }
         Ok(())

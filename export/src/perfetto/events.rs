@@ -98,7 +98,7 @@ impl<'a, W: Write> Events<'a, W> {
             self.packets.track(track(kind::THREAD, 0, thread.0), |message| {
                 let mut inner = Message::default();
                 inner.number(field::PID, pid.into()).number(field::THREAD_TID, thread.0.into());
-                inner.text(field::THREAD_NAME, &format!("thread {thread}"));
+                inner.text(field::THREAD_NAME, &job::thread(*thread, dictionary));
                 message.number(field::track::PARENT, process.0).message(field::track::THREAD, &inner);
             })?;
         }

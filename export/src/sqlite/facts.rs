@@ -1,5 +1,7 @@
 //! The tables about the process, the devices and the export itself.
 
+use std::collections::BTreeMap;
+
 use profiler_core::record::{ThreadId, Timestamp};
 use profiler_core::session::Session;
 use rusqlite::{Connection, Result, params};
@@ -66,6 +68,12 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
             "INSERT INTO TARGET_INFO_CUDA_CONTEXT_INFO VALUES (?, 0, 1, ?, ?, ?, 0, 0)",
             params![context.null_stream.0, session.process_id, context.device.0, context.id.0],
         )?;
+    }
+    // The texts of the trace keep their numbers.
+    let names: BTreeMap<_, _> =
+        passed.dictionary.thread_names().iter().map(|thread| (thread.thread, thread.name)).collect();
+    for (thread, name) in names {
+        connection.execute("INSERT INTO ThreadNames VALUES (?, 0, ?)", params![name.0, global_tid(session, thread)])?;
     }
     for (name, value) in [
         ("EXPORT_PRODUCT_NAME", "gpuprof"),

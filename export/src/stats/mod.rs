@@ -2,7 +2,7 @@
 //!
 //! Users of nsys have scripts around these tables, so names, columns, order and rounding are nsys's (2024 and later)
 //! even where gpuprof's own report says the same with other words. What a trace of gpuprof does not hold, such as
-//! thread names, stays empty.
+//! priorities, stays empty.
 //!
 //! Reading order: `table` (rows and cells), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
 //! joined with kernels), `executions`, `nvtx`, `operations` and `calls` (the trace reports).

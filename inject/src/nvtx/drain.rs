@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, Timestamp};
+use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use super::message::{self, Names};
 use super::packed::{self, Next, Packed};
-use super::{CATEGORIES, Category, domain_name, lanes, registered_string};
+use super::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
 /// Empties the lanes. There is one in a process, since a lane has one reader.
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ pub struct Drain {
     /// Names of categories by domain and number, and how many rows of the table they came from.
     categories: HashMap<(u32, u32), NameId, FxBuildHasher>,
     categories_seen: usize,
+    threads_seen: usize,
     batch: Vec<RangeEvent>,
     text: Vec<u8>,
 }
@@ -32,6 +33,7 @@ impl Drain {
     pub fn events(&mut self, until: Timestamp, dictionary: &mut Dictionary) -> std::vec::Drain<'_, RangeEvent> {
         if let Some(generation) = lanes::generation() {
             self.learn_categories(dictionary);
+            self.learn_threads(dictionary);
             for (at, lane) in lanes::all(generation).enumerate() {
                 self.lane(at, lane, until, dictionary);
             }
@@ -97,6 +99,14 @@ impl Drain {
             color: event.color,
             range_id: event.range,
             payload,
+        }
+    }
+
+    fn learn_threads(&mut self, dictionary: &mut Dictionary) {
+        for (thread, name) in THREADS.from(self.threads_seen) {
+            self.threads_seen += 1;
+            let name = self.names.intern(name, dictionary);
+            dictionary.add_thread_name(ThreadName { thread: *thread, name });
         }
     }
 

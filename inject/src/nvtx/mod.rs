@@ -15,7 +15,7 @@
 //! ring has its memory, no hashing. Events from before CUDA is used wait in the rings; when a ring is full, ranges are
 //! dropped as a whole and counted.
 //!
-//! Not recorded: names of threads, CUDA objects and resources, payloads of the extension, `nvtxDomainDestroy`.
+//! Not recorded: names of CUDA objects and resources, payloads of the extension, `nvtxDomainDestroy`.
 
 mod drain;
 mod invitation;
@@ -32,7 +32,7 @@ mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nvtx_sys::{Domain, Event, Handler, Message, RegisteredString, Text};
-use profiler_core::record::RangeEventKind;
+use profiler_core::record::{RangeEventKind, ThreadId};
 
 use crate::capture::request::RangeName;
 use crate::capture::watch;
@@ -49,6 +49,10 @@ static DOMAINS: Table<Box<str>, 1> = Table::new();
 static STRINGS: Table<Box<str>, 64> = Table::new();
 /// Names of categories, in the order in which they were given; a later one for the same number counts. At most 16 Ki.
 static CATEGORIES: Table<Category, 16> = Table::new();
+
+/// Names of threads, in the order in which they were given; a later one for the same thread counts. At most 1 Ki, as
+/// many as the dictionary takes.
+static THREADS: Table<(ThreadId, Box<str>), 1> = Table::new();
 
 /// Handle of the strings that found no place.
 const FURTHER_STRING: u32 = u32::MAX;
@@ -138,6 +142,11 @@ impl Handler for Ranges {
         let name = name.to_string_lossy().into();
         // Without a place the number stands for the name.
         let _ = CATEGORIES.add(Category { domain: stacks::index(domain.0), number: category, name });
+    }
+
+    fn name_thread(thread: u32, name: Text<'_>) {
+        // Without a place the thread is called by its number.
+        let _ = THREADS.add((ThreadId(thread), name.to_string_lossy().into()));
     }
 
     fn create_domain(name: Text<'_>) -> Domain {

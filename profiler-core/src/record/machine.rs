@@ -1,6 +1,6 @@
-//! What does not change during a run: devices, how they are attached, contexts.
+//! What does not change during a run: devices, how they are attached, contexts, names of threads.
 
-use super::{ContextId, DeviceId, StreamId};
+use super::{ContextId, DeviceId, NameId, StreamId, ThreadId};
 
 /// A device as the tracing library describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +78,15 @@ pub struct Context {
     pub device: DeviceId,
     /// Its null stream.
     pub null_stream: StreamId,
+}
+
+/// The name that a program gave to one of its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ThreadName {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its name.
+    pub name: NameId,
 }
 
 #[cfg(test)]

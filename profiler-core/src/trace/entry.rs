@@ -8,7 +8,7 @@ use super::varint::{self, Cursor, Malformed};
 use crate::dictionary::Dictionary;
 use crate::record::{
     ApiDomain, ApiFunction, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, NameId, PcieLink, StackId,
-    StreamId,
+    StreamId, ThreadId, ThreadName,
 };
 
 /// A block is closed behind the row that makes it longer than this, bytes; the next rows go into another one.
@@ -31,6 +31,7 @@ mod table {
     pub(super) const CONTEXTS: u8 = 5;
     pub(super) const FRAMES: u8 = 6;
     pub(super) const LINKS: u8 = 7;
+    pub(super) const THREADS: u8 = 8;
 }
 
 /// Rows of each table that have been written.
@@ -43,6 +44,7 @@ pub(super) struct Written {
     devices: usize,
     contexts: usize,
     links: usize,
+    threads: usize,
 }
 
 impl Written {
@@ -58,6 +60,7 @@ impl Written {
         encode_table(table::DEVICES, dictionary.devices(), &mut self.devices, body, encode_device);
         encode_table(table::CONTEXTS, dictionary.contexts(), &mut self.contexts, body, encode_context);
         encode_table(table::LINKS, dictionary.links(), &mut self.links, body, encode_link);
+        encode_table(table::THREADS, dictionary.thread_names(), &mut self.threads, body, encode_thread);
     }
 }
 
@@ -210,6 +213,15 @@ fn decode_context(row: &mut Cursor<'_>) -> Result<Context, Malformed> {
     })
 }
 
+fn encode_thread(thread: &ThreadName, row: &mut Vec<u8>) {
+    varint::put(row, thread.thread.0.into());
+    varint::put(row, thread.name.0.into());
+}
+
+fn decode_thread(row: &mut Cursor<'_>) -> Result<ThreadName, Malformed> {
+    Ok(ThreadName { thread: ThreadId(row.varint32()?), name: NameId(row.varint32()?) })
+}
+
 fn encode_link(link: &PcieLink, row: &mut Vec<u8>) {
     for number in [link.device.0, link.generation, link.megatransfers, link.lanes] {
         varint::put(row, number.into());
@@ -322,7 +334,10 @@ impl Rebuilt {
             table::LINKS if self.dictionary.links().len() < MAX_PLACES => {
                 self.dictionary.add_link(decode_link(&mut cursor)?);
             }
-            table::DEVICES | table::CONTEXTS | table::LINKS => return Err(Malformed),
+            table::THREADS if self.dictionary.thread_names().len() < MAX_PLACES => {
+                self.dictionary.add_thread_name(decode_thread(&mut cursor)?);
+            }
+            table::DEVICES | table::CONTEXTS | table::LINKS | table::THREADS => return Err(Malformed),
             // A table of a newer version.
             _ => {}
         }
