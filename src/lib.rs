@@ -9,12 +9,18 @@
 //! # Ok::<(), gpuprof::OpenError>(())
 //! ```
 
+mod baseline;
+pub mod bench;
 mod collector;
+mod expectations;
 mod import;
 mod open;
 mod range;
 mod session;
 
+pub use baseline::Baseline;
+pub use bench::{Bench, BenchError, Measurement};
+pub use expectations::{Expectations, Failures};
 pub use import::{KinetoError, import_kineto};
 pub use open::{OpenError, open, open_capture, read};
 pub use profiler_core::diff::{Diff, Refusal, compare};

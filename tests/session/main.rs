@@ -9,6 +9,7 @@ mod play;
 mod support;
 
 mod inner;
+mod judged;
 
 use std::fs;
 
@@ -77,4 +78,33 @@ fn a_session_that_nobody_finishes_leaves_a_trace_that_reads() {
         assert_eq!(report["completeness"]["end"], end, "{name}");
         assert!(report["completeness"]["records"]["kernels"].as_u64().unwrap() > 100, "{name}");
     }
+}
+
+#[test]
+fn expectations_that_fail_show_what_they_saw() {
+    passes(&Stage::new(), "mlp", "judged::rules", |_| {});
+    passes(&Stage::new(), "copy_pageable", "judged::copies", |_| {});
+}
+
+#[test]
+fn a_baseline_is_stored_on_request_and_judges_afterwards() {
+    let stage = Stage::new();
+    passes(&stage, "sync_item", "judged::no_baseline", |_| {});
+    passes(&stage, "sync_item", "judged::baseline", |command| {
+        command.env("GPUPROF_BLESS", "1");
+    });
+    let stored = fs::read_to_string(stage.path("baseline.json")).unwrap();
+    assert!(stored.contains("\"device\": \"NVIDIA H200\""), "{stored}");
+    passes(&stage, "sync_item", "judged::baseline", |_| {});
+    let mut faster: serde_json::Value = serde_json::from_str(&stored).unwrap();
+    faster["kernels"][0]["median_ns"] = 1.into();
+    fs::write(stage.path("baseline.json"), faster.to_string()).unwrap();
+    passes(&stage, "sync_item", "judged::slower_than_baseline", |_| {});
+    fs::write(stage.path("baseline.json"), "{").unwrap();
+    passes(&stage, "sync_item", "judged::broken_baseline", |_| {});
+}
+
+#[test]
+fn a_bench_times_each_repetition_on_the_device() {
+    passes(&Stage::new(), "copy_pageable", "judged::bench", |_| {});
 }

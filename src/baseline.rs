@@ -1,0 +1,135 @@
+//! How long kernels took when somebody last looked: a file beside the tests, to be read by people and kept with the code.
+//!
+//! ```json
+//! {
+//!   "gpuprof_baseline": 1,
+//!   "kernels": [
+//!     { "case": "4096x4096", "kernel": "softmax", "device": "NVIDIA H200", "median_ns": 21504, "launches": 100 }
+//!   ]
+//! }
+//! ```
+//! A kernel is known by the part of its name that the test gives, by the case, and by the device, since times of one device
+//! say nothing of another. The file is replaced as a whole, so a reader never sees half of it; two processes that renew it
+//! at once can undo each other.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use profiler_core::report::KernelRow;
+use serde::{Deserialize, Serialize};
+
+/// Renews the file instead of judging by it.
+const BLESS: &str = "GPUPROF_BLESS";
+/// Version of the file.
+const VERSION: u32 = 1;
+
+/// Tests of a process run side by side and renew the same file.
+static RENEWING: Mutex<()> = Mutex::new(());
+
+/// A file of medians, and the case that a test is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Baseline {
+    path: PathBuf,
+    case: String,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    gpuprof_baseline: u32,
+    kernels: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    case: String,
+    kernel: String,
+    device: String,
+    median_ns: u64,
+    launches: u64,
+}
+
+impl Baseline {
+    /// The file at `path`, which need not exist yet.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), case: String::new() }
+    }
+
+    /// The same file, for a test that runs the same kernels with other inputs.
+    #[must_use]
+    pub fn case(&self, case: impl Into<String>) -> Self {
+        Self { path: self.path.clone(), case: case.into() }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The stored median of a kernel, nanoseconds; `None` when the baseline is being renewed, with `row`.
+    pub(crate) fn median(&self, kernel: &str, device: &str, row: &KernelRow) -> Result<Option<u64>, String> {
+        let renewing = RENEWING.lock().unwrap_or_else(PoisonError::into_inner);
+        let bless = env::var_os(BLESS).is_some_and(|value| !value.is_empty() && value != "0");
+        let mut document = self.read()?;
+        let known = document
+            .kernels
+            .iter()
+            .position(|entry| (&*entry.case, &*entry.kernel, &*entry.device) == (&*self.case, kernel, device));
+        if !bless {
+            drop(renewing);
+            let missing = || {
+                let case = if self.case.is_empty() { String::new() } else { format!(" in case {:?}", self.case) };
+                let path = self.path.display();
+                format!("{path}: nothing about {kernel:?} on {device}{case}; run once with {BLESS}=1 to store it")
+            };
+            return known.map(|at| Some(document.kernels[at].median_ns)).ok_or_else(missing);
+        }
+        let entry = Entry {
+            case: self.case.clone(),
+            kernel: kernel.to_owned(),
+            device: device.to_owned(),
+            median_ns: row.durations.median(),
+            launches: row.durations.count(),
+        };
+        match known {
+            Some(at) => document.kernels[at] = entry,
+            None => document.kernels.push(entry),
+        }
+        document.kernels.sort_by(|a, b| (&a.kernel, &a.case, &a.device).cmp(&(&b.kernel, &b.case, &b.device)));
+        self.write(&document)?;
+        Ok(None)
+    }
+
+    fn read(&self) -> Result<Document, String> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Document { gpuprof_baseline: VERSION, kernels: Vec::new() });
+            }
+            Err(error) => return Err(self.error(&error)),
+        };
+        let document: Document = serde_json::from_str(&text).map_err(|error| self.error(&error))?;
+        if document.gpuprof_baseline != VERSION {
+            return Err(self.error(&format!("version {}, known is {VERSION}", document.gpuprof_baseline)));
+        }
+        Ok(document)
+    }
+
+    fn write(&self, document: &Document) -> Result<(), String> {
+        let mut text = serde_json::to_string_pretty(document).map_err(|error| self.error(&error))?;
+        text.push('\n');
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(format!(".{}", std::process::id()));
+        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path)).map_err(|error| self.error(&error))
+    }
+
+    fn error(&self, error: &dyn std::fmt::Display) -> String {
+        format!("{}: {error}", self.path.display())
+    }
+}

@@ -1,0 +1,340 @@
+//! What a test of kernels expects of a measured region.
+//!
+//! A region is a session; its report is judged rule by rule, and every rule that fails shows what it saw. A report that
+//! lacks records is judged by no rule that could pass because of what is missing: then the test fails and says so. Nothing
+//! is measured here, and no number is made up that the report does not have.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use profiler_core::attribution::api::{ApiClass, without_suffix};
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::record::MemoryKind;
+use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
+use profiler_core::session::End;
+
+use crate::baseline::Baseline;
+
+/// Rows of a table that a failure shows.
+const SHOWN: usize = 5;
+/// Beginnings of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as allocating
+/// page-locked memory.
+const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
+/// Those of virtual memory, to be matched as a whole.
+const MAPPINGS: [&str; 1] = ["MemCreate"];
+
+/// A list of rules.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use gpuprof::{Expectations, measure};
+///
+/// let (_, report) = measure(|_| { /* launch the kernels */ })?;
+/// Expectations::new()
+///     .kernels_at_most(2)
+///     .no_sync()
+///     .no_allocation()
+///     .kernel_at_most("softmax", Duration::from_micros(40))
+///     .assert(&report);
+/// # Ok::<(), gpuprof::SessionError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "rules are judged by `check` or `assert`"]
+pub struct Expectations(Vec<Rule>);
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Kernels(u64),
+    Launches(u64),
+    NoSync,
+    NoPageableCopy,
+    NoAllocation,
+    Busy(f64),
+    Kernel { name: String, at_most: Duration },
+    KernelWithin { name: String, ratio: f64, baseline: Baseline },
+}
+
+/// Rules that failed, with what they saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failures(Vec<String>);
+
+impl Failures {
+    /// A text for each.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl Error for Failures {}
+
+impl Expectations {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At most so many kernels ran, those of graphs counted one by one.
+    pub fn kernels_at_most(self, kernels: u64) -> Self {
+        self.and(Rule::Kernels(kernels))
+    }
+
+    /// At most so many calls launched a kernel or a graph.
+    pub fn launches_at_most(self, calls: u64) -> Self {
+        self.and(Rule::Launches(calls))
+    }
+
+    /// No call waited for the device: none of `*Synchronize`, and no blocking copy such as `cudaMemcpy`.
+    pub fn no_sync(self) -> Self {
+        self.and(Rule::NoSync)
+    }
+
+    /// No copy read or wrote pageable memory.
+    pub fn no_pageable_copy(self) -> Self {
+        self.and(Rule::NoPageableCopy)
+    }
+
+    /// No call allocated device or page-locked memory: `cudaMalloc*`, `cuMemAlloc*`, `cuMemCreate`, `cudaHostAlloc`,
+    /// `cudaHostRegister` and their like. What a caching allocator hands out is no call.
+    pub fn no_allocation(self) -> Self {
+        self.and(Rule::NoAllocation)
+    }
+
+    /// Each device was busy for at least this part of the time from its first operation to the end of its last, 0 to 1.
+    pub fn busy_at_least(self, share: f64) -> Self {
+        self.and(Rule::Busy(share))
+    }
+
+    /// Kernels whose demangled name contains `name` ran, and the median of their durations is at most this. Where several
+    /// names match, each.
+    pub fn kernel_at_most(self, name: impl Into<String>, at_most: Duration) -> Self {
+        self.and(Rule::Kernel { name: name.into(), at_most })
+    }
+
+    /// As [`kernel_at_most`](Self::kernel_at_most), with `ratio` times the median that `baseline` has for such a kernel on
+    /// such a device. With `GPUPROF_BLESS=1` the baseline is renewed instead.
+    pub fn kernel_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
+        self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
+    }
+
+    fn and(mut self, rule: Rule) -> Self {
+        self.0.push(rule);
+        self
+    }
+
+    /// Judges `report` by every rule.
+    ///
+    /// # Errors
+    /// The rules that failed, and what is missing from the report.
+    pub fn check(&self, report: &Report) -> Result<(), Failures> {
+        let mut failures: Vec<_> = incomplete(report).into_iter().collect();
+        failures.extend(self.0.iter().filter_map(|rule| rule.judge(report).err()));
+        if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+    }
+
+    /// As [`check`](Self::check), for a test.
+    ///
+    /// # Panics
+    /// When a rule fails, with the evidence.
+    #[track_caller]
+    pub fn assert(&self, report: &Report) {
+        if let Err(failures) = self.check(report) {
+            panic!("the measured region is not as expected:\n{failures}");
+        }
+    }
+}
+
+/// What is missing, so that no count can be believed.
+fn incomplete(report: &Report) -> Option<String> {
+    let completeness = &report.completeness;
+    let loss = &completeness.loss;
+    let missing: Vec<_> = [
+        (loss.dropped_by_cupti, "records dropped by CUPTI"),
+        (loss.dropped_by_gpuprof, "records dropped by gpuprof"),
+        (loss.undelivered_buffers, "buffers not delivered"),
+        (loss.broken_buffers, "buffers broken"),
+        (completeness.launches_without_activity, "launches whose kernel has not come"),
+        (
+            completeness.activities_without_launch,
+            "operations whose call was not seen (was CUDA used before the first session?)",
+        ),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .chain((completeness.end != End::Clean).then(|| "the end of the trace".to_owned()))
+    .collect();
+    (!missing.is_empty()).then(|| format!("the report is incomplete, so it cannot be judged: {}", missing.join(", ")))
+}
+
+impl Rule {
+    fn judge(&self, report: &Report) -> Result<(), String> {
+        match self {
+            Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
+                let mut rows: Vec<_> = report.devices.iter().flat_map(|device| &device.kernels).collect();
+                rows.sort_by_key(|row| std::cmp::Reverse(row.durations.count()));
+                list(rows.iter().map(|row| format!("{} x {}", row.durations.count(), row.name)))
+            }),
+            Self::Launches(most) => {
+                let launches = calls(report, |row| {
+                    matches!(ApiClass::of(&row.name), ApiClass::KernelLaunch | ApiClass::GraphLaunch)
+                });
+                at_most("launching calls", launches.iter().map(|row| row.calls).sum(), *most, || called(&launches))
+            }
+            Self::NoSync => {
+                let waits = calls(report, |row| {
+                    matches!(ApiClass::of(&row.name), ApiClass::Synchronize | ApiClass::BlockingCopy)
+                });
+                none("calls waited for the device", waits.iter().map(|row| row.calls).sum(), || called(&waits))
+            }
+            Self::NoAllocation => {
+                let allocations = calls(report, |row| allocates(&row.name));
+                let count = allocations.iter().map(|row| row.calls).sum();
+                none("calls allocated memory", count, || called(&allocations))
+            }
+            Self::NoPageableCopy => {
+                let rows = report.devices.iter().flat_map(|device| &device.copies);
+                let pageable: Vec<_> = rows.filter(|row| is_pageable(row)).collect();
+                let count = pageable.iter().map(|row| row.durations.count()).sum();
+                none("copies from or to pageable memory", count, || {
+                    list(pageable.iter().map(|row| {
+                        let (count, path) = (row.durations.count(), row.path);
+                        let (bytes, nanos) = (row.bytes, row.durations.total());
+                        format!("{count} x {}, {bytes} bytes in {}", path.kind.name(), time(nanos))
+                    }))
+                })
+            }
+            Self::Busy(least) => busy(report, *least),
+            Self::Kernel { name, at_most } => {
+                let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+                kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
+            }
+            Self::KernelWithin { name, ratio, baseline } => {
+                for (device, row) in kernels(report, name)? {
+                    let device = &device.device.name;
+                    if let Some(before) = baseline.median(name, device, row)? {
+                        let basis = format!(" ({ratio} x {} of {})", time(before), baseline.path().display());
+                        slower(row, (before as f64 * ratio) as u64, &basis)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn at_most(what: &str, found: u64, most: u64, evidence: impl FnOnce() -> String) -> Result<(), String> {
+    if found <= most { Ok(()) } else { Err(format!("{found} {what}, at most {most} expected: {}", evidence())) }
+}
+
+fn none(what: &str, found: u64, evidence: impl FnOnce() -> String) -> Result<(), String> {
+    if found == 0 { Ok(()) } else { Err(format!("{found} {what}, none expected: {}", evidence())) }
+}
+
+fn busy(report: &Report, least: f64) -> Result<(), String> {
+    if report.devices.is_empty() {
+        return Err("no device did anything, so none was busy".to_owned());
+    }
+    report.devices.iter().try_for_each(|device| {
+        let mut idle: Vec<_> = Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).collect();
+        idle.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
+        let part = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
+        let share = 1.0 - part(idle.iter().map(|&leaf| device.leaves[leaf as usize]).sum());
+        if share >= least {
+            return Ok(());
+        }
+        let waits = idle.iter().map(|&leaf| (leaf, device.leaves[leaf as usize])).filter(|&(_, nanos)| nanos > 0);
+        let waits = list(waits.map(|(leaf, nanos)| format!("{} {:.1} %", leaf.name(), part(nanos) * 1e2)));
+        Err(format!(
+            "device {} was busy {:.1} % of {}, at least {:.1} % expected; idle: {waits}",
+            device.device.id.0,
+            share * 1e2,
+            time(device.window_ns),
+            least * 1e2,
+        ))
+    })
+}
+
+/// The kernels whose name contains `name`.
+fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, &'a KernelRow)>, String> {
+    let all = || report.devices.iter().flat_map(|device| device.kernels.iter().map(move |row| (device, row)));
+    let found: Vec<_> = all().filter(|(_, row)| row.name.contains(name)).collect();
+    if found.is_empty() {
+        return Err(format!(
+            "no kernel has {name:?} in its name; there are {}",
+            list(all().map(|(_, row)| row.name.clone()))
+        ));
+    }
+    Ok(found)
+}
+
+fn slower(row: &KernelRow, limit: u64, basis: &str) -> Result<(), String> {
+    let of = &row.durations;
+    if of.median() <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: median {} of {} launches ({} .. {}), at most {}{basis} expected",
+        row.name,
+        time(of.median()),
+        of.count(),
+        time(of.min()),
+        time(of.max()),
+        time(limit)
+    ))
+}
+
+fn calls(report: &Report, wanted: impl Fn(&ApiRow) -> bool) -> Vec<&ApiRow> {
+    report.api.iter().filter(|row| wanted(row)).collect()
+}
+
+fn allocates(function: &str) -> bool {
+    let name = without_suffix(function);
+    let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
+    ALLOCATIONS.iter().any(|beginning| stem.starts_with(beginning)) || MAPPINGS.contains(&stem)
+}
+
+fn is_pageable(row: &CopyRow) -> bool {
+    [row.path.source, row.path.destination].contains(&MemoryKind::Pageable)
+}
+
+fn called(rows: &[&ApiRow]) -> String {
+    list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, time(row.total_ns))))
+}
+
+fn list(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<_> = texts.collect();
+    match texts.len() {
+        0 => "none".to_owned(),
+        count if count <= SHOWN => texts.join("; "),
+        count => format!("{}; and {} more", texts[..SHOWN].join("; "), count - SHOWN),
+    }
+}
+
+fn time(nanos: u64) -> String {
+    format!("{:?}", Duration::from_nanos(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::allocates;
+
+    #[test]
+    fn allocations_are_told_by_name() {
+        for name in
+            ["cudaMalloc", "cudaMallocAsync_ptsz", "cuMemAlloc_v2", "cuMemAllocAsync", "cuMemCreate", "cudaHostAlloc"]
+        {
+            assert!(allocates(name), "{name}");
+        }
+        for name in ["cudaFree", "cuMemFree_v2", "cudaMemcpy", "cuMemMap", "cudaLaunchKernel", "cudaMemset"] {
+            assert!(!allocates(name), "{name}");
+        }
+    }
+}
