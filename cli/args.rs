@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod query;
 mod report;
 mod run;
 mod stats;
@@ -20,6 +21,7 @@ use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
@@ -52,6 +54,9 @@ pub enum Command {
     /// Print the statistics of `nsys stats` about a trace
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),
+    /// Ask traces in SQL
+    #[command(after_help = QUERY_HELP)]
+    Query(QueryArgs),
     /// List this user's processes that run with gpuprof, and what holds them back
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
@@ -88,5 +93,7 @@ EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof
                                          for Perfetto, HTA and TensorBoard
   gpuprof stats gpuprof-4711.gpuprof     the tables of nsys stats
+  gpuprof query gpuprof-4711.gpuprof 'SELECT count(*) FROM kernels'
+                                         anything else, in SQL
   gpuprof doctor                         can this machine be profiled?
   gpuprof demo                           see it work without a GPU";

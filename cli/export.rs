@@ -2,14 +2,14 @@
 //!
 //! Converting is library code (`gpuprof-export`); here are the names of files, the progress bar and the exit codes.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use gpuprof_export::{ExportError, Format, Options, Outcome, TraceFile};
+use gpuprof_export::tables::labels;
+use gpuprof_export::{Format, Options, Outcome, TraceFile, stem};
 
-use crate::{complain, progress};
+use crate::{complain, progress, traces};
 
 /// Exit code when a trace was written but lacks something.
 const INCOMPLETE: u8 = 1;
@@ -19,7 +19,7 @@ pub const FAILED: u8 = 2;
 /// Which traces to write and how.
 #[derive(Debug)]
 pub struct Props {
-    /// The traces.
+    /// The traces, and folders of traces.
     pub traces: Vec<PathBuf>,
     /// What they become.
     pub format: Format,
@@ -27,6 +27,8 @@ pub struct Props {
     pub output: Option<PathBuf>,
     /// The name of the ranges that are steps.
     pub step_range: Option<String>,
+    /// The run that all traces belong to.
+    pub run: Option<String>,
 }
 
 /// Writes every trace and answers with the exit code: that of the worst.
@@ -36,18 +38,33 @@ pub struct Props {
 /// When the outputs would overwrite each other or their folder cannot be made. Traces that cannot be read or written
 /// are told on stderr, and the others are written.
 pub fn run(props: &Props) -> Result<u8> {
-    let outputs = outputs(props)?;
+    let traces = traces::expanded(&props.traces)?;
+    let outputs = outputs(props, &traces)?;
+    let mut opened: Vec<(usize, TraceFile)> = Vec::new();
     let mut worst = 0;
-    for (number, (trace, output)) in props.traces.iter().zip(&outputs).enumerate() {
+    for (number, trace) in traces.iter().enumerate() {
+        match TraceFile::open(trace) {
+            Ok(trace) => opened.push((number, trace)),
+            Err(error) => {
+                complain(&error.to_string());
+                worst = FAILED;
+            }
+        }
+    }
+    let (numbers, files): (Vec<usize>, Vec<TraceFile>) = opened.into_iter().unzip();
+    let labels = labels(&files, props.run.as_deref());
+    for ((number, trace), label) in numbers.into_iter().zip(&files).zip(labels) {
         let options = Options {
             fallback_rank: u32::try_from(number).unwrap_or(u32::MAX),
-            fallback_world: u32::try_from(props.traces.len()).unwrap_or(u32::MAX),
+            fallback_world: u32::try_from(traces.len()).unwrap_or(u32::MAX),
+            label,
             step_range: props.step_range.clone(),
         };
-        match export(trace, props.format, output, &options) {
+        let output = &outputs[number];
+        match progress::shown(|progress| gpuprof_export::export(trace, props.format, output, &options, progress)) {
             Ok(outcome) => {
                 for note in &outcome.notes {
-                    complain(&format!("{}: {note}", trace.display()));
+                    complain(&format!("{}: {note}", trace.path().display()));
                     worst = worst.max(INCOMPLETE);
                 }
                 complain(&format!("{}: {}", output.display(), described(&outcome)));
@@ -61,11 +78,6 @@ pub fn run(props: &Props) -> Result<u8> {
     Ok(worst)
 }
 
-fn export(trace: &Path, format: Format, output: &Path, options: &Options) -> Result<Outcome, ExportError> {
-    let trace = TraceFile::open(trace)?;
-    progress::shown(|progress| gpuprof_export::export(&trace, format, output, options, progress))
-}
-
 fn described(outcome: &Outcome) -> String {
     match outcome.without_place {
         0 => format!("{} records", outcome.written),
@@ -74,8 +86,12 @@ fn described(outcome: &Outcome) -> String {
 }
 
 /// Where each trace goes.
-fn outputs(props: &Props) -> Result<Vec<PathBuf>> {
-    let folder = match (&props.output, props.traces.as_slice()) {
+fn outputs(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if props.format == Format::Parquet {
+        let folder = props.output.clone().unwrap_or_else(|| "gpuprof-parquet".into());
+        return Ok(vec![folder; traces.len()]);
+    }
+    let folder = match (&props.output, traces) {
         (Some(output), [_]) if !output.is_dir() => return Ok(vec![output.clone()]),
         (Some(output), _) => {
             fs::create_dir_all(output).with_context(|| format!("{}: cannot make this folder", output.display()))?;
@@ -84,24 +100,12 @@ fn outputs(props: &Props) -> Result<Vec<PathBuf>> {
         (None, _) => Path::new(""),
     };
     let mut outputs: Vec<PathBuf> = Vec::new();
-    for trace in &props.traces {
-        let mut name = stem(trace).to_owned();
-        name.push(".");
-        name.push(props.format.extension());
-        let output = folder.join(name);
+    for trace in traces {
+        let output = folder.join(format!("{}.{}", stem(trace), props.format.extension()));
         if outputs.contains(&output) {
             bail!("{}: two of the traces would be written here; export them one by one", output.display());
         }
         outputs.push(output);
     }
     Ok(outputs)
-}
-
-/// The name of a trace without its ending.
-fn stem(trace: &Path) -> &OsStr {
-    let name = match trace.extension() {
-        Some(packed) if packed == "gz" => trace.file_stem().map(Path::new).unwrap_or(trace),
-        _ => trace,
-    };
-    name.file_stem().unwrap_or(OsStr::new("trace"))
 }

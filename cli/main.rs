@@ -12,9 +12,11 @@ mod doctor;
 mod export;
 mod files;
 mod progress;
+mod query;
 mod report;
 mod run;
 mod stats;
+mod traces;
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
+        Command::Query(args) => (query::run(&args.into()), query::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),

@@ -8,7 +8,8 @@ use gpuprof_export::Format;
 use crate::export;
 
 pub(super) const EXPORT_HELP: &str = "\
-One trace becomes one file, several become files in a folder. docs/EXPORT.md describes each format.
+One trace becomes one file, several become files in a folder; for parquet OUT is the folder of all runs [default:
+gpuprof-parquet], and what is there already stays. docs/EXPORT.md describes each format.
 
 EXIT CODES:
   0  every trace was written
@@ -19,11 +20,13 @@ EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
   gpuprof export --to chrome rank*.gpuprof -o log/
   gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof
+  gpuprof export --to parquet run1/ -o traces/ && duckdb -c \
+    \"SELECT rank, count(*) FROM 'traces/*/*/kernels.parquet' GROUP BY rank\"
   gpuprof export --to sqlite gpuprof-4711.gpuprof && nsys stats gpuprof-4711.sqlite";
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// Trace files of gpuprof
+    /// Trace files of gpuprof, or folders with them
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// The format
@@ -35,6 +38,9 @@ pub struct ExportArgs {
     /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
     step_range: Option<String>,
+    /// parquet: the name of the run that all traces belong to [default: that of their folder]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -47,6 +53,8 @@ enum ExportFormat {
     Json,
     /// Perfetto's own format: smaller than chrome, with counters and the verdict
     Perfetto,
+    /// Apache Parquet, run=.../rank=N/TABLE.parquet: DuckDB, Polars, Spark, pandas
+    Parquet,
 }
 
 impl From<ExportArgs> for export::Props {
@@ -56,7 +64,8 @@ impl From<ExportArgs> for export::Props {
             ExportFormat::Sqlite => Format::Sqlite,
             ExportFormat::Json => Format::Json,
             ExportFormat::Perfetto => Format::Perfetto,
+            ExportFormat::Parquet => Format::Parquet,
         };
-        Self { traces: args.traces, format, output: args.output, step_range: args.step_range }
+        Self { traces: args.traces, format, output: args.output, step_range: args.step_range, run: args.run }
     }
 }

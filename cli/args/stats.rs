@@ -47,7 +47,7 @@ pub struct StatsArgs {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum StatsFormat {
+pub(super) enum StatsFormat {
     /// Columns aligned for people
     Table,
     /// Comma-separated
@@ -58,15 +58,21 @@ enum StatsFormat {
     Json,
 }
 
+impl From<StatsFormat> for TableFormat {
+    fn from(format: StatsFormat) -> Self {
+        match format {
+            StatsFormat::Table => Self::Table,
+            StatsFormat::Csv => Self::Csv,
+            StatsFormat::Tsv => Self::Tsv,
+            StatsFormat::Json => Self::Json,
+        }
+    }
+}
+
 impl From<StatsArgs> for stats::Props {
     fn from(args: StatsArgs) -> Self {
-        let format = match args.format {
-            StatsFormat::Table => TableFormat::Table,
-            StatsFormat::Csv => TableFormat::Csv,
-            StatsFormat::Tsv => TableFormat::Tsv,
-            StatsFormat::Json => TableFormat::Json,
-        };
         let filter = args.filter_time.unwrap_or_default();
-        Self { trace: args.trace, reports: args.report, options: StatsOptions { format, unit: args.timeunit, filter } }
+        let options = StatsOptions { format: args.format.into(), unit: args.timeunit, filter };
+        Self { trace: args.trace, reports: args.report, options }
     }
 }

@@ -39,6 +39,16 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Library(format!("SQLite: {error}")) }
     }
 
+    /// A query that cannot be asked; `what` says why.
+    pub fn query(what: String) -> Self {
+        Self { path: "query".into(), cause: Cause::Library(what) }
+    }
+
+    /// The Parquet file `path` cannot be written.
+    pub fn parquet(path: &Path, error: &parquet::errors::ParquetError) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Library(error.to_string()) }
+    }
+
     /// Standard output does not take what is written.
     pub fn output(error: io::Error) -> Self {
         Self::io(Path::new("standard output"), error)

@@ -5,6 +5,7 @@
 //! had no room for is counted and named in the [`Outcome`]. Nothing is measured or attributed here: that is
 //! `profiler-core`.
 
+mod attributed;
 mod chrome;
 mod correlations;
 mod error;
@@ -15,18 +16,24 @@ mod names;
 mod nsys;
 mod order;
 mod output;
+mod parquet;
 mod perfetto;
+pub mod query;
 mod ranges;
 mod records;
 mod source;
 mod sqlite;
 pub mod stats;
 mod survey;
+pub mod tables;
+mod words;
 
 use std::path::Path;
 
+use tables::Label;
+
 pub use error::ExportError;
-pub use source::{Progress, TraceFile};
+pub use source::{Progress, TraceFile, stem};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub enum Format {
     Json,
     /// Perfetto's own format.
     Perfetto,
+    /// Apache Parquet: a folder of runs and ranks with a file for each table.
+    Parquet,
 }
 
 impl Format {
@@ -51,6 +60,7 @@ impl Format {
             Self::Sqlite => "sqlite",
             Self::Json => "jsonl.gz",
             Self::Perfetto => "perfetto-trace",
+            Self::Parquet => "parquet",
         }
     }
 }
@@ -73,11 +83,14 @@ pub struct Options {
     pub fallback_rank: u32,
     /// How many traces are exported together, for those that do not know their world.
     pub fallback_world: u32,
+    /// Run and rank of the trace in a format that holds several.
+    pub label: Label,
     /// Ranges of this name are steps: where the format has a way to say that, it is said.
     pub step_range: Option<String>,
 }
 
-/// Writes `trace` to the file `out` in `format`. The file appears when it is complete.
+/// Writes `trace` to `out` in `format`: a file, or below a folder for [`Format::Parquet`]. A file appears when it is
+/// complete.
 ///
 /// # Errors
 ///
@@ -95,5 +108,6 @@ pub fn export(
         Format::Sqlite => sqlite::write(trace, out, progress),
         Format::Json => records::write(trace, out, progress),
         Format::Perfetto => perfetto::write(trace, out, progress),
+        Format::Parquet => parquet::write(trace, out, &options.label, progress),
     }
 }

@@ -29,6 +29,11 @@ impl Unfinished {
         Self { path: path.to_owned(), partial: partial.into(), finished: false }
     }
 
+    /// The name that it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where to write meanwhile.
     pub fn partial(&self) -> &Path {
         &self.partial

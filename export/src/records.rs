@@ -6,14 +6,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use profiler_core::record::{NameId, Payload, RangeEventKind, Record, SyncKind, ThreadState, Timestamp};
+use profiler_core::record::{NameId, Payload, Record, Timestamp};
 use profiler_core::trace::Item;
 use serde_json::{Value, json};
 
 use crate::error::ExportError;
 use crate::output::Output;
 use crate::source::{Progress, Scope, TraceFile};
-use crate::{Outcome, kineto_names};
+use crate::{Outcome, kineto_names, words};
 
 /// Writes `trace` to `out`.
 pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
@@ -99,7 +99,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
         }
         Record::Sync(row) => json!({
             "kind": "synchronisation", "start_ns": time(row.start), "end_ns": time(row.end),
-            "what": sync(row.kind), "context": row.context.0, "stream": row.stream.0,
+            "what": words::sync(row.kind), "context": row.context.0, "stream": row.stream.0,
             "correlation": row.correlation.0, "event": row.event_id, "event_recording": row.event_sync_id,
         }),
         Record::Event(row) => json!({
@@ -111,7 +111,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             "correlation": row.correlation.0, "what": kineto_names::overhead(row.kind),
         }),
         Record::Range(row) => json!({
-            "kind": "range", "at_ns": time(row.at), "thread": row.thread.0, "what": range(row.kind),
+            "kind": "range", "at_ns": time(row.at), "thread": row.thread.0, "what": words::range(row.kind),
             "domain": name(row.domain), "message": name(row.message), "category": name(row.category),
             "color": row.color, "range": row.range_id, "payload": payload(row.payload),
         }),
@@ -131,46 +131,9 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
                 .collect();
             json!({
                 "kind": "sample", "since_ns": time(row.since), "at_ns": time(row.at), "thread": row.thread.0,
-                "state": state(row.state), "on_cpu_ns": row.on_cpu, "runnable_ns": row.runnable, "stack": stack,
+                "state": words::state(row.state), "on_cpu_ns": row.on_cpu, "runnable_ns": row.runnable, "stack": stack,
             })
         }
-    }
-}
-
-const fn sync(kind: SyncKind) -> &'static str {
-    match kind {
-        SyncKind::Unknown => "unknown",
-        SyncKind::Event => "event",
-        SyncKind::StreamWaitEvent => "stream_wait_event",
-        SyncKind::Stream => "stream",
-        SyncKind::Context => "context",
-    }
-}
-
-const fn range(kind: RangeEventKind) -> &'static str {
-    match kind {
-        RangeEventKind::Unknown => "unknown",
-        RangeEventKind::Push => "push",
-        RangeEventKind::Pop => "pop",
-        RangeEventKind::Start => "start",
-        RangeEventKind::End => "end",
-        RangeEventKind::Mark => "mark",
-    }
-}
-
-const fn state(state: ThreadState) -> &'static str {
-    match state {
-        ThreadState::Unknown => "unknown",
-        ThreadState::Running => "running",
-        ThreadState::Futex => "futex",
-        ThreadState::Poll => "poll",
-        ThreadState::Io => "io",
-        ThreadState::Disk => "disk",
-        ThreadState::Sleep => "sleep",
-        ThreadState::Child => "child",
-        ThreadState::Memory => "memory",
-        ThreadState::Driver => "driver",
-        ThreadState::Other => "other",
     }
 }
 

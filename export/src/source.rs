@@ -28,6 +28,17 @@ const PROGRESS_ITEMS: u32 = 1 << 14;
 /// Is told now and then how much of a pass is done: bytes read and bytes in all.
 pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
+/// The name of a trace without its endings (`.gpuprof`, `.gpuprof.gz`).
+#[must_use]
+pub fn stem(path: &Path) -> String {
+    let unpacked = match path.extension() {
+        Some(packed) if packed == "gz" => path.file_stem().map(Path::new).unwrap_or(path),
+        _ => path,
+    };
+    let stem = unpacked.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    stem.unwrap_or_else(|| "trace".to_owned())
+}
+
 /// A trace file of gpuprof, packed with gzip or not, or an SQLite file of Nsight Systems.
 #[derive(Debug)]
 pub struct TraceFile {
@@ -36,6 +47,7 @@ pub struct TraceFile {
     translated: Option<TempPath>,
     /// Size when it was opened.
     bytes: u64,
+    session: Session,
 }
 
 /// What a pass leaves besides what its visitor kept.
@@ -55,10 +67,16 @@ pub struct Passed {
 }
 
 impl Passed {
+    /// What of the file could not be read: sentences for the user.
+    pub fn damaged(&self) -> Vec<String> {
+        let mut sentences = self.damage.sentences();
+        sentences.extend(self.stopped.clone());
+        sentences
+    }
+
     /// What is missing from the trace: sentences for the user.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.damage.sentences();
-        notes.extend(self.stopped.clone());
+        let mut notes = self.damaged();
         let loss = &self.loss;
         let lost = [
             (loss.dropped_by_cupti, "records were dropped by CUPTI"),
@@ -96,12 +114,14 @@ impl TraceFile {
         if metadata.is_dir() {
             return Err(ExportError::foreign(path, "this is a folder; name the trace files in it"));
         }
-        if nsys::is_sqlite(path) {
+        let (translated, bytes) = if nsys::is_sqlite(path) {
             let translated = nsys::translate(path)?;
             let bytes = std::fs::metadata(&translated).map_err(|error| ExportError::io(&translated, error))?.len();
-            return Ok(Self { path: path.to_owned(), translated: Some(translated), bytes });
-        }
-        let trace = Self { path: path.to_owned(), translated: None, bytes: metadata.len() };
+            (Some(translated), bytes)
+        } else {
+            (None, metadata.len())
+        };
+        let mut trace = Self { path: path.to_owned(), translated, bytes, session: Session::default() };
         let mut beginning = trace.unpacked(&Rc::default())?;
         let text = beginning.fill_buf().map_err(|error| ExportError::io(path, error))?;
         if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
@@ -110,7 +130,8 @@ impl TraceFile {
                 "this is JSON, perhaps a trace of another profiler; only traces of gpuprof can be converted",
             ));
         }
-        TraceReader::new(beginning).map_err(|error| ExportError::trace(path, error))?;
+        let reader = TraceReader::new(beginning).map_err(|error| ExportError::trace(path, error))?;
+        trace.session = reader.session().clone();
         Ok(trace)
     }
 
@@ -124,6 +145,12 @@ impl TraceFile {
     #[must_use]
     pub fn readable(&self) -> &Path {
         self.translated.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Who was traced.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Hands every item to `visit`, in the order of the file.

@@ -41,12 +41,31 @@ const RANKS: &[(&str, &str)] = &[
 ];
 
 impl Session {
+    /// The rank of the process in its job, if its launcher said so.
+    #[must_use]
+    pub fn rank(&self) -> Option<u32> {
+        self.launched().map(|(rank, _)| rank)
+    }
+
+    /// The processes of its job, if the launcher that named the rank said so.
+    #[must_use]
+    pub fn world_size(&self) -> Option<u32> {
+        self.launched()?.1
+    }
+
     /// Where the process stands in its job, such as `rank 3 of 8`, if its launcher said so.
     #[must_use]
     pub fn place(&self) -> Option<String> {
-        let value = |name| self.rank_variables.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-        let (rank, size) = RANKS.iter().find_map(|&(rank, size)| Some((value(rank)?, value(size))))?;
+        let (rank, size) = self.launched()?;
         Some(size.map_or_else(|| format!("rank {rank}"), |size| format!("rank {rank} of {size}")))
+    }
+
+    fn launched(&self) -> Option<(u32, Option<u32>)> {
+        let value = |name: &str| -> Option<u32> {
+            let (_, value) = self.rank_variables.iter().find(|(known, _)| known == name)?;
+            value.trim().parse().ok()
+        };
+        RANKS.iter().find_map(|&(rank, size)| Some((value(rank)?, value(size))))
     }
 }
 
@@ -74,6 +93,7 @@ mod tests {
         };
         assert_eq!(with(&[("SLURM_PROCID", "0"), ("WORLD_SIZE", "8"), ("RANK", "3")]).unwrap(), "rank 3 of 8");
         assert_eq!(with(&[("SLURM_PROCID", "5")]).unwrap(), "rank 5");
+        assert_eq!(with(&[("RANK", "x"), ("PMI_RANK", "2")]).unwrap(), "rank 2");
         assert_eq!(with(&[("LOCAL_RANK", "1")]), None);
     }
 }

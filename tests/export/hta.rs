@@ -1,72 +1,23 @@
 //! HolisticTraceAnalysis, from the Python package index, analyses what `gpuprof export --to chrome` writes, and its
 //! numbers are ours.
-//!
-//! Needs Python with venv and the package index; without them the tests print `SKIPPED` and the reason. The
-//! environment is made once, under the target folder.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use serde_json::Value;
 
-use crate::play;
 use crate::support::{self, GPUPROF, Stage, stderr};
+use crate::{play, python};
 
-/// A Python with HTA, or why there is none.
-fn python() -> Result<&'static Path, &'static str> {
-    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    PYTHON.get_or_init(environment).as_deref().map_err(String::as_str)
-}
-
-fn environment() -> Result<PathBuf, String> {
-    let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export/hta/requirements.txt");
-    let wanted = fs::read_to_string(&requirements).unwrap();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hta");
-    let (python, made) = (folder.join("bin/python"), folder.join("made-from.txt"));
-    if fs::read_to_string(&made).is_ok_and(|made| made == wanted) {
-        return Ok(python);
-    }
-    done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let mut install = Command::new(&python);
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--retries",
-        "1",
-        "-r",
-    ]);
-    done(install.arg(&requirements))?;
-    fs::write(made, wanted).unwrap();
-    Ok(python)
-}
-
-fn done(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| error.to_string())?;
-    let message = stderr(&output);
-    if output.status.success() { Ok(()) } else { Err(message.lines().last().unwrap_or("failed").to_owned()) }
-}
-
-/// What HTA says about a folder; `None`, and a line about the reason, when it cannot be had here.
-fn analysed(folder: &Path, annotation: Option<&str>) -> Option<Value> {
-    let python = match python() {
-        Ok(python) => python,
-        Err(reason) => {
-            println!("SKIPPED: no HolisticTraceAnalysis: {reason}");
-            return None;
-        }
-    };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export/hta/analyse.py");
-    let output = Command::new(python).arg(script).arg(folder).args(annotation).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+/// What HTA says about a folder; `None` when it cannot be had here.
+fn analysed(folder: &Path, annotation: &[&str]) -> Option<Value> {
+    let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&folder];
+    arguments.extend(annotation.iter().map(|annotation| annotation as &dyn AsRef<OsStr>));
+    python::answered("hta", "analyse.py", &arguments)
 }
 
 fn export(arguments: &[&Path]) {
@@ -107,7 +58,7 @@ fn two_ranks_are_analysed_and_the_times_are_ours() {
         })
         .collect();
     export(&[&traces[0], &traces[1], Path::new("-o"), folder.path()]);
-    let Some(result) = analysed(folder.path(), None) else { return };
+    let Some(result) = analysed(folder.path(), &[]) else { return };
     assert_eq!(result["ranks"], serde_json::json!([0, 1]));
     assert_eq!(result["failed"], serde_json::json!({}));
     for (rank, trace) in traces.iter().enumerate() {
@@ -122,7 +73,7 @@ fn a_graph_is_analysed_and_the_times_are_ours() {
     let stage = play("graph_torch");
     let folder = tempfile::tempdir().unwrap();
     export(&[&stage.path("trace.gpuprof"), Path::new("-o"), folder.path()]);
-    let Some(result) = analysed(folder.path(), None) else { return };
+    let Some(result) = analysed(folder.path(), &[]) else { return };
     assert_eq!(result["failed"], serde_json::json!({}));
     same_times(&result["found"]["temporal"]["0"], &stage.report());
 }
@@ -186,7 +137,7 @@ fn annotated_steps_become_profiler_steps_that_have_a_critical_path() {
     let (trace, steps) = annotated(&stage);
     let folder = tempfile::tempdir().unwrap();
     export(&[&trace, Path::new("--step-range"), Path::new("step"), Path::new("-o"), folder.path()]);
-    let Some(result) = analysed(folder.path(), Some("ProfilerStep")) else { return };
+    let Some(result) = analysed(folder.path(), &["ProfilerStep"]) else { return };
     assert_eq!(result["failed"], serde_json::json!({}));
     let found = &result["found"];
     assert_eq!(found["steps"], steps);

@@ -2,7 +2,10 @@
 
 mod chrome;
 mod hta;
+mod parquet;
 mod perfetto;
+mod python;
+mod query;
 mod records;
 mod sqlite;
 mod stats;
@@ -23,6 +26,13 @@ fn play(fixture: &str) -> Stage {
     let stage = Stage::new();
     assert!(stage.host(fixture).status().unwrap().success(), "{fixture}");
     stage
+}
+
+/// The same as a process of a job; the trace is named after its rank.
+fn play_rank(stage: &Stage, fixture: &str, rank: u32) {
+    let mut host = stage.host(fixture);
+    host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUPROF_OUTPUT", format!("rank{rank}.gpuprof"));
+    assert!(host.status().unwrap().success(), "{fixture}");
 }
 
 fn gpuprof(arguments: &[&dyn AsRef<OsStr>]) -> Output {

@@ -22,7 +22,7 @@ use crate::json::quoted;
 use crate::output::Output;
 use crate::source::{Progress, TraceFile};
 use crate::survey::Survey;
-use crate::{Options, Outcome, job};
+use crate::{Options, Outcome};
 
 use self::rows::Rows;
 
@@ -76,8 +76,8 @@ fn header(
         writeln!(output, "    {}{separator}", properties(device))?;
     }
     writeln!(output, "  ],")?;
-    let rank = job::rank(session).unwrap_or(options.fallback_rank);
-    let world = job::world_size(session).unwrap_or(options.fallback_world.max(1));
+    let rank = session.rank().unwrap_or(options.fallback_rank);
+    let world = session.world_size().unwrap_or(options.fallback_world.max(1));
     // The TensorBoard plugin opens its distributed view for a known backend, which needs collectives to show.
     let backend = if survey.communicates { "nccl" } else { "" };
     // HolisticTraceAnalysis finds the rank by the blank behind the colon.

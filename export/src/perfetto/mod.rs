@@ -11,10 +11,10 @@ mod wire;
 
 use std::path::Path;
 
-use profiler_core::capture::Captures;
 use profiler_core::trace::Item;
 
 use crate::Outcome;
+use crate::attributed::attributed;
 use crate::error::ExportError;
 use crate::output::Output;
 use crate::source::{Progress, TraceFile};
@@ -25,11 +25,11 @@ use self::events::Events;
 /// Writes `trace` to `out`.
 pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
     let (survey, passed) = Survey::of(trace, &mut |done, total| progress(done / 3, total))?;
-    let verdict = verdict(trace, &mut |done, total| progress(total / 3 + done / 3, total))?;
+    let (report, _) = attributed(trace, &mut |done, total| progress(total / 3 + done / 3, total))?;
     let failed = |error| ExportError::io(out, error);
     let mut outcome = Outcome { notes: passed.notes(), ..Outcome::default() };
     let mut events = Events::new(Output::create(out)?, &survey, &passed.session);
-    events.tracks(&passed.dictionary, &verdict).map_err(failed)?;
+    events.tracks(&passed.dictionary, &report.live_line()).map_err(failed)?;
     trace.pass(&mut |done, total| progress(total / 3 * 2 + done / 3, total), |item, scope| {
         let Item::Record(record) = item else { return Ok(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
@@ -44,27 +44,4 @@ pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Resu
     }
     output.finish()?;
     Ok(outcome)
-}
-
-/// The verdict in one line, from the engine that also makes the report.
-fn verdict(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<String, ExportError> {
-    let mut captures = Captures::new(None);
-    let mut loss = profiler_core::record::Loss::default();
-    let mut last = profiler_core::record::Timestamp::ZERO;
-    let passed = trace.pass(progress, |item, scope| {
-        match item {
-            Item::Record(record) => captures.push(record, scope.dictionary),
-            Item::Flush(at) => {
-                captures.flushed(*at, scope.dictionary);
-                last = last.max(*at);
-            }
-            Item::Loss(newer) => loss = *newer,
-            Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
-            Item::End(_, at) => last = last.max(*at),
-        }
-        Ok(())
-    })?;
-    captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
-    let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, Vec::new());
-    Ok(report.live_line())
 }

@@ -22,7 +22,7 @@ pub enum TableFormat {
 
 /// Measures how wide the columns of a text must be.
 #[derive(Debug, Default)]
-pub(super) struct Widths(Vec<usize>);
+pub struct Widths(Vec<usize>);
 
 impl RowSink for Widths {
     fn begin(&mut self, heading: &Heading) -> io::Result<()> {
@@ -43,7 +43,7 @@ impl RowSink for Widths {
 }
 
 /// Writes rows.
-pub(super) struct Printer<'a> {
+pub struct Printer<'a> {
     output: &'a mut dyn Write,
     format: TableFormat,
     widths: Vec<usize>,
@@ -85,7 +85,9 @@ impl RowSink for Printer<'_> {
         self.rows = 0;
         match self.format {
             TableFormat::Table => {
-                writeln!(self.output, "\n ** {} ({}):\n", heading.title, heading.name)?;
+                if !heading.title.is_empty() {
+                    writeln!(self.output, "\n ** {} ({}):\n", heading.title, heading.name)?;
+                }
                 let mut line = String::new();
                 let mut rule = String::new();
                 for (number, (column, &width)) in heading.columns.iter().zip(&self.widths).enumerate() {
@@ -152,6 +154,8 @@ fn plain(cell: &Cell) -> String {
     match cell {
         Cell::Empty => String::new(),
         Cell::Number(number) => number.to_string(),
+        Cell::Signed(number) => number.to_string(),
+        Cell::Real(number) => number.to_string(),
         Cell::Decimal(number, decimals) => format!("{number:.decimals$}"),
         Cell::Text(text) => text.clone(),
     }

@@ -31,8 +31,8 @@ pub use format::TableFormat;
 pub use report::Statistic;
 pub use table::TimeUnit;
 
-use format::{Printer, Widths};
-use table::{Cell, Heading, RowSink};
+pub(crate) use format::{Printer, Widths};
+pub(crate) use table::{Cell, Column, Heading, RowSink};
 
 /// How to count and print.
 #[derive(Clone, Copy, Debug, Default)]

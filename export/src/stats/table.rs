@@ -13,6 +13,10 @@ pub enum Cell {
     Empty,
     /// A whole number.
     Number(u64),
+    /// A number of no known meaning: printed without a mark between thousands.
+    Signed(i64),
+    /// The same with a fraction, in as many digits as it has.
+    Real(f64),
     /// A number with so many decimals.
     Decimal(f64, usize),
     /// A text.
@@ -90,7 +94,7 @@ impl FromStr for TimeUnit {
 /// What a report consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// For people.
+    /// For people; empty for none.
     pub title: &'static str,
     /// nsys's name for the report.
     pub name: &'static str,

@@ -1,0 +1,56 @@
+//! Options of `gpuprof query`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::stats::StatsFormat;
+use crate::query;
+
+pub(super) const QUERY_HELP: &str = "\
+The tables are those of `gpuprof export --to parquet`, over all traces at once: `run` and `rank` say which one a row is
+from. A folder stands for the traces in it. The dialect is SQLite's; a query is checked before a trace is read, and
+only the columns that it uses are made.
+
+EXIT CODES:
+  0  the query was answered
+  1  answered, but a trace lacks something; stderr says what
+  2  the query is wrong, or a trace could not be read
+
+EXAMPLES:
+  gpuprof query --tables
+  gpuprof query gpuprof-4711.gpuprof \\
+    'SELECT name, count(*), sum(duration_ns) FROM kernels GROUP BY name ORDER BY 3 DESC LIMIT 5'
+  gpuprof query run1/ 'SELECT rank, sum(duration_ns) FROM kernels WHERE communication GROUP BY rank'
+  gpuprof query --format csv run1/ run2/ 'SELECT run, leaf, sum(duration_ns) FROM leaves GROUP BY 1, 2' > leaves.csv";
+
+#[derive(Args)]
+pub struct QueryArgs {
+    /// Trace files, or folders with them, and behind them the query
+    #[arg(required_unless_present = "tables", num_args = 2.., value_names = ["TRACE", "SQL"])]
+    traces_and_sql: Vec<String>,
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    format: StatsFormat,
+    /// The name of the run that all traces belong to [default: that of their folder]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// List the tables and their columns
+    #[arg(long, exclusive = true)]
+    tables: bool,
+}
+
+impl From<QueryArgs> for query::Props {
+    fn from(args: QueryArgs) -> Self {
+        let mut traces = args.traces_and_sql;
+        match traces.pop() {
+            Some(sql) if !args.tables => Self::Ask {
+                traces: traces.into_iter().map(PathBuf::from).collect(),
+                sql,
+                format: args.format.into(),
+                run: args.run,
+            },
+            _ => Self::Tables,
+        }
+    }
+}

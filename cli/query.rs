@@ -1,0 +1,65 @@
+//! `gpuprof query`: SQL over traces.
+//!
+//! Answering is library code (`gpuprof-export`); here are the order of files, streams and exit codes.
+
+use std::io::{self, BufWriter, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use gpuprof_export::query::{self, Query};
+use gpuprof_export::stats::TableFormat;
+use gpuprof_export::tables::labels;
+use gpuprof_export::{ExportError, TraceFile};
+
+use crate::{complain, progress, traces};
+
+/// Exit code when a trace lacks something.
+const INCOMPLETE: u8 = 1;
+/// Exit code when there is no answer.
+pub const FAILED: u8 = 2;
+
+/// What to answer.
+#[derive(Debug)]
+pub enum Props {
+    /// Which tables there are.
+    Tables,
+    /// A query.
+    Ask {
+        /// Traces and folders of traces.
+        traces: Vec<PathBuf>,
+        /// The query.
+        sql: String,
+        /// The form of the answer.
+        format: TableFormat,
+        /// The run that all traces belong to.
+        run: Option<String>,
+    },
+}
+
+/// Prints the answer; gives the exit code.
+///
+/// # Errors
+///
+/// When the query is wrong, a trace cannot be read, or stdout cannot be written.
+pub fn run(props: &Props) -> Result<u8> {
+    let mut output = BufWriter::new(io::stdout().lock());
+    let Props::Ask { traces, sql, format, run } = props else {
+        output.write_all(query::described().as_bytes())?;
+        output.flush()?;
+        return Ok(0);
+    };
+    let query = Query::new(sql)?;
+    let files: Vec<TraceFile> =
+        traces::expanded(traces)?.iter().map(TraceFile::open).collect::<Result<_, ExportError>>()?;
+    let labels = labels(&files, run.as_deref());
+    let labelled: Vec<_> = files.into_iter().zip(labels).collect();
+    let notes = match progress::shown(|progress| query.answer(&labelled, *format, &mut output, progress)) {
+        Err(error) if error.is_broken_pipe() => return Ok(0),
+        answered => answered?,
+    };
+    output.flush()?;
+    for note in &notes {
+        complain(note);
+    }
+    Ok(if notes.is_empty() { 0 } else { INCOMPLETE })
+}

@@ -1,0 +1,35 @@
+//! The report of a trace: what the engine says, for the formats that have a place for it.
+
+use profiler_core::capture::Captures;
+use profiler_core::record::{Loss, Timestamp};
+use profiler_core::report::Report;
+use profiler_core::trace::Item;
+
+use crate::error::ExportError;
+use crate::source::{Passed, Progress, TraceFile};
+
+/// Reads `trace` once and makes the report that `gpuprof report` makes: of the newest capture, when there are several.
+///
+/// # Errors
+///
+/// When the trace cannot be read at all.
+pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Report, Passed), ExportError> {
+    let mut captures = Captures::new(None);
+    let (mut loss, mut last) = (Loss::default(), Timestamp::ZERO);
+    let passed = trace.pass(progress, |item, scope| {
+        match item {
+            Item::Record(record) => captures.push(record, scope.dictionary),
+            Item::Flush(at) => {
+                captures.flushed(*at, scope.dictionary);
+                last = last.max(*at);
+            }
+            Item::Loss(newer) => loss = *newer,
+            Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
+            Item::End(_, at) => last = last.max(*at),
+        }
+        Ok(())
+    })?;
+    captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
+    let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, passed.damaged());
+    Ok((report, passed))
+}

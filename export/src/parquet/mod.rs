@@ -1,0 +1,102 @@
+//! Apache Parquet: a file for each table, for DuckDB, Polars, Spark, DataFusion and pandas.
+//!
+//! Files lie as `run=NAME/rank=N/TABLE.parquet`, the layout that these tools know from Hive: they read a folder of runs
+//! at once and make columns of what stands in the path. Every table has a file even without rows, so that a pattern
+//! of names always finds one.
+
+mod file;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use ::parquet::data_type::ByteArray;
+
+use crate::Outcome;
+use crate::error::ExportError;
+use crate::source::{Progress, TraceFile};
+use crate::tables::{Cell, Label, Sink, Table, produce};
+
+use self::file::TableFile;
+
+/// Writes the tables of `trace` below the folder `out`.
+pub fn write(
+    trace: &TraceFile,
+    out: &Path,
+    label: &Label,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, ExportError> {
+    let folder = partition(out, label);
+    fs::create_dir_all(&folder).map_err(|error| ExportError::io(&folder, error))?;
+    let files = Table::ALL.iter().map(|&table| TableFile::create(&folder, table)).collect::<Result<_, _>>()?;
+    let mut files = Files { files, texts: Texts::default(), written: 0 };
+    let notes = produce(trace, &mut files, progress)?;
+    for file in files.files {
+        file.finish()?;
+    }
+    Ok(Outcome { written: files.written, without_place: 0, notes })
+}
+
+/// The folder of a rank of a run.
+fn partition(out: &Path, label: &Label) -> PathBuf {
+    out.join(format!("run={}", escaped(&label.run))).join(format!("rank={}", label.rank))
+}
+
+/// Percent-encoded as Hive's readers decode it.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            escaped.push(byte.into());
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+/// All files of a trace.
+struct Files {
+    /// In the order of [`Table::ALL`].
+    files: Vec<TableFile>,
+    texts: Texts,
+    written: u64,
+}
+
+impl Sink for Files {
+    fn wants(&self, _: Table) -> bool {
+        true
+    }
+
+    fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError> {
+        self.written += 1;
+        self.files[table as usize].row(cells, &mut self.texts)
+    }
+}
+
+/// Texts that wait to be written, each once: rows repeat the names of the trace's dictionary.
+#[derive(Debug, Default)]
+struct Texts(FxHashMap<Box<str>, ByteArray>);
+
+impl Texts {
+    fn shared(&mut self, text: &str) -> ByteArray {
+        if let Some(shared) = self.0.get(text) {
+            return shared.clone();
+        }
+        let shared = ByteArray::from(text.as_bytes().to_vec());
+        self.0.insert(text.into(), shared.clone());
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_any_name_is_one_folder() {
+        let label = Label { run: "a/b=c d..%".to_owned(), rank: 3 };
+        assert_eq!(partition(Path::new("out"), &label), Path::new("out/run=a%2Fb%3Dc%20d..%25/rank=3"));
+    }
+}

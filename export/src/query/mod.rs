@@ -1,0 +1,127 @@
+//! SQL over traces: the tables of [`tables`](crate::tables), asked by SQLite.
+//!
+//! A query is checked against empty tables before a trace is read, so a mistake is told at once; the same check tells
+//! which tables and columns it uses, and only these are made. They go into a temporary database that SQLite keeps in
+//! its cache and moves to a file as it grows, so memory is bounded and nothing is left behind. Why SQLite and not an
+//! engine made for columns is told in `docs/EXPORT.md`.
+//!
+//! Not here: indexes. SQLite makes those of a join by itself.
+
+mod load;
+mod plan;
+
+use std::io::Write;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use crate::error::ExportError;
+use crate::source::{Progress, TraceFile};
+use crate::stats::{Cell, Column, Heading, Printer, RowSink, TableFormat, Widths};
+use crate::tables::Label;
+
+use self::load::Database;
+use self::plan::Used;
+
+pub use plan::described;
+
+/// A query that can be answered.
+#[derive(Debug)]
+pub struct Query {
+    sql: String,
+    used: Used,
+}
+
+/// An error about the query itself.
+fn failed(error: &rusqlite::Error) -> ExportError {
+    ExportError::sqlite(Path::new("query"), error)
+}
+
+impl Query {
+    /// Checks `sql`, which must be one `SELECT`.
+    ///
+    /// # Errors
+    ///
+    /// When it is no SQL, asks for tables or columns that do not exist, or would do anything but read.
+    pub fn new(sql: &str) -> Result<Self, ExportError> {
+        let used = plan::used(sql)?;
+        Ok(Self { sql: sql.to_owned(), used })
+    }
+
+    /// Writes the answer over `traces`. Answers what the traces lack: sentences for the user.
+    ///
+    /// # Errors
+    ///
+    /// When a trace cannot be read, the temporary database cannot grow, or `output` cannot be written.
+    pub fn answer(
+        &self,
+        traces: &[(TraceFile, Label)],
+        format: TableFormat,
+        output: &mut dyn Write,
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<String>, ExportError> {
+        let mut database = Database::new(&self.used)?;
+        let mut notes = Vec::new();
+        let count = traces.len() as u64;
+        for (number, (trace, label)) in (0..).zip(traces) {
+            let of_trace = database.load(trace, label, &mut |done, total| {
+                progress(total / count * number + done / count, total);
+            })?;
+            notes.extend(of_trace.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
+        }
+        self.print(&database.loaded()?, format, output)?;
+        Ok(notes)
+    }
+
+    fn print(&self, connection: &Connection, format: TableFormat, output: &mut dyn Write) -> Result<(), ExportError> {
+        let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
+        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
+        let mut heading = Heading { title: "", name: "query", columns };
+        let mut widths = Widths::default();
+        if format == TableFormat::Table {
+            widths.begin(&heading).map_err(ExportError::output)?;
+            rows(&mut statement, |cells| {
+                for (column, cell) in heading.columns.iter_mut().zip(cells) {
+                    column.is_text |= matches!(cell, Cell::Text(_));
+                }
+                widths.row(cells).map_err(ExportError::output)
+            })?;
+        }
+        let mut printer = Printer::new(output, format, widths);
+        printer.begin(&heading).map_err(ExportError::output)?;
+        rows(&mut statement, |cells| printer.row(cells).map_err(ExportError::output))?;
+        printer.end().map_err(ExportError::output)
+    }
+}
+
+/// Runs the statement.
+fn rows(
+    statement: &mut rusqlite::Statement<'_>,
+    mut visit: impl FnMut(&[Cell]) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    let columns = statement.column_count();
+    let mut rows = statement.query([]).map_err(|error| failed(&error))?;
+    let mut cells = Vec::with_capacity(columns);
+    while let Some(row) = rows.next().map_err(|error| failed(&error))? {
+        cells.clear();
+        for column in 0..columns {
+            cells.push(cell(row, column)?);
+        }
+        visit(&cells)?;
+    }
+    Ok(())
+}
+
+fn cell(row: &Row<'_>, column: usize) -> Result<Cell, ExportError> {
+    Ok(match row.get_ref(column).map_err(|error| failed(&error))? {
+        ValueRef::Null => Cell::Empty,
+        ValueRef::Integer(number) => Cell::Signed(number),
+        // JSON has no infinity.
+        ValueRef::Real(number) if !number.is_finite() => Cell::Text(number.to_string()),
+        ValueRef::Real(number) => Cell::Real(number),
+        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Cell::Text(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+    })
+}

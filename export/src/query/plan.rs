@@ -1,0 +1,184 @@
+//! What a query uses, found by letting SQLite compile it against empty tables.
+//!
+//! SQLite reports each column that is read, those behind a `*` too, but not those of `USING` and `NATURAL JOIN`: what
+//! the text of the query names is used as well. A column too many costs time, one too few would be a wrong answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+
+use super::failed;
+use crate::error::ExportError;
+use crate::tables::{Column, Kind, Table};
+
+/// Columns that every table begins with: where its rows come from.
+const PLACE: [Column; 2] = [
+    Column { name: "run", kind: Kind::Text, about: "the job, or the trace when it is of none" },
+    Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" },
+];
+
+/// All columns of a table in a query.
+pub fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
+    PLACE.iter().chain(table.columns())
+}
+
+/// Tables that are used, and for each of [`columns`] whether it is.
+pub type Used = BTreeMap<Table, Vec<bool>>;
+
+/// Compiles `sql`.
+pub fn used(sql: &str) -> Result<Used, ExportError> {
+    let connection = Connection::open_in_memory().map_err(|error| failed(&error))?;
+    for &table in Table::ALL {
+        let names: Vec<&str> = columns(table).map(|column| column.name).collect();
+        let create = format!("CREATE TABLE {} (\"{}\")", table.name(), names.join("\", \""));
+        connection.execute_batch(&create).map_err(|error| failed(&error))?;
+    }
+    let found = Arc::new(Mutex::new(Found { used: named(sql), writes: false }));
+    let sees = Arc::clone(&found);
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        sees.lock().unwrap_or_else(PoisonError::into_inner).authorize(&context)
+    }));
+    let columns = connection.prepare(sql).map(|statement| statement.column_count());
+    let found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    if found.writes {
+        return Err(ExportError::query(
+            "only one SELECT can be asked: the tables are made for it and gone after it".to_owned(),
+        ));
+    }
+    match columns {
+        Ok(0) => Err(ExportError::query("there is no SELECT in it".to_owned())),
+        Ok(_) => Ok(found.used.clone()),
+        Err(error) => Err(ExportError::query(format!("{}; {}", told(&error), hint(&found.used)))),
+    }
+}
+
+/// The tables and columns whose names are words of the query; with a natural join, all columns.
+fn named(sql: &str) -> Used {
+    let words: BTreeSet<String> =
+        sql.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_ascii_lowercase).collect();
+    let all = words.contains("natural");
+    let tables = Table::ALL.iter().filter(|table| words.contains(table.name()));
+    tables.map(|&table| (table, columns(table).map(|column| all || words.contains(column.name)).collect())).collect()
+}
+
+/// What compiling showed.
+#[derive(Debug)]
+struct Found {
+    used: Used,
+    /// It would do something else than read.
+    writes: bool,
+}
+
+impl Found {
+    fn authorize(&mut self, context: &AuthContext<'_>) -> Authorization {
+        match context.action {
+            AuthAction::Select | AuthAction::Function { .. } | AuthAction::Recursive => Authorization::Allow,
+            AuthAction::Read { table_name, column_name } => {
+                // Other names are those of the query's own parts, and of SQLite's schema, which is empty words here.
+                if let Some(&table) = Table::ALL.iter().find(|table| table.name().eq_ignore_ascii_case(table_name)) {
+                    let used = self.used.entry(table).or_insert_with(|| vec![false; columns(table).count()]);
+                    for (used, column) in used.iter_mut().zip(columns(table)) {
+                        *used |= column.name.eq_ignore_ascii_case(column_name);
+                    }
+                }
+                Authorization::Allow
+            }
+            _ => {
+                self.writes = true;
+                Authorization::Deny
+            }
+        }
+    }
+}
+
+/// SQLite's words, and where it met the mistake.
+fn told(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, offset, .. } if *offset >= 0 => format!("{msg} (at character {offset})"),
+        rusqlite::Error::SqlInputError { msg, .. } | rusqlite::Error::SqliteFailure(_, Some(msg)) => msg.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// What there is, as far as the query says what it is about.
+fn hint(used: &Used) -> String {
+    let list = |names: Vec<&str>| names.join(", ");
+    if used.is_empty() {
+        let names = list(Table::ALL.iter().map(|table| table.name()).collect());
+        return format!("tables: {names}. `gpuprof query --tables` lists their columns");
+    }
+    let of_table = used.keys().map(|&table| {
+        let names = list(columns(table).map(|column| column.name).collect());
+        format!("columns of {}: {names}", table.name())
+    });
+    of_table.collect::<Vec<_>>().join("; ")
+}
+
+/// Every table with its columns, for people.
+#[must_use]
+pub fn described() -> String {
+    let mut text = String::new();
+    for (name, columns, about) in std::iter::once(("every table", &PLACE[..], "In front of the columns below"))
+        .chain(Table::ALL.iter().map(|table| (table.name(), table.columns(), table.about())))
+    {
+        text.push_str(&format!("{name}: {about}\n"));
+        for column in columns {
+            text.push_str(&format!("  {:<32}{:<9}{}\n", column.name, column.kind.name(), column.about));
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(sql: &str) -> Vec<String> {
+        let used = used(sql).unwrap();
+        let names = used.iter().flat_map(|(&table, used)| {
+            let columns = columns(table).zip(used).filter(|(_, used)| **used);
+            let mut names: Vec<String> =
+                columns.map(|(column, _)| format!("{}.{}", table.name(), column.name)).collect();
+            names.push(table.name().to_owned());
+            names
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn only_what_a_query_reads_is_used() {
+        assert_eq!(names("SELECT 1"), Vec::<String>::new());
+        assert_eq!(names("SELECT count(*) FROM kernels"), ["kernels"]);
+        assert_eq!(
+            names("SELECT RANK, sum(bytes) FROM Copies GROUP BY rank"),
+            ["copies.rank", "copies.bytes", "copies"]
+        );
+        let joined = "WITH k AS (SELECT * FROM kernels) SELECT k.name FROM k JOIN api USING (run, rank, correlation)";
+        assert!(names(joined).contains(&"api.correlation".to_owned()), "{:?}", names(joined));
+        assert!(!names(joined).contains(&"api.thread".to_owned()), "{:?}", names(joined));
+        let natural = names("SELECT count(*) FROM steps NATURAL JOIN step_leaves");
+        assert!(natural.contains(&"step_leaves.step".to_owned()), "{natural:?}");
+    }
+
+    #[test]
+    fn mistakes_name_what_there_is() {
+        let error = |sql: &str| used(sql).unwrap_err().to_string();
+        assert!(error("SELECT * FROM kernel").contains("no such table: kernel"));
+        assert!(error("SELECT * FROM kernel").contains("kernels, copies"));
+        let column = error("SELECT dur FROM kernels");
+        assert!(column.contains("no such column: dur") && column.contains("duration_ns"), "{column}");
+        assert!(error("SELEC 1").contains("syntax error"));
+        assert!(error("").contains("no SELECT"));
+        for sql in
+            ["DROP TABLE kernels", "ATTACH 'x' AS y", "PRAGMA page_count", "INSERT INTO kernels(name) VALUES (1)"]
+        {
+            assert!(error(sql).contains("only one SELECT"), "{sql}: {}", error(sql));
+        }
+        assert!(used("SELECT 1; SELECT 2").is_err());
+    }
+}

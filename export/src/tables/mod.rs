@@ -1,0 +1,327 @@
+//! A trace as tables: the rows of the Parquet files and of `gpuprof query`.
+//!
+//! Both show the same tables, and a column, its description and its value are said once, in `records` and `reported`.
+//! Rows are handed on as they are made: nothing here grows with the trace. Times are nanoseconds since the Unix epoch;
+//! `_ns` and `_bytes` at the end of a name are its unit.
+//!
+//! Which run and which rank a trace is (`labels`) is put in front of the columns by whoever stores the rows.
+
+mod labels;
+mod records;
+mod reported;
+
+use profiler_core::attribution::api::without_suffix;
+use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
+use profiler_core::trace::Item;
+use rustc_hash::FxHashMap;
+
+use crate::attributed::attributed;
+use crate::error::ExportError;
+use crate::names::Names;
+use crate::ranges::OpenRanges;
+use crate::source::{Progress, TraceFile};
+
+pub use labels::{Label, labels};
+use records::KernelName;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole numbers, 64 bits, signed.
+    Integer,
+    /// Floating point, 64 bits.
+    Real,
+    /// True or false; 1 or 0 in SQL.
+    Flag,
+    /// UTF-8.
+    Text,
+}
+
+impl Kind {
+    /// A word for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Real => "real",
+            Self::Flag => "flag",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// A column. Every column can be empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it says, with the unit where the name has none.
+    pub about: &'static str,
+}
+
+/// A value in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// Unknown, or not applicable.
+    Empty,
+    /// For [`Kind::Integer`].
+    Integer(i64),
+    /// For [`Kind::Real`].
+    Real(f64),
+    /// For [`Kind::Flag`].
+    Flag(bool),
+    /// For [`Kind::Text`].
+    Text(&'a str),
+}
+
+macro_rules! cells {
+    ($($from:ty => $cell:ident($value:ident) $as:expr;)*) => {$(
+        impl From<$from> for Cell<'_> {
+            fn from($value: $from) -> Self {
+                Self::$cell($as)
+            }
+        }
+    )*};
+}
+
+cells! {
+    i64 => Integer(number) number;
+    u32 => Integer(number) number.into();
+    // Times and sizes stay below 2^63; a number that does not is the same 64 bits.
+    u64 => Integer(number) number as i64;
+    f64 => Real(number) number;
+    bool => Flag(flag) flag;
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Empty, Into::into)
+    }
+}
+
+macro_rules! all {
+    ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {
+        /// A table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Table {
+            $(#[doc = $about] $variant,)*
+        }
+
+        impl Table {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name in SQL, and the name of its file before the ending.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What its rows are.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $about.trim(),)*
+                }
+            }
+
+            /// Its columns, without `run` and `rank`.
+            #[must_use]
+            pub const fn columns(self) -> &'static [Column] {
+                match self {
+                    $(Self::$variant => $columns,)*
+                }
+            }
+        }
+    };
+}
+
+all! {
+    /// Kernels that ran.
+    Kernels = "kernels", records::KERNELS;
+    /// Copies that ran.
+    Copies = "copies", records::COPIES;
+    /// Memsets that ran.
+    Memsets = "memsets", records::MEMSETS;
+    /// Calls of the CUDA runtime and driver.
+    Api = "api", records::API;
+    /// Synchronisations.
+    Syncs = "syncs", records::SYNCS;
+    /// Recordings of CUDA events.
+    Events = "events", records::EVENTS;
+    /// Time that tracing and the driver took.
+    Overheads = "overheads", records::OVERHEADS;
+    /// Ranges and marks of the program.
+    Nvtx = "nvtx", records::NVTX;
+    /// Looks at host threads.
+    Looks = "looks", records::LOOKS;
+    /// Device memory, and page-locked host memory, that the program took and gave back.
+    Memory = "memory", records::MEMORY;
+    /// The process, and the verdict about it.
+    Processes = "processes", reported::PROCESSES;
+    /// Devices.
+    Devices = "devices", reported::DEVICES;
+    /// Device time by cause.
+    Leaves = "leaves", reported::LEAVES;
+    /// Steps of the program.
+    Steps = "steps", reported::STEPS;
+    /// Device time of each step by cause.
+    StepLeaves = "step_leaves", reported::STEP_LEAVES;
+    /// What was received, lost or doubtful.
+    Completeness = "completeness", reported::COMPLETENESS;
+}
+
+impl Table {
+    /// The table of a record.
+    const fn of(record: &Record) -> Self {
+        match record {
+            Record::Kernel(_) => Self::Kernels,
+            Record::Copy(_) => Self::Copies,
+            Record::Memset(_) => Self::Memsets,
+            Record::Api(_) => Self::Api,
+            Record::Sync(_) => Self::Syncs,
+            Record::Event(_) => Self::Events,
+            Record::Overhead(_) => Self::Overheads,
+            Record::Range(_) => Self::Nvtx,
+            Record::Sample(_) => Self::Looks,
+            Record::Memory(_) => Self::Memory,
+        }
+    }
+
+    /// Whether its rows come from the engine rather than from single records.
+    const fn is_reported(self) -> bool {
+        (self as u8) >= Self::Processes as u8
+    }
+}
+
+/// Where rows go.
+pub trait Sink {
+    /// Whether rows of this table are wanted: what nobody wants is not made.
+    fn wants(&self, table: Table) -> bool;
+
+    /// Takes a row, with a cell for each column of the table.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be stored.
+    fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError>;
+}
+
+/// Makes the rows of `trace`. Answers what the trace lacks and what could not be joined: sentences for the user.
+///
+/// # Errors
+///
+/// When the trace cannot be read at all, or `sink` fails.
+pub fn produce(
+    trace: &TraceFile,
+    sink: &mut dyn Sink,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<String>, ExportError> {
+    let wanted: Vec<Table> = Table::ALL.iter().copied().filter(|&table| sink.wants(table)).collect();
+    let (reported, recorded): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_reported());
+    let passes = u64::from(!reported.is_empty()) + u64::from(!recorded.is_empty());
+    let mut notes = Vec::new();
+    if !recorded.is_empty() {
+        notes = records_of(trace, sink, &mut |done, total| progress(done / passes, total))?;
+    }
+    if !reported.is_empty() {
+        let (report, passed) =
+            attributed(trace, &mut |done, total| progress(total / passes * (passes - 1) + done / passes, total))?;
+        reported::rows(trace, &report, &passed, &reported, sink)?;
+        if recorded.is_empty() {
+            notes = passed.notes();
+        }
+    }
+    Ok(notes)
+}
+
+fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_>) -> Result<Vec<String>, ExportError> {
+    let mut ranges = OpenRanges::default();
+    let mut kernels: FxHashMap<NameId, KernelName> = FxHashMap::default();
+    let mut calls = Names::new(|name| without_suffix(name).to_owned());
+    let mut stacks = records::Stacks::default();
+    let mut last = Timestamp::ZERO;
+    let passed = trace.pass(progress, |item, scope| {
+        let record = match item {
+            Item::Record(record) => record,
+            Item::Flush(at) | Item::End(_, at) => {
+                last = last.max(*at);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let table = Table::of(record);
+        if !sink.wants(table) {
+            return Ok(());
+        }
+        let dictionary = scope.dictionary;
+        let mut cells = Vec::with_capacity(table.columns().len());
+        match record {
+            Record::Kernel(row) => {
+                let config = dictionary.launch_config(row.config);
+                let name = kernels.entry(config.name).or_insert_with(|| KernelName::of(dictionary.name(config.name)));
+                records::kernel(row, &config, name, dictionary, &mut cells);
+            }
+            Record::Copy(row) => records::copy(row, &mut cells),
+            Record::Memset(row) => records::memset(row, &mut cells),
+            Record::Memory(row) => records::memory(row, dictionary, &mut cells),
+            Record::Api(row) => {
+                let function = dictionary.api_function(row.function);
+                let name = function.map(|function| calls.get(function.name, dictionary));
+                records::api(row, function, name, &mut cells);
+            }
+            Record::Sync(row) => records::sync(row, dictionary, &mut cells),
+            Record::Event(row) => records::event(row, &mut cells),
+            Record::Overhead(row) => records::overhead(row, &mut cells),
+            Record::Range(row) if row.kind == RangeEventKind::Mark => {
+                records::range(row, None, dictionary, &mut cells);
+            }
+            Record::Range(row) => {
+                last = last.max(row.at);
+                let Some(range) = ranges.take(row) else { return Ok(()) };
+                records::range(&range.begin, Some((range.end, range.end_thread, true)), dictionary, &mut cells);
+            }
+            Record::Sample(row) => {
+                records::look(row, dictionary, stacks.get(row.stack, dictionary), &mut cells);
+            }
+        }
+        sink.row(table, &cells)
+    })?;
+    for range in ranges.finish(last) {
+        let mut cells = Vec::new();
+        let end = Some((range.end, range.end_thread, false));
+        records::range(&range.begin, end, &passed.dictionary, &mut cells);
+        sink.row(Table::Nvtx, &cells)?;
+    }
+    let mut notes = passed.notes();
+    notes.extend(ranges.notes());
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn tables_and_their_columns_have_names_of_their_own() {
+        let tables: BTreeSet<&str> = Table::ALL.iter().map(|table| table.name()).collect();
+        assert_eq!(tables.len(), Table::ALL.len());
+        for table in Table::ALL {
+            let columns: BTreeSet<&str> = table.columns().iter().map(|column| column.name).collect();
+            assert_eq!(columns.len(), table.columns().len(), "{}", table.name());
+            assert!(!columns.contains("run") && !columns.contains("rank"), "{}", table.name());
+        }
+    }
+}

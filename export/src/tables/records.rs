@@ -1,0 +1,298 @@
+//! The tables whose rows are single records of the trace.
+//!
+//! A table is declared together with the function that fills a row, value beside column, so that they cannot part.
+
+use profiler_core::attribution::is_communication;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, Copy, CudaEvent, HostSample, Kernel, LaunchConfig, MemoryEvent, Memset, NameId,
+    Overhead, Payload, RangeEvent, StackId, Sync, ThreadId, Timestamp,
+};
+use rustc_hash::FxHashMap;
+
+use super::{Cell, Column, Kind};
+use crate::names::demangled;
+use crate::{kineto_names, words};
+
+/// Ids that stand for "none".
+const NONE: u32 = u32::MAX;
+/// Stacks whose text is kept.
+const STACKS_LIMIT: usize = 1 << 16;
+
+macro_rules! table {
+    (
+        $(#[$doc:meta])*
+        $columns:ident, $fill:ident($($argument:ident: $of:ty),*) {
+            $($name:literal $kind:ident $about:literal = $value:expr;)*
+        }
+    ) => {
+        pub const $columns: &[Column] = &[$(Column { name: $name, kind: Kind::$kind, about: $about },)*];
+
+        $(#[$doc])*
+        pub fn $fill<'a>($($argument: $of,)* cells: &mut Vec<Cell<'a>>) {
+            $(cells.push(Cell::from($value));)*
+        }
+    };
+}
+pub(super) use table;
+
+table! {
+    /// A row of [`KERNELS`]. `name` is that of `config`.
+    KERNELS, kernel(row: &Kernel, config: &LaunchConfig, name: &'a KernelName, dictionary: &'a Dictionary) {
+        "start_ns" Integer "begin on the device" = row.start.nanos();
+        "end_ns" Integer "end on the device" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "device" Integer "ordinal of the device" = row.device.0;
+        "context" Integer "context it was launched in" = row.context.0;
+        "stream" Integer "stream it ran on" = row.stream.0;
+        "correlation" Integer "joins with api.correlation" = row.correlation.0;
+        "name" Text "demangled, with parameters" = name.readable.as_str();
+        "mangled_name" Text "as in the program's binary" = dictionary.name(config.name);
+        "communication" Flag "whether it counts as communication between devices" = name.communicates;
+        "grid_x" Integer "blocks" = config.grid[0];
+        "grid_y" Integer "blocks" = config.grid[1];
+        "grid_z" Integer "blocks" = config.grid[2];
+        "block_x" Integer "threads" = config.block[0];
+        "block_y" Integer "threads" = config.block[1];
+        "block_z" Integer "threads" = config.block[2];
+        "cluster_x" Integer "blocks; 0 without clusters" = config.cluster[0];
+        "cluster_y" Integer "blocks; 0 without clusters" = config.cluster[1];
+        "cluster_z" Integer "blocks; 0 without clusters" = config.cluster[2];
+        "registers_per_thread" Integer "32-bit registers" = u32::from(config.registers_per_thread);
+        "static_shared_bytes" Integer "of a block" = config.static_shared_bytes;
+        "dynamic_shared_bytes" Integer "of a block" = config.dynamic_shared_bytes;
+        "shared_executed_bytes" Integer "set aside on a multiprocessor" = config.shared_executed_bytes;
+        "local_bytes_per_thread" Integer "local memory" = config.local_bytes_per_thread;
+        "launch_type" Integer "0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list"
+            = u32::from(config.launch_type);
+        "graph" Integer "executable CUDA graph; empty without" = some(row.graph_id);
+        "graph_node" Integer "node of the graph; empty without" = some(row.graph_node_id);
+    }
+}
+
+table! {
+    /// A row of [`COPIES`].
+    COPIES, copy(row: &Copy) {
+        "start_ns" Integer "begin on the device" = row.start.nanos();
+        "end_ns" Integer "end on the device" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "device" Integer "ordinal of the device whose engine copied" = row.device.0;
+        "context" Integer "context it was issued in" = row.context.0;
+        "stream" Integer "stream it ran on" = row.stream.0;
+        "correlation" Integer "joins with api.correlation" = row.correlation.0;
+        "direction" Text "host_to_device, device_to_host, device_to_device, host_to_host, peer_to_peer, unknown"
+            = row.kind.name();
+        "source" Text "memory read: pageable, pinned, device, array, managed, unknown" = row.source.name();
+        "destination" Text "memory written" = row.destination.name();
+        "asynchronous" Flag "whether it was issued as such" = row.is_async;
+        "bytes" Integer "moved" = row.bytes;
+        "source_device" Integer "of a peer copy; else the device" = row.peers[0].0;
+        "destination_device" Integer "of a peer copy; else the device" = row.peers[1].0;
+        "graph" Integer "executable CUDA graph; empty without" = some(row.graph_id);
+        "graph_node" Integer "node of the graph; empty without" = some(row.graph_node_id);
+    }
+}
+
+table! {
+    /// A row of [`MEMSETS`].
+    MEMSETS, memset(row: &Memset) {
+        "start_ns" Integer "begin on the device" = row.start.nanos();
+        "end_ns" Integer "end on the device" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "device" Integer "ordinal of the device" = row.device.0;
+        "context" Integer "context it was issued in" = row.context.0;
+        "stream" Integer "stream it ran on" = row.stream.0;
+        "correlation" Integer "joins with api.correlation" = row.correlation.0;
+        "memory" Text "memory written: pageable, pinned, device, array, managed, unknown" = row.memory.name();
+        "asynchronous" Flag "whether it was issued as such" = row.is_async;
+        "value" Integer "what was written" = row.value;
+        "bytes" Integer "written" = row.bytes;
+        "graph" Integer "executable CUDA graph; empty without" = some(row.graph_id);
+        "graph_node" Integer "node of the graph; empty without" = some(row.graph_node_id);
+    }
+}
+
+table! {
+    /// A row of [`API`]. `name` is that of `function` without its version suffix.
+    API, api(row: &ApiCall, function: Option<ApiFunction>, name: Option<&'a str>) {
+        "start_ns" Integer "entry" = row.start.nanos();
+        "end_ns" Integer "return" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "thread" Integer "kernel id of the calling thread" = row.thread.0;
+        "correlation" Integer "joins with the work that it caused" = row.correlation.0;
+        "domain" Text "runtime or driver" = function.map(|function| match function.domain {
+            ApiDomain::Driver => "driver",
+            ApiDomain::Runtime => "runtime",
+        });
+        "name" Text "function, without version suffix" = name;
+        "callback" Integer "CUPTI's number of the function in its domain"
+            = function.map(|function| function.callback_id);
+        "return_value" Integer "cudaError_t or CUresult; 0 is success" = row.return_value;
+    }
+}
+
+table! {
+    /// A row of [`SYNCS`].
+    SYNCS, sync(row: &Sync, dictionary: &Dictionary) {
+        "start_ns" Integer "begin on the host" = row.start.nanos();
+        "end_ns" Integer "end on the host" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "kind" Text "event, stream_wait_event, stream, context, unknown" = words::sync(row.kind);
+        "device" Integer "of the context" = dictionary.context(row.context).map(|context| context.device.0);
+        "context" Integer "context" = row.context.0;
+        "stream" Integer "waited for, or told to wait; empty for a context" = unless_none(row.stream.0);
+        "correlation" Integer "joins with api.correlation" = row.correlation.0;
+        "event" Integer "event; ids are reused" = unless_none(row.event_id);
+        "event_recording" Integer "joins with events.event_recording; empty when not reported"
+            = some(row.event_sync_id);
+    }
+}
+
+table! {
+    /// A row of [`EVENTS`].
+    EVENTS, event(row: &CudaEvent) {
+        "context" Integer "context" = row.context.0;
+        "stream" Integer "stream it was recorded on" = row.stream.0;
+        "correlation" Integer "joins with api.correlation" = row.correlation.0;
+        "event" Integer "event; ids are reused" = row.event_id;
+        "event_recording" Integer "this recording; empty when not reported" = some(row.event_sync_id);
+    }
+}
+
+table! {
+    /// A row of [`OVERHEADS`].
+    OVERHEADS, overhead(row: &Overhead) {
+        "start_ns" Integer "begin on the host" = row.start.nanos();
+        "end_ns" Integer "end on the host" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "kind" Text "what the time was spent on" = kineto_names::overhead(row.kind);
+        "thread" Integer "the thread that paid; empty when it is about none" = some(row.thread.0);
+        "correlation" Integer "the call during which it was; empty without" = some(row.correlation.0);
+    }
+}
+
+table! {
+    /// A row of [`NVTX`]: a range with its end, the thread that ended it and whether the program ended it, or a mark.
+    NVTX, range(row: &RangeEvent, end: Option<(Timestamp, ThreadId, bool)>, dictionary: &'a Dictionary) {
+        "start_ns" Integer "begin, or time of the mark" = row.at.nanos();
+        "end_ns" Integer "end; that of the trace for a range that never ended; empty for a mark"
+            = end.map(|(at, ..)| at.nanos());
+        "duration_ns" Integer "end_ns - start_ns" = end.map(|(at, ..)| at.since(row.at));
+        "kind" Text "push, start, mark" = words::range(row.kind);
+        "ended" Flag "whether the program ended it; empty for a mark" = end.map(|(.., ended)| ended);
+        "thread" Integer "kernel id of the thread that began it" = row.thread.0;
+        "end_thread" Integer "of the thread that ended it" = end.map(|(_, thread, _)| thread.0);
+        "domain" Text "empty text: the default domain" = dictionary.name(row.domain);
+        "text" Text "its message" = dictionary.name(row.message);
+        "category" Text "name, or number where it has none; empty without" = nonempty(dictionary.name(row.category));
+        "color" Integer "0xAARRGGBB; empty without" = some(row.color);
+        "payload_integer" Integer "payload, if it is a whole number below 2^63" = match row.payload {
+            Payload::Unsigned(number) => i64::try_from(number).ok(),
+            Payload::Signed(number) => Some(number),
+            Payload::None | Payload::Float(_) => None,
+        };
+        "payload_real" Real "payload, if it is any other number" = match row.payload {
+            Payload::Unsigned(number) if i64::try_from(number).is_err() => Some(number as f64),
+            Payload::Float(number) => Some(number),
+            _ => None,
+        };
+    }
+}
+
+table! {
+    /// A row of [`LOOKS`]. `stack` is the text of its stack.
+    LOOKS, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a str>) {
+        "since_ns" Integer "the look before at this thread" = row.since.nanos();
+        "at_ns" Integer "when it was looked at" = row.at.nanos();
+        "thread" Integer "kernel id of the thread" = row.thread.0;
+        "state" Text "running, futex, poll, io, disk, sleep, child, memory, driver, other, unknown"
+            = words::state(row.state);
+        "on_cpu_ns" Integer "CPU time between since_ns and at_ns" = row.on_cpu;
+        "runnable_ns" Integer "waited for a core between since_ns and at_ns" = row.runnable;
+        "interpreter_lock" Text "who held Python's lock: this_thread, other_thread, free, unknown"
+            = words::interpreter_lock(row.interpreter_lock);
+        "collecting_garbage" Flag "whether Python was" = row.collecting_garbage;
+        "children" Integer "child processes" = row.children;
+        "children_running" Integer "of them, on a core or ready for one" = row.children_running;
+        "children_in_io" Integer "of them, waiting for input, output or storage" = row.children_in_io;
+        "function" Text "innermost Python function" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.function));
+        "file" Text "its file" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.file));
+        "line" Integer "the line being executed" = dictionary.stack(row.stack).next().and_then(|frame| some(frame.line));
+        "stack" Text "Python functions, outermost first, separated by semicolons" = stack;
+    }
+}
+
+table! {
+    /// A row of [`MEMORY`].
+    MEMORY, memory(row: &MemoryEvent, dictionary: &'a Dictionary) {
+        "at_ns" Integer "when" = row.at.nanos();
+        "operation" Text "allocation, release, pool_created, pool_destroyed, pool_trimmed, unknown"
+            = row.operation.name();
+        "memory" Text "pageable, pinned, device, array, managed, unknown" = row.kind.name();
+        "device" Integer "ordinal; of host memory that of the calling context" = row.device.0;
+        "context" Integer "context" = row.context.0;
+        "stream" Integer "that orders the operation; empty without" = unless_none(row.stream.0);
+        "correlation" Integer "joins with api.correlation; empty for memory that came with a module"
+            = some(row.correlation.0);
+        "address" Integer "where the memory begins; empty for an operation on a pool" = some(row.address);
+        "bytes" Integer "allocated or released" = row.bytes;
+        "name" Text "the variable, for static memory" = nonempty(dictionary.name(row.name)).filter(|_| row.name != NameId::UNKNOWN);
+        "pool" Integer "address of the pool; empty without" = some(row.pool);
+        "pool_bytes" Integer "that the pool holds; empty without" = some(row.pool).map(|_| row.pool_bytes);
+        "pool_used_bytes" Integer "of them, in use; empty without" = some(row.pool).map(|_| row.pool_used);
+        "pool_threshold_bytes" Integer "that the pool keeps rather than give back; empty without"
+            = some(row.pool).map(|_| row.pool_threshold);
+    }
+}
+
+/// Zero means "none" for this number.
+fn some<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
+}
+
+fn unless_none(id: u32) -> Option<u32> {
+    (id != NONE).then_some(id)
+}
+
+fn nonempty(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// What a kernel is called.
+#[derive(Debug)]
+pub struct KernelName {
+    readable: String,
+    communicates: bool,
+}
+
+impl KernelName {
+    /// From the name in the dictionary.
+    pub fn of(name: &str) -> Self {
+        Self { readable: demangled(name), communicates: is_communication(name) }
+    }
+}
+
+/// Texts of stacks. Few stacks make up nearly all looks; the table begins anew when it is full.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    texts: FxHashMap<StackId, String>,
+}
+
+impl Stacks {
+    /// The functions of a stack, outermost first; `None` without a stack.
+    pub fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<&str> {
+        if stack == StackId::NONE {
+            return None;
+        }
+        if self.texts.len() >= STACKS_LIMIT && !self.texts.contains_key(&stack) {
+            self.texts.clear();
+        }
+        let text = self.texts.entry(stack).or_insert_with(|| {
+            let mut functions: Vec<&str> =
+                dictionary.stack(stack).map(|frame| dictionary.name(frame.function)).collect();
+            functions.reverse();
+            functions.join(";")
+        });
+        nonempty(text)
+    }
+}

@@ -1,0 +1,201 @@
+//! The tables that the engine fills: what `gpuprof report` says, as rows.
+
+use profiler_core::attribution::leaf::{Leaf, Leaves};
+use profiler_core::record::{Device, PcieLink};
+use profiler_core::report::json::Document;
+use profiler_core::report::{DeviceReport, Report};
+use profiler_core::session::{End, Session};
+use profiler_core::steps::{Step, StepSource};
+use serde_json::Value;
+
+use super::records::table;
+use super::{Cell, Column, Kind, Sink, Table};
+use crate::error::ExportError;
+use crate::job;
+use crate::source::{Passed, TraceFile};
+
+table! {
+    /// A row of [`PROCESSES`].
+    PROCESSES, process(session: &'a Session, report: &'a Report, file: &'a str, command: &'a str) {
+        "file" Text "the trace" = file;
+        "process" Integer "process id" = session.process_id;
+        "parent_process" Integer "parent process id" = session.parent_process_id;
+        "program" Text "name of the program" = job::program(session);
+        "command" Text "its command line" = command;
+        "host" Text "host name" = session.host.as_str();
+        "world_size" Integer "processes of the job; empty when unknown" = session.world_size();
+        "start_ns" Integer "begin of tracing" = session.start.nanos();
+        "observed_ns" Integer "from the first record to the last" = report.observed_ns;
+        "end" Text "how the trace ended: clean, timed_out, abrupt" = match report.completeness.end {
+            End::Clean => "clean",
+            End::TimedOut => "timed_out",
+            End::Abrupt => "abrupt",
+        };
+        "verdict" Text "what holds the program back" = report.verdict.group.name();
+        "verdict_share" Real "its share of steady device time, 0 to 1" = report.verdict.share;
+        "capture" Integer "the capture that leaves, steps and completeness are about; empty without captures"
+            = report.captures.shown;
+        "driver_version" Text "kernel-mode driver" = session.driver_version.as_str();
+        "driver_cuda_version" Integer "1000 * major + 10 * minor" = session.driver_cuda_version;
+        "cupti_version" Integer "as CUPTI gives it" = session.cupti_version;
+        "gpuprof_version" Text "that wrote the trace" = session.gpuprof_version.as_str();
+    }
+}
+
+table! {
+    /// A row of [`DEVICES`].
+    DEVICES, device(row: &'a Device, link: Option<&'a PcieLink>) {
+        "device" Integer "ordinal in the process" = row.id.0;
+        "name" Text "product name" = row.name.as_str();
+        "compute_capability_major" Integer "of 9.0: 9" = row.compute_capability[0];
+        "compute_capability_minor" Integer "of 9.0: 0" = row.compute_capability[1];
+        "multiprocessors" Integer "number of" = row.multiprocessors;
+        "threads_per_multiprocessor" Integer "resident at once" = row.threads_per_multiprocessor;
+        "blocks_per_multiprocessor" Integer "resident at once" = row.blocks_per_multiprocessor;
+        "registers_per_multiprocessor" Integer "32-bit registers" = row.registers_per_multiprocessor;
+        "shared_bytes_per_multiprocessor" Integer "shared memory" = row.shared_bytes_per_multiprocessor;
+        "core_clock_khz" Integer "core clock" = row.core_clock_khz;
+        "memory_bytes" Integer "global memory" = row.memory_bytes;
+        "memory_bandwidth_kbps" Integer "kB/s, as CUPTI gives it" = row.memory_bandwidth_kbps;
+        "pcie_generation" Integer "empty when not described" = link.map(|link| link.generation);
+        "pcie_lanes" Integer "empty when not described" = link.map(|link| link.lanes);
+    }
+}
+
+table! {
+    /// A row of [`LEAVES`].
+    LEAVES, leaf(row: &DeviceReport, leaf: Leaf) {
+        "device" Integer "ordinal of the device" = row.device.id.0;
+        "leaf" Text "cause, as docs/METRICS.md defines it" = leaf.name();
+        "group" Text "the question it belongs to" = leaf.group().name();
+        "busy" Flag "whether something was running" = leaf.is_busy();
+        "duration_ns" Integer "device time of this cause; sums to the window of the device" = row.leaves[leaf as usize];
+        "steady_ns" Integer "of it, after start-up" = row.steady_leaves[leaf as usize];
+    }
+}
+
+table! {
+    /// A row of [`STEPS`].
+    STEPS, step(device: u32, number: u64, source: StepSource, row: &Step) {
+        "device" Integer "ordinal of the device" = device;
+        "step" Integer "from 0" = number;
+        "source" Text "how steps were found: annotated, period, anchor, window" = source.name();
+        "start_ns" Integer "begin on the device" = row.start.nanos();
+        "end_ns" Integer "begin of the next" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "operations" Integer "kernels, copies and memsets" = row.operations;
+    }
+}
+
+table! {
+    /// A row of [`STEP_LEAVES`].
+    STEP_LEAVES, step_leaf(device: u32, number: u64, leaf: Leaf, leaves: &Leaves) {
+        "device" Integer "ordinal of the device" = device;
+        "step" Integer "joins with steps.step" = number;
+        "leaf" Text "cause; those without time have no row" = leaf.name();
+        "duration_ns" Integer "time of the step of this cause; sums to that of the step" = leaves[leaf as usize];
+    }
+}
+
+table! {
+    /// A row of [`COMPLETENESS`].
+    COMPLETENESS, counter(name: &'a str, value: i64) {
+        "counter" Text "as `gpuprof report --json` names it, with a dot where it nests" = name;
+        "value" Integer "its value" = value;
+    }
+}
+
+/// Hands the rows of the `wanted` tables to `sink`.
+pub fn rows(
+    trace: &TraceFile,
+    report: &Report,
+    passed: &Passed,
+    wanted: &[Table],
+    sink: &mut dyn Sink,
+) -> Result<(), ExportError> {
+    let file = trace.path().to_string_lossy();
+    let command = report.process.command.join(" ");
+    let counters = counters(report);
+    for &table in wanted {
+        let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
+        match table {
+            Table::Processes => rows.hand(|cells| process(&report.process, report, &file, &command, cells))?,
+            Table::Devices => {
+                for row in passed.dictionary.devices() {
+                    rows.hand(|cells| device(row, passed.dictionary.link(row.id), cells))?;
+                }
+            }
+            Table::Leaves => {
+                for row in &report.devices {
+                    for of in Leaf::ALL {
+                        rows.hand(|cells| leaf(row, of, cells))?;
+                    }
+                }
+            }
+            Table::Steps => {
+                for (device, number, source, row) in steps(report) {
+                    rows.hand(|cells| step(device, number, source, row, cells))?;
+                }
+            }
+            Table::StepLeaves => {
+                for (device, number, _, row) in steps(report) {
+                    for of in Leaf::ALL.into_iter().filter(|&of| row.leaves[of as usize] > 0) {
+                        rows.hand(|cells| step_leaf(device, number, of, &row.leaves, cells))?;
+                    }
+                }
+            }
+            _ => {
+                for (name, value) in &counters {
+                    rows.hand(|cells| counter(name, *value, cells))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hands rows of one table on.
+struct Rows<'a, 's> {
+    cells: Vec<Cell<'a>>,
+    table: Table,
+    sink: &'s mut dyn Sink,
+}
+
+impl<'a> Rows<'a, '_> {
+    fn hand(&mut self, fill: impl FnOnce(&mut Vec<Cell<'a>>)) -> Result<(), ExportError> {
+        self.cells.clear();
+        fill(&mut self.cells);
+        self.sink.row(self.table, &self.cells)
+    }
+}
+
+/// Device, number, source and step: of all devices. The engine remembers the newest steps of a long run.
+fn steps(report: &Report) -> impl Iterator<Item = (u32, u64, StepSource, &Step)> {
+    report.devices.iter().flat_map(|device| {
+        let of_device = device.steps.iter().flat_map(|steps| {
+            let first = steps.seen.saturating_sub(steps.rows.len() as u64);
+            (first..).zip(&steps.rows).map(|(number, row)| (number, steps.source, row))
+        });
+        of_device.map(|(number, source, row)| (device.device.id.0, number, source, row))
+    })
+}
+
+/// The numbers of the report's section about completeness, under its names.
+fn counters(report: &Report) -> Vec<(String, i64)> {
+    let mut counters = Vec::new();
+    // A report is made of numbers and texts: there is nothing that JSON could not hold.
+    let document = serde_json::to_value(Document::new(report)).unwrap_or_default();
+    collect(String::new(), &document["completeness"], &mut counters);
+    counters
+}
+
+fn collect(name: String, value: &Value, counters: &mut Vec<(String, i64)>) {
+    if let Some(object) = value.as_object() {
+        for (key, value) in object {
+            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            collect(name, value, counters);
+        }
+    } else if let Some(number) = value.as_i64() {
+        counters.push((name, number));
+    }
+}

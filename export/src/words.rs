@@ -1,0 +1,53 @@
+//! Words for the kinds of things, the same in the lines of JSON and in the tables.
+
+use profiler_core::record::{InterpreterLock, RangeEventKind, SyncKind, ThreadState};
+
+/// What was waited for.
+pub const fn sync(kind: SyncKind) -> &'static str {
+    match kind {
+        SyncKind::Unknown => "unknown",
+        SyncKind::Event => "event",
+        SyncKind::StreamWaitEvent => "stream_wait_event",
+        SyncKind::Stream => "stream",
+        SyncKind::Context => "context",
+    }
+}
+
+/// What happened to a range.
+pub const fn range(kind: RangeEventKind) -> &'static str {
+    match kind {
+        RangeEventKind::Unknown => "unknown",
+        RangeEventKind::Push => "push",
+        RangeEventKind::Pop => "pop",
+        RangeEventKind::Start => "start",
+        RangeEventKind::End => "end",
+        RangeEventKind::Mark => "mark",
+    }
+}
+
+/// What a thread waited in.
+pub const fn state(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Unknown => "unknown",
+        ThreadState::Running => "running",
+        ThreadState::Futex => "futex",
+        ThreadState::Poll => "poll",
+        ThreadState::Io => "io",
+        ThreadState::Disk => "disk",
+        ThreadState::Sleep => "sleep",
+        ThreadState::Child => "child",
+        ThreadState::Memory => "memory",
+        ThreadState::Driver => "driver",
+        ThreadState::Other => "other",
+    }
+}
+
+/// Who holds the lock of the Python interpreter.
+pub const fn interpreter_lock(holder: InterpreterLock) -> &'static str {
+    match holder {
+        InterpreterLock::Unknown => "unknown",
+        InterpreterLock::ThisThread => "this_thread",
+        InterpreterLock::OtherThread => "other_thread",
+        InterpreterLock::Free => "free",
+    }
+}
