@@ -9,7 +9,7 @@ use super::gap::INPUT_BYTES;
 use super::launch_order::Standing;
 use super::statistics::CopyPath;
 use super::sweep::Operation;
-use super::{Attributor, Leaf, Subject};
+use super::{ARRIVALS, Attributor, Leaf, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, MemoryKind, Memset, StreamId, Timestamp};
 
@@ -73,6 +73,9 @@ impl Attributor {
             operation.end = operation.start;
         }
         self.arrivals.push(operation);
+        if self.arrivals.len() >= self.arrivals_due.max(ARRIVALS) {
+            self.join_known();
+        }
         timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
     }
 }

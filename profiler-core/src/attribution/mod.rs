@@ -83,10 +83,15 @@ const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
 const JOIN_PATIENCE_FLUSHES: u64 = 3;
 /// A record that ends this much after the flush that delivered it cannot be true.
 const FUTURE_NANOS: u64 = 10_000_000_000;
-/// Operations that may wait for the watermark, and as many that may wait for their launch (some 112 bytes each). When
-/// there are more, nothing is waited for any longer: bounded memory goes before exact order, and what then comes late
-/// or finds no launch is counted.
-const PENDING_LIMIT: usize = 1_000_000;
+/// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:
+/// bounded memory goes before exact order, and what then comes late is counted. Only programs that launch large graphs
+/// far ahead get here: a graph does not say how many records it will leave, so all that ran since the launch of the oldest
+/// unfinished one would wait, a million operations a second.
+const PENDING_LIMIT: usize = 1 << 17;
+/// Operations that may wait for their launch; when there are more, those without one are counted.
+const UNJOINED_LIMIT: usize = 1_000_000;
+/// Operations that came since the last flush before those whose launch is known go on to their timeline.
+const ARRIVALS: usize = 1 << 14;
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
 
@@ -103,6 +108,8 @@ pub struct Attributor {
     launches: Launches,
     dependencies: Dependencies,
     arrivals: Vec<Operation>,
+    /// So many arrivals are looked through for those whose launch is known.
+    arrivals_due: usize,
     timelines: Vec<Timeline>,
     marks: Marks,
     replay: ReplayFeed,
@@ -394,7 +401,7 @@ impl Attributor {
     fn join_arrivals(&mut self, at: u64, last: bool) -> Option<u64> {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let mut oldest: Option<u64> = None;
-        let last = last || arrivals.len() > PENDING_LIMIT;
+        let last = last || arrivals.len() > UNJOINED_LIMIT;
         arrivals.retain_mut(|operation| {
             operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
             if operation.launch.is_none() && !last {
@@ -410,8 +417,31 @@ impl Attributor {
             self.enter(operation);
             false
         });
+        self.arrivals_due = ARRIVALS.max(arrivals.len() * 2);
+        if arrivals.capacity() > 4 * self.arrivals_due {
+            arrivals.shrink_to(self.arrivals_due);
+        }
         self.arrivals = arrivals;
         oldest
+    }
+
+    /// Between two flushes, when many operations came: hands those over whose call is known. The rest, and what a flush
+    /// must confirm the time of, stays.
+    fn join_known(&mut self) {
+        let confirmed = self.newest_flush.saturating_add(FUTURE_NANOS);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.retain_mut(|operation| {
+            if self.newest_flush == 0 || operation.end > confirmed {
+                return true;
+            }
+            operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
+            if operation.launch.is_some() {
+                self.enter(operation);
+            }
+            operation.launch.is_none()
+        });
+        self.arrivals_due = ARRIVALS.max(arrivals.len() * 2);
+        self.arrivals = arrivals;
     }
 
     fn enter(&mut self, operation: &mut Operation) {
