@@ -15,7 +15,9 @@ REPORTS:
   cuda_gpu_kern_sum     cuda_gpu_kern_gb_sum   cuda_gpu_trace
   cuda_gpu_mem_time_sum cuda_gpu_mem_size_sum  cuda_gpu_sum
   cuda_kern_exec_sum    cuda_kern_exec_trace
-  nvtx_sum              nvtx_pushpop_sum       nvtx_startend_sum
+  nvtx_sum              nvtx_pushpop_sum       nvtx_pushpop_trace
+  nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
+  nvtx_gpu_proj_trace
 
 EXIT CODES:
   0  every report was printed

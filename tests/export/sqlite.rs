@@ -92,3 +92,85 @@ fn every_reference_leads_somewhere() {
     assert_eq!(number(synchronisations), 0);
     assert_eq!(number("SELECT count(*) FROM NVTX_EVENTS"), 0);
 }
+
+/// Ranges, and the kernels whose launching calls lie in them, by SQL as a user of nsys would write it.
+const LAUNCHED_WITHIN: &str = "FROM NVTX_EVENTS AS n
+    JOIN StringIds AS t ON t.id = n.textId
+    JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS r ON r.globalTid = n.globalTid AND r.start >= n.start AND r.end <= n.end
+    JOIN CUPTI_ACTIVITY_KIND_KERNEL AS k ON k.correlationId = r.correlationId
+    WHERE n.eventType IN (59, 60)";
+
+#[test]
+fn ranges_project_as_sql_over_the_tables_says() {
+    let stage = play("multi_stream");
+    drop(export(&stage));
+    let path = stage.path("out.sqlite");
+    let database = Connection::open(&path).unwrap();
+    // The recording has no ranges: they are laid over its calls, nested and overlapping.
+    database
+        .execute_batch(
+            "INSERT INTO StringIds VALUES (99000001, 'outer'), (99000002, 'inner');
+             CREATE TEMP TABLE calls AS SELECT globalTid, start, end, row_number() OVER (ORDER BY start) AS n
+                 FROM CUPTI_ACTIVITY_KIND_RUNTIME;
+             INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, textId, domainId)
+                 SELECT min(start) - 2, max(end) + 2, 59, globalTid, 99000001, 0 FROM calls GROUP BY globalTid, n / 400;
+             INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, textId, domainId)
+                 SELECT min(start) - 1, max(end) + 1, 59, globalTid, 99000002, 0 FROM calls
+                 WHERE n % 400 BETWEEN 20 AND 379 GROUP BY globalTid, n / 40;
+             INSERT INTO NVTX_EVENTS (start, end, eventType, rangeId, globalTid, textId, domainId)
+                 SELECT start - 1, end + 1, 60, n, globalTid, 99000002, 0 FROM calls WHERE n % 7 = 0;",
+        )
+        .unwrap();
+    let rows = |report: &str| -> Vec<Value> {
+        let output = gpuprof(&[&"stats", &"-r", &report, &"-f", &"json", &path]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let query = format!(
+        "SELECT ':' || value || kind, count(*), sum(last - first) FROM
+             (SELECT t.value, n.eventType AS kind, min(k.start) AS first, max(k.end) AS last {LAUNCHED_WITHIN}
+              GROUP BY n.rowid) GROUP BY 1 ORDER BY 3 DESC"
+    );
+    let kind = |row: &Value| if row["Style"] == "PushPop" { 59 } else { 60 };
+    let number = |row: &Value, column: &str| row[column].as_u64().unwrap();
+    // Copies have no part in the query, so only kernels may be in the ranges that are compared.
+    database
+        .execute_batch(
+            "DROP TABLE IF EXISTS CUPTI_ACTIVITY_KIND_MEMCPY; DROP TABLE IF EXISTS CUPTI_ACTIVITY_KIND_MEMSET",
+        )
+        .unwrap();
+    let ours: Vec<_> = rows("nvtx_gpu_proj_sum")
+        .iter()
+        .map(|row| {
+            let name = format!("{}{}", row["Range"].as_str().unwrap(), kind(row));
+            (name, number(row, "Range Instances"), number(row, "Total Proj Time (ns)"))
+        })
+        .collect();
+    assert_eq!(ours.len(), 3, "{ours:?}");
+    assert_eq!(ours, sums(&database, &query));
+    let trace = rows("nvtx_gpu_proj_trace");
+    assert_eq!(trace.len() as u64, ours.iter().map(|row| row.1).sum::<u64>());
+
+    let query = format!(
+        "SELECT ':' || t.value || n.eventType || k.demangledName, count(*), sum(k.end - k.start) {LAUNCHED_WITHIN}
+         GROUP BY n.textId, n.eventType, n.globalTid, k.demangledName"
+    );
+    let mut wanted: Vec<(u64, u64)> =
+        sums(&database, &query).into_iter().map(|(_, count, total)| (total, count)).collect();
+    wanted.sort_unstable_by(|a, b| b.cmp(a));
+    let kernels = rows("nvtx_kern_sum");
+    let mut ours: Vec<_> =
+        kernels.iter().map(|row| (number(row, "Total Time (ns)"), number(row, "Kern Inst"))).collect();
+    assert!(ours.is_sorted_by(|a, b| a.0 >= b.0));
+    ours.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(ours, wanted);
+
+    let pushed = rows("nvtx_pushpop_trace");
+    for row in pushed.iter().filter(|row| row["Lvl"] == 1) {
+        assert_eq!(row["Name"], ":inner");
+        assert_eq!(row["NameTree"], "--:inner");
+        assert_eq!(row["RangeStack"], format!(":{}:{}", row["ParentId"], row["RangeId"]));
+    }
+    let outer = pushed.iter().find(|row| row["Lvl"] == 0 && row["NumChild"] != 0).unwrap();
+    assert_eq!(number(outer, "DurChild (ns)") + number(outer, "DurNonChild (ns)"), number(outer, "Duration (ns)"));
+}

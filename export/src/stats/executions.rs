@@ -5,11 +5,11 @@
 
 use std::cmp::Reverse;
 
-use profiler_core::record::{ApiCall, ApiFunctionId, DeviceId, Kernel, NameId, ThreadId};
+use profiler_core::record::{ApiCall, ApiFunctionId, DeviceId, Kernel, NameId, Record, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::distribution::Distribution;
-use super::launches::join;
+use super::launches::{join, kernels};
 use super::sums::{call, spread};
 use super::table::{Cell, RowSink};
 use super::{Input, Notes, labels, printing};
@@ -43,7 +43,8 @@ fn queued(call: &ApiCall, kernel: &Kernel) -> Option<u64> {
 pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
     let mut groups: FxHashMap<(ThreadId, DeviceId, ApiFunctionId, NameId), Group> = FxHashMap::default();
     let (filter, unit) = (input.options.filter, input.options.unit);
-    let (passed, without_call) = join(input, |call, kernel, scope| {
+    let (passed, without_call) = join(input, kernels, |call, record, scope| {
+        let Record::Kernel(kernel) = record else { return Ok(()) };
         if filter.admits(scope.session.start, kernel.start, kernel.end) {
             let name = scope.dictionary.launch_config(kernel.config).name;
             let group = groups.entry((call.thread, kernel.device, call.function, name)).or_default();
@@ -68,7 +69,9 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
             .collect();
         for part in [&group.total, &group.call, &group.queue, &group.kernel] {
             if part.count() == 0 {
-                cells.extend([const { Cell::Empty }; 5]);
+                // nsys leaves a group without values empty but for its deviation.
+                cells.extend([const { Cell::Empty }; 4]);
+                cells.push(unit.fraction(0.0));
             } else {
                 cells.extend(spread(part, unit));
             }
@@ -107,7 +110,8 @@ pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
         ];
         sink.row(&cells).map_err(printing)
     };
-    let (passed, without_call) = join(input, |call, kernel, scope| {
+    let (passed, without_call) = join(input, kernels, |call, record, scope| {
+        let Record::Kernel(kernel) = record else { return Ok(()) };
         if !filter.admits(scope.session.start, kernel.start, kernel.end) {
             return Ok(());
         }

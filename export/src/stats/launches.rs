@@ -1,12 +1,12 @@
-//! Calls and the kernels that they launched, joined by correlation id.
+//! Calls and the work that they launched, joined by correlation id.
 //!
-//! A first pass has found which calls have kernels, so only those are kept, and only the newest: a graph's kernels
-//! come long after the call, so no call is dropped when its first kernel has come. Kernels that come before their
-//! call, which happens within one delivery, wait for it.
+//! A first pass has found which calls have work, so only those are kept, and only the newest: a graph's kernels
+//! come long after the call, so no call is dropped when its first kernel has come. Work that comes before its
+//! call, which happens within one delivery, waits for it.
 
 use std::collections::VecDeque;
 
-use profiler_core::record::{ApiCall, CorrelationId, Kernel, Record};
+use profiler_core::record::{ApiCall, CorrelationId, Record};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
@@ -15,29 +15,50 @@ use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::source::{Passed, Scope};
 
-/// Calls that are kept, and kernels that wait, at once.
+/// Calls that are kept, and operations that wait, at once.
 const LIMIT: usize = 1 << 20;
 
-/// Hands every kernel whose call is in the trace to `found`, with that call. Answers what the pass left and how many
-/// kernels found no call.
+/// The correlation of a kernel.
+pub(super) fn kernels(record: &Record) -> Option<CorrelationId> {
+    match record {
+        Record::Kernel(row) => Some(row.correlation),
+        _ => None,
+    }
+}
+
+/// The correlation of anything that runs on a device.
+pub(super) fn operations(record: &Record) -> Option<CorrelationId> {
+    match record {
+        Record::Kernel(row) => Some(row.correlation),
+        Record::Copy(row) => Some(row.correlation),
+        Record::Memset(row) => Some(row.correlation),
+        _ => None,
+    }
+}
+
+/// Hands every record that `wanted` knows and whose call is in the trace to `found`, with that call. Answers what the
+/// pass left and how many records found no call.
 pub(super) fn join(
     input: &mut Input<'_, '_>,
-    mut found: impl FnMut(&ApiCall, &Kernel, &Scope<'_>) -> Result<(), ExportError>,
+    wanted: fn(&Record) -> Option<CorrelationId>,
+    mut found: impl FnMut(&ApiCall, &Record, &Scope<'_>) -> Result<(), ExportError>,
 ) -> Result<(Passed, u64), ExportError> {
-    let mut with_kernel = Correlations::default();
+    let mut with_work = Correlations::default();
     input.trace.pass(input.progress, |item, _| {
-        if let Item::Record(Record::Kernel(kernel)) = item {
-            with_kernel.insert(kernel.correlation);
+        if let Item::Record(record) = item
+            && let Some(correlation) = wanted(record)
+        {
+            with_work.insert(correlation);
         }
         Ok(())
     })?;
     let mut join = Join::default();
     let passed = input.trace.pass(input.progress, |item, scope| match item {
-        Item::Record(Record::Api(call)) if with_kernel.contains(call.correlation) => {
-            join.call(call).iter().try_for_each(|kernel| found(call, kernel, scope))
+        Item::Record(Record::Api(call)) if with_work.contains(call.correlation) => {
+            join.call(call).iter().try_for_each(|record| found(call, record, scope))
         }
-        Item::Record(Record::Kernel(kernel)) => match join.kernel(kernel) {
-            Some(call) => found(&call, kernel, scope),
+        Item::Record(record) => match wanted(record).and_then(|correlation| join.work(correlation, record)) {
+            Some(call) => found(&call, record, scope),
             None => Ok(()),
         },
         _ => Ok(()),
@@ -49,14 +70,14 @@ pub(super) fn join(
 struct Join {
     calls: FxHashMap<CorrelationId, ApiCall>,
     order: VecDeque<CorrelationId>,
-    waiting: FxHashMap<CorrelationId, Vec<Kernel>>,
+    waiting: FxHashMap<CorrelationId, Vec<Record>>,
     waiting_count: usize,
     without_room: u64,
 }
 
 impl Join {
-    /// Takes a call; the kernels that waited for it. A correlation belongs to the first call that has it.
-    fn call(&mut self, call: &ApiCall) -> Vec<Kernel> {
+    /// Takes a call; what waited for it. A correlation belongs to the first call that has it.
+    fn call(&mut self, call: &ApiCall) -> Vec<Record> {
         if self.calls.contains_key(&call.correlation) {
             return Vec::new();
         }
@@ -72,13 +93,13 @@ impl Join {
         waited
     }
 
-    /// Takes a kernel; its call, if that has come.
-    fn kernel(&mut self, kernel: &Kernel) -> Option<ApiCall> {
-        let call = self.calls.get(&kernel.correlation).copied();
+    /// Takes work; its call, if that has come.
+    fn work(&mut self, correlation: CorrelationId, record: &Record) -> Option<ApiCall> {
+        let call = self.calls.get(&correlation).copied();
         if call.is_none() {
             if self.waiting_count < LIMIT {
                 self.waiting_count += 1;
-                self.waiting.entry(kernel.correlation).or_default().push(*kernel);
+                self.waiting.entry(correlation).or_default().push(*record);
             } else {
                 self.without_room += 1;
             }
@@ -93,12 +114,13 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::record::Timestamp;
+    use profiler_core::record::{Kernel, Timestamp};
 
     use super::*;
 
-    fn kernel(correlation: u32, start: u64) -> Kernel {
-        Kernel { correlation: CorrelationId(correlation), start: Timestamp::from_nanos(start), ..Kernel::default() }
+    fn take(join: &mut Join, correlation: u32, start: u64) -> Option<ApiCall> {
+        let (correlation, start) = (CorrelationId(correlation), Timestamp::from_nanos(start));
+        join.work(correlation, &Record::Kernel(Kernel { correlation, start, ..Kernel::default() }))
     }
 
     fn call(correlation: u32) -> ApiCall {
@@ -108,10 +130,10 @@ mod tests {
     #[test]
     fn either_may_come_first_and_a_graph_has_many_kernels() {
         let mut join = Join::default();
-        assert!(join.kernel(&kernel(1, 10)).is_none() && join.kernel(&kernel(1, 20)).is_none());
-        assert!(join.kernel(&kernel(2, 30)).is_none());
+        assert!(take(&mut join, 1, 10).is_none() && take(&mut join, 1, 20).is_none());
+        assert!(take(&mut join, 2, 30).is_none());
         assert_eq!(join.call(&call(1)).len(), 2);
-        assert_eq!(join.kernel(&kernel(1, 40)), Some(call(1)));
+        assert_eq!(take(&mut join, 1, 40), Some(call(1)));
         assert_eq!(join.without_call(), 1);
     }
 }

@@ -5,18 +5,19 @@
 //! priorities, stays empty.
 //!
 //! Reading order: `table` (rows and cells), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
-//! joined with kernels), `executions`, `nvtx`, `operations` and `calls` (the trace reports).
+//! joined with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace reports).
 
 mod calls;
 mod distribution;
 mod executions;
 mod filter;
 mod format;
+mod instances;
 mod labels;
 mod launches;
 mod nvtx;
 mod operations;
-
+mod projection;
 mod report;
 mod sums;
 mod table;

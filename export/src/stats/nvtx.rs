@@ -4,12 +4,12 @@
 
 use std::cmp::Reverse;
 
-use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use super::distribution::Distribution;
+use super::projection::{name, style};
 use super::sums::times;
 use super::table::Cell;
 use super::{Input, Notes, Statistic};
@@ -69,15 +69,10 @@ pub(super) fn rows(
     let row = |(name, started, group): (String, bool, Distribution)| {
         let mut cells = times(&group, all, unit);
         if statistic == Statistic::RangeSum {
-            cells.push(Cell::Text(if started { "StartEnd" } else { "PushPop" }.to_owned()));
+            cells.push(Cell::Text(style(started).to_owned()));
         }
         cells.push(Cell::Text(name));
         cells
     };
     Ok(groups.into_iter().map(row).collect())
-}
-
-/// `domain:text`; the domain without a name is empty.
-fn name(domain: NameId, message: NameId, dictionary: &Dictionary) -> String {
-    format!("{}:{}", dictionary.name(domain), dictionary.name(message))
 }

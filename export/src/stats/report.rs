@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::table::{Cell, Heading, RowSink, TimeUnit, columns};
-use super::{Input, Notes, calls, executions, nvtx, operations, sums};
+use super::{Input, Notes, calls, executions, nvtx, operations, projection, sums};
 use crate::error::ExportError;
 
 /// Columns of most summaries, behind the share and the total.
@@ -62,8 +62,16 @@ statistics! {
     ExecutionSum = "cuda_kern_exec_sum", "CUDA Kernel Launch & Exec Time Summary";
     /// Launch, queue and run of every kernel.
     ExecutionTrace = "cuda_kern_exec_trace", "CUDA Kernel Launch & Exec Time Trace";
+    /// Ranges by text, as their work on the devices.
+    ProjectionSum = "nvtx_gpu_proj_sum", "NVTX GPU Projection Summary";
+    /// Every range, as its work on the devices.
+    ProjectionTrace = "nvtx_gpu_proj_trace", "NVTX GPU Projection Trace";
+    /// Kernels by range.
+    RangeKernelSum = "nvtx_kern_sum", "NVTX Range Kernel Summary";
     /// Pushed ranges by text.
     PushPopSum = "nvtx_pushpop_sum", "NVTX Push/Pop Range Summary";
+    /// Every pushed range.
+    PushPopTrace = "nvtx_pushpop_trace", "NVTX Push/Pop Range Trace";
     /// Started ranges by text.
     StartEndSum = "nvtx_startend_sum", "NVTX Start/End Range Summary";
     /// Ranges by text.
@@ -94,6 +102,24 @@ impl Statistic {
             Self::RangeSum => format!("Time (%), Total Time @, Instances, {SUMMARY}, *Style, *Range"),
             Self::PushPopSum | Self::StartEndSum => {
                 format!("Time (%), Total Time @, Instances, {SUMMARY}, *Range")
+            }
+            Self::ProjectionSum => {
+                "*Range, *Style, Total Proj Time @, Total Range Time @, Range Instances, Proj Avg @, Proj Med @, Proj Min @, \
+                 Proj Max @, Proj StdDev @, Total GPU Ops, Avg GPU Ops, Avg Range Lvl, Avg Num Child"
+                    .to_owned()
+            }
+            Self::ProjectionTrace => {
+                "*Name, Projected Start @, Projected Duration @, Orig Start @, Orig Duration @, *Style, PID, TID, NumGPUOps, \
+                 Lvl, NumChild, RangeId, ParentId, *RangeStack"
+                    .to_owned()
+            }
+            Self::PushPopTrace => {
+                "Start @, End @, Duration @, DurChild @, DurNonChild @, *Name, PID, TID, Lvl, NumChild, RangeId, ParentId, \
+                 *RangeStack, *NameTree"
+                    .to_owned()
+            }
+            Self::RangeKernelSum => {
+                format!("*NVTX Range, *Style, PID, TID, NVTX Inst, Kern Inst, Total Time @, {SUMMARY}, *Kernel Name")
             }
             Self::ExecutionTrace => {
                 "API Start @, API Dur @, Queue Start @, Queue Dur @, Kernel Start @, Kernel Dur @, \
@@ -135,7 +161,13 @@ pub(super) fn rows(
     notes: &mut Notes,
 ) -> Result<Option<Vec<Vec<Cell>>>, ExportError> {
     match statistic {
-        Statistic::ApiTrace | Statistic::GpuTrace | Statistic::ExecutionTrace => Ok(None),
+        Statistic::ApiTrace
+        | Statistic::GpuTrace
+        | Statistic::ExecutionTrace
+        | Statistic::ProjectionTrace
+        | Statistic::PushPopTrace => Ok(None),
+        Statistic::ProjectionSum => projection::summary(input, notes).map(Some),
+        Statistic::RangeKernelSum => projection::kernel_summary(input, notes).map(Some),
         Statistic::ExecutionSum => executions::summary(input, notes).map(Some),
         Statistic::RangeSum | Statistic::PushPopSum | Statistic::StartEndSum => {
             nvtx::rows(statistic, input, notes).map(Some)
@@ -154,6 +186,8 @@ pub(super) fn stream(
     match statistic {
         Statistic::ApiTrace => calls::stream(input, sink, notes),
         Statistic::GpuTrace => operations::stream(input, sink, notes),
+        Statistic::ProjectionTrace => projection::trace(input, sink, notes),
+        Statistic::PushPopTrace => projection::pushed(input, sink, notes),
         _ => executions::stream(input, sink, notes),
     }
 }

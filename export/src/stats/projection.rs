@@ -1,0 +1,230 @@
+//! Ranges of the program projected onto the devices: what was launched within them.
+//!
+//! Work belongs to the ranges of its launching thread that hold the launching call as a whole, the innermost one and all
+//! around it. The projection of a range lasts from the begin of its first operation to the end of its last. A range in
+//! which nothing was launched has none and no row.
+
+use std::cmp::Reverse;
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{NameId, Record, ThreadId, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::distribution::Distribution;
+use super::instances::{Instance, Instances};
+use super::launches::{join, kernels, operations};
+use super::sums::spread;
+use super::table::{Cell, RowSink};
+use super::{Input, Notes, printing};
+use crate::error::ExportError;
+use crate::names::demangled;
+use crate::source::Passed;
+
+const WITHOUT_CALL: &str = "operations whose launching call is not in the trace are in no range";
+
+/// `domain:text`; the domain without a name is empty.
+pub(super) fn name(domain: NameId, message: NameId, dictionary: &Dictionary) -> String {
+    format!("{}:{}", dictionary.name(domain), dictionary.name(message))
+}
+
+/// How nsys calls the two kinds of ranges.
+pub(super) const fn style(started: bool) -> &'static str {
+    if started { "StartEnd" } else { "PushPop" }
+}
+
+/// What was launched in one range.
+#[derive(Clone, Copy, Debug)]
+struct Projected {
+    first: u64,
+    last: u64,
+    operations: u64,
+}
+
+/// Every range in which something was launched, by place.
+fn project(
+    input: &mut Input<'_, '_>,
+    notes: &mut Notes,
+) -> Result<(Instances, FxHashMap<u32, Projected>, Passed), ExportError> {
+    let filter = input.options.filter;
+    let (ranges, passed) = Instances::read(input, notes)?;
+    let origin = passed.session.start;
+    let mut projected: FxHashMap<u32, Projected> = FxHashMap::default();
+    let (_, without_call) = join(input, operations, |call, record, _| {
+        let Some((start, end)) = times(record) else { return Ok(()) };
+        for place in ranges.around(call) {
+            if admits(filter, origin, &ranges.all[place as usize]) {
+                let none = Projected { first: u64::MAX, last: 0, operations: 0 };
+                let row = projected.entry(place).or_insert(none);
+                row.first = row.first.min(start.nanos());
+                row.last = row.last.max(end.nanos());
+                row.operations += 1;
+            }
+        }
+        Ok(())
+    })?;
+    notes.count(without_call, WITHOUT_CALL);
+    Ok((ranges, projected, passed))
+}
+
+fn times(record: &Record) -> Option<(Timestamp, Timestamp)> {
+    match record {
+        Record::Kernel(row) => Some((row.start, row.end)),
+        Record::Copy(row) => Some((row.start, row.end)),
+        Record::Memset(row) => Some((row.start, row.end)),
+        _ => None,
+    }
+}
+
+fn admits(filter: super::TimeFilter, origin: Timestamp, range: &Instance) -> bool {
+    filter.admits(origin, Timestamp::from_nanos(range.begin), Timestamp::from_nanos(range.end))
+}
+
+/// Sums by name and style, the longest projection first.
+pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
+    #[derive(Default)]
+    struct Group {
+        projected: Distribution,
+        host: u64,
+        operations: u64,
+        levels: u64,
+        children: u64,
+    }
+    let unit = input.options.unit;
+    let (ranges, projected, passed) = project(input, notes)?;
+    let mut groups: FxHashMap<(NameId, NameId, bool), Group> = FxHashMap::default();
+    for (&place, row) in &projected {
+        let range = &ranges.all[place as usize];
+        let group = groups.entry((range.domain, range.message, range.started)).or_default();
+        group.projected.add(row.last - row.first);
+        group.host += range.duration();
+        group.operations += row.operations;
+        group.levels += u64::from(range.level);
+        group.children += u64::from(range.children);
+    }
+    let mut groups: Vec<_> = groups
+        .into_iter()
+        .map(|((domain, message, started), group)| (name(domain, message, &passed.dictionary), started, group))
+        .collect();
+    groups.sort_by(|(a, _, left), (b, _, right)| {
+        (Reverse(left.projected.total()), a).cmp(&(Reverse(right.projected.total()), b))
+    });
+    let row = |(name, started, group): (String, bool, Group)| {
+        let count = group.projected.count();
+        let mean = |sum: u64| Cell::Decimal(sum as f64 / count.max(1) as f64, 1);
+        let mut cells = vec![
+            Cell::Text(name),
+            Cell::Text(style(started).to_owned()),
+            unit.whole(group.projected.total()),
+            unit.whole(group.host),
+            Cell::Number(count),
+        ];
+        cells.extend(spread(&group.projected, unit));
+        cells.push(Cell::Number(group.operations));
+        cells.extend([group.operations, group.levels, group.children].map(mean));
+        cells
+    };
+    Ok(groups.into_iter().map(row).collect())
+}
+
+/// Every range in which something was launched, in the order of their begins.
+pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
+    let unit = input.options.unit;
+    let (ranges, projected, passed) = project(input, notes)?;
+    let since = |nanos: u64| unit.whole(Timestamp::from_nanos(nanos).since(passed.session.start));
+    for (place, range) in (0u32..).zip(&ranges.all) {
+        let Some(row) = projected.get(&place) else { continue };
+        let cells = [
+            Cell::Text(name(range.domain, range.message, &passed.dictionary)),
+            since(row.first),
+            unit.whole(row.last - row.first),
+            since(range.begin),
+            unit.whole(range.duration()),
+            Cell::Text(style(range.started).to_owned()),
+            Cell::Number(passed.session.process_id.into()),
+            Cell::Number(range.thread.0.into()),
+            Cell::Number(row.operations),
+            Cell::Number(range.level.into()),
+            Cell::Number(range.children.into()),
+            Cell::Number(u64::from(place) + 1),
+            range.parent.map_or(Cell::Empty, |parent| Cell::Number(u64::from(parent) + 1)),
+            Cell::Text(ranges.stack(place)),
+        ];
+        sink.row(&cells).map_err(printing)?;
+    }
+    Ok(())
+}
+
+/// Every pushed range, in the order of their begins.
+pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
+    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (ranges, passed) = Instances::read(input, notes)?;
+    let origin = passed.session.start;
+    for (place, range) in (0u32..).zip(&ranges.all) {
+        if range.started || !admits(filter, origin, range) {
+            continue;
+        }
+        let since = |nanos: u64| unit.whole(Timestamp::from_nanos(nanos).since(origin));
+        let name = name(range.domain, range.message, &passed.dictionary);
+        let cells = [
+            since(range.begin),
+            since(range.end),
+            unit.whole(range.duration()),
+            unit.whole(range.children_ns),
+            unit.whole(range.duration().saturating_sub(range.children_ns)),
+            Cell::Text(name.clone()),
+            Cell::Number(passed.session.process_id.into()),
+            Cell::Number(range.thread.0.into()),
+            Cell::Number(range.level.into()),
+            Cell::Number(range.children.into()),
+            Cell::Number(u64::from(place) + 1),
+            range.parent.map_or(Cell::Empty, |parent| Cell::Number(u64::from(parent) + 1)),
+            Cell::Text(ranges.stack(place)),
+            Cell::Text("--".repeat(range.level as usize) + &name),
+        ];
+        sink.row(&cells).map_err(printing)?;
+    }
+    Ok(())
+}
+
+/// Kernels by the ranges that hold their launches, the largest total first.
+pub(super) fn kernel_summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
+    /// Domain, text, style, thread, kernel.
+    type Key = (NameId, NameId, bool, ThreadId, NameId);
+    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (ranges, passed) = Instances::read(input, notes)?;
+    let origin = passed.session.start;
+    let mut groups: FxHashMap<Key, (Distribution, u64)> = FxHashMap::default();
+    let mut counted: FxHashSet<(u32, NameId)> = FxHashSet::default();
+    let (_, without_call) = join(input, kernels, |call, record, scope| {
+        let Record::Kernel(kernel) = record else { return Ok(()) };
+        let kernel_name = scope.dictionary.launch_config(kernel.config).name;
+        for place in ranges.around(call) {
+            let range = &ranges.all[place as usize];
+            if admits(filter, origin, range) {
+                let key = (range.domain, range.message, range.started, range.thread, kernel_name);
+                let (durations, instances) = groups.entry(key).or_default();
+                durations.add(kernel.end.since(kernel.start));
+                *instances += u64::from(counted.insert((place, kernel_name)));
+            }
+        }
+        Ok(())
+    })?;
+    notes.count(without_call, WITHOUT_CALL);
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(key, (durations, _))| (Reverse(durations.total()), *key));
+    let row = |((domain, message, started, thread, kernel), (durations, instances)): (Key, (Distribution, u64))| {
+        let mut cells = vec![
+            Cell::Text(name(domain, message, &passed.dictionary)),
+            Cell::Text(style(started).to_owned()),
+            Cell::Number(passed.session.process_id.into()),
+            Cell::Number(thread.0.into()),
+            Cell::Number(instances),
+            Cell::Number(durations.count()),
+            unit.whole(durations.total()),
+        ];
+        cells.extend(spread(&durations, unit));
+        cells.push(Cell::Text(demangled(passed.dictionary.name(kernel))));
+        cells
+    };
+    Ok(groups.into_iter().map(row).collect())
+}
