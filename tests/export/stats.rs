@@ -105,8 +105,7 @@ fn ranges_are_summed_by_domain_and_text() {
     // The same ranges, as rows of the exported JSON.
     let document = chrome(&stage, "ranges.json");
     let names = || document["traceEvents"].as_array().unwrap().iter().filter(|row| row["name"] == "thread_name");
-    let of_worker =
-        |row: &&Value| row["args"]["name"].as_str().unwrap().starts_with("range worker, thread ");
+    let of_worker = |row: &&Value| row["args"]["name"].as_str().unwrap().starts_with("range worker, thread ");
     assert_eq!(names().filter(of_worker).count(), 1, "the name that the thread gave to itself");
     let total: u64 =
         rows(&document, "user_annotation").filter(|row| row["name"] == "compute").map(|row| nanos(&row["dur"])).sum();
