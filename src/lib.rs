@@ -21,6 +21,8 @@ mod session;
 pub use baseline::Baseline;
 pub use bench::{Bench, BenchError, Measurement};
 pub use expectations::{Expectations, Failures};
+#[cfg(feature = "export")]
+pub use gpuprof_export as export;
 pub use import::{KinetoError, import_kineto};
 pub use open::{OpenError, open, open_capture, read};
 pub use profiler_core::diff::{Diff, Refusal, compare};

@@ -17,8 +17,6 @@ use profiler_core::report::Report;
 use profiler_core::session::End;
 use profiler_core::trace::{Item, TraceError, TraceReader};
 
-use gpuprof_export::{ExportError, TraceFile};
-
 use crate::import::{KinetoError, import_kineto};
 
 /// Read at once: rows and blocks are small, system calls are not free.
@@ -43,14 +41,14 @@ enum Cause {
     Folder,
     Trace(TraceError),
     Kineto(KinetoError),
-    Nsys(ExportError),
+    /// Names the file itself.
+    Nsys(String),
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Cause::Nsys(error) = &self.cause {
-            // It names the file itself.
-            return error.fmt(f);
+            return f.write_str(error);
         }
         write!(f, "{}: ", self.path.display())?;
         match &self.cause {
@@ -69,7 +67,7 @@ impl Error for OpenError {}
 /// Reads the trace file at `path` and makes its report.
 ///
 /// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), either of them packed with gzip or not, or
-/// an SQLite file of Nsight Systems (`nsys export --type sqlite`).
+/// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `export`.
 /// Its contents say which, not its name. A trace that was cut off or damaged is no error: the report covers what can
 /// be read, and its completeness says what is missing and where.
 ///
@@ -100,8 +98,7 @@ fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
     let beginning = reader.fill_buf().map_err(Cause::Io)?;
     if beginning.starts_with(SQLITE_MAGIC) {
-        let translated = TraceFile::open(path).map_err(Cause::Nsys)?;
-        return read_capture(File::open(translated.readable()).map_err(Cause::Io)?, capture).map_err(Cause::Trace);
+        return of_nsys(path, capture);
     }
     if !beginning.starts_with(&GZIP_MAGIC) {
         return by_content(reader, capture);
@@ -111,6 +108,18 @@ fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
         Ok(_) => by_content(unpacked, capture),
         Err(error) => Err(Cause::Io(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
     }
+}
+
+#[cfg(feature = "export")]
+fn of_nsys(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
+    let translated = gpuprof_export::TraceFile::open(path).map_err(|error| Cause::Nsys(error.to_string()))?;
+    read_capture(File::open(translated.readable()).map_err(Cause::Io)?, capture).map_err(Cause::Trace)
+}
+
+#[cfg(not(feature = "export"))]
+fn of_nsys(path: &Path, _: Option<u32>) -> Result<Report, Cause> {
+    let why = "an SQLite file, which this build cannot read: the crate's feature `export` is off";
+    Err(Cause::Nsys(format!("{}: {why}", path.display())))
 }
 
 /// Tells the two formats apart by how they begin: a trace of ours has a magic that no text has.

@@ -43,11 +43,21 @@ impl Range<'_> {
 
 impl Drop for Range<'_> {
     fn drop(&mut self) {
-        // SAFETY: takes nothing.
-        unsafe {
-            TOOL.pop();
-            COLLECTOR.pop();
-        }
+        pop();
+    }
+}
+
+/// Begins a range that [`pop`] ends.
+pub(crate) fn push(name: &str) {
+    std::mem::forget(Range::begin(name));
+}
+
+/// Ends the innermost range of this thread, if there is one.
+pub(crate) fn pop() {
+    // SAFETY: takes nothing.
+    unsafe {
+        TOOL.pop();
+        COLLECTOR.pop();
     }
 }
 

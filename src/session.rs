@@ -17,7 +17,7 @@ use profiler_core::report::Report;
 
 use crate::collector::Collector;
 use crate::open;
-use crate::range::{Range, Steps};
+use crate::range::{self, Range, Steps};
 
 /// Between two looks whether the session of another thread is over.
 const LOOK: Duration = Duration::from_millis(1);
@@ -137,6 +137,17 @@ impl Session {
     /// NVTX ranges: a tool named by `NVTX_INJECTION64_PATH` sees them too.
     pub fn range(&self, name: &str) -> Range<'_> {
         Range::begin(name)
+    }
+
+    /// As [`range`](Self::range), ended by [`pop_range`](Self::pop_range) on this thread: for programs whose ranges follow
+    /// no scopes, and for other languages.
+    pub fn push_range(&self, name: &str) {
+        range::push(name);
+    }
+
+    /// Ends the innermost range of this thread.
+    pub fn pop_range(&self) {
+        range::pop();
     }
 
     /// The next step of the program begins here, and the one before ends: to be called at the begin of each iteration.

@@ -1,0 +1,207 @@
+//! Sessions for C: `include/gpuprof.h`, which a test keeps equal to this file.
+//!
+//! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's memory
+//! as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not change. No
+//! panic crosses the border.
+#![expect(unsafe_code, reason = "the C border of the crate")]
+#![allow(non_camel_case_types, reason = "names as C programs write them")]
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::catch_unwind;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use gpuprof::{Report, Session, SessionError, SessionErrorKind};
+
+/// What a function answers. More values may come: anything but GPUPROF_OK is a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum gpuprof_status {
+    /// Done.
+    GPUPROF_OK = 0,
+    /// There is no libcupti that can be used, as on a machine without CUDA.
+    GPUPROF_NO_CUPTI = 1,
+    /// Another profiler holds CUPTI in this process.
+    GPUPROF_OTHER_PROFILER = 2,
+    /// CUPTI or the system refused.
+    GPUPROF_REFUSED = 3,
+    /// A session is open already.
+    GPUPROF_BUSY = 4,
+    /// No session is open, or measuring is over in this process.
+    GPUPROF_NOT_OPEN = 5,
+    /// The last records did not come in time.
+    GPUPROF_TIMED_OUT = 6,
+    /// The trace cannot be written or read.
+    GPUPROF_TRACE = 7,
+    /// An error in gpuprof.
+    GPUPROF_INTERNAL = 8,
+}
+use gpuprof_status::{
+    GPUPROF_BUSY, GPUPROF_INTERNAL, GPUPROF_NO_CUPTI, GPUPROF_NOT_OPEN, GPUPROF_OK, GPUPROF_OTHER_PROFILER,
+    GPUPROF_REFUSED, GPUPROF_TIMED_OUT, GPUPROF_TRACE,
+};
+
+static SESSION: RwLock<Option<Session>> = RwLock::new(None);
+static REPORT: Mutex<Option<Report>> = Mutex::new(None);
+static ERROR: Mutex<String> = Mutex::new(String::new());
+
+/// Starts measuring what this process launches. Call it before the first CUDA call of the process. `trace` is the file that
+/// keeps the trace, or NULL.
+///
+/// # Safety
+/// `trace` is NULL or a text that ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_start(trace: *const c_char) -> gpuprof_status {
+    answer(|| {
+        let mut session = SESSION.write().unwrap_or_else(PoisonError::into_inner);
+        if session.is_some() {
+            return Err(Failure(GPUPROF_BUSY, "a session is open in this process already; stop it first".to_owned()));
+        }
+        let mut builder = Session::builder();
+        if !trace.is_null() {
+            // SAFETY: not NULL, and then a text as promised by the caller.
+            builder = builder.trace(OsStr::from_bytes(unsafe { CStr::from_ptr(trace) }.to_bytes()));
+        }
+        *session = Some(builder.start()?);
+        Ok(())
+    })
+}
+
+/// Stops measuring and makes the report. Device work that is still under way is waited for, 2 s at most.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_stop() -> gpuprof_status {
+    answer(|| {
+        let session = SESSION.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(not_open)?;
+        *lock(&REPORT) = None;
+        *lock(&REPORT) = Some(session.finish()?);
+        Ok(())
+    })
+}
+
+/// Returns when all device work that was complete is in the trace.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_flush() -> gpuprof_status {
+    with_session(Session::flush)
+}
+
+/// Begins a range of this name on this thread; ranges nest. It is an NVTX range.
+///
+/// # Safety
+/// `name` is NULL or a text that ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_range_push(name: *const c_char) -> gpuprof_status {
+    with_session(|session| {
+        // SAFETY: not NULL, and then a text as promised by the caller.
+        let name = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
+        session.push_range(&name.to_string_lossy());
+        Ok(())
+    })
+}
+
+/// Ends the innermost range of this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_range_pop() -> gpuprof_status {
+    with_session(|session| {
+        session.pop_range();
+        Ok(())
+    })
+}
+
+/// The next step of the program begins here, and the one before ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_step() -> gpuprof_status {
+    with_session(|session| {
+        session.step();
+        Ok(())
+    })
+}
+
+/// Writes the report of the session that was stopped last, as JSON (docs/METRICS.md), to `text`: at most `capacity` bytes
+/// with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no report.
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_report_json(text: *mut c_char, capacity: usize) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { copy(|| lock(&REPORT).as_ref().and_then(|report| serde_json::to_string(report).ok()), text, capacity) }
+}
+
+/// As `gpuprof_report_json`, the report for people.
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_report_text(text: *mut c_char, capacity: usize) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { copy(|| lock(&REPORT).as_ref().map(Report::to_string), text, capacity) }
+}
+
+/// As `gpuprof_report_json`, why the last call that failed did, and what to do.
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_last_error(text: *mut c_char, capacity: usize) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { copy(|| Some(lock(&ERROR).clone()), text, capacity) }
+}
+
+struct Failure(gpuprof_status, String);
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let status = match error.kind() {
+            SessionErrorKind::NoCupti => GPUPROF_NO_CUPTI,
+            SessionErrorKind::OtherProfiler => GPUPROF_OTHER_PROFILER,
+            SessionErrorKind::Busy => GPUPROF_BUSY,
+            SessionErrorKind::Over => GPUPROF_NOT_OPEN,
+            SessionErrorKind::TimedOut => GPUPROF_TIMED_OUT,
+            SessionErrorKind::Trace => GPUPROF_TRACE,
+            _ => GPUPROF_REFUSED,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+fn not_open() -> Failure {
+    Failure(GPUPROF_NOT_OPEN, "no session is open; gpuprof_start opens one".to_owned())
+}
+
+fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuprof_status {
+    answer(|| {
+        let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(work(session.as_ref().ok_or_else(not_open)?)?)
+    })
+}
+
+fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuprof_status {
+    let done = catch_unwind(std::panic::AssertUnwindSafe(work));
+    let Failure(status, text) = match done {
+        Ok(Ok(())) => return GPUPROF_OK,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure(GPUPROF_INTERNAL, "internal error".to_owned()),
+    };
+    *lock(&ERROR) = text;
+    status
+}
+
+/// # Safety
+/// `capacity` bytes at `to` are writable.
+unsafe fn copy(text: impl FnOnce() -> Option<String>, to: *mut c_char, capacity: usize) -> usize {
+    let made = catch_unwind(std::panic::AssertUnwindSafe(text)).ok().flatten();
+    let text = made.unwrap_or_default();
+    if let Some(most) = capacity.checked_sub(1).filter(|_| !to.is_null()) {
+        let length = text.len().min(most);
+        // SAFETY: fewer bytes than the caller says are writable, and one more for the NUL.
+        unsafe {
+            to.copy_from_nonoverlapping(text.as_ptr().cast(), length);
+            to.add(length).write(0);
+        }
+    }
+    text.len()
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}

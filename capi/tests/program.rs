@@ -1,0 +1,64 @@
+//! A C program is compiled against the header, linked with the library, and run with a recording for a GPU.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where cargo puts what it builds for tests.
+fn built(file: &str) -> PathBuf {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let places = [deps.join(file), deps.parent().unwrap().join(file)];
+    let found = places.iter().find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{file} was not built: run `cargo test --workspace`")).clone()
+}
+
+fn compiled(folder: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = built("libgpuprof_c.so");
+    let libraries = library.parent().unwrap();
+    let program = folder.join("program");
+    let status = Command::new("cc")
+        .args(["-std=c99", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg("-I")
+        .arg(root.join("../include"))
+        .arg(root.join("tests/program.c"))
+        .arg("-L")
+        .arg(libraries)
+        .args(["-lgpuprof_c", "-ldl"])
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .status();
+    assert!(status.expect("a C compiler").success());
+    program
+}
+
+fn run(program: &Path, arguments: &[&str], cupti: &Path) -> Output {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/sync_item.cupti.zst");
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUPROF_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).current_dir(program.parent().unwrap()).env("GPUPROF_CUPTI_PATH", cupti);
+    command.env("GPUPROF_REPLAY", fixture).env_remove("CUDA_INJECTION64_PATH").output().unwrap()
+}
+
+#[test]
+fn a_c_program_gets_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path());
+    let output = run(&program, &[], &built("libcupti_replay.so"));
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verdict"]["group"], "sync");
+    let ranges = report["ranges"]["rows"].as_array().unwrap();
+    assert!(["part", "step"].iter().all(|name| ranges.iter().any(|row| row["message"] == *name)), "{ranges:#?}");
+    assert!(gpuprof::open(folder.path().join("part.gpuprof")).unwrap().completeness.kernels > 1000);
+}
+
+#[test]
+fn without_a_library_it_is_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path());
+    let output = run(&program, &["--without-cupti"], Path::new("/nowhere/libcupti.so.13"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("/nowhere/libcupti.so.13"), "{text}");
+}

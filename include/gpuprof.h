@@ -1,0 +1,119 @@
+/* Measuring a part of a program with gpuprof, from C, C++ or another language: link libgpuprof_c.so.
+ *
+ * Made from capi/src/lib.rs; `GPUPROF_BLESS=1 cargo test -p gpuprof-c --test header` renews it.
+ * All functions can be called from every thread. None writes to stdout or ends the program. */
+
+#ifndef GPUPROF_H
+#define GPUPROF_H
+
+#include <stddef.h>
+
+/**
+ * What a function answers. More values may come: anything but GPUPROF_OK is a failure.
+ */
+typedef enum gpuprof_status {
+  /**
+   * Done.
+   */
+  GPUPROF_OK = 0,
+  /**
+   * There is no libcupti that can be used, as on a machine without CUDA.
+   */
+  GPUPROF_NO_CUPTI = 1,
+  /**
+   * Another profiler holds CUPTI in this process.
+   */
+  GPUPROF_OTHER_PROFILER = 2,
+  /**
+   * CUPTI or the system refused.
+   */
+  GPUPROF_REFUSED = 3,
+  /**
+   * A session is open already.
+   */
+  GPUPROF_BUSY = 4,
+  /**
+   * No session is open, or measuring is over in this process.
+   */
+  GPUPROF_NOT_OPEN = 5,
+  /**
+   * The last records did not come in time.
+   */
+  GPUPROF_TIMED_OUT = 6,
+  /**
+   * The trace cannot be written or read.
+   */
+  GPUPROF_TRACE = 7,
+  /**
+   * An error in gpuprof.
+   */
+  GPUPROF_INTERNAL = 8,
+} gpuprof_status;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Starts measuring what this process launches. Call it before the first CUDA call of the process. `trace` is the file that
+ * keeps the trace, or NULL.
+ *
+ * `trace` is NULL or a text that ends with NUL.
+ */
+enum gpuprof_status gpuprof_start(const char *trace);
+
+/**
+ * Stops measuring and makes the report. Device work that is still under way is waited for, 2 s at most.
+ */
+enum gpuprof_status gpuprof_stop(void);
+
+/**
+ * Returns when all device work that was complete is in the trace.
+ */
+enum gpuprof_status gpuprof_flush(void);
+
+/**
+ * Begins a range of this name on this thread; ranges nest. It is an NVTX range.
+ *
+ * `name` is NULL or a text that ends with NUL.
+ */
+enum gpuprof_status gpuprof_range_push(const char *name);
+
+/**
+ * Ends the innermost range of this thread.
+ */
+enum gpuprof_status gpuprof_range_pop(void);
+
+/**
+ * The next step of the program begins here, and the one before ends.
+ */
+enum gpuprof_status gpuprof_step(void);
+
+/**
+ * Writes the report of the session that was stopped last, as JSON (docs/METRICS.md), to `text`: at most `capacity` bytes
+ * with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no report.
+ *
+ * `capacity` bytes at `text` are writable.
+ */
+size_t gpuprof_report_json(char *text,
+                           size_t capacity);
+
+/**
+ * As `gpuprof_report_json`, the report for people.
+ *
+ * `capacity` bytes at `text` are writable.
+ */
+size_t gpuprof_report_text(char *text, size_t capacity);
+
+/**
+ * As `gpuprof_report_json`, why the last call that failed did, and what to do.
+ *
+ * `capacity` bytes at `text` are writable.
+ */
+size_t gpuprof_last_error(char *text, size_t capacity);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* GPUPROF_H */
