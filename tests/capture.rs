@@ -85,7 +85,17 @@ impl Truth {
     #[track_caller]
     fn check(&self, capture: &Capture, context: &str) {
         let expected = self.between(capture.begin, capture.end);
-        assert!(capture.work == expected, "{context}: {} of {}", capture.work.len(), expected.len());
+        let times = |ids: &[u32], but: &[u32]| -> Vec<u64> {
+            ids.iter().filter(|id| !but.contains(id)).map(|id| self.calls[id]).collect()
+        };
+        let (missing, foreign) = (times(&expected, &capture.work), times(&capture.work, &expected));
+        assert!(
+            capture.work == expected,
+            "{context}, {} to {} ns: of {} missing those launched at {missing:?}, foreign {foreign:?}",
+            capture.begin,
+            capture.end,
+            expected.len(),
+        );
     }
 }
 
@@ -165,6 +175,49 @@ fn ranges_that_repeat_are_captures_of_their_own() {
             }
         }
     }
+}
+
+#[test]
+fn ranges_without_a_pause_are_exact_while_the_device_is_far_behind() {
+    // Each flush finds something that still runs, so CUPTI keeps calls and kernels back until long after the range.
+    for (fixture, width, ranges) in [("multi_stream", 25, 40), ("sync_item", 7, 80)] {
+        let truth = Truth::of(fixture);
+        let first = if fixture == "gpt" { 3400 } else { 300 };
+        let edges: Vec<u64> =
+            (0..ranges).flat_map(|range| [first + range * width, first + (range + 1) * width]).collect();
+        let stage = Stage::new();
+        let mut host = host(&stage, fixture, &edges);
+        run(host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_REPLAY_SPEED", "1"));
+        let (captures, _) = read(&stage.path("trace.gpuprof"));
+        assert_eq!(captures.len() as u64, ranges, "{fixture}");
+        for (number, capture) in &captures {
+            truth.check(capture, &format!("{fixture} {number}"));
+        }
+        assert!(captures.values().map(|capture| capture.work.len()).sum::<usize>() > 300, "{fixture}");
+        let completeness = report(&stage, &[])["completeness"].clone();
+        assert_eq!(completeness["dropped_by_gpuprof"], 0, "{fixture}: {completeness}");
+    }
+}
+
+#[test]
+fn a_range_that_begins_while_tracing_is_switched_off_calls_it_back() {
+    let truth = Truth::of("multi_stream");
+    // Tracing lingers for 0.2 s after the first range; then each of six kinds takes 60 ms to be switched off.
+    let edges = [520, 560, 900, 1100, 1110, 1300];
+    let stage = Stage::new();
+    let mut host = host(&stage, "multi_stream", &edges);
+    host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_LOG", "debug");
+    let output = run(host.env("GPUPROF_REPLAY_FAULT", "cuptiActivityDisable=60ms@running"));
+    let text = stderr(&output);
+    assert!(text.contains("a capture began while CUPTI was being switched off"), "it is to be tried: {text}");
+    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    assert_eq!(captures.len(), 3);
+    for (number, capture) in &captures {
+        truth.check(capture, &number.to_string());
+        assert!(capture.work.len() > 20, "{number}: {}", capture.work.len());
+    }
+    let begin = captures[&2].begin / MS;
+    assert!((900..1000).contains(&begin), "it waits for one call at most: {begin}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The play clock: the recording's time, at which the replay stands.
 //!
 //! At a given speed it follows the wall clock. At maximum speed it jumps from step to step, so that every run sees
-//! the same times. In both cases it stands still at the start until play begins and at the end when it is over, and
-//! never goes back.
+//! the same times. In both cases it stands still at the start until play begins, at a step that is not carried out yet,
+//! and at the end when it is over, and never goes back.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -50,6 +50,8 @@ pub struct Clock {
     end: u64,
     /// At maximum speed: the time. Otherwise: the latest time that was told, so that it never goes back.
     reached: AtomicU64,
+    /// Time of the next step: a player that is late must not find that time has passed it.
+    step: AtomicU64,
     /// When play began, on the wall.
     begun: OnceLock<Instant>,
 }
@@ -58,7 +60,14 @@ impl Clock {
     /// A clock that stands at `start` and will stop at `end`, nanoseconds.
     #[must_use]
     pub const fn new(speed: Speed, start: u64, end: u64) -> Self {
-        Self { speed, start, end, reached: AtomicU64::new(start), begun: OnceLock::new() }
+        Self {
+            speed,
+            start,
+            end,
+            reached: AtomicU64::new(start),
+            step: AtomicU64::new(u64::MAX),
+            begun: OnceLock::new(),
+        }
     }
 
     /// When play begins, nanoseconds.
@@ -78,10 +87,16 @@ impl Clock {
         if let (Speed::Factor(factor), Some(begun)) = (self.speed, self.begun.get()) {
             let played = begun.elapsed().mul_f64(factor).as_nanos();
             let now = self.start.saturating_add(u64::try_from(played).unwrap_or(u64::MAX)).min(self.end);
+            let now = now.min(self.step.load(Ordering::SeqCst));
             self.reached.fetch_max(now, Ordering::SeqCst).max(now)
         } else {
             self.reached.load(Ordering::SeqCst)
         }
+    }
+
+    /// Lets time go on to the next step, at `at`.
+    pub fn allow(&self, at: u64) {
+        self.step.store(at, Ordering::SeqCst);
     }
 
     /// Starts the clock; later calls change nothing.
@@ -126,6 +141,18 @@ mod tests {
         clock.wait_until(150);
         clock.wait_until(120);
         assert_eq!(clock.now(), 150);
+    }
+
+    #[test]
+    fn time_does_not_pass_a_step() {
+        let clock = Clock::new(Speed::Factor(1_000_000.0), 0, 5_000_000_000);
+        clock.allow(7);
+        clock.begin();
+        clock.wait_until(7);
+        assert_eq!(clock.now(), 7);
+        clock.allow(9);
+        clock.wait_until(9);
+        assert_eq!(clock.now(), 9);
     }
 
     #[test]

@@ -165,6 +165,9 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
         player.violations.note(Rule::EarlyKernelDisable, || format!("the library played is version {version}"));
     }
     player.client().filter.set_kind(kind.0, on, player.clock.now());
+    if on {
+        player.enabled();
+    }
     Ok(())
 }
 
@@ -190,6 +193,10 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
         return Ok(());
     }
     client.filter.set_function(kind.0, id, on, player.clock.now());
+    drop(client);
+    if on {
+        player.enabled();
+    }
     Ok(())
 }
 

@@ -63,7 +63,7 @@ pub fn read(input: impl Read) -> Result<Session, String> {
         Ok(text) => text.parse().map_err(|_| format!("{REPEAT}={text}: not a number of times"))?,
         Err(_) => 1,
     };
-    Ok(session.repeated(times).finish())
+    Ok(session.finish(times))
 }
 
 /// Up to the first NUL, where a C program stops reading.

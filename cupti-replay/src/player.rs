@@ -1,13 +1,13 @@
 //! Plays a session to a client: which record goes out when, through which buffer, on which thread.
 //!
 //! Buffers that the real library handed over are handed over again at their recorded time, with the same records in
-//! the same order, on a worker thread of this library. A flush of the client brings, on the flushing thread, every
-//! further record that was complete at the play clock, so a client that says "all that ended before this flush is
-//! here" is right on every run, whatever the thread timing. In one respect the real library is less punctual: it
-//! holds complete records back while an incomplete one is in the same buffer.
+//! the same order, on a worker thread of this library. A flush of the client brings, on the flushing thread, what else
+//! was complete at the play clock, unless something incomplete is in the same buffer ([`flush`]).
 //!
 //! At maximum speed a client without a free buffer is waited for, since it only has to keep up with real time. At a
 //! given speed its records are dropped and counted, as CUPTI does.
+
+mod flush;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -73,10 +73,14 @@ struct Delivery {
     next_step: usize,
     /// By item: it went out, was left out, or was dropped.
     done: Vec<bool>,
-    /// Items before this one in the order of completion were looked at by a flush.
-    flushed: usize,
+    /// Items before this one in the order of creation were looked at by a flush.
+    begun: usize,
     /// The buffer that records go into.
     open: Option<Held>,
+    /// Flushes since play stopped; `None` while it goes on.
+    paused: Option<u32>,
+    /// Buffers that a flush has taken out of use and could not hand over.
+    withheld: Vec<flush::Withheld>,
     worker: Option<Worker>,
     counts: Counts,
 }
@@ -95,8 +99,10 @@ impl Player {
         let delivery = Delivery {
             next_step: 0,
             done: vec![false; session.items().len()],
-            flushed: 0,
+            begun: 0,
             open: None,
+            paused: Some(0),
+            withheld: Vec::new(),
             worker: None,
             counts: Counts::default(),
         };
@@ -137,13 +143,20 @@ impl Player {
     ///
     /// Calling it again goes on from there. It must not be called from a callback.
     pub fn play(&self, until: u64) {
-        self.clock.begin();
         self.faults.enter(Phase::Running);
         if self.delivery().next_step == 0 {
             self.announce();
         }
         loop {
-            let next = self.delivery().next_step;
+            let next = {
+                let mut delivery = self.delivery();
+                let next = delivery.next_step;
+                delivery.paused = None;
+                self.lend_ahead(&mut delivery);
+                self.clock.allow(self.session.steps().get(next).map_or(u64::MAX, |step| step.at));
+                self.clock.begin();
+                next
+            };
             let Some(step) = self.session.steps().get(next).filter(|step| step.at <= until) else { break };
             self.clock.wait_until(step.at);
             let mut delivery = self.delivery();
@@ -158,6 +171,7 @@ impl Player {
             }
         }
         self.clock.wait_until(until.min(self.session.end()));
+        self.delivery().paused = Some(0);
         self.faults.enter(Phase::Finish);
     }
 
@@ -202,32 +216,6 @@ impl Player {
         Ok(())
     }
 
-    fn flush_alone(&self, delivery: &mut Delivery, forced: bool) {
-        delivery.counts.flushes += 1;
-        let now = self.clock.now();
-        let order = self.session.by_completion();
-        let waiting = order.get(delivery.flushed..).unwrap_or_default();
-        let is_complete = |&&index: &&usize| self.session.items().get(index).is_some_and(|item| item.complete <= now);
-        let mut ready: Vec<usize> = waiting.iter().take_while(is_complete).copied().collect();
-        delivery.flushed += ready.len();
-        // Among themselves they keep the order in which the real library wrote them.
-        ready.sort_unstable();
-        let filter = self.client().filter.clone();
-        for index in ready {
-            self.emit(delivery, &filter, index, false);
-        }
-        if forced {
-            for (index, item) in self.session.items().iter().enumerate() {
-                if layout::is_device_work(item.kind) && item.start != 0 && item.start <= now && now < item.complete {
-                    self.emit(delivery, &filter, index, true);
-                }
-            }
-        }
-        if forced || delivery.open.as_ref().is_some_and(|open| !open.is_empty()) {
-            self.hand_over(delivery, By::Caller, 0, 0);
-        }
-    }
-
     /// Tells the subscriber what it would hear before the first record.
     fn announce(&self) {
         let tell = |id: ResourceCallback, context: Option<u32>| {
@@ -244,30 +232,34 @@ impl Player {
 
     fn deliver(&self, delivery: &mut Delivery, items: Range<usize>, context: u64, stream: u32) {
         let filter = self.client().filter.clone();
-        for index in items {
-            self.emit(delivery, &filter, index, false);
+        let wanted: Vec<usize> = items.filter(|&index| self.claim(delivery, &filter, index)).collect();
+        // Records that have begun and come later are in another buffer, which the library has had all along.
+        let in_use = if self.is_in_use(delivery) { delivery.open.take() } else { None };
+        for index in wanted {
+            self.put(delivery, index, false);
         }
         if delivery.open.as_ref().is_some_and(|open| !open.is_empty()) {
             self.hand_over(delivery, By::Worker, context, stream);
         }
-        // The real library holds a buffer whenever it may have to write the next moment.
-        if delivery.open.is_none() && delivery.next_step < self.session.steps().len() {
-            let buffers = self.client().buffers;
-            delivery.open = buffers.and_then(|buffers| self.request(delivery, buffers, false));
-        }
+        delivery.open = in_use.or(delivery.open.take());
+        self.lend_ahead(delivery);
     }
 
-    /// Writes a record, once. `running` leaves its end out.
-    fn emit(&self, delivery: &mut Delivery, filter: &Filter, index: usize, running: bool) {
-        let Some(item) = self.session.items().get(index) else { return };
+    /// Whether a record is wanted and was not claimed before.
+    fn claim(&self, delivery: &mut Delivery, filter: &Filter, index: usize) -> bool {
+        let Some(item) = self.session.items().get(index) else { return false };
         match delivery.done.get_mut(index) {
             Some(done) if !*done => *done = true,
-            _ => return,
+            _ => return false,
         }
-        if !filter.wants(item.kind, item.function, item.decided) {
-            delivery.counts.left_out += 1;
-            return;
-        }
+        let wanted = filter.wants(item.kind, item.function, item.decided);
+        delivery.counts.left_out += u64::from(!wanted);
+        wanted
+    }
+
+    /// Writes a record that was claimed. `running` leaves its end out.
+    fn put(&self, delivery: &mut Delivery, index: usize, running: bool) {
+        let Some(item) = self.session.items().get(index) else { return };
         let mut record = Cow::Borrowed(self.session.bytes(item));
         if let (true, Some((_, end))) = (running, layout::times(item.kind)) {
             layout::put_u64(record.to_mut(), end, 0);
@@ -309,6 +301,14 @@ impl Player {
         self.violations.note(Rule::SmallBuffer, || format!("a record of {} bytes does not fit", record.len()));
         self.hand_over(delivery, By::Worker, 0, 0);
         false
+    }
+
+    /// Something was enabled: if play goes on, what comes next needs a buffer.
+    pub fn enabled(&self) {
+        let mut delivery = self.delivery();
+        if delivery.next_step > 0 {
+            self.lend_ahead(&mut delivery);
+        }
     }
 
     /// Asks for a buffer; when `patient`, again and again.

@@ -1,6 +1,6 @@
 //! A recording, taken apart and ready to be played.
 //!
-//! The whole recording is kept in memory, because a flush must find every record that was complete at that moment,
+//! The whole recording is kept in memory, because a flush must find every record that was begun at that moment,
 //! also those which the real run delivered much later. Recordings are a few megabytes; this is not for hour-long
 //! ones.
 //!
@@ -38,8 +38,8 @@ pub struct Item {
     pub start: u64,
     /// When it was complete: its end, or that of the record before it when it has no times, or its delivery.
     pub complete: u64,
-    /// When the library decided whether to record it: for device work when its call was made, for a call when it
-    /// began, for the rest when it was complete.
+    /// When the library decided whether to record it, and took room for it in a buffer: for device work when its call
+    /// was made, for a call when it began, for the rest when it was complete.
     pub decided: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct Session {
     items: Vec<Item>,
     bytes: Vec<u8>,
     steps: Vec<Step>,
-    by_completion: Vec<usize>,
+    by_creation: Vec<usize>,
     contexts: BTreeSet<u32>,
     /// The text behind each address, as of now in the recording.
     texts: HashMap<u64, usize>,
@@ -216,10 +216,11 @@ impl Session {
         }
     }
 
-    /// Plays it so many times in a row, each time later by its length: for tests of endurance. Correlation ids come
-    /// again, as they do in a real run after 2^32 calls.
+    /// Ends the making of the session, to be played so many times in a row, each time later by its length: for tests of
+    /// endurance. Correlation ids come again, as they do in a real run after 2^32 calls.
     #[must_use]
-    pub fn repeated(mut self, times: u64) -> Self {
+    pub fn finish(mut self, times: u64) -> Self {
+        self.join_launches();
         let (items, steps) = (self.items.clone(), self.steps.clone());
         let length = self.end().saturating_sub(self.origin.start);
         for round in 1..times {
@@ -235,7 +236,13 @@ impl Session {
                 }
                 let offset = self.bytes.len();
                 self.bytes.extend_from_slice(&record);
-                self.items.push(Item { offset, start: later(item.start), complete: later(item.complete), ..*item });
+                self.items.push(Item {
+                    offset,
+                    start: later(item.start),
+                    complete: later(item.complete),
+                    decided: later(item.decided),
+                    ..*item
+                });
             }
             for step in &steps {
                 let mut action = step.action.clone();
@@ -245,16 +252,9 @@ impl Session {
                 self.add_step(later(step.at), action);
             }
         }
-        self
-    }
-
-    /// Ends the making of the session.
-    #[must_use]
-    pub fn finish(mut self) -> Self {
-        self.join_launches();
-        self.by_completion = (0..self.items.len()).collect();
+        self.by_creation = (0..self.items.len()).collect();
         let items = &self.items;
-        self.by_completion.sort_by_key(|&index| items.get(index).map(|item| item.complete));
+        self.by_creation.sort_by_key(|&index| items.get(index).map(|item| item.decided));
         self
     }
 
@@ -270,10 +270,10 @@ impl Session {
         self.bytes.get(item.offset..item.offset + item.length).unwrap_or_default()
     }
 
-    /// Indices of all items, the first complete first.
+    /// Indices of all items in the order in which the real library took room for them, see [`Item::decided`].
     #[must_use]
-    pub fn by_completion(&self) -> &[usize] {
-        &self.by_completion
+    pub fn by_creation(&self) -> &[usize] {
+        &self.by_creation
     }
 
     /// All that happens, in order.

@@ -12,6 +12,7 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Owned memory, aligned to 8 bytes as CUPTI demands, a multiple of 8 long.
@@ -61,7 +62,8 @@ impl Buffer {
     pub(crate) fn lend(self, purpose: Purpose) -> (*mut u8, usize) {
         let words = self.words.len();
         let address = Box::into_raw(self.words).cast::<u64>();
-        lent().insert(address as usize, Lent { words, purpose });
+        let mark = MARK.load(Ordering::Relaxed);
+        lent().insert(address as usize, Lent { words, purpose, mark });
         (address.cast(), words * 8)
     }
 }
@@ -78,6 +80,25 @@ pub(crate) enum Purpose {
 struct Lent {
     words: usize,
     purpose: Purpose,
+    mark: u64,
+}
+
+/// What buffers are marked with that are lent from now on. `Relaxed`: a buffer that still gets the mark before is taken
+/// for older than it is, which only makes its holder more careful.
+static MARK: AtomicU64 = AtomicU64::new(0);
+
+/// Marks the buffers that are lent from now on, with a number that only grows; 0 before the first call.
+///
+/// A flush does not bring every record that is complete: CUPTI keeps a buffer back while anything in it is incomplete.
+/// With a mark that says since when, [`oldest_lent`] tells how far back the records may reach that are still missing.
+pub fn mark_lent(mark: u64) {
+    MARK.store(mark, Ordering::Relaxed);
+}
+
+/// The oldest mark of the buffers that CUPTI holds for records to be delivered; `None` when it holds none.
+#[must_use]
+pub fn oldest_lent() -> Option<u64> {
+    lent().values().filter(|lent| lent.purpose == Purpose::Deliver).map(|lent| lent.mark).min()
 }
 
 /// Buffers that CUPTI holds, by address.
@@ -95,7 +116,7 @@ pub fn lent_buffers() -> usize {
 
 /// Takes lent memory back, or `None` when this address was never lent.
 pub(crate) fn take_back(address: *mut u8) -> Option<(Buffer, Purpose)> {
-    let Lent { words, purpose } = lent().remove(&(address as usize))?;
+    let Lent { words, purpose, .. } = lent().remove(&(address as usize))?;
     let words = std::ptr::slice_from_raw_parts_mut(address.cast::<u64>(), words);
     // SAFETY: the entry was in the list, so address and length are those of a box that `lend` gave up, and removing
     // the entry under the lock makes this the only time it is taken back. CUPTI has stopped writing: it said so by
@@ -200,6 +221,19 @@ mod tests {
         let mut foreign = [0_u64; 8];
         assert!(take_back(foreign.as_mut_ptr().cast()).is_none());
         assert!(take_back(std::ptr::null_mut()).is_none());
+    }
+
+    #[test]
+    fn the_oldest_lent_buffer_is_told_by_its_mark() {
+        mark_lent(7);
+        let (old, _) = Buffer::new(64).unwrap().lend(Purpose::Deliver);
+        mark_lent(9);
+        let (discarded, _) = Buffer::new(64).unwrap().lend(Purpose::Discard);
+        let (new, _) = Buffer::new(64).unwrap().lend(Purpose::Deliver);
+        let mark = |address: *mut u8| lent().get(&(address as usize)).map(|lent| lent.mark);
+        assert_eq!([old, discarded, new].map(mark), [Some(7), Some(9), Some(9)]);
+        assert!(oldest_lent().is_some_and(|oldest| oldest <= 7));
+        [old, discarded, new].into_iter().for_each(|address| drop(take_back(address)));
     }
 
     #[test]

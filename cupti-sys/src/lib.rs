@@ -33,7 +33,7 @@ mod symbols;
 pub mod walk;
 
 pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
-pub use buffer::{Buffer, CompletedBuffer, lent_buffers};
+pub use buffer::{Buffer, CompletedBuffer, lent_buffers, mark_lent, oldest_lent};
 pub use callbacks::{ActivityHandler, ResourceHandler};
 pub use cupti::{Cupti, Error, Subscriber};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};

@@ -29,7 +29,7 @@ pub enum Delivery {
     Ranges,
     /// Everything that was complete before this time has been delivered.
     Flushed {
-        /// That time.
+        /// That time; not later than the one before while CUPTI keeps something back.
         before: Timestamp,
         /// Records that CUPTI says it dropped, since the start.
         dropped_by_cupti: u64,

@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, Domain, Error};
-use profiler_core::capture::CaptureMark;
+use profiler_core::capture::{CaptureMark, Trigger};
 use profiler_core::record::Timestamp;
 
 use self::plan::{Action, Event, Plan};
 use self::request::{Range, RangeName, Request};
 use crate::activity::Delivery;
-use crate::enable::{ProfilerCall, ProfilerCalls, Switch};
+use crate::enable::{ProfilerCall, ProfilerCalls, Switch, Turned};
 use crate::flusher::{self, Order};
 use crate::log;
 
@@ -41,12 +41,17 @@ const DRAIN_PERIOD: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 struct Desk {
     plan: Plan,
-    /// A thread is switching tracing on for a capture that the collector does not know of yet.
-    beginning: bool,
-    /// That capture, if its end came meanwhile.
-    ended_while_beginning: Option<u32>,
+    /// Marks that wait until tracing is on, first of all a begin: the thread that switches it on sends them.
+    marks: Vec<Mark>,
     /// The newest time that an event had.
     newest: Timestamp,
+}
+
+/// What the plan has decided about a capture.
+#[derive(Debug)]
+enum Mark {
+    Begin(u32, Trigger),
+    End(u32),
 }
 
 impl Desk {
@@ -92,8 +97,7 @@ impl Director {
             switch,
             desk: Mutex::new(Desk {
                 plan: Plan::new(request, flusher::now(cupti)),
-                beginning: false,
-                ended_while_beginning: None,
+                marks: Vec::new(),
                 newest: Timestamp::ZERO,
             }),
             deliveries,
@@ -121,7 +125,11 @@ impl Director {
             }
             plan.wants_records()
         };
-        if wants_records { self.switch.on().map(Option::unwrap_or_default) } else { Ok(Vec::new()) }
+        let mut notes = self.switch.describe();
+        if wants_records && let Turned::Now(more) = self.switch.on()? {
+            notes.extend(more);
+        }
+        Ok(notes)
     }
 
     /// The range of the program that is to be looked out for.
@@ -168,26 +176,37 @@ impl Director {
             }
             Action::Begin { number, trigger } => {
                 self.open.fetch_add(1, Ordering::Relaxed);
+                desk.marks.push(Mark::Begin(number, trigger));
                 let mut at = at;
                 if !self.switch.is_on() {
-                    desk.beginning = true;
                     drop(desk);
                     self.switch_on();
                     // What other threads launched meanwhile was recorded in part.
                     let on = flusher::now(self.cupti);
                     desk = self.desk();
-                    desk.beginning = false;
                     at = desk.in_order(on);
                 }
-                self.send(CaptureMark::Begin { number, at, trigger });
-                if let Some(number) = desk.ended_while_beginning.take() {
-                    self.end(number, at);
+                self.send_marks(&mut desk, at);
+            }
+            Action::End { number } => {
+                // Behind a begin that is still to come.
+                let begun = desk.marks.is_empty();
+                desk.marks.push(Mark::End(number));
+                if begun {
+                    self.send_marks(&mut desk, at);
                 }
             }
-            Action::End { number } if desk.beginning => desk.ended_while_beginning = Some(number),
-            Action::End { number } => self.end(number, at),
         }
         true
+    }
+
+    fn send_marks(&self, desk: &mut Desk, at: Timestamp) {
+        for mark in desk.marks.drain(..) {
+            match mark {
+                Mark::Begin(number, trigger) => self.send(CaptureMark::Begin { number, at, trigger }),
+                Mark::End(number) => self.end(number, at),
+            }
+        }
     }
 
     fn end(&self, number: u32, at: Timestamp) {
@@ -222,25 +241,33 @@ impl Director {
 
     fn switch_on(&self) {
         match self.switch.on() {
-            Ok(Some(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
-            // On already; or on its way off, which the flushing thread then turns round.
-            Ok(None) => drop(self.orders.try_send(Order::Look)),
-            Err(error) => {
-                if !self.failure_said.swap(true, Ordering::Relaxed) {
-                    log::error!("a capture has begun but nothing can be recorded: {error}");
-                }
-            }
+            Ok(Turned::Now(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
+            Ok(Turned::Already) => {}
+            Ok(Turned::Later) => log::warning!(
+                "CUPTI is still being switched by another thread: what a capture launches first may be missing"
+            ),
+            Err(error) => self.refused(&error),
+        }
+    }
+
+    fn refused(&self, error: &Error) {
+        if !self.failure_said.swap(true, Ordering::Relaxed) {
+            log::error!("a capture has begun but nothing can be recorded: {error}");
         }
     }
 
     /// Whether records are being made, so that flushing brings something.
     pub fn is_on(&self) -> bool {
-        self.switch.is_on()
+        !self.switch.is_off()
     }
 
     /// Records are made from here on, whatever the plan says, until [`release`](Self::release) was called as often.
     pub fn hold(&self) {
-        self.holders.fetch_add(1, Ordering::AcqRel);
+        {
+            // Under the lock, as everything that keeps tracing on.
+            let _desk = self.desk();
+            self.holders.fetch_add(1, Ordering::AcqRel);
+        }
         if !self.switch.is_on() {
             self.switch_on();
         }
@@ -273,25 +300,42 @@ impl Director {
     /// On the flushing thread, after each flush: switches off what is no longer wanted. Answers whether measuring is
     /// over and its last record has come.
     pub fn settle(&self) -> bool {
-        let (wanted, over) = {
-            let plan = &self.desk().plan;
-            (plan.wants_records() || self.holders.load(Ordering::Acquire) > 0, plan.is_over())
-        };
-        let idle = self.open.load(Ordering::Relaxed) == 0;
-        if wanted && !self.switch.is_on() {
-            self.switch_on();
-        } else if !wanted && idle && self.switch.is_on() {
+        let now = flusher::now(self.cupti);
+        let (wanted, over, leaves) = {
+            let desk = self.desk();
+            let over = desk.plan.is_over();
             let ended = Timestamp::from_nanos(self.ended.load(Ordering::Relaxed));
-            if over || flusher::now(self.cupti).since(ended) > LINGER_NANOS {
-                self.switch.off();
-            }
+            let wanted = desk.plan.wants_records() || self.holders.load(Ordering::Acquire) > 0;
+            let done = !wanted && self.open.load(Ordering::Relaxed) == 0;
+            // Under the lock, so that a capture begins before it, or sees it and calls it back.
+            (wanted, over && done, done && (over || now.since(ended) > LINGER_NANOS) && self.switch.leave())
+        };
+        if leaves {
+            self.leave();
+        } else if wanted && self.switch.is_off() {
+            // It was refused when the capture began; it may not be now.
+            self.switch_on();
         }
-        over && idle && !wanted
+        over
     }
 
     /// Switches off whatever is on. Only from the flushing thread.
     pub fn switch_off(&self) {
-        self.switch.off();
+        let leaves = {
+            let _desk = self.desk();
+            self.switch.leave()
+        };
+        if leaves {
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        match self.switch.off() {
+            Ok(false) => {}
+            Ok(true) => log::debug!("a capture began while CUPTI was being switched off"),
+            Err(error) => self.refused(&error),
+        }
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {

@@ -319,7 +319,7 @@ impl Collector {
         self.count_loss(dropped_by_cupti);
         self.tally.publish(&self.inlet.launchers);
         let routed = &mut self.routed;
-        self.segments.flushed(|number, record| routed.push((number, *record)));
+        self.segments.flushed(before, |number, record| routed.push((number, *record)));
         self.place();
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.captures.flushed(before, dictionary);
@@ -329,7 +329,8 @@ impl Collector {
         {
             own.finish(before, End::Clean, &loss, dictionary);
         }
-        while self.segments.drained(before, |number| self.captures.awaits_work(number)).is_some() {
+        while let Some(number) = self.segments.drained(before, |number| self.captures.awaits_work(number)) {
+            log::debug!("capture {number} is complete as of {} ns after the start", before.since(self.session.start));
             self.conclude();
         }
         self.watch_steps(before);
@@ -412,7 +413,7 @@ impl Collector {
 
     fn count_loss(&mut self, dropped_by_cupti: u64) {
         self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
-        self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed);
+        self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed) + self.segments.missed();
         self.loss.beyond_dictionary = self.decoder.dictionary().beyond();
         self.loss.dropped_ranges = nvtx::dropped();
         let foreign = self.inlet.foreign_bytes.swap(0, Ordering::Relaxed);

@@ -5,21 +5,20 @@
 //!
 //! On may be called where a capture begins, on an application thread in the middle of a CUDA call, as NVIDIA's
 //! injection sample does it. Off is only called from the flushing thread: it may wait for what such a thread holds.
-//! No lock is held around either, so nobody waits for a thread that is inside CUPTI.
+//! What happens when one meets the other is in [`turn`].
 
-use std::sync::atomic::{AtomicU8, Ordering};
+mod turn;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cupti_sys::{ActivityHandler, CallbackSite, Cupti, Domain, Error, Kind, Subscriber, ThreadIdType};
 
+use self::turn::Turn;
+pub use self::turn::Turned;
 use crate::interest;
 
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
-
-/// The states of the switch. `Acquire`/`Release`: whoever sees ON sees what was enabled.
-const OFF: u8 = 0;
-const SWITCHING: u8 = 1;
-const ON: u8 = 2;
 
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
@@ -27,17 +26,24 @@ pub struct Switch {
     cupti: &'static Cupti,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
-    /// API functions, chosen one by one; by domain.
-    calls: Vec<(Domain, Vec<u32>)>,
+    calls: [Calls; 2],
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
-    state: AtomicU8,
+    turn: Turn,
+}
+
+/// The API functions of a domain, chosen one by one.
+#[derive(Debug)]
+struct Calls {
+    domain: Domain,
+    ids: Vec<u32>,
+    /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`Turn`] orders it.
+    all: AtomicBool,
 }
 
 impl Switch {
-    /// Registers the callbacks and looks up what there is to switch; nothing that costs is on yet. Kinds that
-    /// describe devices and contexts are, because they are reported once only and cost no launch anything.
-    /// `on_request` are kinds beyond the usual ones. Also returns notes for the report.
+    /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
+    /// which programs hardly call. `on_request` are kinds beyond the usual ones. Also returns notes for the report.
     pub fn prepare<H: ActivityHandler>(
         cupti: &'static Cupti,
         on_request: &[Kind],
@@ -49,44 +55,51 @@ impl Switch {
             cupti.set_thread_id_type(ThreadIdType::SYSTEM),
         );
         cupti.register_callbacks::<H>()?;
-        for &kind in interest::DESCRIPTIONS {
-            note(&mut notes, &format!("no {kind} records"), cupti.enable(kind));
-        }
         for domain in [Domain::RUNTIME, Domain::DRIVER] {
             open_door(cupti, domain);
         }
         let calls = [Domain::RUNTIME, Domain::DRIVER].map(|domain| {
             let wanted = api_functions(cupti, domain).filter(|(_, name)| interest::wants(name));
-            (domain, if cupti.can_filter_api() { wanted.map(|(id, _)| id).collect() } else { Vec::new() })
+            let ids = if cupti.can_filter_api() { wanted.map(|(id, _)| id).collect() } else { Vec::new() };
+            Calls { domain, ids, all: AtomicBool::new(false) }
         });
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         let switch = Self {
             cupti,
             kinds: interest::KINDS.iter().chain(on_request).copied().collect(),
-            calls: calls.into(),
+            calls,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
-            state: AtomicU8::new(OFF),
+            turn: Turn::new(),
         };
         Ok((switch, notes))
     }
 
-    /// Whether records are being made.
-    pub fn is_on(&self) -> bool {
-        self.state.load(Ordering::Acquire) != OFF
+    /// Has devices, links and contexts describe themselves, each when CUDA or the context starts: for a program that is
+    /// measured from then on. Answers with notes for the report.
+    pub fn describe(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for &kind in interest::DESCRIPTIONS {
+            note(&mut notes, &format!("no {kind} records"), self.cupti.enable(kind));
+        }
+        notes
     }
 
-    /// Switches on, and answers with notes for the report; `None` when it is on already, or when another thread is
-    /// switching.
+    /// Whether what begins now is recorded, and goes on being recorded until [`leave`](Self::leave).
+    pub fn is_on(&self) -> bool {
+        self.turn.is_on()
+    }
+
+    /// Whether no records are being made.
+    pub fn is_off(&self) -> bool {
+        self.turn.is_off()
+    }
+
+    /// Switches on, with notes for the report; also when it is just being switched off. From any thread.
     ///
     /// # Errors
     /// When kernels cannot be recorded. Then it is off.
-    pub fn on(&self) -> Result<Option<Vec<String>>, Error> {
-        if self.state.compare_exchange(OFF, SWITCHING, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return Ok(None);
-        }
-        let result = self.enable();
-        self.state.store(if result.is_ok() { ON } else { OFF }, Ordering::Release);
-        result.map(Some)
+    pub fn on(&self) -> Result<Turned<Vec<String>>, Error> {
+        self.turn.on(|| self.enable())
     }
 
     fn enable(&self) -> Result<Vec<String>, Error> {
@@ -103,8 +116,9 @@ impl Switch {
                 result => note(&mut notes, &format!("no {kind} records"), result),
             }
         }
-        for (domain, calls) in &self.calls {
-            let enabled = calls.iter().filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
+        for Calls { domain, ids, all } in &self.calls {
+            let enabled = ids.iter().filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
+            all.store(enabled == 0, Ordering::Relaxed);
             if enabled == 0 {
                 let kind = whole(*domain);
                 let text =
@@ -116,23 +130,42 @@ impl Switch {
         Ok(notes)
     }
 
-    /// Switches off. Only from the flushing thread.
-    pub fn off(&self) {
-        if self.state.compare_exchange(ON, SWITCHING, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return;
-        }
-        // What was never on answers with an error, which is no news.
-        for (domain, calls) in &self.calls {
-            let disabled = calls.iter().filter(|&&id| self.cupti.disable_api(*domain, id).is_ok()).count();
-            if disabled == 0 {
-                let _ = self.cupti.disable(whole(*domain));
-            }
-        }
-        for &kind in self.kinds.iter().filter(|kind| !self.stays.contains(kind)) {
-            let _ = self.cupti.disable(kind);
-        }
-        self.state.store(OFF, Ordering::Release);
+    /// No capture needs it any more: [`off`](Self::off) is to follow. `false` when it is not on. To be called where no
+    /// capture can begin meanwhile.
+    pub fn leave(&self) -> bool {
+        self.turn.leave()
     }
+
+    /// Switches off what [`leave`](Self::leave) has left; only from the flushing thread. A capture that begins meanwhile
+    /// has it switched on again. Answers whether it is on.
+    ///
+    /// # Errors
+    /// When it was to be switched on again and kernels cannot be recorded.
+    pub fn off(&self) -> Result<bool, Error> {
+        // What was never on answers with an error, which is no news.
+        let calls = self.calls.iter().flat_map(|Calls { domain, ids, all }| {
+            // The whole kind only when it was on: it might take along the one function that must stay.
+            let kind = all.load(Ordering::Relaxed).then(|| Part::Kind(whole(*domain)));
+            ids.iter().map(|&id| Part::Call(*domain, id)).chain(kind)
+        });
+        let kinds = self.kinds.iter().filter(|kind| !self.stays.contains(kind)).map(|&kind| Part::Kind(kind));
+        let parts = calls.chain(kinds).map(|part| {
+            move || {
+                let _ = match part {
+                    Part::Call(domain, id) => self.cupti.disable_api(domain, id),
+                    Part::Kind(kind) => self.cupti.disable(kind),
+                };
+            }
+        });
+        self.turn.off(parts, || self.enable().map(drop))
+    }
+}
+
+/// One thing that can be switched off.
+#[derive(Clone, Copy)]
+enum Part {
+    Call(Domain, u32),
+    Kind(Kind),
 }
 
 /// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that are

@@ -3,6 +3,11 @@
 //! CUPTI keeps a buffer until it is full. A live verdict, and a trace that survives `kill -9`, need the records
 //! sooner, so one thread of our own flushes at a fixed period. Only this thread ever flushes: concurrent calls of
 //! `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
+//!
+//! A flush brings less than all that is complete. CUPTI keeps a buffer back while anything in it is not: a kernel that
+//! runs or waits in a queue, a call that has not returned; and with it what else was recorded on that thread. So the
+//! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has had
+//! the oldest buffer that it still has.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,6 +25,10 @@ use crate::log;
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
 const STRAGGLERS: Duration = Duration::from_millis(50);
+
+/// A mark is held back so long for a buffer that CUPTI keeps: as long as the engine waits for a launch. Records that
+/// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
+const WITHHELD_NANOS: u64 = 2_000_000_000;
 
 /// What the flushing thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +51,10 @@ pub fn run(
     over: impl FnOnce(),
 ) {
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
-    // was complete before the one before it.
-    let mut previous = now(cupti);
+    // the one before it had left nowhere else.
+    let mut vouched = now(cupti);
+    let mut flushed_at = vouched;
+    let mut marked = Timestamp::ZERO;
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
@@ -73,6 +84,7 @@ pub fn run(
             }
         }
         let at = now(cupti);
+        cupti_sys::mark_lent(at.nanos());
         let mut flushed = cupti.flush(false);
         if stopping {
             // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
@@ -94,11 +106,16 @@ pub fn run(
             }
             Err(_) => {}
         }
+        let before = std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent()));
+        let previous = std::mem::replace(&mut flushed_at, at);
         let (looks, delivery) = if stopping {
             (inlet.outbox.close(), Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti })
         } else {
-            let before = std::mem::replace(&mut previous, at);
-            (inlet.outbox.take(before), Delivery::Flushed { before, dropped_by_cupti })
+            marked = marked.max(before);
+            if before < previous {
+                log::debug!("CUPTI keeps records back that it has had for {} ns", previous.since(before));
+            }
+            (inlet.outbox.take(marked), Delivery::Flushed { before: marked, dropped_by_cupti })
         };
         if inlet.deliveries.send(Delivery::Looks(looks)).is_err()
             || inlet.deliveries.send(delivery).is_err()
@@ -107,6 +124,13 @@ pub fn run(
             return;
         }
     }
+}
+
+/// What was complete before this time is not with CUPTI any more, after a flush that began `at` and left a buffer with
+/// it that it has had since `oldest`.
+fn left_nothing_before(at: Timestamp, oldest: Option<u64>) -> Timestamp {
+    let held = oldest.unwrap_or(u64::MAX).max(at.nanos().saturating_sub(WITHHELD_NANOS));
+    at.min(Timestamp::from_nanos(held))
 }
 
 fn wait_for_stragglers() {
@@ -127,4 +151,19 @@ pub fn now(cupti: &Cupti) -> Timestamp {
 pub fn wall_clock() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     Timestamp::from_nanos(since_epoch.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_held_back_by_the_oldest_buffer_but_not_for_ever() {
+        let at = Timestamp::from_nanos(10 * WITHHELD_NANOS);
+        let mark = |oldest| left_nothing_before(at, oldest).nanos();
+        assert_eq!(mark(None), at.nanos());
+        assert_eq!(mark(Some(at.nanos())), at.nanos(), "lent after the flush began");
+        assert_eq!(mark(Some(at.nanos() - 5)), at.nanos() - 5);
+        assert_eq!([mark(Some(0)), mark(Some(at.nanos() - WITHHELD_NANOS))], [9 * WITHHELD_NANOS; 2]);
+    }
 }

@@ -9,7 +9,7 @@
 use cupti_sys::Kind;
 
 /// Kinds that describe what is there: a record for each device, link and context, made when CUPTI or the context starts.
-/// They are on from the start, also while nothing is measured.
+/// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead.
 pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::PCIE, Kind::CONTEXT];
 
 /// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.

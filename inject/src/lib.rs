@@ -39,6 +39,7 @@ mod raw;
 mod sampler;
 pub mod session;
 pub mod settings;
+mod sync;
 mod trace_file;
 
 pub use border::session_functions;

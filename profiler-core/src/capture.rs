@@ -17,8 +17,9 @@ use crate::session::{End, Session};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
-/// Captures that are open at once: one that is being taken and earlier ones whose last device work is still to come.
-pub const OPEN_LIMIT: usize = 8;
+/// Captures that are open at once: one that is being taken and earlier ones whose last device work is still to come. The
+/// driver queues some thousand launches, so ranges of a few dozen launches that follow each other need this many.
+pub const OPEN_LIMIT: usize = 64;
 
 /// Why a capture began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -65,9 +65,9 @@ fn records_are_repacked_into_the_clients_buffers() {
 }
 
 #[test]
-fn a_flush_brings_exactly_what_is_complete() {
+fn a_flush_withholds_a_buffer_with_something_incomplete_in_it() {
     let folder = tempdir().unwrap();
-    // The second buffer arrived long after its first records were complete; its kernel 3 still runs at the flush.
+    // All of the second buffer had begun at the first flush, and kernel 3 still ran.
     let second = [
         kernel(2, START + 30, START + 40, 0),
         event(2),
@@ -76,23 +76,35 @@ fn a_flush_brings_exactly_what_is_complete() {
     ];
     let recording = Recording::new()
         .buffer(START + 60, &[kernel(1, START + 10, START + 20, 0)])
-        .buffer(START + 100, &second)
+        .buffer(START + 200, &second)
+        .buffer(START + 200, &[kernel(5, START + 70, START + 75, 0), kernel(6, START + 110, START + 190, 0)])
         .save(folder.path());
     let client = Client::<3>::start(folder.path(), &recording, &[Kind::CONCURRENT_KERNEL, Kind::CUDA_EVENT]);
     client.play(60);
     assert_eq!(client.take_kernels(), [1]);
     assert_eq!(client.flush(0), CuptiResult::SUCCESS);
+    assert_eq!(client.take().len(), 0, "2 and 4 are complete, but 3 is not");
+    client.play(80);
+    assert_eq!(client.flush(0), CuptiResult::SUCCESS);
+    assert_eq!(client.take_kernels(), [5], "what came after the flush went into a buffer of its own");
+    client.play(130);
+    assert_eq!(client.flush(0), CuptiResult::SUCCESS);
     let got = client.take();
-    assert_eq!(got.iter().map(|got| got.kind).collect::<Vec<_>>(), [10, 36, 10], "an event goes with its neighbour");
-    assert_eq!([got[0].u32(92), got[2].u32(92)], [2, 4]);
+    assert_eq!(
+        got.iter().map(|got| got.kind).collect::<Vec<_>>(),
+        [10, 36, 10, 10],
+        "an event goes with its neighbour"
+    );
+    assert_eq!([got[0].u32(92), got[2].u32(92), got[3].u32(92)], [2, 3, 4]);
     assert!(got[0].thread != "cupti-replay", "on the flushing thread");
 
     assert_eq!(client.flush(1), CuptiResult::SUCCESS);
     let running = client.take();
-    assert_eq!(running.iter().map(|got| (got.u32(92), got.u64(24))).collect::<Vec<_>>(), [(3, 0)]);
+    assert_eq!(running.iter().map(|got| (got.u32(92), got.u64(24))).collect::<Vec<_>>(), [(6, 0)]);
     client.play(TO_THE_END);
     client.flush(1);
     assert_eq!(client.take_kernels(), [0; 0], "nothing comes twice");
+    assert_eq!(client.violations(), [""; 0]);
 }
 
 #[test]

@@ -15,8 +15,9 @@ use std::mem;
 use profiler_core::attribution::CLOCK_SLACK_NANOS;
 use profiler_core::record::{CorrelationId, Record, Timestamp};
 
-/// Records that may wait, about 30 MB. Beyond, device work is taken to belong to the capture: no call has said otherwise.
-const WAITING_LIMIT: usize = 1 << 18;
+/// Records that may wait, about 4 MB for each of the captures that can be open. Beyond, device work is taken to belong to
+/// the capture: no call has said otherwise.
+const WAITING_LIMIT: usize = 1 << 15;
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,12 @@ impl Gate {
                 }
             }
         }
+    }
+
+    /// Whether a call that comes after the gate was closed would have belonged to the capture.
+    #[must_use]
+    pub fn missed(&self, record: &Record) -> bool {
+        matches!(record, Record::Api(call) if self.judge_time(call.start.nanos()) == Decision::In)
     }
 
     /// Nothing more will come: hands over whatever still waits. No call beyond the end has claimed it, so it belongs

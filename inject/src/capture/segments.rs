@@ -19,8 +19,14 @@ const DRAIN_NANOS: u64 = 2_000_000_000;
 #[derive(Debug, Default)]
 pub struct Segments {
     open: VecDeque<(u32, Gate)>,
+    /// The newest that were concluded: what comes for them all the same is lost.
+    concluded: VecDeque<Gate>,
     /// Records that belong to no capture.
     outside: u64,
+    /// Calls among them that came after their capture was concluded.
+    missed: u64,
+    /// The newest flush mark.
+    mark: Timestamp,
     rejected: Vec<Record>,
 }
 
@@ -56,6 +62,12 @@ impl Segments {
         self.outside
     }
 
+    /// Calls that came after their capture was concluded, with whatever they launched: CUPTI kept them for too long.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
     /// The capture that the record belongs to without a doubt, as long as the run is measured as a whole.
     #[inline]
     pub fn whole(&mut self, record: &Record) -> Option<u32> {
@@ -87,11 +99,16 @@ impl Segments {
         }
         if !placed {
             self.outside += 1;
+            self.missed += u64::from(self.concluded.iter().any(|gate| gate.missed(record)));
         }
     }
 
-    /// A flush mark: hands over what has stopped waiting.
-    pub fn flushed(&mut self, mut take: impl FnMut(u32, &Record)) {
+    /// A flush mark: hands over what has stopped waiting, if the mark has moved on.
+    pub fn flushed(&mut self, before: Timestamp, mut take: impl FnMut(u32, &Record)) {
+        if before <= self.mark {
+            return;
+        }
+        self.mark = before;
         for index in 0..self.open.len() {
             let mut rejected = std::mem::take(&mut self.rejected);
             let (number, gate) = &mut self.open[index];
@@ -134,7 +151,12 @@ impl Segments {
             self.route_from(0, &record, &mut take);
         }
         self.rejected = rejected;
-        Some((number, gate.ended()))
+        let ended = gate.ended();
+        if self.concluded.len() >= OPEN_LIMIT {
+            self.concluded.pop_front();
+        }
+        self.concluded.push_back(gate);
+        Some((number, ended))
     }
 }
 
@@ -186,5 +208,9 @@ mod tests {
         assert_eq!(segments.drained(time(2_000_011), |_| true), Some(1));
         assert_eq!(segments.conclude(|_, _| {}), Some((1, Some(time(10)))));
         assert_eq!(segments.conclude(|_, _| {}), None);
+        for at in [9, 10, 11] {
+            segments.route(&call(3, at), |_, _| panic!("there is no capture"));
+        }
+        assert_eq!((segments.missed(), segments.outside()), (2, 3));
     }
 }

@@ -105,7 +105,7 @@ impl SessionTrace {
     /// A flush mark. Answers whether the session is over and its file can be finished.
     pub fn flushed(&mut self, before: Timestamp, loss: &Loss, dictionary: &Dictionary) -> bool {
         let routed = &mut self.routed;
-        self.segments.flushed(|_, record| routed.push(*record));
+        self.segments.flushed(before, |_, record| routed.push(*record));
         self.store(dictionary);
         self.attributor.flushed(before, dictionary);
         let loss = self.loss(loss);
