@@ -299,10 +299,15 @@ impl DeviceAccount {
     }
 
     /// Enters idle time from the current position to `to`.
+    #[inline]
     pub(super) fn idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
-        if to <= self.position {
-            return;
+        // Most pieces of a gap are empty.
+        if to > self.position {
+            self.enter_idle(leaf, to, subject);
         }
+    }
+
+    fn enter_idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         let from = self.position;
         if leaf == Leaf::NoWork {
             self.breaks.push(from);

@@ -118,6 +118,9 @@ impl Dependencies {
 
     /// What the operation that ends a gap waited for, when an event says so: of several, the one that ended last.
     pub(super) fn producer(&self, next: &Waiting) -> Option<Producer> {
+        if self.waits.is_empty() {
+            return None;
+        }
         let since = self.ran.get(&next.stream).and_then(|ran| ran.range(..next.correlation).next_back());
         let since = since.map_or(0, |(&correlation, _)| correlation);
         let waits = self.waits.get(&next.stream)?.range(since..next.correlation);

@@ -110,7 +110,9 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
         subject: wait.map_or(Subject::None, |call| Subject::Call(call.function)),
     };
 
-    let input_wait = recurring_input(account, next, from, to, before, &calls);
+    // No hole is longer than all of the time since the call before.
+    let long = to - before.map_or(from, |call| call.end) > INPUT_HOLE_NANOS;
+    let input_wait = long && recurring_input(account, next, from, to, before, &calls);
     let mut writer = Writer { account, thread, lost_end: lost_end.unwrap_or(u64::MAX) };
     let mut previous_end = before.map_or(from, |call| call.end);
     let ends = calls.iter().map(|call| (call.start, Some(*call))).chain(std::iter::once((to, None)));

@@ -502,12 +502,17 @@ impl Attributor {
         *last = (*last).max(end);
     }
 
+    #[inline]
     fn timeline_index(&mut self, device: DeviceId) -> Option<usize> {
         // Nearly always the ordinals are 0, 1 and so on.
         let usual = device.0 as usize;
         if self.timelines.get(usual).is_some_and(|timeline| timeline.account.id() == device) {
             return Some(usual);
         }
+        self.find_or_add_timeline(device)
+    }
+
+    fn find_or_add_timeline(&mut self, device: DeviceId) -> Option<usize> {
         match self.timelines.binary_search_by_key(&device, |timeline| timeline.account.id()) {
             Ok(index) => Some(index),
             Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::gaps::QueuedGaps;
 use super::input::{Operation, OperationClass};
-use super::scenario::{Clocks, SCENARIO_COUNT, each};
+use super::scenario::{Clocks, Origin, SCENARIO_COUNT, as_clock, each, later, latest, plus};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 use crate::record::{DeviceId, StreamId, ThreadId};
 
@@ -67,7 +67,7 @@ struct Stream {
 
 impl Stream {
     fn new(key: (DeviceId, StreamId)) -> Self {
-        Self { key, runs: [None, None], newest: 0, beside: [0; SCENARIO_COUNT] }
+        Self { key, runs: [None, None], newest: 0, beside: [f64::MIN; SCENARIO_COUNT] }
     }
 
     /// The newest first.
@@ -77,7 +77,7 @@ impl Stream {
 }
 
 /// The sum of one device.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     /// Real end of everything so far.
     pub(super) real: u64,
@@ -87,22 +87,32 @@ pub(super) struct Progress {
     pub(super) unexplained: u64,
 }
 
+impl Default for Progress {
+    fn default() -> Self {
+        Self { real: 0, clocks: [f64::MIN; SCENARIO_COUNT], unexplained: 0 }
+    }
+}
+
 /// All streams of all devices.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     rows: Vec<Stream>,
     places: FxHashMap<(DeviceId, StreamId), usize>,
+    /// The one that was asked for last.
+    newest: usize,
 }
 
 impl Streams {
-    /// Runs an operation in every scenario and adds it to its device's `progress` and `gaps`. Gives when it begins.
+    /// Runs an operation in every scenario and adds it to its device's `progress` and `gaps`. Gives its begin when
+    /// its launching call had not returned.
     pub(super) fn run(
         &mut self,
         operation: &Operation,
         launch: Option<&Launch>,
         progress: &mut Progress,
         gaps: &mut QueuedGaps,
-    ) -> Begun {
+        origin: Origin,
+    ) -> Option<Begun> {
         let place = self.place((operation.device, operation.stream));
         let stream = &self.rows[place];
         let (start, end) = (operation.start, operation.end.max(operation.start));
@@ -148,47 +158,55 @@ impl Streams {
         // and this is the innermost loop of the replay.
         let ready: Clocks = match launch {
             Some(launch) => {
-                each(|kind| launch.entered[kind as usize].saturating_add(if kind.launches_free() { 0 } else { issue }))
+                let issue = as_clock(issue);
+                each(|kind| launch.entered[kind as usize] + if kind.launches_free() { 0.0 } else { issue })
             }
             // Neither launch nor predecessor: it came when everything before it was done, or first of all.
-            None if before.is_none() && progress.real == 0 => [start; SCENARIO_COUNT],
-            None if before.is_none() => progress.clocks.map(|done| done.min(start)),
-            None => [0; SCENARIO_COUNT],
+            None if before.is_none() && progress.real == 0 => [origin.clock(start); SCENARIO_COUNT],
+            None if before.is_none() => {
+                let start = origin.clock(start);
+                progress.clocks.map(|done| if done < start { done } else { start })
+            }
+            None => [f64::MIN; SCENARIO_COUNT],
         };
         let mut begin = ready;
         if let Some(run) = before {
-            begin = each(|kind| begin[kind as usize].max(run.free[kind as usize].saturating_add(stream_lag)));
+            begin = latest(&begin, &plus(&run.free, stream_lag));
         }
         if let Some((_, free)) = &event {
-            begin = each(|kind| begin[kind as usize].max(free[kind as usize].saturating_add(event_lag)));
+            begin = latest(&begin, &plus(free, event_lag));
         }
         let newest = stream.runs[stream.newest].as_ref();
-        let previous_free = newest.map_or([0; SCENARIO_COUNT], |run| run.free);
-        for kind in operation.class.beside() {
-            let index = *kind as usize;
+        let beside = operation.class.beside().map(|kind| kind as usize);
+        if let Some(index) = beside {
             // A copy from the host needs nothing that the device computed.
             let after = if operation.class == OperationClass::CopyFromHost { ready[index] } else { begin[index] };
-            begin[index] = after.max(stream.beside[index]);
+            begin[index] = later(after, stream.beside[index]);
         }
         let nanos = end - start;
-        let done =
-            each(|kind| begin[kind as usize].saturating_add(kind.duration(nanos, operation.class, operation.excess)));
+        let mut done = plus(&begin, nanos);
+        if operation.excess != 0 {
+            done =
+                each(|kind| begin[kind as usize] + as_clock(kind.duration(nanos, operation.class, operation.excess)));
+        }
         let mut free = done;
         // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
-        if newest.is_some_and(|run| run.end > start) {
-            free = each(|kind| done[kind as usize].max(previous_free[kind as usize]));
+        if let Some(newest) = newest.filter(|run| run.end > start) {
+            free = latest(&done, &newest.free);
         }
-        progress.clocks = each(|kind| progress.clocks[kind as usize].max(done[kind as usize]));
+        if let Some(index) = beside {
+            free[index] = newest.map_or(f64::MIN, |run| run.free[index]);
+        }
+        progress.clocks = latest(&progress.clocks, &done);
         let stream = &mut self.rows[place];
-        for kind in operation.class.beside() {
-            let index = *kind as usize;
-            free[index] = previous_free[index];
-            stream.beside[index] = stream.beside[index].max(done[index]);
+        if let Some(index) = beside {
+            stream.beside[index] = later(stream.beside[index], done[index]);
         }
         stream.newest = 1 - stream.newest;
         stream.runs[stream.newest] = Some(Run { start, end, done, free });
         progress.real = progress.real.max(end);
-        Begun { start, end, clocks: begin }
+        // Only a call that has not returned can have waited for it.
+        launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin })
     }
 
     /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every scenario.
@@ -207,6 +225,14 @@ impl Streams {
     }
 
     fn place(&mut self, key: (DeviceId, StreamId)) -> usize {
+        // Mostly the one that was asked for last.
+        if self.rows.get(self.newest).is_none_or(|stream| stream.key != key) {
+            self.newest = self.find_or_add(key);
+        }
+        self.newest
+    }
+
+    fn find_or_add(&mut self, key: (DeviceId, StreamId)) -> usize {
         if let Some(&place) = self.places.get(&key) {
             return place;
         }

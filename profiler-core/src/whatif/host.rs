@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::device::Begun;
 use super::input::{Call, CallClass};
-use super::scenario::{Clocks, SCENARIO_COUNT, each};
+use super::scenario::{Clocks, Origin, SCENARIO_COUNT, as_clock, each, latest};
 use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
 
@@ -56,6 +56,8 @@ pub(super) struct Threads {
     rows: Vec<Thread>,
     places: FxHashMap<ThreadId, usize>,
     newest: Option<Newest>,
+    /// Place of the thread that was asked for last.
+    asked: usize,
     /// Waits for input that no call has ended yet. Apart from the threads, whose clocks begin with their first call.
     inputs: FxHashMap<ThreadId, VecDeque<(u64, u64)>>,
 }
@@ -75,12 +77,13 @@ impl Threads {
 
     /// A thread that was seen before and is not forgotten.
     pub(super) fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
-        self.rows.get_mut(*self.places.get(&id)?)
+        let place = self.find(id)?;
+        self.rows.get_mut(place)
     }
 
     /// Enters an outermost call: advances the thread's clocks over the hole before it.
-    pub(super) fn enter(&mut self, call: &Call) -> &Thread {
-        let place = self.place(call.thread, call.start);
+    pub(super) fn enter(&mut self, call: &Call, origin: Origin) -> &Thread {
+        let place = self.place(call.thread, call.start, origin);
         let thread = &mut self.rows[place];
         let own_hole = call.start.saturating_sub(thread.returned);
         let new = thread.launches == 0 && thread.returned == call.start;
@@ -103,10 +106,10 @@ impl Threads {
             }
         }
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
-        let mut entered = each(|kind| clocks[kind as usize].saturating_add(kind.hole(hole, input)));
+        let mut entered = each(|kind| clocks[kind as usize] + as_clock(kind.hole(hole, input)));
         if handed_over.is_some() && thread.returned < call.start {
             // Whoever it waited for, a thread cannot be earlier than itself.
-            entered = each(|kind| entered[kind as usize].max(thread.clocks[kind as usize]));
+            entered = latest(&entered, &thread.clocks);
         }
         thread.entered = entered;
         thread.open = Some(*call);
@@ -116,8 +119,9 @@ impl Threads {
 
     /// Returns from the open call of a thread; `staged` if that moved its copy through a staging buffer.
     pub(super) fn leave(&mut self, call: &Call, clocks: Clocks, staged: bool) {
-        let Self { rows, places, newest, .. } = self;
-        let Some(thread) = places.get(&call.thread).and_then(|&place| rows.get_mut(place)) else { return };
+        let Some(place) = self.find(call.thread) else { return };
+        let Self { rows, newest, .. } = self;
+        let thread = &mut rows[place];
         thread.open = None;
         thread.staged = staged;
         thread.returned = call.end;
@@ -128,19 +132,27 @@ impl Threads {
         }
     }
 
+    /// Where the thread is, if it is known: mostly where the one was that was asked for last.
+    fn find(&mut self, id: ThreadId) -> Option<usize> {
+        if self.rows.get(self.asked).is_none_or(|thread| thread.id != id) {
+            self.asked = *self.places.get(&id)?;
+        }
+        Some(self.asked)
+    }
+
     /// Where the thread is; it is new at `at` unless it is known.
-    fn place(&mut self, id: ThreadId, at: u64) -> usize {
-        if let Some(&place) = self.places.get(&id) {
+    fn place(&mut self, id: ThreadId, at: u64, origin: Origin) -> usize {
+        if let Some(place) = self.find(id) {
             return place;
         }
         let thread = Thread {
             id,
             open: None,
-            entered: [0; SCENARIO_COUNT],
+            entered: [0.0; SCENARIO_COUNT],
             begun: None,
             staged: false,
             returned: at,
-            clocks: [at; SCENARIO_COUNT],
+            clocks: [origin.clock(at); SCENARIO_COUNT],
             launches: 0,
         };
         let place = if self.rows.len() < THREAD_LIMIT {

@@ -39,8 +39,6 @@ mod queue;
 mod scenario;
 mod steps;
 
-use rustc_hash::FxHashMap;
-
 pub use answer::{BASE_ERROR_LIMIT, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use ceiling::Ceiling;
 pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass};
@@ -52,7 +50,7 @@ use self::gaps::QueuedGaps;
 use self::host::Threads;
 use self::launches::Launches;
 use self::queue::{Event, Queue};
-use self::scenario::{Clocks, each};
+use self::scenario::{Clocks, Origin, as_clock, each, later};
 use self::steps::Steps;
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
@@ -68,6 +66,7 @@ const DEVICE_LIMIT: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 struct Device {
+    id: DeviceId,
     progress: Progress,
     gaps: QueuedGaps,
     steps: Steps,
@@ -80,7 +79,8 @@ pub struct Replay {
     queue: Queue,
     threads: Threads,
     streams: Streams,
-    devices: FxHashMap<DeviceId, Device>,
+    devices: Vec<Device>,
+    origin: Origin,
     launches: Launches,
     /// The newest watermark.
     position: u64,
@@ -106,6 +106,7 @@ impl Replay {
         if self.stopped {
             return;
         }
+        self.origin.tell(call.start);
         let call = Call { end: call.end.max(call.start), ..*call };
         self.queue.push_call(call);
     }
@@ -115,6 +116,7 @@ impl Replay {
         if self.stopped {
             return;
         }
+        self.origin.tell(operation.start);
         // Clocks differ a little: whatever they say, it began after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
         self.queue.push_operation(at, *operation);
@@ -181,7 +183,7 @@ impl Replay {
     /// What those steps of `series` say that began at `since` or later, if any operation ran on the device.
     #[must_use]
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
-        let device = self.devices.get(&device)?;
+        let device = self.device(device)?;
         let rows = device.steps.rows(series);
         Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], device.peers_known))
     }
@@ -189,23 +191,27 @@ impl Replay {
     /// The steps of a device in order, several in one when there are many.
     #[must_use]
     pub fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
-        self.devices.get(&device).map_or(&[], |device| device.steps.rows(series))
+        self.device(device).map_or(&[], |device| device.steps.rows(series))
     }
 
     /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds.
     #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
-        self.devices.get(&device).map(|device| device.progress.clocks)
+        self.device(device).map(|device| device.progress.clocks.map(|clock| self.origin.time(clock)))
+    }
+
+    fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.iter().find(|device| device.id == id)
     }
 
     fn boundary(&mut self, device: DeviceId, series: StepSeries) {
-        if let Some(device) = self.devices.get_mut(&device) {
+        if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
             device.steps.boundary(&device.progress, series);
         }
     }
 
     fn break_off(&mut self, device: DeviceId) {
-        if let Some(device) = self.devices.get_mut(&device) {
+        if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
             device.steps.break_off();
         }
     }
@@ -223,7 +229,7 @@ impl Replay {
             // It returned at the instant it was entered, or right now.
             self.close(&outer);
         }
-        let thread = self.threads.enter(call);
+        let thread = self.threads.enter(call, self.origin);
         if call.class != CallClass::Other {
             let launch = Launch { thread: call.thread, start: call.start, end: call.end, entered: thread.entered };
             self.launches.insert(call.correlation, launch);
@@ -255,27 +261,30 @@ impl Replay {
         let clocks = match released {
             Some(Released { at, clocks, .. }) => each(|kind| {
                 let entered = entered[kind as usize];
-                let from = if kind.never_waits(call.class) { entered } else { entered.max(clocks[kind as usize]) };
-                let returned = from.saturating_add(kind.wake_up(call.end - at, call.class));
-                let issued = entered.saturating_add(SHORT_CALL_NANOS);
-                if for_copy && kind.stages_nothing() { returned.min(issued) } else { returned }
+                let from = if kind.never_waits(call.class) { entered } else { later(entered, clocks[kind as usize]) };
+                let returned = from + as_clock(kind.wake_up(call.end - at, call.class));
+                let issued = entered + as_clock(SHORT_CALL_NANOS);
+                if for_copy && kind.stages_nothing() && issued < returned { issued } else { returned }
             }),
-            None => each(|kind| entered[kind as usize].saturating_add(kind.call(lasted, call.class))),
+            None => each(|kind| entered[kind as usize] + as_clock(kind.call(lasted, call.class))),
         };
         self.threads.leave(call, clocks, stages);
     }
 
     fn run(&mut self, operation: &Operation) {
-        if self.devices.len() >= DEVICE_LIMIT && !self.devices.contains_key(&operation.device) {
-            return;
+        let place = self.devices.iter().position(|device| device.id == operation.device).unwrap_or(self.devices.len());
+        if place == self.devices.len() {
+            if place == DEVICE_LIMIT {
+                return;
+            }
+            self.devices.push(Device { id: operation.device, ..Device::default() });
         }
+        let device = &mut self.devices[place];
         let launched_by = operation.launch.map(|launch| launch.correlation);
         let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
-        let device = self.devices.entry(operation.device).or_default();
         device.peers_known |= operation.class == OperationClass::Communication && operation.excess != 0;
-        let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps);
-        // Only a call that has not returned can have waited for it.
-        if let Some(launch) = launch.filter(|launch| operation.start <= launch.end)
+        let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin);
+        if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)
             && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)
         {

@@ -10,12 +10,72 @@ use crate::attribution::leaf::Group;
 /// Number of scenarios, the base included.
 pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
 
-/// One clock in every scenario, nanoseconds.
-pub(super) type Clocks = [u64; SCENARIO_COUNT];
+/// One clock in every scenario, nanoseconds since the [`Origin`]. Floating point because every x86-64 processor adds and
+/// compares two of those at once, and no 64-bit integers; whole nanoseconds are exact for 104 days (2^53).
+pub(super) type Clocks = [f64; SCENARIO_COUNT];
 
 /// A clock for every scenario.
-pub(super) fn each(clock: impl Fn(ScenarioKind) -> u64) -> Clocks {
-    ScenarioKind::ALL.map(clock)
+#[inline]
+pub(super) fn each(clock: impl Fn(ScenarioKind) -> f64) -> Clocks {
+    let mut clocks = [0.0; SCENARIO_COUNT];
+    for kind in ScenarioKind::ALL {
+        clocks[kind as usize] = clock(kind);
+    }
+    clocks
+}
+
+/// Every clock later by `nanos`.
+#[inline]
+pub(super) fn plus(clocks: &Clocks, nanos: u64) -> Clocks {
+    let (mut sums, nanos) = (*clocks, as_clock(nanos));
+    for sum in &mut sums {
+        *sum += nanos;
+    }
+    sums
+}
+
+/// The later one in every scenario.
+#[inline]
+pub(super) fn latest(a: &Clocks, b: &Clocks) -> Clocks {
+    let mut latest = *a;
+    for (clock, &other) in latest.iter_mut().zip(b) {
+        *clock = later(*clock, other);
+    }
+    latest
+}
+
+/// Not `f64::max`, which has to look for what is no number.
+#[inline]
+pub(super) const fn later(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// A length in nanoseconds as clocks have it.
+#[inline]
+pub(super) const fn as_clock(nanos: u64) -> f64 {
+    // Signed: processors convert that in one step.
+    nanos as i64 as f64
+}
+
+/// The zero of all clocks: the first time that the replay was told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Origin(Option<u64>);
+
+impl Origin {
+    /// `at` is told.
+    pub(super) fn tell(&mut self, at: u64) {
+        self.0.get_or_insert(at);
+    }
+
+    /// A real time as a clock in any scenario.
+    pub(super) fn clock(self, at: u64) -> f64 {
+        as_clock(at.wrapping_sub(self.0.unwrap_or(0)))
+    }
+
+    /// The real time that a clock stands for.
+    pub(super) fn time(self, clock: f64) -> u64 {
+        self.0.unwrap_or(0).wrapping_add(clock as i64 as u64)
+    }
 }
 
 /// A world to replay.
@@ -163,12 +223,12 @@ impl ScenarioKind {
 }
 
 impl OperationClass {
-    /// The scenarios in which such an operation does not keep later ones of its stream waiting.
-    pub(super) const fn beside(self) -> &'static [ScenarioKind] {
+    /// The scenario in which such an operation does not keep later ones of its stream waiting.
+    pub(super) const fn beside(self) -> Option<ScenarioKind> {
         match self {
-            Self::CopyFromHost | Self::CopyOther => &[ScenarioKind::CopiesOverlapped],
-            Self::Communication => &[ScenarioKind::CommunicationHidden],
-            Self::Compute | Self::Memset => &[],
+            Self::CopyFromHost | Self::CopyOther => Some(ScenarioKind::CopiesOverlapped),
+            Self::Communication => Some(ScenarioKind::CommunicationHidden),
+            Self::Compute | Self::Memset => None,
         }
     }
 }

@@ -81,7 +81,8 @@ impl Steps {
             if real == 0 {
                 return; // Nothing ran in between: not a step.
             }
-            let replayed: [u64; SCENARIO_COUNT] = std::array::from_fn(|index| now.clocks[index] - last.clocks[index]);
+            let replayed: [u64; SCENARIO_COUNT] =
+                std::array::from_fn(|index| (now.clocks[index] - last.clocks[index]) as u64);
             self.find_or_add(id).push(&StepTimes {
                 began: last.real,
                 steps: 1,
@@ -150,12 +151,12 @@ mod tests {
     #[test]
     fn every_step_is_in_one_row_however_many_there_are() {
         let mut steps = Steps::default();
-        let mut now = Progress { real: 1_000, ..Progress::default() };
+        let mut now = Progress { real: 1_000, clocks: [0.0; SCENARIO_COUNT], ..Progress::default() };
         steps.boundary(&now, PERIOD);
         for count in 1..=5_000u64 {
             now.real += count;
-            now.clocks[ScenarioKind::Base as usize] += count - 1;
-            now.clocks[ScenarioKind::NoSyncs as usize] += count / 2;
+            now.clocks[ScenarioKind::Base as usize] += (count - 1) as f64;
+            now.clocks[ScenarioKind::NoSyncs as usize] += (count / 2) as f64;
             steps.boundary(&now, PERIOD);
             let rows = steps.rows(PERIOD);
             assert!(rows.len() <= ROW_LIMIT);
@@ -168,7 +169,7 @@ mod tests {
             rows.len() >= ROW_LIMIT / 2 && rows.windows(2).all(|pair| pair[0].began + pair[0].real == pair[1].began)
         );
         let sum: u64 = rows.iter().map(|row| row.replayed[ScenarioKind::NoSyncs as usize]).sum();
-        assert_eq!(sum, now.clocks[ScenarioKind::NoSyncs as usize]);
+        assert_eq!(sum as f64, now.clocks[ScenarioKind::NoSyncs as usize]);
     }
 
     #[test]
