@@ -1,13 +1,66 @@
 //! gpuprof tells, while a CUDA program runs, why it is not faster.
 //!
-//! This crate is the way in for Rust programs. [`open`] reads a trace that `libprof.so` or the PyTorch profiler wrote;
-//! a [`Session`] measures the program itself. Both give the [`Report`] that the `gpuprof report` command prints.
+//! This crate is the way in for Rust programs, above all for those who write kernels.
+//!
+//! | to | use |
+//! |---|---|
+//! | measure a part of the program | [`Session`], [`measure`] |
+//! | read a trace of `libprof.so`, of the PyTorch profiler or of Nsight Systems | [`open`] |
+//! | fail a test when a kernel gets slower or the host gets in the way | [`Expectations`], [`Baseline`] |
+//! | know how long a kernel takes, and how far it is from the device's peak | [`Bench`] |
+//! | compare two runs | [`compare`] |
+//! | write other tools' formats | `export`, with the feature of this name |
+//!
+//! All of them speak of a [`Report`]: kernels, copies, API calls, idle time by cause, ranges, steps, the verdict and what
+//! could be gained, as plain data. Times are nanoseconds and fields say so (`_ns`); shares are 0 to 1. `Display` is the short
+//! report, `serde::Serialize` the documented JSON (docs/METRICS.md).
+//!
+//! # A trace, without a GPU
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Two launches and their kernels, as the PyTorch profiler writes them (microseconds).
+//! let trace = r#"{"schemaVersion": 1, "traceEvents": [
+//!   {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 0, "dur": 5, "args": {"correlation": 1}},
+//!   {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"correlation": 2}},
+//!   {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 8, "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 1}},
+//!   {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 28, "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 2}}
+//! ]}"#;
+//! let report = gpuprof::import_kineto(trace.as_bytes())?;
+//! let device = &report.devices[0];
+//! assert_eq!((&*device.kernels[0].name, device.kernels[0].durations.median()), ("gemm", 2_000));
+//! // Every nanosecond of the device's window has one cause.
+//! assert_eq!((device.window_ns, device.leaves.iter().sum()), (22_000, 22_000));
+//!
+//! let json = serde_json::to_value(&report)?;
+//! assert_eq!(json["devices"][0]["window_ns"], 22_000);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A session
 //!
 //! ```no_run
-//! let report = gpuprof::open("gpuprof-4711.gpuprof")?;
-//! println!("{}", report.live_line());
-//! # Ok::<(), gpuprof::OpenError>(())
+//! let session = gpuprof::Session::start()?; // before the first CUDA call
+//! // ... launch kernels ...
+//! println!("{}", session.finish()?);
+//! # Ok::<(), gpuprof::SessionError>(())
 //! ```
+//! Building needs no CUDA: libcupti is found when a session starts, and where there is none the error says what to
+//! install. cudarc, cust, candle, the runtime or the driver API may launch the kernels; no type of theirs is in the
+//! interface.
+//!
+//! # Features
+//!
+//! * `cli` (default): the command `gpuprof`. Programs that only measure themselves turn it off.
+//! * `export`: the exporters, `nsys stats` tables and Nsight Systems' SQLite as input; part of `cli`.
+//!
+//! # Versions
+//!
+//! Semantic versioning for what is documented here; the types of [`profiler_core`] count. Enumerations that may grow are
+//! `non_exhaustive`; fields may be added to the structs of a report in a minor version, so match them with `..`. The JSON
+//! and the trace format have versions of their own. The oldest Rust that builds this is 1.88, and raising it is a minor
+//! version.
 
 mod baseline;
 pub mod bench;
@@ -25,6 +78,7 @@ pub use expectations::{Expectations, Failures};
 pub use gpuprof_export as export;
 pub use import::{KinetoError, import_kineto};
 pub use open::{OpenError, open, open_capture, read};
+pub use profiler_core;
 pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;

@@ -1,26 +1,27 @@
-//! What all lessons share: options, a device, two kernels, a clock that says when to stop.
+//! What all lessons share: a device, kernels of a chosen length, and a word for what a lesson must show.
 //!
 //! The kernels are PTX text, which every driver compiles for its own device, so that neither building nor running
-//! the lessons needs a CUDA toolkit.
+//! the lessons needs a CUDA toolkit. A lesson that shows what it promises ends with 0, one that does not with 1, and with 2
+//! where it cannot run.
+#![allow(dead_code, reason = "each lesson uses its part")]
 
-use std::cell::Cell;
+use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
+use cudarc::driver::sys::CUdevice_attribute::{
+    CU_DEVICE_ATTRIBUTE_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+};
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
+use gpuprof::Report;
 
-/// `empty` does nothing; `spin` keeps its multiprocessor busy for a number of cycles.
+/// `spin` keeps its multiprocessor busy for a number of cycles.
 const KERNELS: &str = "
 .version 6.0
 .target sm_50
 .address_size 64
-.visible .entry empty()
-{
-    ret;
-}
 .visible .entry spin(.param .u64 cycles)
 {
     .reg .pred %goes_on;
@@ -36,119 +37,114 @@ AGAIN:
 }
 ";
 
-/// Exit code without a usable driver, and for wrong options.
-const CANNOT_RUN: u8 = 2;
+/// What a lesson may fail with.
+pub type Outcome = Result<(), Box<dyn Error>>;
 
-/// A device to work on until the time is up.
-pub struct Lesson {
+/// The lesson did not show what it promises.
+#[derive(Debug)]
+struct NotShown(String);
+
+impl std::fmt::Display for NotShown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "not as promised: {}", self.0)
+    }
+}
+
+impl Error for NotShown {}
+
+/// Runs a lesson and ends the program.
+pub fn run(lesson: impl FnOnce() -> Outcome) -> ExitCode {
+    match lesson() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(if error.is::<NotShown>() { 1 } else { 2 })
+        }
+    }
+}
+
+/// What the lesson promises.
+pub fn promise(what: &str, holds: bool) -> Outcome {
+    if !holds {
+        return Err(NotShown(what.to_owned()).into());
+    }
+    println!("as promised: {what}");
+    Ok(())
+}
+
+/// The verdict that the lesson promises.
+pub fn promise_verdict(report: &Report, group: &str) -> Outcome {
+    println!("{report}");
+    promise(&format!("the verdict is {group}"), report.verdict.group.name() == group)
+}
+
+/// Calls `work` until the time is over; answers how often a second.
+pub fn repeat(seconds: f64, mut work: impl FnMut() -> Outcome) -> Result<f64, Box<dyn Error>> {
+    let (begun, mut times) = (Instant::now(), 0_u32);
+    while begun.elapsed().as_secs_f64() < seconds {
+        work()?;
+        times += 1;
+    }
+    Ok(f64::from(times) / begun.elapsed().as_secs_f64())
+}
+
+/// The host computes for so long.
+pub fn think(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// A device to work on.
+pub struct Gpu {
     /// The device.
     pub context: Arc<CudaContext>,
     /// A stream of our own: the null stream would wait for all others.
     pub stream: Arc<CudaStream>,
-    empty: CudaFunction,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
     spin: CudaFunction,
     cycles_per_micro: f64,
-    options: Vec<(&'static str, f64)>,
-    seconds: f64,
-    /// Set when the lesson begins to work, so that start-up does not count.
-    begun: Cell<Option<Instant>>,
 }
 
-/// Runs a lesson, prints one line, and ends the program.
-///
-/// `options` are the knobs of the lesson and their defaults. The lesson answers how many steps it made.
-pub fn run(
-    name: &str,
-    options: &[(&'static str, f64)],
-    lesson: impl FnOnce(&Lesson) -> Result<u64, DriverError>,
-) -> ExitCode {
-    match try_run(options, lesson) {
-        Ok((steps, took)) => {
-            let micros = took.as_secs_f64() * 1e6 / steps.max(1) as f64;
-            println!("{name}: {steps} steps in {:.2} s, {micros:.2} us a step", took.as_secs_f64());
-            ExitCode::SUCCESS
+impl Gpu {
+    /// The first device. The first CUDA call of a lesson: its session must have begun.
+    pub fn new() -> Result<Self, Box<dyn Error>> {
+        // SAFETY: loads the driver's library, whose initialisers any CUDA program runs.
+        if !unsafe { cudarc::driver::sys::is_culib_present() } {
+            return Err("no CUDA driver: libcuda.so.1 was not found. Run this on a machine with an NVIDIA GPU".into());
         }
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::from(CANNOT_RUN)
-        }
-    }
-}
-
-fn try_run(
-    options: &[(&'static str, f64)],
-    lesson: impl FnOnce(&Lesson) -> Result<u64, DriverError>,
-) -> Result<(u64, Duration), String> {
-    let mut all = vec![("--seconds", 3.0)];
-    all.extend_from_slice(options);
-    parse(&mut all, std::env::args().skip(1))?;
-    // SAFETY: loads the driver's library, whose initialisers any CUDA program runs.
-    if !unsafe { cudarc::driver::sys::is_culib_present() } {
-        return Err("no CUDA driver: libcuda.so.1 was not found. Run this on a machine with an NVIDIA GPU".to_owned());
-    }
-    let lesson_on = Lesson::new(all).map_err(|error| format!("the CUDA driver cannot be used: {error}"))?;
-    let steps = lesson(&lesson_on).and_then(|steps| lesson_on.context.synchronize().map(|()| steps));
-    let steps = steps.map_err(|error| format!("CUDA failed: {error}"))?;
-    Ok((steps, lesson_on.begun.get().map_or(Duration::ZERO, |begun| begun.elapsed())))
-}
-
-fn parse(options: &mut [(&'static str, f64)], mut given: impl Iterator<Item = String>) -> Result<(), String> {
-    while let Some(name) = given.next() {
-        let known: Vec<String> = options.iter().map(|(name, default)| format!("{name} (default {default})")).collect();
-        let Some((_, value)) = options.iter_mut().find(|(option, _)| *option == name) else {
-            return Err(format!("unknown option {name}; there are {}", known.join(", ")));
-        };
-        let text = given.next().ok_or_else(|| format!("{name} needs a number"))?;
-        *value = text
-            .parse()
-            .ok()
-            .filter(|&number: &f64| number.is_finite() && number >= 0.0)
-            .ok_or_else(|| format!("{name} {text}: not a number of 0 or more"))?;
-    }
-    Ok(())
-}
-
-impl Lesson {
-    fn new(options: Vec<(&'static str, f64)>) -> Result<Self, DriverError> {
         let context = CudaContext::new(0)?;
         let module = context.load_module(Ptx::from_src(KERNELS))?;
         let kilohertz = context.attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
-        let seconds = options.first().map_or(0.0, |&(_, seconds)| seconds);
+        let multiprocessors = context.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         Ok(Self {
             stream: context.new_stream()?,
-            empty: module.load_function("empty")?,
+            multiprocessors: u32::try_from(multiprocessors)?,
             spin: module.load_function("spin")?,
             cycles_per_micro: f64::from(kilohertz) / 1000.0,
             context,
-            options,
-            seconds,
-            begun: Cell::new(None),
         })
     }
 
-    /// The value of an option.
-    pub fn option(&self, name: &str) -> f64 {
-        self.options.iter().find(|(option, _)| *option == name).map_or(0.0, |&(_, value)| value)
-    }
-
-    /// Whether there is time for another step. The clock starts at the first call.
-    pub fn goes_on(&self) -> bool {
-        let begun = self.begun.get().unwrap_or_else(Instant::now);
-        self.begun.set(Some(begun));
-        begun.elapsed().as_secs_f64() < self.seconds
-    }
-
-    /// Launches a kernel on one thread: an empty one for 0 `micros`, otherwise one that lasts about so long.
+    /// Launches a kernel on one thread that lasts about so long.
     pub fn launch(&self, stream: &Arc<CudaStream>, micros: f64) -> Result<(), DriverError> {
-        let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
-        if micros == 0.0 {
-            // SAFETY: `empty` takes no arguments and touches no memory.
-            unsafe { stream.launch_builder(&self.empty).launch(one) }?;
-        } else {
-            let cycles = (micros * self.cycles_per_micro) as u64;
-            // SAFETY: `spin` takes one 64-bit number and touches no memory.
-            unsafe { stream.launch_builder(&self.spin).arg(&cycles).launch(one) }?;
-        }
+        self.launch_grid(stream, micros, 1, 1)
+    }
+
+    /// Launches a kernel of which each block lasts about so long.
+    pub fn launch_grid(
+        &self,
+        stream: &Arc<CudaStream>,
+        micros: f64,
+        blocks: u32,
+        threads: u32,
+    ) -> Result<(), DriverError> {
+        let shape = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 };
+        let cycles = (micros * self.cycles_per_micro) as u64;
+        // SAFETY: `spin` takes one 64-bit number and touches no memory.
+        unsafe { stream.launch_builder(&self.spin).arg(&cycles).launch(shape) }?;
         Ok(())
     }
 }

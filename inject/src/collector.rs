@@ -277,9 +277,9 @@ impl Collector {
                 self.own = Some(session);
                 let _ = done.send(());
             }
-            Command::Flush(done) => {
+            Command::Flush(at, done) => {
                 if let Some(own) = &mut self.own {
-                    own.flush(done);
+                    own.flush(at, done);
                 }
             }
             Command::End(at, done) => {

@@ -38,8 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Command {
     /// Begins one, and answers when whatever comes next is seen.
     Begin(Box<SessionTrace>, Sender<()>),
-    /// Answers when everything that was complete is in the file.
-    Flush(Sender<()>),
+    /// Answers when everything that was complete at this time is in the file.
+    Flush(Timestamp, Sender<()>),
     /// Ends it as of this time, and answers when the file is complete.
     End(Timestamp, Sender<Result<(), String>>),
 }
@@ -180,7 +180,7 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
 pub fn flush() -> Result<(), SessionError> {
     let profiler = open()?;
     let (done, answer) = bounded(1);
-    tell(profiler, Command::Flush(done))?;
+    tell(profiler, Command::Flush(flusher::now(profiler.cupti()), done))?;
     wait_for_marks(profiler, &answer)
 }
 

@@ -33,8 +33,15 @@ pub struct SessionTrace {
     loss_before: Option<Loss>,
     /// Records on their way; empty between calls.
     routed: Vec<Record>,
-    flushes: Vec<(u32, Sender<()>)>,
+    flushes: Vec<Flush>,
     ending: Option<Ending>,
+}
+
+#[derive(Debug)]
+struct Flush {
+    at: Timestamp,
+    marks: u32,
+    done: Sender<()>,
 }
 
 #[derive(Debug)]
@@ -91,9 +98,9 @@ impl SessionTrace {
         self.loss_before = Some(*loss);
     }
 
-    /// Answers `done` when everything that is complete now is in the file.
-    pub fn flush(&mut self, done: Sender<()>) {
-        self.flushes.push((0, done));
+    /// Answers `done` when everything that was complete `at` this time is in the file.
+    pub fn flush(&mut self, at: Timestamp, done: Sender<()>) {
+        self.flushes.push(Flush { at, marks: 0, done });
     }
 
     /// The session ends as of `at`.
@@ -110,12 +117,12 @@ impl SessionTrace {
         self.attributor.flushed(before, dictionary);
         let loss = self.loss(loss);
         write(&mut self.writer, |writer| writer.flush(before, &loss, dictionary));
-        self.flushes.retain_mut(|(marks, done)| {
-            *marks += 1;
-            let complete = *marks >= MARKS;
+        self.flushes.retain_mut(|flush| {
+            flush.marks += 1;
+            let complete = flush.marks >= MARKS && before >= flush.at;
             if complete {
                 // Refused when nobody waits any more.
-                let _ = done.send(());
+                let _ = flush.done.send(());
             }
             !complete
         });
@@ -140,7 +147,8 @@ impl SessionTrace {
     }
 
     fn loss(&self, now: &Loss) -> Loss {
-        self.loss_before.map_or(*now, |before| now.since(&before))
+        let since = self.loss_before.map_or(*now, |before| now.since(&before));
+        Loss { dropped_by_gpuprof: since.dropped_by_gpuprof + self.segments.missed(), ..since }
     }
 }
 

@@ -1,0 +1,35 @@
+//! Lesson 1: a first session. **Verdict: gpu_compute.**
+//!
+//! Start the session before the first CUDA call, run, finish. The device is busy with one kernel after another, so there is
+//! nothing to win but faster kernels.
+#![expect(unsafe_code, reason = "launches kernels")]
+
+mod lesson;
+
+use std::process::ExitCode;
+
+use gpuprof::Session;
+use lesson::{Gpu, promise, promise_verdict, repeat, run};
+
+/// Kernels between two waits for the device, each far longer than launching it takes.
+const KERNELS: u32 = 100;
+
+fn main() -> ExitCode {
+    run(|| {
+        let session = Session::start()?;
+        let gpu = Gpu::new()?;
+        let rate = repeat(1.0, || {
+            for _ in 0..KERNELS {
+                gpu.launch(&gpu.stream, 50.0)?;
+            }
+            Ok(gpu.stream.synchronize()?)
+        })?;
+        let report = session.finish()?;
+        promise_verdict(&report, "gpu_compute")?;
+
+        let spin = &report.devices[0].kernels[0];
+        println!("{} x {}, median {} ns", spin.durations.count(), spin.name, spin.durations.median());
+        let launched = (rate * f64::from(KERNELS)) as u64;
+        promise("every kernel was recorded", spin.durations.count().abs_diff(launched) <= launched / 10)
+    })
+}

@@ -1,0 +1,58 @@
+//! Lesson 3: more launching than work, and the way out. **Verdict: launch**; with a CUDA graph **gpu_compute**.
+//!
+//! Between two launches the host does what a framework does for each operation, for longer than the kernel runs. A graph
+//! is launched by one call, so the host is out of the way. The ceiling in the first report says what that can bring at
+//! most.
+#![expect(unsafe_code, reason = "launches kernels")]
+
+mod lesson;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use gpuprof::Session;
+use lesson::{Gpu, Outcome, promise, promise_verdict, repeat, run, think};
+
+/// Kernels of a step.
+const KERNELS: u32 = 100;
+/// Length of each.
+const KERNEL_MICROS: f64 = 10.0;
+/// What the host does for each.
+const FRAMEWORK: Duration = Duration::from_micros(20);
+
+fn main() -> ExitCode {
+    run(|| {
+        let session = Session::start()?;
+        let gpu = Gpu::new()?;
+        let launch_all = |pause: Duration| -> Outcome {
+            for _ in 0..KERNELS {
+                think(pause);
+                gpu.launch(&gpu.stream, KERNEL_MICROS)?;
+            }
+            Ok(())
+        };
+        let eager = repeat(1.0, || {
+            launch_all(FRAMEWORK)?;
+            Ok(gpu.stream.synchronize()?)
+        })?;
+        let report = session.finish()?;
+        promise_verdict(&report, "launch")?;
+        let ceiling = report.ceiling(report.verdict.group);
+
+        gpu.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+        launch_all(Duration::ZERO)?;
+        let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0))?.ok_or("the capture gave no graph")?;
+        let session = Session::start()?;
+        let fixed = repeat(1.0, || {
+            graph.launch()?;
+            Ok(gpu.stream.synchronize()?)
+        })?;
+        promise_verdict(&session.finish()?, "gpu_compute")?;
+
+        let gain = fixed / eager;
+        println!("{eager:.0} steps/s, with a graph {fixed:.0}: {gain:.2}x; the ceiling was {ceiling:?}");
+        promise("the graph makes it at least 1.5 times as fast", gain >= 1.5)?;
+        promise("no gain beyond the ceiling", ceiling.is_none_or(|ceiling| gain <= ceiling * 1.05))
+    })
+}

@@ -1,0 +1,58 @@
+//! Lesson 4: copies beneath computation. **Verdict: copy**; with page-locked memory and two streams **gpu_compute**.
+//!
+//! From pageable memory the driver copies through a buffer of its own while the host waits, and the device waits for both.
+//! From page-locked memory a copy runs by itself; on a stream of its own it runs beneath the kernel that uses the batch
+//! before.
+#![expect(unsafe_code, reason = "launches kernels, takes page-locked memory")]
+
+mod lesson;
+
+use std::process::ExitCode;
+
+use gpuprof::Session;
+use lesson::{Gpu, promise, promise_verdict, repeat, run};
+
+/// Bytes of a batch: over a millisecond on any link.
+const BYTES: usize = 64 << 20;
+/// How long the device works on it: longer than copying it takes.
+const WORK_MICROS: f64 = 4_000.0;
+
+fn main() -> ExitCode {
+    run(|| {
+        let session = Session::start()?;
+        let gpu = Gpu::new()?;
+        let mut batch = gpu.stream.alloc_zeros::<u8>(BYTES)?;
+        let pageable = vec![1_u8; BYTES];
+        let serial = repeat(1.5, || {
+            gpu.stream.memcpy_htod(&pageable, &mut batch)?;
+            gpu.launch(&gpu.stream, WORK_MICROS / 10.0)?;
+            Ok(gpu.stream.synchronize()?)
+        })?;
+        promise_verdict(&session.finish()?, "copy")?;
+
+        // SAFETY: every byte is written before it is read.
+        let mut pinned = unsafe { gpu.context.alloc_pinned::<u8>(BYTES) }?;
+        pinned.as_mut_slice()?.fill(1);
+        let copies = gpu.context.new_stream()?;
+        let mut batches = [copies.alloc_zeros::<u8>(BYTES)?, copies.alloc_zeros::<u8>(BYTES)?];
+        copies.synchronize()?;
+        let session = Session::start()?;
+        let mut turn = 0;
+        let overlapped = repeat(1.5, || {
+            // The batch of the next turn is copied while that of the last one is worked on.
+            turn = 1 - turn;
+            copies.memcpy_htod(&pinned, &mut batches[turn])?;
+            gpu.launch(&gpu.stream, WORK_MICROS)?;
+            copies.synchronize()?;
+            Ok(gpu.stream.synchronize()?)
+        })?;
+        let report = session.finish()?;
+        promise_verdict(&report, "gpu_compute")?;
+        let overlap = report.devices[0].copy_overlap;
+        println!(
+            "{serial:.0} and {overlapped:.0} batches/s; hidden {} ns, exposed {} ns",
+            overlap.hidden_ns, overlap.exposed_ns
+        );
+        promise("nine tenths of copy time are hidden", overlap.hidden_ns >= 9 * overlap.exposed_ns)
+    })
+}

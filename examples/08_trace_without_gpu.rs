@@ -1,0 +1,56 @@
+//! Lesson 8: a trace file is looked at where there is no GPU. **Verdict: sync** for the recorded session that is played
+//! when no file is given.
+//!
+//! `cargo run --example 08_trace_without_gpu -- gpuprof-4711.gpuprof`; traces of torch.profiler will do too.
+#![allow(unsafe_code, reason = "the shared module launches kernels; this lesson does not")]
+
+mod lesson;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use gpuprof::profiler_core::attribution::leaf::Leaf;
+use lesson::{Outcome, promise, promise_verdict, run};
+
+fn main() -> ExitCode {
+    run(|| match env::args_os().nth(1) {
+        Some(trace) => look(&gpuprof::open(trace)?),
+        None => {
+            let report = gpuprof::open(played()?)?;
+            look(&report)?;
+            promise_verdict(&report, "sync")?;
+            promise("nothing was lost", report.completeness.launches_without_activity == 0)
+        }
+    })
+}
+
+/// The three largest parts of each device's time, and what could be gained.
+fn look(report: &gpuprof::Report) -> Outcome {
+    for device in &report.devices {
+        let mut leaves = Leaf::ALL.to_vec();
+        leaves.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
+        for &leaf in &leaves[..3] {
+            let share = device.leaves[leaf as usize] as f64 / device.window_ns.max(1) as f64;
+            println!("{}: {} {:.1} %", device.device.name, leaf.name(), share * 1e2);
+        }
+        for ceiling in device.what_if.iter().flat_map(|what_if| &what_if.ceilings) {
+            println!("without {}: at most {:.2}x", ceiling.kind.name(), ceiling.speedup);
+        }
+    }
+    Ok(())
+}
+
+/// The trace of a recorded session, played by `gpuprof demo`.
+fn played() -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let program = env::current_exe()?;
+    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuprof")?;
+    let folder = env::temp_dir().join(format!("gpuprof-lesson-{}", std::process::id()));
+    let mut demo = Command::new(binaries.join("gpuprof"));
+    demo.args(["demo", "--fast", "sync_item", "--output"]).arg(&folder);
+    let output = demo.output().map_err(|error| format!("gpuprof: {error}; build it with cargo build --workspace"))?;
+    let found = std::fs::read_dir(&folder).ok().and_then(|files| {
+        files.flatten().map(|file| file.path()).find(|path| path.extension().is_some_and(|e| e == "gpuprof"))
+    });
+    found.ok_or_else(|| format!("the demo left no trace: {}", String::from_utf8_lossy(&output.stderr)).into())
+}

@@ -1,0 +1,45 @@
+//! The lessons of `examples/` that need no GPU show what they promise; the others say what is missing, or show it too.
+//! `tests/gpu/run.sh --only lessons` runs them all where there is a GPU.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use support::{Stage, built, stderr};
+
+fn run(name: &str) -> Output {
+    let stage = Stage::new();
+    let mut lesson = Command::new(built(&format!("examples/{name}")));
+    for (variable, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUPROF_")) {
+        lesson.env_remove(variable);
+    }
+    lesson.current_dir(stage.folder.path()).env("TMPDIR", stage.folder.path()).output().unwrap()
+}
+
+#[test]
+fn a_trace_is_looked_at_without_a_gpu() {
+    let output = run("08_trace_without_gpu");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("as promised: the verdict is sync"), "{text}");
+}
+
+#[test]
+fn the_other_lessons_say_what_they_need() {
+    let lessons = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut names: Vec<_> = std::fs::read_dir(lessons)
+        .unwrap()
+        .filter_map(|file| file.unwrap().file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
+        .filter(|name| name != "08_trace_without_gpu")
+        .collect();
+    names.sort();
+    assert_eq!(names.len(), 7, "{names:?}");
+    for name in names {
+        let output = run(&name);
+        let text = stderr(&output);
+        let helps = ["libcupti", "libcuda", "gpuprof: "].iter().any(|word| text.contains(word));
+        assert!(output.status.success() || output.status.code() == Some(2) && helps, "{name}: {text}");
+    }
+}
