@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod merge;
 mod query;
 mod report;
 mod run;
@@ -21,6 +22,7 @@ use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
@@ -54,6 +56,9 @@ pub enum Command {
     /// Print the statistics of `nsys stats` about a trace
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),
+    /// Compare the ranks of a job: who waits for whom; or write them to one file
+    #[command(after_help = MERGE_HELP)]
+    Merge(MergeArgs),
     /// Ask traces in SQL
     #[command(after_help = QUERY_HELP)]
     Query(QueryArgs),

@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod export;
 mod files;
+mod merge;
 mod progress;
 mod query;
 mod report;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
+        Command::Merge(args) => (merge::run(&args.into()), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use profiler_core::report::json::Document;
 
-use crate::complain;
+use crate::{complain, traces};
 
 /// Exit code when a trace was reported but is not complete.
 const DAMAGED: u8 = 1;
@@ -20,7 +20,7 @@ pub const UNREADABLE: u8 = 2;
 /// Which traces to print and how.
 #[derive(Debug, Default)]
 pub struct Props {
-    /// The files, in the order in which they are printed.
+    /// The files, and folders of traces, in the order in which they are printed.
     pub files: Vec<PathBuf>,
     /// A line of JSON for each file instead of text.
     pub json: bool,
@@ -48,10 +48,11 @@ pub enum Extent {
 ///
 /// # Errors
 ///
-/// When stdout cannot be written. Files that cannot be read are told on stderr, and the others are printed.
+/// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
-    for file in &props.files {
+    let files = traces::expanded(&props.files)?;
+    for file in &files {
         match gpuprof::open_capture(file, props.capture) {
             Err(error) => {
                 complain(&error.to_string());
@@ -71,7 +72,7 @@ pub fn run(props: &Props) -> Result<u8> {
                     text.push_str(&serde_json::to_string(&Document::new(&report))?);
                     text.push('\n');
                 } else {
-                    if props.files.len() > 1 {
+                    if files.len() > 1 {
                         writeln!(text, "== {}", file.display())?;
                     }
                     text.push_str(&match props.extent {

@@ -21,7 +21,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Trace files
+    /// Trace files, or folders with them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of text

@@ -1,7 +1,8 @@
 //! The report of a trace: what the engine says, for the formats that have a place for it.
 
 use profiler_core::capture::Captures;
-use profiler_core::record::{Loss, Timestamp};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{Loss, Record, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::trace::Item;
 
@@ -14,11 +15,27 @@ use crate::source::{Passed, Progress, TraceFile};
 ///
 /// When the trace cannot be read at all.
 pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Report, Passed), ExportError> {
+    attributed_beside(trace, progress, |_, _| {})
+}
+
+/// The same, with `beside` taking the records too.
+///
+/// # Errors
+///
+/// When the trace cannot be read at all.
+pub fn attributed_beside(
+    trace: &TraceFile,
+    progress: &mut Progress<'_>,
+    mut beside: impl FnMut(&Record, &Dictionary),
+) -> Result<(Report, Passed), ExportError> {
     let mut captures = Captures::new(None);
     let (mut loss, mut last) = (Loss::default(), Timestamp::ZERO);
     let passed = trace.pass(progress, |item, scope| {
         match item {
-            Item::Record(record) => captures.push(record, scope.dictionary),
+            Item::Record(record) => {
+                captures.push(record, scope.dictionary);
+                beside(record, scope.dictionary);
+            }
             Item::Flush(at) => {
                 captures.flushed(*at, scope.dictionary);
                 last = last.max(*at);

@@ -15,6 +15,7 @@ pub mod dictionary;
 pub mod diff;
 pub mod geometry;
 pub mod memory;
+pub mod ranks;
 pub mod record;
 pub mod report;
 pub mod session;

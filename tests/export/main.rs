@@ -2,6 +2,7 @@
 
 mod chrome;
 mod hta;
+mod merge;
 mod parquet;
 mod perfetto;
 mod python;
@@ -12,6 +13,7 @@ mod stats;
 #[expect(dead_code, reason = "each test binary uses its part")]
 #[path = "../support/mod.rs"]
 mod support;
+mod trace_processor;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiCall, ApiDomain, Copy, CorrelationId, CudaEvent, DeviceId, Kernel, LaunchConfigId, Memset, Overhead, RangeEvent,
-    RangeEventKind, Record, StreamId, Sync, SyncKind, Timestamp,
+    ApiCall, ApiDomain, CudaEvent, DeviceId, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind, Record,
+    Sync, SyncKind, Timestamp,
 };
 use profiler_core::session::Session;
 use rustc_hash::FxHashMap;
@@ -17,6 +17,7 @@ use super::arguments::{annotation, bandwidth, graph, shape};
 use crate::correlations::Correlations;
 use crate::json::{Micros, quoted};
 use crate::names::{Names, demangled};
+use crate::operation::Operation;
 use crate::ranges::{OpenRanges, Range};
 use crate::survey::Survey;
 use crate::{Options, job, kineto_names};
@@ -114,8 +115,8 @@ impl<'a> Rows<'a> {
     pub fn record(&mut self, output: &mut impl Write, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         match record {
             Record::Kernel(row) => self.kernel(output, row, dictionary),
-            Record::Copy(row) => self.copy(output, row),
-            Record::Memset(row) => self.memset(output, row),
+            Record::Copy(row) => self.transfer(output, "gpu_memcpy", &kineto_names::copy(row), &row.into()),
+            Record::Memset(row) => self.transfer(output, "gpu_memset", &kineto_names::memset(row), &row.into()),
             Record::Api(row) => self.call(output, row, dictionary),
             Record::Overhead(row) => self.overhead(output, row),
             Record::Sync(row) => {
@@ -173,21 +174,12 @@ impl<'a> Rows<'a> {
             row.stream,
             row.correlation,
         )?;
-        graph(output, row.graph_id, row.graph_node_id)?;
-        write!(output, "}}}}")?;
-        self.arrow_to(output, row.device, row.stream, row.correlation, row.start)
+        self.close(output, &row.into())
     }
 
-    fn copy(&mut self, output: &mut impl Write, row: &Copy) -> io::Result<()> {
-        self.open(
-            output,
-            "gpu_memcpy",
-            &quoted(&kineto_names::copy(row)),
-            row.device.0,
-            row.stream.0,
-            row.start,
-            row.end,
-        )?;
+    /// A copy or memset.
+    fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &Operation) -> io::Result<()> {
+        self.open(output, category, &quoted(name), row.device.0, row.stream.0, row.start, row.end)?;
         write!(
             output,
             r#""device": {}, "context": {}, "stream": {}, "correlation": {}, "bytes": {}, "memory bandwidth (GB/s)": {}"#,
@@ -198,34 +190,14 @@ impl<'a> Rows<'a> {
             row.bytes,
             bandwidth(row.bytes, row.start, row.end),
         )?;
-        graph(output, row.graph_id, row.graph_node_id)?;
-        write!(output, "}}}}")?;
-        self.arrow_to(output, row.device, row.stream, row.correlation, row.start)
+        self.close(output, row)
     }
 
-    fn memset(&mut self, output: &mut impl Write, row: &Memset) -> io::Result<()> {
-        self.open(
-            output,
-            "gpu_memset",
-            &quoted(&kineto_names::memset(row)),
-            row.device.0,
-            row.stream.0,
-            row.start,
-            row.end,
-        )?;
-        write!(
-            output,
-            r#""device": {}, "context": {}, "stream": {}, "correlation": {}, "bytes": {}, "memory bandwidth (GB/s)": {}"#,
-            row.device,
-            row.context,
-            row.stream,
-            row.correlation,
-            row.bytes,
-            bandwidth(row.bytes, row.start, row.end),
-        )?;
-        graph(output, row.graph_id, row.graph_node_id)?;
+    /// The end of the row of an operation, and that of its arrow.
+    fn close(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<()> {
+        graph(output, row.graph.0, row.graph.1)?;
         write!(output, "}}}}")?;
-        self.arrow_to(output, row.device, row.stream, row.correlation, row.start)
+        self.arrow_to(output, row)
     }
 
     fn call(&mut self, output: &mut impl Write, row: &ApiCall, dictionary: &Dictionary) -> io::Result<()> {
@@ -262,14 +234,8 @@ impl<'a> Rows<'a> {
     }
 
     /// The end of the arrow from the call. A graph's operations share the call's, and only the first gets it.
-    fn arrow_to(
-        &mut self,
-        output: &mut impl Write,
-        device: DeviceId,
-        stream: StreamId,
-        correlation: CorrelationId,
-        at: Timestamp,
-    ) -> io::Result<()> {
+    fn arrow_to(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<()> {
+        let &Operation { device, stream, correlation, start, .. } = row;
         if !self.survey.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
             return Ok(());
         }
@@ -277,7 +243,7 @@ impl<'a> Rows<'a> {
         write!(
             output,
             r#"{{"ph": "f", "id": {correlation}, "pid": {device}, "tid": {stream}, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}"#,
-            Micros(at.since(self.survey.base)),
+            Micros(start.since(self.survey.base)),
         )
     }
 

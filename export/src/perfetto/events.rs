@@ -13,10 +13,11 @@ use profiler_core::session::Session;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lanes::Lanes;
-use super::packets::{Arrow, Note, Packets, Track};
+use super::packets::{Arrow, Note, Packets, Place, Track};
 use super::wire::{Message, field};
 use crate::correlations::Correlations;
 use crate::names::{Names, demangled};
+use crate::operation::Operation;
 use crate::order::Order;
 use crate::survey::Survey;
 use crate::{job, kineto_names};
@@ -41,17 +42,10 @@ fn track(kind: u64, first: u32, second: u32) -> Track {
     Track(kind << 56 | (u64::from(first) & 0xff_ffff) << 32 | u64::from(second))
 }
 
-/// An operation, whatever it is.
-struct Operation {
-    device: DeviceId,
-    stream: StreamId,
-    correlation: CorrelationId,
-    times: (Timestamp, Timestamp),
-}
-
 /// Writes events.
 pub struct Events<'a, W> {
-    packets: Packets<W>,
+    packets: Packets<'a, W>,
+    place: Place<'a>,
     survey: &'a Survey,
     session: &'a Session,
     kernels: Names,
@@ -67,9 +61,10 @@ pub struct Events<'a, W> {
 }
 
 impl<'a, W: Write> Events<'a, W> {
-    pub fn new(output: W, survey: &'a Survey, session: &'a Session) -> Self {
+    pub fn new(output: W, survey: &'a Survey, session: &'a Session, place: Place<'a>) -> Self {
         Self {
-            packets: Packets::new(output),
+            packets: Packets::new(output, place),
+            place,
             survey,
             session,
             kernels: Names::new(demangled),
@@ -87,19 +82,20 @@ impl<'a, W: Write> Events<'a, W> {
 
     /// Describes the tracks that are known beforehand, and writes the verdict.
     pub fn tracks(&mut self, dictionary: &Dictionary, verdict: &str) -> io::Result<()> {
-        let pid = self.session.process_id;
+        let Place { process: pid, name: front, .. } = self.place;
         let process = track(kind::PROCESS, 0, pid);
-        self.packets.track(process, |message| {
+        self.packets.track(process, None, |message| {
             let mut inner = Message::default();
-            inner.number(field::PID, pid.into()).text(field::PROCESS_NAME, job::program(self.session));
+            inner.number(field::PID, pid.into());
+            inner.text(field::PROCESS_NAME, &format!("{front}{}", job::program(self.session)));
             message.message(field::track::PROCESS, &inner);
         })?;
         for thread in &self.survey.threads {
-            self.packets.track(track(kind::THREAD, 0, thread.0), |message| {
+            self.packets.track(track(kind::THREAD, 0, thread.0), Some(process), |message| {
                 let mut inner = Message::default();
                 inner.number(field::PID, pid.into()).number(field::THREAD_TID, thread.0.into());
                 inner.text(field::THREAD_NAME, &job::thread(*thread, dictionary));
-                message.number(field::track::PARENT, process.0).message(field::track::THREAD, &inner);
+                message.message(field::track::THREAD, &inner);
             })?;
         }
         self.child(process, track(kind::OVERHEAD, 0, 0), "overhead of tracing")?;
@@ -107,8 +103,8 @@ impl<'a, W: Write> Events<'a, W> {
         for device in self.survey.streams.keys() {
             let name = dictionary.device(*device).map_or("", |device| device.name.as_str());
             let parent = track(kind::DEVICE, 0, device.0);
-            self.packets.track(parent, |message| {
-                message.text(field::track::NAME, &format!("GPU {device} {name}"));
+            self.packets.track(parent, None, |message| {
+                message.text(field::track::NAME, &format!("{front}GPU {device} {name}"));
             })?;
             self.counter(parent, track(kind::COPIED, 0, device.0), "copies", "MB/s")?;
         }
@@ -118,8 +114,8 @@ impl<'a, W: Write> Events<'a, W> {
             self.counter(parent, track(kind::MEMORY, memory as u32, device.0), &name, "bytes")?;
         }
         let line = track(kind::VERDICT, 0, 0);
-        self.packets.track(line, |message| {
-            message.text(field::track::NAME, "gpuprof: verdict");
+        self.packets.track(line, None, |message| {
+            message.text(field::track::NAME, &format!("{front}gpuprof: verdict"));
         })?;
         self.packets.slice(line, (self.survey.base, self.survey.end), ("gpuprof", verdict), Arrow::None, &[])
     }
@@ -141,38 +137,16 @@ impl<'a, W: Write> Events<'a, W> {
                     Note::Number("dynamic shared bytes", config.dynamic_shared_bytes.into()),
                     Note::Number("graph", row.graph_id.into()),
                 ];
-                let operation = Operation {
-                    device: row.device,
-                    stream: row.stream,
-                    correlation: row.correlation,
-                    times: (row.start, row.end),
-                };
-                self.operation(&operation, ("kernel", &name), &notes)?;
+                self.operation(&row.into(), ("kernel", &name), &notes)?;
             }
             Record::Copy(row) => {
-                let operation = Operation {
-                    device: row.device,
-                    stream: row.stream,
-                    correlation: row.correlation,
-                    times: (row.start, row.end),
-                };
-                let notes = [Note::Number("correlation", row.correlation.0.into()), Note::Number("bytes", row.bytes)];
-                self.operation(&operation, ("copy", &kineto_names::copy(row)), &notes)?;
+                self.transfer(&row.into(), ("copy", &kineto_names::copy(row)))?;
                 let rate = (row.bytes as f64 / row.end.since(row.start).max(1) as f64 * 1e3) as i64;
                 let copied = track(kind::COPIED, 0, row.device.0);
                 self.change(row.start, copied, rate)?;
                 self.change(row.end, copied, -rate)?;
             }
-            Record::Memset(row) => {
-                let operation = Operation {
-                    device: row.device,
-                    stream: row.stream,
-                    correlation: row.correlation,
-                    times: (row.start, row.end),
-                };
-                let notes = [Note::Number("correlation", row.correlation.0.into()), Note::Number("bytes", row.bytes)];
-                self.operation(&operation, ("memset", &kineto_names::memset(row)), &notes)?;
-            }
+            Record::Memset(row) => self.transfer(&row.into(), ("memset", &kineto_names::memset(row)))?,
             Record::Api(row) => {
                 let function = dictionary.api_function(row.function);
                 let name = function.map_or("?", |function| self.calls.get(function.name, dictionary)).to_owned();
@@ -213,20 +187,25 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(true)
     }
 
-    /// Writes what waits.
-    pub fn finish(mut self) -> io::Result<(W, u64)> {
+    /// Writes what waits; how much of it came late.
+    pub fn finish(mut self) -> io::Result<u64> {
         while let Some(change) = self.order.pop() {
             self.count(change)?;
         }
         while let Some(event) = self.memory.pop() {
             self.held(&event)?;
         }
-        Ok((self.packets.into_inner(), self.order.late() + self.memory.late()))
+        Ok(self.order.late() + self.memory.late())
+    }
+
+    fn transfer(&mut self, operation: &Operation, name: (&str, &str)) -> io::Result<()> {
+        let correlation = Note::Number("correlation", operation.correlation.0.into());
+        self.operation(operation, name, &[correlation, Note::Number("bytes", operation.bytes)])
     }
 
     fn operation(&mut self, operation: &Operation, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
-        let &Operation { device, stream, correlation, times } = operation;
-        let (lane, is_new) = self.lanes.entry((device, stream)).or_default().take(times.0, times.1);
+        let &Operation { device, stream, correlation, start, end, .. } = operation;
+        let (lane, is_new) = self.lanes.entry((device, stream)).or_default().take(start, end);
         // Eight bits for the device leave sixteen for the lane.
         let place = track(kind::STREAM, (device.0 & 0xff) << 16 | (lane as u32 & 0xffff), stream.0);
         if is_new {
@@ -234,16 +213,16 @@ impl<'a, W: Write> Events<'a, W> {
         }
         let is_first = self.survey.with_call.contains(correlation) && self.arrows_to.insert(correlation);
         let arrow = if is_first { Arrow::To(self.arrow(correlation)) } else { Arrow::None };
-        self.packets.slice(place, times, name, arrow, notes)?;
+        self.packets.slice(place, (start, end), name, arrow, notes)?;
         if is_first {
-            self.change(times.0, track(kind::WAITING, 0, 0), -1)?;
+            self.change(start, track(kind::WAITING, 0, 0), -1)?;
         }
         Ok(())
     }
 
     /// Arrows are numbered over all processes that a viewer may show together.
     fn arrow(&self, correlation: CorrelationId) -> u64 {
-        u64::from(self.session.process_id) << 32 | u64::from(correlation.0)
+        u64::from(self.place.process) << 32 | u64::from(correlation.0)
     }
 
     fn range(&mut self, row: &RangeEvent, dictionary: &Dictionary) -> io::Result<bool> {
@@ -276,19 +255,16 @@ impl<'a, W: Write> Events<'a, W> {
     }
 
     fn child(&mut self, parent: Track, track: Track, name: &str) -> io::Result<()> {
-        self.packets.track(track, |message| {
-            message.number(field::track::PARENT, parent.0).text(field::track::NAME, name);
+        self.packets.track(track, Some(parent), |message| {
+            message.text(field::track::NAME, name);
         })
     }
 
     fn counter(&mut self, parent: Track, track: Track, name: &str, unit: &str) -> io::Result<()> {
-        self.packets.track(track, |message| {
+        self.packets.track(track, Some(parent), |message| {
             let mut inner = Message::default();
             inner.text(field::COUNTER_UNIT_NAME, unit);
-            message
-                .number(field::track::PARENT, parent.0)
-                .text(field::track::NAME, name)
-                .message(field::track::COUNTER, &inner);
+            message.text(field::track::NAME, name).message(field::track::COUNTER, &inner);
         })
     }
 

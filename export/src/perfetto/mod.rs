@@ -9,6 +9,8 @@ mod lanes;
 mod packets;
 mod wire;
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
 use profiler_core::trace::Item;
@@ -21,14 +23,60 @@ use crate::source::{Progress, TraceFile};
 use crate::survey::Survey;
 
 use self::events::Events;
+use self::packets::Place;
 
 /// Writes `trace` to `out`.
 pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    write_all(&[Part { trace, shift: 0, name: String::new() }], out, progress)
+}
+
+/// A trace on a timeline.
+pub struct Part<'a> {
+    /// The trace.
+    pub trace: &'a TraceFile,
+    /// What is added to its times, nanoseconds.
+    pub shift: i64,
+    /// What stands in front of the names of its process and devices.
+    pub name: String,
+}
+
+/// Writes several traces to one file, a process for each.
+pub fn write_all(parts: &[Part<'_>], out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    let failed = |error| ExportError::io(out, error);
+    let mut output = Output::create(out)?;
+    let mut outcome = Outcome::default();
+    let count = parts.len().max(1) as u64;
+    let mut processes = BTreeSet::new();
+    for (number, part) in (0..).zip(parts) {
+        let mut progress = |done, total| progress(total / count * number + done / count, total);
+        // Processes of different hosts may have one number; viewers would make them one. Linux's end at 2^22.
+        let mut process = part.trace.session().process_id;
+        while !processes.insert(process) {
+            process = process.wrapping_add(1 << 22);
+        }
+        let place = Place { number, process, shift: part.shift, name: &part.name };
+        let late = write_part(part.trace, place, &mut output, &mut outcome, &mut progress, &failed)?;
+        if late > 0 {
+            outcome.notes.push(format!("{}{late} values of counters are not in the order of time", part.name));
+        }
+    }
+    output.finish()?;
+    Ok(outcome)
+}
+
+/// Writes one trace; how many values of counters came late.
+fn write_part(
+    trace: &TraceFile,
+    place: Place<'_>,
+    output: &mut Output,
+    outcome: &mut Outcome,
+    progress: &mut Progress<'_>,
+    failed: &dyn Fn(io::Error) -> ExportError,
+) -> Result<u64, ExportError> {
     let (survey, passed) = Survey::of(trace, &mut |done, total| progress(done / 3, total))?;
     let (report, _) = attributed(trace, &mut |done, total| progress(total / 3 + done / 3, total))?;
-    let failed = |error| ExportError::io(out, error);
-    let mut outcome = Outcome { notes: passed.notes(), ..Outcome::default() };
-    let mut events = Events::new(Output::create(out)?, &survey, &passed.session);
+    outcome.notes.extend(passed.notes().into_iter().map(|note| format!("{}{note}", place.name)));
+    let mut events = Events::new(output, &survey, &passed.session, place);
     events.tracks(&passed.dictionary, &report.live_line()).map_err(failed)?;
     trace.pass(&mut |done, total| progress(total / 3 * 2 + done / 3, total), |item, scope| {
         let Item::Record(record) = item else { return Ok(()) };
@@ -38,10 +86,5 @@ pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Resu
         }
         Ok(())
     })?;
-    let (output, late) = events.finish().map_err(failed)?;
-    if late > 0 {
-        outcome.notes.push(format!("{late} values of counters are not in the order of time"));
-    }
-    output.finish()?;
-    Ok(outcome)
+    events.finish().map_err(failed)
 }

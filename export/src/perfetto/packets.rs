@@ -11,12 +11,36 @@ const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
-/// All packets are of one sequence, which begins without anything that was interned before.
-const SEQUENCE: u64 = 1;
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 
-/// A track by its number, which is unique in the trace.
+/// Where a process stands in a file that may hold several.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Counts from 0 in the file.
+    pub number: u64,
+    /// Its process id, or another number if that is taken.
+    pub process: u32,
+    /// What is added to its times, nanoseconds.
+    pub shift: i64,
+    /// What stands in front of its name and those of its devices.
+    pub name: &'a str,
+}
+
+impl Place<'_> {
+    /// Packets of a process are of one sequence, which begins without anything that was interned before.
+    fn sequence(&self) -> u64 {
+        self.number + 1
+    }
+
+    /// The number of a track in the file. Those of one process differ; the multiple of the golden ratio that is put over
+    /// them is far from small numbers, which keeps processes apart.
+    fn uuid(&self, track: Track) -> u64 {
+        track.0 ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// A track by its number, which is unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Track(pub u64);
 
@@ -48,28 +72,30 @@ struct Interned {
 
 /// Writes packets.
 #[derive(Debug)]
-pub struct Packets<W> {
+pub struct Packets<'a, W> {
     output: W,
+    place: Place<'a>,
     interned: Interned,
     has_begun: bool,
 }
 
-impl<W: Write> Packets<W> {
-    pub fn new(output: W) -> Self {
-        Self { output, interned: Interned::default(), has_begun: false }
+impl<'a, W: Write> Packets<'a, W> {
+    pub fn new(output: W, place: Place<'a>) -> Self {
+        Self { output, place, interned: Interned::default(), has_begun: false }
     }
 
-    pub fn into_inner(self) -> W {
-        self.output
-    }
-
-    /// Describes a track; `fill` says what it is.
-    pub fn track(&mut self, track: Track, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
+    /// Describes a track below `parent`; `fill` says what it is.
+    pub fn track(&mut self, track: Track, parent: Option<Track>, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
         let mut descriptor = Message::default();
-        descriptor.number(field::track::UUID, track.0);
+        descriptor.number(field::track::UUID, self.place.uuid(track));
+        if let Some(parent) = parent {
+            descriptor.number(field::track::PARENT, self.place.uuid(parent));
+        }
         fill(&mut descriptor);
         let mut packet = Message::default();
-        packet.number(field::packet::SEQUENCE_ID, SEQUENCE).message(field::packet::TRACK_DESCRIPTOR, &descriptor);
+        packet
+            .number(field::packet::SEQUENCE_ID, self.place.sequence())
+            .message(field::packet::TRACK_DESCRIPTOR, &descriptor);
         self.packet(&packet)
     }
 
@@ -101,7 +127,7 @@ impl<W: Write> Packets<W> {
     /// The end of what began last on the track.
     pub fn end(&mut self, track: Track, at: Timestamp) -> io::Result<()> {
         let mut event = Message::default();
-        event.number(field::event::TYPE, SLICE_END).number(field::event::TRACK_UUID, track.0);
+        event.number(field::event::TYPE, SLICE_END).number(field::event::TRACK_UUID, self.place.uuid(track));
         self.event(at, &event, &Message::default())
     }
 
@@ -115,7 +141,7 @@ impl<W: Write> Packets<W> {
         let mut event = Message::default();
         event
             .number(field::event::TYPE, COUNTER)
-            .number(field::event::TRACK_UUID, track.0)
+            .number(field::event::TRACK_UUID, self.place.uuid(track))
             .number(field::event::COUNTER_VALUE, value as u64);
         self.event(at, &event, &Message::default())
     }
@@ -131,7 +157,7 @@ impl<W: Write> Packets<W> {
     ) -> io::Result<()> {
         let mut new = Message::default();
         let mut event = Message::default();
-        event.number(field::event::TYPE, kind).number(field::event::TRACK_UUID, track.0);
+        event.number(field::event::TYPE, kind).number(field::event::TRACK_UUID, self.place.uuid(track));
         event.number(field::event::CATEGORY_IIDS, self.interned.id(field::interned::CATEGORIES, category, &mut new));
         event.number(field::event::NAME_IID, self.interned.id(field::interned::NAMES, name, &mut new));
         match arrow {
@@ -158,8 +184,8 @@ impl<W: Write> Packets<W> {
         let flags =
             if std::mem::replace(&mut self.has_begun, true) { NEEDS_STATE } else { STATE_CLEARED | NEEDS_STATE };
         packet
-            .number(field::packet::TIMESTAMP, at.nanos())
-            .number(field::packet::SEQUENCE_ID, SEQUENCE)
+            .number(field::packet::TIMESTAMP, at.nanos().saturating_add_signed(self.place.shift))
+            .number(field::packet::SEQUENCE_ID, self.place.sequence())
             .number(field::packet::SEQUENCE_FLAGS, flags);
         if !new.as_bytes().is_empty() {
             packet.message(field::packet::INTERNED_DATA, new);

@@ -1,0 +1,42 @@
+//! Options of `gpuprof merge`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::merge;
+
+pub(super) const MERGE_HELP: &str = "\
+Ranks are told by RANK, or what Open MPI, PMI or Slurm set, which each trace keeps. Those of one host share a clock; other
+hosts are brought to the first one's by the ends of collectives, and how exactly is printed. With -o all ranks are
+written to one file for https://ui.perfetto.dev, a process each.
+
+EXIT CODES:
+  0  the ranks were compared
+  1  compared, but a trace lacks something; stderr says what
+  2  a trace could not be read, or the file not be written
+
+EXAMPLES:
+  gpuprof run --output 'run1/rank%q{RANK}.gpuprof' -- torchrun --nproc-per-node 8 train.py
+  gpuprof merge run1/
+  gpuprof merge run1/ -o run1.perfetto-trace
+  gpuprof merge --json run1/ | jq .straggler";
+
+#[derive(Args)]
+pub struct MergeArgs {
+    /// Traces of the ranks of one job, or folders with them
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Write all of them to this file, in Perfetto's format
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<MergeArgs> for merge::Props {
+    fn from(args: MergeArgs) -> Self {
+        Self { traces: args.traces, output: args.output, json: args.json }
+    }
+}

@@ -1,0 +1,60 @@
+//! Traces of several ranks: compared, and put on one timeline.
+
+use std::path::Path;
+
+use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
+use profiler_core::record::Record;
+
+use crate::attributed::attributed_beside;
+use crate::error::ExportError;
+use crate::source::{Progress, TraceFile};
+use crate::tables::Label;
+use crate::{Outcome, perfetto};
+
+/// Compares the ranks. Beside the comparison: what the traces lack, sentences for the user.
+///
+/// # Errors
+///
+/// When a trace cannot be read at all.
+pub fn compare(
+    traces: &[(TraceFile, Label)],
+    progress: &mut Progress<'_>,
+) -> Result<(RanksReport, Vec<String>), ExportError> {
+    let count = traces.len().max(1) as u64;
+    let (mut read, mut notes) = (Vec::new(), Vec::new());
+    for (number, (trace, label)) in (0..).zip(traces) {
+        let mut collectives = Collectives::default();
+        let mut progress = |done, total| progress(total / count * number + done / count, total);
+        let (report, passed) = attributed_beside(trace, &mut progress, |record, dictionary| {
+            if let Record::Kernel(kernel) = record {
+                collectives.push(kernel, dictionary);
+            }
+        })?;
+        notes.extend(passed.notes().into_iter().map(|note| format!("{}: {note}", trace.path().display())));
+        read.push((label.rank, report, collectives));
+    }
+    let ranks: Vec<RankTrace<'_>> =
+        read.iter().map(|&(rank, ref report, ref collectives)| RankTrace { rank, report, collectives }).collect();
+    Ok((RanksReport::of(&ranks), notes))
+}
+
+/// Writes the traces to `out` in Perfetto's format, a process for each, on the clock of the first: `compared` says by
+/// how much the others are shifted.
+///
+/// # Errors
+///
+/// When a trace cannot be read, or `out` cannot be written.
+pub fn merge(
+    traces: &[(TraceFile, Label)],
+    compared: &RanksReport,
+    out: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, ExportError> {
+    let shifts = compared.shifts();
+    let ranks: Vec<perfetto::Part<'_>> = traces
+        .iter()
+        .zip(shifts)
+        .map(|((trace, label), shift)| perfetto::Part { trace, shift, name: format!("rank {}: ", label.rank) })
+        .collect();
+    perfetto::write_all(&ranks, out, progress)
+}

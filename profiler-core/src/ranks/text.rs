@@ -1,0 +1,91 @@
+//! The comparison of ranks for people.
+
+use std::fmt::Write;
+
+use super::RanksReport;
+use crate::attribution::leaf::{Group, Leaf};
+use crate::terminal::{duration, shortened, wrapped};
+
+/// Ranks of the table; the others are counted.
+const SHOWN: usize = 32;
+
+pub(super) fn text(report: &RanksReport) -> String {
+    let mut out = String::new();
+    let size = report.world_size.map_or_else(String::new, |world| format!(" of {world}"));
+    let _ = writeln!(out, "ranks: {}{size}; hosts: {}", report.rows.len(), report.clocks.len());
+    let _ =
+        writeln!(out, "  rank  host         window computes    comm.    waited   awaited came last  late by  verdict");
+    for row in report.rows.iter().take(SHOWN) {
+        let share = |nanos: u64| format!("{:.1} %", 100.0 * nanos as f64 / row.window_ns.max(1) as f64);
+        let _ = writeln!(
+            out,
+            "  {:>4}  {:<10} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9} {:>8}  {}",
+            row.rank,
+            shortened(&row.host, 10),
+            duration(row.window_ns),
+            share(Group::GpuCompute.total(&row.leaves)),
+            share(row.leaves[Leaf::Communication as usize]),
+            duration(row.waited_ns),
+            duration(row.awaited_ns),
+            row.last,
+            duration(row.late_ns),
+            row.verdict.0.name(),
+        );
+    }
+    if report.rows.len() > SHOWN {
+        let _ = writeln!(out, "  ... {} more", report.rows.len() - SHOWN);
+    }
+    if report.collectives > 0 {
+        let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
+        let share = 100.0 * waited as f64 / report.collective_ns.max(1) as f64;
+        let sentence = format!(
+            "{} on all ranks; {share:.1} % of their time is waiting for the last rank to begin, the rest moves data.",
+            report.collectives
+        );
+        wrapped(&mut out, "collectives: ", &sentence);
+    }
+    match report.straggler {
+        Some(straggler) => {
+            let row = &report.rows[straggler.row];
+            let why = straggler.excess.map_or_else(String::new, |(leaf, more)| {
+                format!(" It spent {} more than the median of the others in {}.", duration(more), leaf.name())
+            });
+            let sentence = format!(
+                "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, and by the median {} \
+                 after the first.{why}",
+                row.rank,
+                straggler.share * 100.0,
+                row.last,
+                report.collectives,
+                duration(row.late_ns)
+            );
+            wrapped(&mut out, "straggler: ", &sentence);
+        }
+        None if report.collectives > 0 => {
+            let _ = writeln!(
+                out,
+                "straggler: none: no rank causes more than half of the waiting, or there is little of it"
+            );
+        }
+        None => {}
+    }
+    for (number, clock) in report.clocks.iter().enumerate() {
+        let offset = match clock.offset_ns {
+            _ if report.clocks.len() == 1 => "one clock for all".to_owned(),
+            _ if number == 0 => "the others are brought to its clock".to_owned(),
+            // What is added to its times is what it is behind.
+            Some(offset) => {
+                format!("{} by {}", if offset > 0 { "behind" } else { "ahead" }, duration(offset.unsigned_abs()))
+            }
+            None => "offset unknown".to_owned(),
+        };
+        let scatter = clock.scatter_ns.map_or_else(String::new, |[half, most]| {
+            format!("; ends of one collective scatter by {} (median), {} (95 %)", duration(half), duration(most))
+        });
+        wrapped(&mut out, "clock: ", &format!("{}: {offset}{scatter}", clock.host));
+    }
+    for doubt in &report.doubts {
+        wrapped(&mut out, "not known: ", doubt);
+    }
+    out
+}

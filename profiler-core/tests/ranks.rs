@@ -1,0 +1,138 @@
+//! Ranks beside each other: programs whose waiting is known because it is made here.
+
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
+use profiler_core::record::{Kernel, LaunchConfig, Loss, Record, Timestamp};
+use profiler_core::report::Report;
+use profiler_core::session::{End, Session};
+
+const BEGIN: u64 = 1_000_000_000_000;
+const MS: u64 = 1_000_000;
+const ALL_REDUCE: &str = "_Z52ncclDevKernel_AllReduce_Sum_f32_RING_LL_simulatedi";
+
+/// Records of one rank.
+struct Rank {
+    session: Session,
+    dictionary: Dictionary,
+    kernels: Vec<Kernel>,
+}
+
+impl Rank {
+    fn new(host: &str) -> Self {
+        let session = Session { host: host.to_owned(), ..Session::default() };
+        Self { session, dictionary: Dictionary::new(), kernels: Vec::new() }
+    }
+
+    fn run(&mut self, name: &str, start: u64, end: u64) {
+        let name = self.dictionary.intern_name(name);
+        let config = self.dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
+        let [start, end] = [start, end].map(Timestamp::from_nanos);
+        self.kernels.push(Kernel { start, end, config, ..Kernel::default() });
+    }
+
+    fn traced(&self) -> (Report, Collectives) {
+        let (mut captures, mut collectives) = (Captures::new(None), Collectives::default());
+        for kernel in &self.kernels {
+            captures.push(&Record::Kernel(*kernel), &self.dictionary);
+            collectives.push(kernel, &self.dictionary);
+        }
+        let at = self.kernels.last().map_or(Timestamp::ZERO, |kernel| kernel.end);
+        let loss = Loss::default();
+        captures.finish(at, &self.session, &loss, &self.dictionary);
+        (captures.report(&self.session, &self.dictionary, &loss, End::Clean, Vec::new()), collectives)
+    }
+}
+
+fn compared(ranks: &[Rank]) -> RanksReport {
+    let traced: Vec<_> = ranks.iter().map(Rank::traced).collect();
+    let ranks: Vec<_> =
+        (0..).zip(&traced).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
+    RanksReport::of(&ranks)
+}
+
+/// A step of a job: each rank computes as long as `compute` says, all reduce together for 0.2 ms, then all go on at
+/// once. The clock of a rank is ahead by `clocks`.
+fn job(ranks: &mut [Rank], compute: &[u64], clocks: &[u64], steps: u64) {
+    let longest = compute.iter().max().unwrap();
+    for step in 0..steps {
+        let begin = BEGIN + step * (longest + MS / 5 + MS / 10);
+        for (place, (rank, &compute)) in ranks.iter_mut().zip(compute).enumerate() {
+            // Ranks do not leave a collective in the same nanosecond.
+            let jitter = (step * 7 + place as u64 * 3) % 5 * 400;
+            let ready = begin + compute + clocks[place];
+            rank.run("compute", begin + clocks[place], ready);
+            rank.run(ALL_REDUCE, ready, begin + longest + MS / 5 + clocks[place] + jitter);
+        }
+    }
+}
+
+#[test]
+fn the_slow_rank_is_the_straggler_and_its_excess_is_what_it_did() {
+    let mut ranks = [Rank::new("a"), Rank::new("a"), Rank::new("a")];
+    job(&mut ranks, &[MS, 3 * MS / 2, MS], &[0; 3], 100);
+    let report = compared(&ranks);
+    assert_eq!(report.collectives, 100);
+    let waited: Vec<u64> = report.rows.iter().map(|row| row.waited_ns).collect();
+    assert_eq!(waited, [50 * MS, 0, 50 * MS]);
+    assert_eq!(report.waits[0], [0, 50 * MS, 0]);
+    let straggler = report.straggler.unwrap();
+    assert_eq!((straggler.row, straggler.share), (1, 1.0));
+    assert_eq!(straggler.excess, Some((Leaf::Compute, 50 * MS)));
+    assert_eq!((report.rows[1].last, report.rows[1].late_ns), (100, MS / 2));
+    assert!(report.doubts.is_empty(), "{:?}", report.doubts);
+    assert!(report.text().lines().all(|line| line.chars().count() <= 100), "{}", report.text());
+}
+
+#[test]
+fn the_clock_of_another_host_is_found_from_the_ends() {
+    const AHEAD: u64 = 3_200_000;
+    let mut ranks = [Rank::new("a"), Rank::new("b")];
+    job(&mut ranks, &[2 * MS, MS], &[0, AHEAD], 200);
+    let report = compared(&ranks);
+    let clock = &report.clocks[1];
+    let offset = clock.offset_ns.unwrap();
+    assert!((offset + AHEAD as i64).abs() <= 2_000, "{offset}");
+    assert!(clock.scatter_ns.unwrap()[1] <= 4_000, "{clock:?}");
+    assert_eq!(report.shifts(), [0, offset]);
+    let straggler = report.straggler.unwrap();
+    assert_eq!((straggler.row, report.rows[1].last), (0, 0));
+    assert!(report.rows[1].waited_ns.abs_diff(200 * MS) < MS, "{}", report.rows[1].waited_ns);
+}
+
+#[test]
+fn groups_of_ranks_are_not_taken_for_all() {
+    let mut ranks = ["a"; 4].map(Rank::new);
+    let (first, second) = ranks.split_at_mut(2);
+    job(first, &[MS, 2 * MS], &[0; 2], 100);
+    // The other group reduces as often, among itself, at other times.
+    job(second, &[5 * MS, 6 * MS], &[MS / 2; 2], 100);
+    let report = compared(&ranks);
+    assert_eq!((report.collectives, report.straggler), (0, None));
+    assert!(report.rows.iter().all(|row| row.waited_ns == 0));
+    assert!(report.doubts.iter().any(|doubt| doubt.contains("100 collectives do not overlap")), "{:?}", report.doubts);
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let mut ranks = [Rank::new("a"), Rank::new("b")];
+    job(&mut ranks, &[MS, MS], &[0; 2], 20);
+    ranks[0].run(ALL_REDUCE, BEGIN + 100 * MS, BEGIN + 101 * MS);
+    ranks[1].run("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", BEGIN + 100 * MS, BEGIN + 101 * MS);
+    ranks[0].session.rank_variables =
+        vec![("RANK".to_owned(), "0".to_owned()), ("WORLD_SIZE".to_owned(), "8".to_owned())];
+    let report = compared(&ranks);
+    assert_eq!((report.collectives, report.clocks[1].offset_ns, report.world_size), (0, None, Some(8)));
+    for wanted in ["different hosts", "8 ranks and here are 2", "42 kernels that communicate", "no collective"] {
+        assert!(report.doubts.iter().any(|doubt| doubt.contains(wanted)), "{wanted}: {:?}", report.doubts);
+    }
+}
+
+#[test]
+fn ranks_that_come_together_have_no_straggler() {
+    let mut ranks = ["a"; 4].map(Rank::new);
+    job(&mut ranks, &[MS, MS + 10_000, MS, MS], &[0; 4], 100);
+    let report = compared(&ranks);
+    assert_eq!((report.collectives, report.straggler), (100, None), "0.01 ms of 0.2 ms: {:?}", report.rows);
+}
