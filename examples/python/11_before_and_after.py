@@ -1,0 +1,71 @@
+"""Lesson 11: a training loop, before and after it was looked at.
+
+Before: batches are made in the training process, between two steps, and the loss is read in every one. After: workers
+make them ahead in page-locked memory, copies do not wait, and the loss is read once in a while. `gpuprof diff` of the two
+traces says what changed.
+
+Verdict: `data_loading`
+
+    gpuprof run -o before.gpuprof -- python 11_before_and_after.py
+    gpuprof run -o after.gpuprof -- python 11_before_and_after.py --after
+    gpuprof diff before.gpuprof after.gpuprof
+"""
+
+import argparse
+import time
+
+import torch
+
+
+class Samples(torch.utils.data.Dataset):
+    """Samples that cost the processor `milliseconds` each."""
+
+    def __init__(self, milliseconds: float) -> None:
+        self.seconds = milliseconds / 1e3
+        self.sample = torch.randn(1024)
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        deadline = time.perf_counter() + self.seconds
+        while time.perf_counter() < deadline:
+            pass
+        return self.sample
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--steps", type=int, help="stop after so many steps instead")
+    parser.add_argument("--after", action="store_true", help="with the advice of the first report: the knob of this lesson")
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--sample-ms", type=float, default=0.5, help="processor time for each sample")
+    options = parser.parse_args()
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(1024, 8192), torch.nn.ReLU(), torch.nn.Linear(8192, 8192), torch.nn.ReLU(),
+        torch.nn.Linear(8192, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loader = torch.utils.data.DataLoader(
+        Samples(options.sample_ms), batch_size=64, num_workers=options.workers if options.after else 0,
+        pin_memory=options.after)
+
+    steps, last, began = 0, 0.0, None
+    for batch in loader:
+        began = began or time.perf_counter()  # the start of the workers is not the loop
+        loss = model(batch.to("cuda", non_blocking=options.after)).square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        steps += 1
+        if not options.after or steps % 50 == 0:
+            last = loss.item()
+        if steps == options.steps or (not options.steps and time.perf_counter() - began > options.seconds):
+            break
+    torch.cuda.synchronize()
+    print(f"{steps / (time.perf_counter() - began):.1f} steps/s {'after' if options.after else 'before'}, loss {last:g}")
+
+
+if __name__ == "__main__":
+    main()

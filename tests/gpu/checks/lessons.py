@@ -1,0 +1,99 @@
+"""The lessons of `examples/` show what they promise; times of the crate's sessions are those of other instruments.
+
+Lessons in Rust check themselves and end with 0. Lessons in Python that promise a verdict of the whole run are held to it
+by `verdicts`; here are those that are run in another way.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+from checks.interventions import rate
+from harness import REPOSITORY, Check, Mode, Result, Suite, expect, skipped
+from trace_report import Trace, single
+
+EXAMPLES = REPOSITORY / "examples"
+# How far a time may be from that of CUDA events and of do_bench, as a part of it.
+AGREEMENT = 0.02
+# What the advice of lesson 11 must bring at least: half of what is typical where eight workers have a core each.
+BEFORE_AND_AFTER = 1.5
+
+
+def rust(path: pathlib.Path) -> Check:
+    name = f"lessons.{path.stem}"
+
+    def check(suite: Suite) -> Iterator[Result]:
+        program = suite.gpuprof.parent / "examples" / path.stem
+        if not program.exists():
+            yield skipped(name, f"{program} does not exist: build with `cargo build --release --workspace --examples`")
+            return
+        run = suite.run(path.stem, [program])
+        promised = [line for line in run.stdout.splitlines() if line.startswith("as promised: ")]
+        said = run.stderr.strip().splitlines()
+        yield expect(name, run.code == 0, f"{run.ending()}, {len(promised)} promises kept" if run.code == 0 else (said or [""])[-1])
+
+    return Check(name, check)
+
+
+def capture_range(suite: Suite) -> Iterator[Result]:
+    """The Python lesson in which the program chooses what is captured."""
+    script = EXAMPLES / "python" / "09_capture_range.py"
+    run = suite.run("capture_range", [suite.gpuprof, "run", "-c", "cudaProfilerApi", "--", sys.executable, script])
+    stated = re.search(r"^(\d+) kernels", run.stdout, re.MULTILINE)
+    trace = single(suite, run)
+    yield expect("lessons.python.capture_range.verdict", trace.verdict == "gpu_compute", trace.verdict_line())
+    kernels = trace.records("kernels")
+    yield expect("lessons.python.capture_range.kernels", stated is not None and kernels == int(stated[1]),
+                 f"{kernels} recorded, {stated[1] if stated else 'none'} stated")
+
+
+def ranges(suite: Suite) -> Iterator[Result]:
+    """The Python lesson with NVTX ranges: each as often as there were steps, and the wait is in the one that causes it."""
+    run = suite.run("ranges", [sys.executable, EXAMPLES / "python" / "10_ranges.py", "--steps", "200"], Mode.COMMAND)
+    rows = {row["message"]: row for row in (single(suite, run).report.get("ranges") or {}).get("rows", [])}
+    counts = {name: rows.get(name, {}).get("host", {}).get("count") for name in ("step", "augment", "forward")}
+    yield expect("lessons.python.ranges", set(counts.values()) == {200}, str(counts))
+
+
+def before_and_after(suite: Suite) -> Iterator[Result]:
+    """The Python training loop, with and without the advice of the first report."""
+    script = EXAMPLES / "python" / "11_before_and_after.py"
+    rates: list[float] = []
+    traces: list[Trace] = []
+    for extra in ([], ["--after"]):
+        run = suite.run("before_and_after", [sys.executable, script, *extra], Mode.VARIABLE)
+        rates.append(rate(run))
+        traces.append(Trace(suite, max(run.traces(), key=lambda path: path.stat().st_size)))
+    before, after = traces
+    yield expect("lessons.python.before", before.verdict == "data_loading", before.verdict_line())
+    yield expect("lessons.python.after", rates[1] >= BEFORE_AND_AFTER * rates[0],
+                 f"{rates[0]:.1f} and {rates[1]:.1f} steps/s; then {after.verdict_line()}")
+
+
+def times(suite: Suite) -> Iterator[Result]:
+    """A GEMM and a copy by CUDA events, by do_bench and by a session."""
+    library = suite.gpuprof.parent / "libgpuprof_c.so"
+    run = suite.run("do_bench", suite.python("do_bench.py", str(library)))
+    if run.code != 0:
+        said = run.stderr.strip().splitlines()
+        yield expect("lessons.times", False, (said or [run.ending()])[-1])
+        return
+    for work, by in json.loads(run.stdout.splitlines()[-1]).items():
+        for other in ("events", "do_bench"):
+            off = by["gpuprof"] / by[other] - 1
+            yield expect(f"lessons.times.{work}.{other}", abs(off) <= AGREEMENT,
+                         f"gpuprof {by['gpuprof'] / 1e3:.2f} us, {other} {by[other] / 1e3:.2f} us, {off:+.1%}")
+
+
+def checks() -> list[Check]:
+    return [
+        *(rust(path) for path in sorted(EXAMPLES.glob("[0-9]*.rs"))),
+        Check("lessons.python.capture_range", capture_range),
+        Check("lessons.python.ranges", ranges),
+        Check("lessons.python.before_and_after", before_and_after),
+        Check("lessons.times", times),
+    ]
