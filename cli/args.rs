@@ -2,6 +2,7 @@
 //!
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
+mod analyze;
 mod compact;
 mod control;
 mod demo;
@@ -16,6 +17,7 @@ mod stats;
 
 use clap::{Parser, Subcommand};
 
+use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
 use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, TELL_HELP, WATCH_HELP, WatchArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
@@ -62,6 +64,9 @@ pub enum Command {
     /// Ask traces in SQL
     #[command(after_help = QUERY_HELP)]
     Query(QueryArgs),
+    /// Look for what commonly goes wrong, by the rules of `nsys analyze`
+    #[command(after_help = ANALYZE_HELP)]
+    Analyze(AnalyzeArgs),
     /// List this user's processes that run with gpuprof, and what holds them back
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
@@ -98,6 +103,7 @@ EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof
                                          for Perfetto, HTA and TensorBoard
   gpuprof stats gpuprof-4711.gpuprof     the tables of nsys stats
+  gpuprof analyze gpuprof-4711.gpuprof   the rules of nsys analyze
   gpuprof query gpuprof-4711.gpuprof 'SELECT count(*) FROM kernels'
                                          anything else, in SQL
   gpuprof doctor                         can this machine be profiled?

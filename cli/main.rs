@@ -3,6 +3,7 @@
 //! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the work and
 //! answers with the exit code. Nothing here computes on records; that is library code.
 
+mod analyze;
 mod args;
 mod compact;
 mod control;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
+        Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args.into()), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),

@@ -2,12 +2,12 @@
 //!
 //! Counting and printing are library code (`gpuprof-export`); here are the order of reports, streams and exit codes.
 
-use std::io::{self, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use gpuprof_export::TraceFile;
-use gpuprof_export::stats::{self, Statistic, StatsOptions};
+use anyhow::{Context as _, Result};
+use gpuprof_export::stats::{self, RangeFilter, Statistic, StatsOptions};
+use gpuprof_export::{ExportError, Progress, TraceFile};
 
 use crate::{complain, progress};
 
@@ -23,6 +23,8 @@ pub const FAILED: u8 = 2;
 pub struct Props {
     /// The trace.
     pub trace: PathBuf,
+    /// The range of the program to which the reports are limited.
+    pub range: Option<RangeFilter>,
     /// The reports, in their order.
     pub reports: Vec<Statistic>,
     /// How to count and print.
@@ -35,14 +37,38 @@ pub struct Props {
 ///
 /// When the trace cannot be read or stdout cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
-    let trace = TraceFile::open(&props.trace)?;
+    print(
+        &props.trace,
+        props.range.as_ref(),
+        props.options,
+        &props.reports,
+        |trace, &report, options, output, progress| stats::write(trace, report, options, output, progress),
+    )
+}
+
+/// Prints table after table about one trace. What is missing is told on stderr, each thing once, since every table
+/// meets the same damage.
+///
+/// # Errors
+///
+/// When the trace cannot be read or has no such range, or stdout cannot be written.
+pub fn print<T>(
+    trace: &Path,
+    range: Option<&RangeFilter>,
+    mut options: StatsOptions,
+    tables: &[T],
+    write: impl Fn(&TraceFile, &T, &StatsOptions, &mut dyn Write, &mut Progress<'_>) -> Result<Vec<String>, ExportError>,
+) -> Result<u8> {
+    let trace = TraceFile::open(trace)?;
+    if let Some(range) = range {
+        let stretch = progress::shown(|progress| range.stretch(&trace, progress))?;
+        options.filter = stretch.with_context(|| format!("{}: it has no such range", trace.path().display()))?;
+    }
     let mut output = BufWriter::new(io::stdout().lock());
     let mut said: Vec<String> = Vec::new();
-    for &report in &props.reports {
-        let notes = progress::shown(|progress| stats::write(&trace, report, &props.options, &mut output, progress));
-        match notes {
+    for table in tables {
+        match progress::shown(|progress| write(&trace, table, &options, &mut output, progress)) {
             Ok(notes) => {
-                // Every report meets the same damage; it is told once.
                 for note in notes {
                     if !said.contains(&note) {
                         complain(&note);

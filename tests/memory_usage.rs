@@ -167,6 +167,36 @@ fn exports_hold_every_event() {
 }
 
 #[test]
+fn the_statistics_say_what_the_report_says() {
+    let stage = Stage::new();
+    play(&stage, 128, 80);
+    let rows = |report: &str| -> Vec<Value> {
+        serde_json::from_str(&gpuprof(&["stats", "-r", report, "-f", "json", "trace.gpuprof"], &stage)).unwrap()
+    };
+    let held: Vec<_> = rows("cuda_memory_usage_trace")
+        .iter()
+        .map(|row| (row["Operation"].as_str().unwrap().to_owned(), row["Held (MB)"].as_f64().unwrap()))
+        .collect();
+    let wanted = [
+        ("Allocation", 0.001),
+        ("Pool created", 0.001),
+        ("Allocation", 3.001),
+        ("Allocation", 5.001),
+        ("Deallocation", 2.001),
+        ("Deallocation", 2.001),
+    ];
+    assert_eq!(held, wanted.map(|(operation, held)| (operation.to_owned(), held)));
+    let trace = stage.path("trace.gpuprof");
+    let sum = ["stats", "-r", "cuda_memory_usage_sum", "-f", "json"];
+    let output = Command::new(GPUPROF).args(sum).arg(trace).output().unwrap();
+    // It also says that a release was of something older.
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let sums: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&sums[0]["Peak (MB)"], &sums[0]["Pool Peak (MB)"]), (&Value::from(5.001), &Value::from(50.332)));
+    assert_eq!((&sums[0]["Allocations"], &sums[0]["Memory Kind"]), (&Value::from(3), &Value::from("Device")));
+}
+
+#[test]
 fn nothing_is_recorded_unless_asked_for() {
     let stage = Stage::new();
     let session = stage.path("session.cupti");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
+use gpuprof_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
 
 use crate::stats;
 
@@ -17,7 +17,8 @@ REPORTS:
   cuda_kern_exec_sum    cuda_kern_exec_trace
   nvtx_sum              nvtx_pushpop_sum       nvtx_pushpop_trace
   nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
-  nvtx_gpu_proj_trace
+  nvtx_gpu_proj_trace   osrt_sum (waits that looks met)
+  cuda_memory_usage_sum and cuda_memory_usage_trace (gpuprof's own)
 
 EXIT CODES:
   0  every report was printed
@@ -31,7 +32,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct StatsArgs {
-    /// Trace file of gpuprof
+    /// Trace file of gpuprof, or an SQLite file of Nsight Systems
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// The reports, separated by commas
@@ -46,6 +47,9 @@ pub struct StatsArgs {
     /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
     #[arg(long, value_name = "STRETCH")]
     filter_time: Option<TimeFilter>,
+    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
+    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    filter_nvtx: Option<RangeFilter>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -75,6 +79,6 @@ impl From<StatsArgs> for stats::Props {
     fn from(args: StatsArgs) -> Self {
         let filter = args.filter_time.unwrap_or_default();
         let options = StatsOptions { format: args.format.into(), unit: args.timeunit, filter };
-        Self { trace: args.trace, reports: args.report, options }
+        Self { trace: args.trace, range: args.filter_nvtx, reports: args.report, options }
     }
 }

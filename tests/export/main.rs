@@ -1,5 +1,6 @@
 //! `gpuprof export` and `gpuprof stats` on recorded sessions: what is written is what was recorded.
 
+mod analyze;
 mod chrome;
 mod hta;
 mod merge;

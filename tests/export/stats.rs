@@ -1,7 +1,12 @@
 //! The statistics against sums over the rows of the exported JSON.
 
 use std::collections::BTreeMap;
+use std::process::Output;
 
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{HostSample, Loss, Record, StackId, ThreadId, ThreadState, Timestamp};
+use profiler_core::session::{End, Session};
+use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 
 use crate::support::{Stage, stderr};
@@ -111,4 +116,70 @@ fn ranges_are_summed_by_domain_and_text() {
         rows(&document, "user_annotation").filter(|row| row["name"] == "compute").map(|row| nanos(&row["dur"])).sum();
     let row = all.iter().find(|row| row["Range"] == "worker:compute").unwrap();
     assert_eq!(row["Total Time (ns)"], total);
+}
+
+#[test]
+fn a_range_limits_what_is_counted() {
+    let stage = Stage::new();
+    assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
+    let trace = stage.path("trace.gpuprof");
+    let ranges = |filter: &str| -> Output {
+        gpuprof(&[&"stats", &"-r", &"nvtx_pushpop_trace", &"-f", &"json", &"--filter-nvtx", &filter, &trace])
+    };
+    let rows = |filter: &str| -> Vec<Value> { serde_json::from_slice(&ranges(filter).stdout).unwrap() };
+    let (first, third) = (rows("compute@worker"), rows("compute@worker/2"));
+    let begin = |rows: &[Value]| {
+        let own = rows.iter().filter(|row| row["Name"] == "worker:compute");
+        own.map(|row| row["Start (ns)"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((begin(&first).len(), begin(&third).len()), (1, 1));
+    assert!(begin(&first)[0] < begin(&third)[0]);
+    // What is around it overlaps it too.
+    assert!(first.iter().any(|row| row["Name"] == "worker:step 0"));
+    let none = ranges("compute@nobody");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("no such range"), "{}", stderr(&none));
+}
+
+/// Looks at one thread: state, begin, end, of which so much on a core; milliseconds.
+fn looks(path: &std::path::Path, looks: &[(ThreadState, u64, u64, u64)]) {
+    let (dictionary, loss) = (Dictionary::new(), Loss::default());
+    let session = Session { process_id: 7, start: Timestamp::from_nanos(1), ..Session::default() };
+    let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap(), &session).unwrap();
+    let at = |millis: u64| Timestamp::from_nanos(1_000_000_000 + millis * 1_000_000);
+    for &(state, since, until, on_cpu) in looks {
+        let on_cpu = on_cpu * 1_000_000;
+        let (since, at, thread) = (at(since), at(until), ThreadId(7));
+        let look = HostSample { since, at, thread, state, on_cpu, stack: StackId::NONE, ..HostSample::default() };
+        writer.push(&Record::Sample(look), &dictionary).unwrap();
+    }
+    writer.finish(End::Clean, at(1_000), &loss, &dictionary).unwrap();
+}
+
+#[test]
+fn waits_are_what_looks_met() {
+    let stage = Stage::new();
+    let trace = stage.path("looks.gpuprof");
+    looks(
+        &trace,
+        &[
+            (ThreadState::Futex, 0, 10, 0),
+            (ThreadState::Futex, 10, 20, 2),
+            (ThreadState::Running, 20, 30, 10),
+            (ThreadState::Futex, 30, 35, 0),
+            (ThreadState::Disk, 35, 40, 0),
+            (ThreadState::Disk, 50, 60, 0),
+        ],
+    );
+    let output = gpuprof(&[&"stats", &"-r", &"osrt_sum", &"-f", &"json", &trace]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let numbers: Vec<_> = rows
+        .iter()
+        .map(|row| ["Total Time (ns)", "Num Calls", "Max (ns)"].map(|column| row[column].as_u64().unwrap()))
+        .collect();
+    assert_eq!(numbers, [[23_000_000, 2, 18_000_000], [15_000_000, 2, 10_000_000]]);
+    assert!(rows[0]["Name"].as_str().unwrap().starts_with("futex") && rows[1]["Name"] == "storage");
+    let text = gpuprof(&[&"stats", &"-r", &"osrt_sum", &trace]).stdout;
+    assert!(String::from_utf8(text).unwrap().contains("not calls"), "it says above its table what it is");
 }

@@ -78,7 +78,7 @@ impl Query {
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
         let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
-        let mut heading = Heading { title: "", name: "query", columns };
+        let mut heading = Heading { title: "", name: "query", note: None, columns };
         let mut widths = Widths::default();
         if format == TableFormat::Table {
             widths.begin(&heading).map_err(ExportError::output)?;

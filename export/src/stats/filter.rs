@@ -1,10 +1,16 @@
-//! `--filter-time START/END`: only what overlaps a stretch of the trace.
+//! `--filter-time START/END` and `--filter-nvtx RANGE[@DOMAIN][/INDEX]`: only what overlaps a stretch of the trace.
 //!
 //! Times count from the start of tracing, as nsys's do. An operation that overlaps counts whole.
 
 use std::str::FromStr;
 
-use profiler_core::record::Timestamp;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{Record, Timestamp};
+use profiler_core::trace::Item;
+
+use crate::error::ExportError;
+use crate::ranges::{OpenRanges, Range};
+use crate::source::{Progress, TraceFile};
 
 /// A stretch of time, nanoseconds since the start of tracing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +45,74 @@ impl FromStr for TimeFilter {
     }
 }
 
+/// A range of the program by name, as nsys's `--filter-nvtx` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeFilter {
+    text: String,
+    /// Empty for the default one.
+    domain: String,
+    /// Which of several, from 0, by begin.
+    index: usize,
+}
+
+impl FromStr for RangeFilter {
+    type Err = String;
+
+    /// `RANGE[@DOMAIN][/INDEX]`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, index) = match text.rsplit_once('/') {
+            Some((name, index)) if index.bytes().all(|byte| byte.is_ascii_digit()) && !index.is_empty() => {
+                (name, index.parse().map_err(|_| "the index is too large".to_owned())?)
+            }
+            _ => (text, 0),
+        };
+        let (text, domain) = name.rsplit_once('@').unwrap_or((name, ""));
+        if text.is_empty() {
+            return Err("expected RANGE[@DOMAIN][/INDEX], such as step, step@train or step@train/3".to_owned());
+        }
+        Ok(Self { text: text.to_owned(), domain: domain.to_owned(), index })
+    }
+}
+
+impl RangeFilter {
+    /// The stretch of the range in `trace`; `None` when it has no such range.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be read.
+    pub fn stretch(&self, trace: &TraceFile, progress: &mut Progress<'_>) -> Result<Option<TimeFilter>, ExportError> {
+        let mut open = OpenRanges::default();
+        let mut found: Vec<(Timestamp, Timestamp)> = Vec::new();
+        let mut last = Timestamp::ZERO;
+        let passed = trace.pass(progress, |item, scope| {
+            match item {
+                Item::Record(Record::Range(event)) => {
+                    last = last.max(event.at);
+                    if let Some(range) = open.take(event)
+                        && self.names(&range, scope.dictionary)
+                    {
+                        found.push((range.begin.at, range.end));
+                    }
+                }
+                Item::Record(Record::Api(call)) => last = last.max(call.end),
+                Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let left = open.finish(last);
+        let left = left.iter().filter(|range| self.names(range, &passed.dictionary));
+        found.extend(left.map(|range| (range.begin.at, range.end)));
+        found.sort_unstable();
+        let since = |at: Timestamp| Some(at.since(passed.session.start));
+        Ok(found.get(self.index).map(|&(start, end)| TimeFilter { start: since(start), end: since(end) }))
+    }
+
+    fn names(&self, range: &Range, dictionary: &Dictionary) -> bool {
+        dictionary.name(range.begin.message) == self.text && dictionary.name(range.begin.domain) == self.domain
+    }
+}
+
 fn nanoseconds(text: &str) -> Option<u64> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let (number, scale) = units
@@ -64,6 +138,17 @@ mod tests {
         assert!(!admits(0, 999) && admits(0, 1_000) && admits(1_500, 1_600) && admits(2_000, 9_000));
         assert!(!admits(2_001, 9_000));
         assert!(TimeFilter::default().admits(at(10_000), at(0), at(1)));
+    }
+
+    #[test]
+    fn ranges_are_read_with_domain_and_index() {
+        let range = |text: &str, domain: &str, index| {
+            Ok(RangeFilter { text: text.to_owned(), domain: domain.to_owned(), index })
+        };
+        assert_eq!("step".parse(), range("step", "", 0));
+        assert_eq!("step@train/3".parse(), range("step", "train", 3));
+        assert_eq!("a/b".parse(), range("a/b", "", 0));
+        assert!("@train".parse::<RangeFilter>().is_err() && "".parse::<RangeFilter>().is_err());
     }
 
     #[test]

@@ -87,6 +87,12 @@ impl RowSink for Printer<'_> {
             TableFormat::Table => {
                 if !heading.title.is_empty() {
                     writeln!(self.output, "\n ** {} ({}):\n", heading.title, heading.name)?;
+                    if let Some(note) = &heading.note {
+                        writeln!(self.output, "{note}\n")?;
+                    }
+                    if heading.columns.is_empty() {
+                        return Ok(());
+                    }
                 }
                 let mut line = String::new();
                 let mut rule = String::new();
@@ -188,6 +194,7 @@ mod tests {
         let heading = Heading {
             title: "Some Summary",
             name: "some_sum",
+            note: None,
             columns: vec![column("Time (ns)", false), column("Name", true)],
         };
         let rows = [

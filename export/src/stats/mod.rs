@@ -15,19 +15,22 @@ mod format;
 mod instances;
 mod labels;
 mod launches;
+mod memory;
 mod nvtx;
 mod operations;
 mod projection;
 mod report;
+pub mod rules;
 mod sums;
 mod table;
+mod waits;
 
 use std::io::{self, Write};
 
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
 
-pub use filter::TimeFilter;
+pub use filter::{RangeFilter, TimeFilter};
 pub use format::TableFormat;
 pub use report::Statistic;
 pub use table::TimeUnit;

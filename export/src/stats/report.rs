@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::table::{Cell, Heading, RowSink, TimeUnit, columns};
-use super::{Input, Notes, calls, executions, nvtx, operations, projection, sums};
+use super::{Input, Notes, calls, executions, memory, nvtx, operations, projection, sums, waits};
 use crate::error::ExportError;
 
 /// Columns of most summaries, behind the share and the total.
@@ -62,6 +62,10 @@ statistics! {
     ExecutionSum = "cuda_kern_exec_sum", "CUDA Kernel Launch & Exec Time Summary";
     /// Launch, queue and run of every kernel.
     ExecutionTrace = "cuda_kern_exec_trace", "CUDA Kernel Launch & Exec Time Trace";
+    /// Memory that is held, by device and kind. Not a report of nsys.
+    MemoryUsageSum = "cuda_memory_usage_sum", "CUDA Memory Usage Summary";
+    /// Every allocation and release. Not a report of nsys.
+    MemoryUsageTrace = "cuda_memory_usage_trace", "CUDA Memory Usage Trace";
     /// Ranges by text, as their work on the devices.
     ProjectionSum = "nvtx_gpu_proj_sum", "NVTX GPU Projection Summary";
     /// Every range, as its work on the devices.
@@ -76,6 +80,8 @@ statistics! {
     StartEndSum = "nvtx_startend_sum", "NVTX Start/End Range Summary";
     /// Ranges by text.
     RangeSum = "nvtx_sum", "NVTX Range Summary";
+    /// Waits of the launching threads.
+    WaitSum = "osrt_sum", "OS Runtime Summary";
 }
 
 impl Statistic {
@@ -84,7 +90,7 @@ impl Statistic {
             Self::ApiGpuSum | Self::GpuSum => {
                 format!("Time (%), Total Time @, Instances, {SUMMARY}, *Category, *Operation")
             }
-            Self::ApiSum => format!("Time (%), Total Time @, Num Calls, {SUMMARY}, *Name"),
+            Self::ApiSum | Self::WaitSum => format!("Time (%), Total Time @, Num Calls, {SUMMARY}, *Name"),
             Self::KernelSum => format!("Time (%), Total Time @, Instances, {SUMMARY}, *Name"),
             Self::KernelShapeSum => {
                 format!("Time (%), Total Time @, Instances, {SUMMARY}, *GridXYZ, *BlockXYZ, *Name")
@@ -103,6 +109,8 @@ impl Statistic {
             Self::PushPopSum | Self::StartEndSum => {
                 format!("Time (%), Total Time @, Instances, {SUMMARY}, *Range")
             }
+            Self::MemoryUsageSum => memory::SUMMARY.to_owned(),
+            Self::MemoryUsageTrace => memory::TRACE.to_owned(),
             Self::ProjectionSum => {
                 "*Range, *Style, Total Proj Time @, Total Range Time @, Range Instances, Proj Avg @, Proj Med @, Proj Min @, \
                  Proj Max @, Proj StdDev @, Total GPU Ops, Avg GPU Ops, Avg Range Lvl, Avg Num Child"
@@ -133,7 +141,8 @@ impl Statistic {
                 format!("PID, TID, DevId, Count, QCount, {}, *API Name, *Kernel Name", groups.join(", "))
             }
         };
-        Heading { title: self.title(), name: self.name(), columns: columns(&names, unit) }
+        let note = (self == Self::WaitSum).then(|| waits::NOTE.to_owned());
+        Heading { title: self.title(), name: self.name(), note, columns: columns(&names, unit) }
     }
 }
 
@@ -164,8 +173,11 @@ pub(super) fn rows(
         Statistic::ApiTrace
         | Statistic::GpuTrace
         | Statistic::ExecutionTrace
+        | Statistic::MemoryUsageTrace
         | Statistic::ProjectionTrace
         | Statistic::PushPopTrace => Ok(None),
+        Statistic::MemoryUsageSum => memory::summary(input, notes).map(Some),
+        Statistic::WaitSum => waits::rows(input, notes).map(Some),
         Statistic::ProjectionSum => projection::summary(input, notes).map(Some),
         Statistic::RangeKernelSum => projection::kernel_summary(input, notes).map(Some),
         Statistic::ExecutionSum => executions::summary(input, notes).map(Some),
@@ -186,6 +198,7 @@ pub(super) fn stream(
     match statistic {
         Statistic::ApiTrace => calls::stream(input, sink, notes),
         Statistic::GpuTrace => operations::stream(input, sink, notes),
+        Statistic::MemoryUsageTrace => memory::stream(input, sink, notes),
         Statistic::ProjectionTrace => projection::trace(input, sink, notes),
         Statistic::PushPopTrace => projection::pushed(input, sink, notes),
         _ => executions::stream(input, sink, notes),

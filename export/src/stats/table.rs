@@ -98,6 +98,8 @@ pub struct Heading {
     pub title: &'static str,
     /// nsys's name for the report.
     pub name: &'static str,
+    /// What stands between title and table, for people only.
+    pub note: Option<String>,
     /// The columns.
     pub columns: Vec<Column>,
 }

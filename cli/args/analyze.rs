@@ -1,0 +1,68 @@
+//! Options of `gpuprof analyze`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gpuprof_export::stats::rules::{Request, Rule};
+use gpuprof_export::stats::{RangeFilter, StatsOptions, TimeFilter, TimeUnit};
+
+use super::stats::StatsFormat;
+use crate::analyze;
+
+pub(super) const ANALYZE_HELP: &str = "\
+Names, columns, options and thresholds are those of nsys; gpu_idle_causes is gpuprof's own.
+
+RULES, with their options:
+  cuda_memcpy_async   asynchronous copies that are not, because the memory is pageable
+  cuda_memcpy_sync    copies for which the host waits
+  cuda_memset_sync    memsets for which the host waits
+  cuda_api_sync       calls that wait for a whole stream or device
+  gpu_gaps            nothing ran on a device for long        gap=500 (milliseconds)
+  gpu_time_util       little ran on a device                  threshold=50 (percent), chunks=30
+  gpu_idle_causes     what the idle time of a device was spent on
+  every rule                                                  rows=50 (-1: all)
+
+EXIT CODES:
+  0  every rule was checked, whatever it found
+  1  checked, but something is missing from the trace; stderr says what
+  2  the trace could not be read
+
+EXAMPLES:
+  gpuprof analyze gpuprof-4711.gpuprof
+  gpuprof analyze --rule gpu_gaps:gap=10:rows=5,gpu_idle_causes gpuprof-4711.gpuprof
+  gpuprof analyze --rule cuda_memcpy_sync --format csv run.sqlite";
+
+#[derive(Args)]
+pub struct AnalyzeArgs {
+    /// Trace file of gpuprof, or an SQLite file of Nsight Systems
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The rules, separated by commas, each with options behind colons [default: all]
+    #[arg(short, long, value_name = "RULE", value_delimiter = ',')]
+    rule: Vec<Request>,
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    format: StatsFormat,
+    /// The unit of times: nsec, usec, msec or sec
+    #[arg(long, value_name = "UNIT", default_value = "nsec")]
+    timeunit: TimeUnit,
+    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
+    #[arg(long, value_name = "STRETCH")]
+    filter_time: Option<TimeFilter>,
+    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
+    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    filter_nvtx: Option<RangeFilter>,
+}
+
+impl From<AnalyzeArgs> for analyze::Props {
+    fn from(args: AnalyzeArgs) -> Self {
+        let all = || Rule::ALL.iter().copied().map(Request::from).collect();
+        let filter = args.filter_time.unwrap_or_default();
+        Self {
+            trace: args.trace,
+            range: args.filter_nvtx,
+            rules: if args.rule.is_empty() { all() } else { args.rule },
+            options: StatsOptions { format: args.format.into(), unit: args.timeunit, filter },
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! When devices ran nothing, or little.
+//!
+//! A device counts from the begin of its first operation to the end of its last, by itself. Operations are taken in the
+//! order of their begins, within a window of a million; one that comes later than that is counted.
+
+use std::collections::BTreeMap;
+
+use profiler_core::record::{ContextId, DeviceId, Record, Timestamp};
+use profiler_core::trace::Item;
+
+use super::Request;
+use super::largest::Largest;
+use crate::error::ExportError;
+use crate::order::Order;
+use crate::source::Passed;
+use crate::stats::table::Cell;
+use crate::stats::{Input, Notes};
+
+type Found = (Vec<Vec<Cell>>, u64);
+
+/// An operation.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    device: DeviceId,
+    context: ContextId,
+    start: u64,
+    end: u64,
+}
+
+/// Hands every operation to `take`, by begin.
+fn in_order(input: &mut Input<'_, '_>, notes: &mut Notes, mut take: impl FnMut(Work)) -> Result<Passed, ExportError> {
+    let filter = input.options.filter;
+    let mut order = Order::default();
+    let passed = input.trace.pass(input.progress, |item, scope| {
+        let (device, context, start, end) = match item {
+            Item::Record(Record::Kernel(row)) => (row.device, row.context, row.start, row.end),
+            Item::Record(Record::Copy(row)) => (row.device, row.context, row.start, row.end),
+            Item::Record(Record::Memset(row)) => (row.device, row.context, row.start, row.end),
+            _ => return Ok(()),
+        };
+        if start != Timestamp::ZERO && filter.admits(scope.session.start, start, end) {
+            let work = Work { device, context, start: start.nanos(), end: end.nanos() };
+            order.push(start, work).into_iter().for_each(&mut take);
+        }
+        Ok(())
+    })?;
+    while let Some(work) = order.pop() {
+        take(work);
+    }
+    notes.0.extend(passed.notes());
+    notes.count(order.late(), "operations came too late for their place");
+    Ok(passed)
+}
+
+/// The context of a device's work; `None` when there are several.
+fn only(contexts: &BTreeMap<DeviceId, Option<ContextId>>, device: DeviceId) -> Cell {
+    contexts.get(&device).copied().flatten().map_or(Cell::Empty, |context| Cell::Number(context.0.into()))
+}
+
+fn note_context(contexts: &mut BTreeMap<DeviceId, Option<ContextId>>, work: &Work) {
+    let known = contexts.entry(work.device).or_insert(Some(work.context));
+    if *known != Some(work.context) {
+        *known = None;
+    }
+}
+
+/// Stretches of at least `gap` in which a device ran nothing, the longest first.
+pub(super) fn gaps(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
+    let unit = input.options.unit;
+    let mut busy_until: BTreeMap<DeviceId, u64> = BTreeMap::new();
+    let mut contexts = BTreeMap::new();
+    let mut largest: Largest<u64, (DeviceId, u64, u64)> = Largest::new(request.rows);
+    let passed = in_order(input, notes, |work| {
+        note_context(&mut contexts, &work);
+        let until = busy_until.entry(work.device).or_insert(work.start);
+        let idle = work.start.saturating_sub(*until);
+        if idle > 0 && idle >= request.gap {
+            largest.push(idle, (work.device, *until, idle));
+        }
+        *until = (*until).max(work.end);
+    })?;
+    let (rows, left_out) = largest.finish();
+    let row = |(number, (device, start, idle)): (u64, (DeviceId, u64, u64))| {
+        vec![
+            Cell::Number(number),
+            unit.whole(idle),
+            unit.whole(Timestamp::from_nanos(start).since(passed.session.start)),
+            Cell::Number(passed.session.process_id.into()),
+            Cell::Number(device.0.into()),
+            only(&contexts, device),
+        ]
+    };
+    Ok(((1..).zip(rows).map(row).collect(), left_out))
+}
+
+/// A device's time in equal parts.
+#[derive(Debug)]
+struct Parts {
+    start: u64,
+    length: u64,
+    /// Time in which something ran, of each part.
+    used: Vec<u64>,
+    until: u64,
+}
+
+impl Parts {
+    fn new(start: u64, end: u64, count: u32) -> Self {
+        // Rounded up: the parts reach the end.
+        let length = (end - start).div_ceil(count.into()).max(1);
+        Self { start, length, used: vec![0; count as usize], until: start }
+    }
+
+    /// Something ran; begins never go back.
+    fn take(&mut self, start: u64, end: u64) {
+        let mut at = start.max(self.until);
+        while at < end {
+            let part = (at - self.start) / self.length;
+            let next = (self.start + (part + 1) * self.length).min(end);
+            if let Some(used) = self.used.get_mut(part as usize) {
+                *used += next - at;
+            }
+            at = next;
+        }
+        self.until = self.until.max(end);
+    }
+}
+
+/// Parts of a device's time in which it ran anything for less than the threshold, the emptiest first.
+pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
+    let unit = input.options.unit;
+    let mut windows: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
+    let mut contexts = BTreeMap::new();
+    in_order(input, &mut Notes::default(), |work| {
+        note_context(&mut contexts, &work);
+        let (first, last) = windows.entry(work.device).or_insert((work.start, work.end));
+        *first = (*first).min(work.start);
+        *last = (*last).max(work.end);
+    })?;
+    let mut parts: BTreeMap<DeviceId, Parts> = windows
+        .into_iter()
+        .map(|(device, (start, end))| (device, Parts::new(start, end.max(start), request.chunks)))
+        .collect();
+    let passed = in_order(input, notes, |work| {
+        if let Some(parts) = parts.get_mut(&work.device) {
+            parts.take(work.start, work.end);
+        }
+    })?;
+    // Sorted as whole numbers, since fractions have no order: millionths.
+    let mut largest = Largest::new(request.rows);
+    for (&device, parts) in &parts {
+        for (number, &used) in (0u64..).zip(&parts.used) {
+            let share = used as f64 / parts.length as f64 * 100.0;
+            if share < request.threshold {
+                let empty = 100_000_000 - (share * 1e6) as u64;
+                largest.push(empty, (device, share, parts.start + number * parts.length, parts.length));
+            }
+        }
+    }
+    let (rows, left_out) = largest.finish();
+    let row = |(number, (device, share, start, length)): (u64, (DeviceId, f64, u64, u64))| {
+        vec![
+            Cell::Number(number),
+            Cell::Decimal(share, 1),
+            unit.whole(length),
+            unit.whole(Timestamp::from_nanos(start).since(passed.session.start)),
+            Cell::Number(passed.session.process_id.into()),
+            Cell::Number(device.0.into()),
+            only(&contexts, device),
+        ]
+    };
+    Ok(((1..).zip(rows).map(row).collect(), left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parts;
+
+    #[test]
+    fn overlapping_work_counts_once_and_in_every_part_it_touches() {
+        let mut parts = Parts::new(100, 200, 4);
+        for (start, end) in [(100, 110), (105, 120), (120, 130), (160, 200)] {
+            parts.take(start, end);
+        }
+        assert_eq!((parts.length, parts.used), (25, vec![25, 5, 15, 25]));
+    }
+
+    #[test]
+    fn a_window_that_does_not_divide_is_covered() {
+        let mut parts = Parts::new(0, 10, 3);
+        parts.take(0, 10);
+        assert_eq!((parts.length, parts.used), (4, vec![4, 4, 2]));
+        let mut empty = Parts::new(5, 5, 2);
+        empty.take(5, 5);
+        assert_eq!(empty.used, [0, 0]);
+    }
+}
