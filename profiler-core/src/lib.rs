@@ -19,6 +19,7 @@ pub mod ranks;
 pub mod record;
 pub mod report;
 pub mod session;
+mod runs;
 mod slab;
 pub mod steps;
 mod terminal;

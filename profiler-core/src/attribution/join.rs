@@ -93,6 +93,8 @@ pub(super) struct Launches {
     newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
     lost: VecDeque<Lost>,
     flush: u64,
+    /// The newest node of a graph that was joined during this flush: the ones behind it need no more than its launch.
+    newest_node: Option<(CorrelationId, DeviceId, StreamId, Launch)>,
     pub(super) without_activity: u64,
 }
 
@@ -135,6 +137,12 @@ impl Launches {
 
     /// The launch behind an operation on `stream`. Each kernel launch is found once; graphs any number of times.
     pub(super) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+        if let Some((newest, on, of, launch)) = self.newest_node
+            && (newest, on, of) == (correlation, device, stream)
+        {
+            return Some(launch);
+        }
+        self.newest_node = None;
         let Entry { launch, sequence, lost } = *self.by_correlation.get(correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
             let flush = self.flush;
@@ -142,6 +150,7 @@ impl Launches {
                 waiting.has_record = true;
                 waiting.flush = flush;
             }
+            self.newest_node = Some((correlation, device, stream, launch));
         } else {
             self.by_correlation.remove(correlation.0);
             self.resolve(launch.thread, sequence);
@@ -210,6 +219,7 @@ impl Launches {
     /// After the records of a flush at `at` were joined: the begin of the oldest launch that still waits.
     pub(super) fn oldest_waiting(&mut self, at: u64) -> Option<u64> {
         self.flush += 1;
+        self.newest_node = None;
         let mut oldest: Option<u64> = None;
         for thread in 0..self.queues.len() {
             while let Some(front) = self.queues[thread].waiting.front() {

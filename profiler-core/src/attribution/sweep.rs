@@ -18,6 +18,7 @@ use super::replay_feed::ReplayFeed;
 use super::step_sequence::StepSequence;
 use super::threads::HostThread;
 use crate::record::{CorrelationId, DeviceId, StreamId};
+use crate::runs;
 use crate::slab::Slab;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
@@ -170,7 +171,7 @@ impl Timeline {
     /// order of their own, so that the one which ends a gap does not depend on the order of delivery.
     fn sort(&mut self) {
         let Self { order, pending, .. } = self;
-        order.sort_by(|a, b| match a.0.cmp(&b.0) {
+        runs::sort_by(order, |a, b| match a.0.cmp(&b.0) {
             Ordering::Equal => {
                 let (a, b) = (&pending[a.1], &pending[b.1]);
                 (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf))

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use super::api::ApiClass;
 use super::looks::Looks;
 use crate::record::{ApiCall, ApiFunctionId};
+use crate::runs;
 
 /// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
 /// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
@@ -77,7 +78,7 @@ impl HostThread {
     /// after `latest` is damaged and must not hold up the others; it goes with them.
     pub(super) fn take_ready(&mut self, horizon: u64, latest: u64, ready: &mut Vec<ApiCall>) {
         ready.clear();
-        self.pending.sort_by_key(|call| (call.start, Reverse(call.end)));
+        runs::sort_by(&mut self.pending, |a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
         let waits = |call: &ApiCall| call.end.nanos() > horizon && call.end.nanos() <= latest;
         let count = self.pending.iter().position(waits).unwrap_or(self.pending.len());
         ready.extend(self.pending.drain(..count));
