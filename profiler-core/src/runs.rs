@@ -40,7 +40,10 @@ mod tests {
     #[test]
     fn buffers_in_any_order_and_what_is_no_buffer_are_sorted() {
         let buffers = |step: u32, overlap: u32| -> Vec<u32> {
-            (0..20).rev().flat_map(|buffer| (0..50).map(move |index| buffer * (50 - overlap) * step + index * step)).collect()
+            (0..20)
+                .rev()
+                .flat_map(|buffer| (0..50).map(move |index| buffer * (50 - overlap) * step + index * step))
+                .collect()
         };
         let mut state = 7u32;
         let noise = (0..500).map(|_| {

@@ -101,6 +101,7 @@ pub(super) struct Launches {
 impl Launches {
     /// A successful launching call. `captured`: into a graph, so that nothing need follow. Returns its sequence.
     pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
+        self.newest_node = None;
         let thread = launch.thread as usize;
         if self.queues.len() <= thread {
             self.queues.resize_with(thread + 1, Queue::default);
