@@ -253,9 +253,27 @@ fn without_a_range_nothing_is_recorded_and_no_file_is_left() {
     let text = stderr(&output);
     assert!(text.contains("nothing was captured"), "{text}");
     assert!(!stage.path("trace.gpuprof").exists());
-    // A device and a context describe themselves; nothing else came.
+    // Not even a device describes itself.
     let delivered = text.split("delivered: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-    assert!(delivered.parse::<u64>().unwrap() <= 2, "{text}");
+    assert_eq!(delivered, "0", "{text}");
+}
+
+#[test]
+fn the_driver_describes_the_devices_of_a_program_that_waited_for_its_capture() {
+    let stage = Stage::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");
+    let library = stage.path("libcuda.so.1");
+    let options = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"];
+    let built = Command::new("cc").args(options).arg(&library).arg(source).status().unwrap();
+    assert!(built.success());
+    run(host(&stage, "multi_stream", &[600, 900]).env("LD_PRELOAD", &library));
+    let device = report(&stage, &[])["devices"][0].clone();
+    assert_eq!(device["name"], "NVIDIA Test Device");
+    assert_eq!(device["compute"]["multiprocessors"], 132);
+    assert!(device["compute"]["geometry"]["theoretical_occupancy"].as_f64().unwrap() > 0.0, "{device}");
+    let whole = Stage::new();
+    run(whole.host("multi_stream").env("LD_PRELOAD", &library));
+    assert_eq!(report(&whole, &[])["devices"][0]["name"], "NVIDIA H200", "CUPTI's own word counts where there is one");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use crate::abi::DriverGetVersion;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::fs;
+use std::mem::ManuallyDrop;
 
 /// The driver's library, by the name under which every CUDA program loads it.
 const LIBCUDA: &str = "libcuda.so.1";
@@ -26,14 +27,22 @@ pub fn driver_cuda_version_by_loading() -> Option<u32> {
     ask(RTLD_LAZY | RTLD_LOCAL)
 }
 
-fn ask(flags: i32) -> Option<u32> {
+/// The driver's library, if it is mapped.
+pub(crate) fn mapped() -> Option<ManuallyDrop<Library>> {
+    open(RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD)
+}
+
+/// The driver cannot be unloaded safely, so it is not: one reference more keeps it for good.
+fn open(flags: i32) -> Option<ManuallyDrop<Library>> {
     // SAFETY: libcuda's initialisers run in every CUDA program; without loading none run.
-    let libcuda = unsafe { Library::open(Some(LIBCUDA), flags) }.ok()?;
+    unsafe { Library::open(Some(LIBCUDA), flags) }.ok().map(ManuallyDrop::new)
+}
+
+fn ask(flags: i32) -> Option<u32> {
+    let libcuda = open(flags)?;
     let mut version = 0;
     // SAFETY: the name belongs to a C function of this type, which may be called before and during `cuInit`.
     let code = unsafe { libcuda.get::<DriverGetVersion>("cuDriverGetVersion").ok()?(&raw mut version) };
-    // The driver cannot be unloaded safely; one reference more keeps it for good.
-    std::mem::forget(libcuda);
     u32::try_from(version).ok().filter(|&version| code == 0 && version != 0)
 }
 

@@ -7,7 +7,7 @@
 //! | floor | modules | what it promises |
 //! |---|---|---|
 //! | raw ABI | [`abi`] | names for numbers, types of function pointers; nothing is called |
-//! | library table | [`search`], [`library`], [`driver`] | which libcupti, why that one, and its functions, loaded once and never unloaded |
+//! | library table | [`search`], [`library`], [`driver`], [`devices`] | which libcupti, why that one, and its functions, loaded once and never unloaded; what the driver says of itself |
 //! | safe API | [`cupti`], [`callbacks`], [`buffer`], [`sizes`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses the C border; no read behind a record's end |
 //!
 //! It does not know what the records are used for, does not own a thread, and keeps no global state beyond the
@@ -23,6 +23,7 @@ pub mod abi;
 pub mod buffer;
 pub mod callbacks;
 pub mod cupti;
+pub mod devices;
 pub mod driver;
 pub mod library;
 pub mod record;
@@ -36,6 +37,7 @@ pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallba
 pub use buffer::{Buffer, CompletedBuffer, lent_buffers, mark_lent, oldest_lent};
 pub use callbacks::{ActivityHandler, ResourceHandler};
 pub use cupti::{Cupti, Error, Subscriber};
+pub use devices::{DeviceLink, DriverDevice, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
 pub use library::LoadError;
 pub use record::Record;

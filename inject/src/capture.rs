@@ -117,15 +117,17 @@ impl Director {
     /// # Errors
     /// When kernels cannot be recorded.
     pub fn start(&self) -> Result<Vec<String>, Error> {
-        let wants_records = {
+        let (wants_records, at_once) = {
             let plan = &mut self.desk().plan;
             if plan.request().is_whole() {
                 plan.on(Event::Tick, flusher::now(self.cupti));
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
-            plan.wants_records()
+            // A session of the program begins right behind this.
+            (plan.wants_records(), plan.wants_records() || plan.request().range == Range::Nothing)
         };
-        let mut notes = self.switch.describe();
+        // What waits for its first capture has nothing on that a launch could pass through.
+        let mut notes = if at_once { self.switch.describe() } else { Vec::new() };
         if wants_records && let Turned::Now(more) = self.switch.on()? {
             notes.extend(more);
         }

@@ -258,6 +258,7 @@ impl Collector {
                     self.conclude();
                 }
                 self.segments.begin(number, at);
+                self.decoder.describe_devices();
                 self.trace.open(&self.session);
                 self.mark(mark);
             }
@@ -274,6 +275,7 @@ impl Collector {
                 self.ranges(flusher::wall_clock());
                 self.place();
                 session.begin(&self.loss);
+                self.decoder.describe_devices();
                 self.own = Some(session);
                 let _ = done.send(());
             }
@@ -295,6 +297,8 @@ impl Collector {
 
     /// Ends the oldest capture for good.
     fn conclude(&mut self) {
+        // A range of the program may have begun it before CUDA was initialised.
+        self.decoder.describe_devices();
         let routed = &mut self.routed;
         let concluded = self.segments.conclude(|number, record| routed.push((number, *record)));
         self.place();

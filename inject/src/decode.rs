@@ -11,7 +11,7 @@ use cupti_sys::record::{
     Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord,
     MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
-use cupti_sys::{Cupti, Domain};
+use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice};
 use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
@@ -63,6 +63,19 @@ impl Decoder {
     /// As [`dictionary`](Self::dictionary), for names that do not come from CUPTI.
     pub fn dictionary_mut(&mut self) -> &mut Dictionary {
         &mut self.dictionary
+    }
+
+    /// Describes the devices as the driver does, unless CUPTI has described them, or CUDA is not initialised.
+    pub fn describe_devices(&mut self) {
+        if !self.dictionary.devices().is_empty() {
+            return;
+        }
+        for device in cupti_sys::driver_devices() {
+            if let Some(link) = device.link {
+                self.dictionary.add_link(driver_link(device.ordinal, link));
+            }
+            self.dictionary.add_device(driver_device(device));
+        }
     }
 
     /// Decodes one record.
@@ -348,6 +361,34 @@ fn device(device: &DeviceRecord<'_>) -> Device {
         memory_bytes: device.global_memory_size(),
         memory_bandwidth_kbps: device.global_memory_bandwidth(),
         uuid: device.uuid(),
+    }
+}
+
+fn driver_device(device: DriverDevice) -> Device {
+    // Two transfers a clock, as in CUDA's own sample `deviceQuery`.
+    let bandwidth = 2 * u64::from(device.memory_clock_khz) * u64::from(device.memory_bus_bits / 8);
+    Device {
+        id: DeviceId(device.ordinal),
+        name: device.name,
+        compute_capability: device.compute_capability,
+        multiprocessors: device.multiprocessors,
+        threads_per_multiprocessor: device.threads_per_multiprocessor,
+        blocks_per_multiprocessor: device.blocks_per_multiprocessor,
+        registers_per_multiprocessor: device.registers_per_multiprocessor,
+        shared_bytes_per_multiprocessor: device.shared_bytes_per_multiprocessor,
+        core_clock_khz: device.core_clock_khz,
+        memory_bytes: device.memory_bytes,
+        memory_bandwidth_kbps: bandwidth,
+        uuid: device.uuid,
+    }
+}
+
+fn driver_link(ordinal: u32, link: DeviceLink) -> PcieLink {
+    PcieLink {
+        device: DeviceId(ordinal),
+        generation: link.generation,
+        megatransfers: link.megatransfers,
+        lanes: link.lanes,
     }
 }
 

@@ -215,3 +215,27 @@ fn thread_id_types() {
         SYSTEM = CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
     }
 }
+
+#[test]
+fn attributes_of_devices() {
+    use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+    use cupti_sys::devices::attribute;
+    let numbers = [
+        (attribute::CLOCK_RATE, Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        (attribute::MULTIPROCESSOR_COUNT, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        (attribute::MEMORY_CLOCK_RATE, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+        (attribute::GLOBAL_MEMORY_BUS_WIDTH, Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        (attribute::MAX_THREADS_PER_MULTIPROCESSOR, Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+        (attribute::COMPUTE_CAPABILITY_MAJOR, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+        (attribute::COMPUTE_CAPABILITY_MINOR, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        (
+            attribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        ),
+        (attribute::MAX_REGISTERS_PER_MULTIPROCESSOR, Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
+        (attribute::MAX_BLOCKS_PER_MULTIPROCESSOR, Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
+    ];
+    for (ours, theirs) in numbers {
+        assert_eq!(ours, theirs as i32, "{theirs:?}");
+    }
+}

@@ -1,0 +1,200 @@
+//! The devices as the driver describes them, for a program that is not traced from its start: CUPTI describes a device
+//! once, when CUDA starts, and only to a client that had asked by then.
+//!
+//! `cuDeviceGet*` look up constants; they need CUDA to be initialised, no context, and may be called from any thread.
+//! PCI Express is not among them, so the kernel is asked. Which numbers stand for which attribute is checked against
+//! cudarc (`cupti-sys/layout-check`).
+
+use std::ffi::CStr;
+use std::fs;
+use std::path::Path;
+
+use libloading::os::unix::Library;
+
+use crate::driver;
+
+/// What the driver says of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriverDevice {
+    /// Ordinal in this process.
+    pub ordinal: u32,
+    /// The product name.
+    pub name: String,
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// Global memory, bytes.
+    pub memory_bytes: u64,
+    /// Compute capability: major, minor.
+    pub compute_capability: [u32; 2],
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Resident threads that fit on a multiprocessor.
+    pub threads_per_multiprocessor: u32,
+    /// Resident blocks that fit on a multiprocessor.
+    pub blocks_per_multiprocessor: u32,
+    /// 32-bit registers of a multiprocessor.
+    pub registers_per_multiprocessor: u32,
+    /// Shared memory of a multiprocessor, bytes.
+    pub shared_bytes_per_multiprocessor: u32,
+    /// Core clock, kHz.
+    pub core_clock_khz: u32,
+    /// Memory clock, kHz.
+    pub memory_clock_khz: u32,
+    /// Width of the memory bus, bits.
+    pub memory_bus_bits: u32,
+    /// The link to the host, where the kernel tells.
+    pub link: Option<DeviceLink>,
+}
+
+/// The best that a device's PCI Express link can do, with the port that it is plugged into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceLink {
+    /// Generation.
+    pub generation: u32,
+    /// Transfers on a lane, millions a second.
+    pub megatransfers: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+/// Numbers of `CUdevice_attribute`.
+pub mod attribute {
+    /// `CLOCK_RATE`, kHz
+    pub const CLOCK_RATE: i32 = 13;
+    /// `MULTIPROCESSOR_COUNT`
+    pub const MULTIPROCESSOR_COUNT: i32 = 16;
+    /// `MEMORY_CLOCK_RATE`, kHz
+    pub const MEMORY_CLOCK_RATE: i32 = 36;
+    /// `GLOBAL_MEMORY_BUS_WIDTH`, bits
+    pub const GLOBAL_MEMORY_BUS_WIDTH: i32 = 37;
+    /// `MAX_THREADS_PER_MULTIPROCESSOR`
+    pub const MAX_THREADS_PER_MULTIPROCESSOR: i32 = 39;
+    /// `COMPUTE_CAPABILITY_MAJOR`
+    pub const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
+    /// `COMPUTE_CAPABILITY_MINOR`
+    pub const COMPUTE_CAPABILITY_MINOR: i32 = 76;
+    /// `MAX_SHARED_MEMORY_PER_MULTIPROCESSOR`, bytes
+    pub const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: i32 = 81;
+    /// `MAX_REGISTERS_PER_MULTIPROCESSOR`
+    pub const MAX_REGISTERS_PER_MULTIPROCESSOR: i32 = 82;
+    /// `MAX_BLOCKS_PER_MULTIPROCESSOR`
+    pub const MAX_BLOCKS_PER_MULTIPROCESSOR: i32 = 106;
+}
+
+type GetCount = unsafe extern "C" fn(*mut i32) -> i32;
+type Get = unsafe extern "C" fn(*mut i32, i32) -> i32;
+type GetAttribute = unsafe extern "C" fn(*mut i32, i32, i32) -> i32;
+type GetText = unsafe extern "C" fn(*mut u8, i32, i32) -> i32;
+type TotalMemory = unsafe extern "C" fn(*mut usize, i32) -> i32;
+type GetUuid = unsafe extern "C" fn(*mut [u8; 16], i32) -> i32;
+
+/// The devices that this process can use. None when CUDA is not initialised here, or there is no driver: this neither
+/// loads nor initialises anything.
+#[must_use]
+pub fn driver_devices() -> Vec<DriverDevice> {
+    let Some(libcuda) = driver::mapped() else { return Vec::new() };
+    let mut count = 0;
+    match function::<GetCount>(&libcuda, c"cuDeviceGetCount") {
+        // SAFETY: a pointer to a local; before `cuInit` the answer is an error.
+        Some(get) if unsafe { get(&raw mut count) } == 0 => {}
+        _ => return Vec::new(),
+    }
+    (0..count).filter_map(|ordinal| device(&libcuda, ordinal)).collect()
+}
+
+fn function<F: Copy>(libcuda: &Library, name: &CStr) -> Option<F> {
+    // SAFETY: callers name the type of the C function.
+    unsafe { libcuda.get::<F>(name.to_bytes_with_nul()).ok().map(|found| *found) }
+}
+
+fn device(libcuda: &Library, ordinal: i32) -> Option<DriverDevice> {
+    let mut handle = 0;
+    // SAFETY: a pointer to a local.
+    if unsafe { function::<Get>(libcuda, c"cuDeviceGet")?(&raw mut handle, ordinal) } != 0 {
+        return None;
+    }
+    let get = function::<GetAttribute>(libcuda, c"cuDeviceGetAttribute")?;
+    // 0 stands for what this driver does not know, as in CUPTI's record.
+    let attribute = |number| {
+        let mut value = 0;
+        // SAFETY: as above; an unknown number is an error.
+        let code = unsafe { get(&raw mut value, number, handle) };
+        u32::try_from(value).ok().filter(|_| code == 0).unwrap_or(0)
+    };
+    let text = |name: &CStr| -> Option<String> {
+        let mut text = [0; 256];
+        // SAFETY: the memory is as long as it says; the answer ends with a NUL within it.
+        let code = unsafe { function::<GetText>(libcuda, name)?(text.as_mut_ptr(), 255, handle) };
+        let text = CStr::from_bytes_until_nul(&text).ok().filter(|_| code == 0)?;
+        Some(text.to_string_lossy().into_owned())
+    };
+    let (mut memory, mut uuid) = (0_usize, [0; 16]);
+    if let Some(total) = function::<TotalMemory>(libcuda, c"cuDeviceTotalMem_v2") {
+        // SAFETY: a pointer to a local; on an error it stays 0.
+        unsafe { total(&raw mut memory, handle) };
+    }
+    if let Some(get) = function::<GetUuid>(libcuda, c"cuDeviceGetUuid") {
+        // SAFETY: 16 bytes, which is what a `CUuuid` is.
+        unsafe { get(&raw mut uuid, handle) };
+    }
+    let link = text(c"cuDeviceGetPCIBusId")
+        .and_then(|place| link(&Path::new("/sys/bus/pci/devices").join(place.to_lowercase()).canonicalize().ok()?));
+    Some(DriverDevice {
+        ordinal: u32::try_from(ordinal).ok()?,
+        name: text(c"cuDeviceGetName").unwrap_or_default(),
+        uuid,
+        memory_bytes: memory as u64,
+        compute_capability: [attribute::COMPUTE_CAPABILITY_MAJOR, attribute::COMPUTE_CAPABILITY_MINOR].map(attribute),
+        multiprocessors: attribute(attribute::MULTIPROCESSOR_COUNT),
+        threads_per_multiprocessor: attribute(attribute::MAX_THREADS_PER_MULTIPROCESSOR),
+        blocks_per_multiprocessor: attribute(attribute::MAX_BLOCKS_PER_MULTIPROCESSOR),
+        registers_per_multiprocessor: attribute(attribute::MAX_REGISTERS_PER_MULTIPROCESSOR),
+        shared_bytes_per_multiprocessor: attribute(attribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+        core_clock_khz: attribute(attribute::CLOCK_RATE),
+        memory_clock_khz: attribute(attribute::MEMORY_CLOCK_RATE),
+        memory_bus_bits: attribute(attribute::GLOBAL_MEMORY_BUS_WIDTH),
+        link,
+    })
+}
+
+/// The link of the PCI device in this folder of `/sys`: what it and the port above can both do. `None` where either is
+/// not told, as in most virtual machines.
+fn link(device: &Path) -> Option<DeviceLink> {
+    let read = |folder: &Path| {
+        let text = |name| fs::read_to_string(folder.join(name)).ok();
+        let speed = text("max_link_speed")?;
+        // `32.0 GT/s PCIe`
+        let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
+        let lanes: u32 = text("max_link_width")?.trim().parse().ok()?;
+        Some(((transfers * 1e3) as u32, lanes))
+    };
+    let ((ours, our_lanes), (ports, port_lanes)) = (read(device)?, read(device.parent()?)?);
+    let (megatransfers, lanes) = (ours.min(ports), our_lanes.min(port_lanes));
+    // PCI Express Base Specification: the rates of generations 1 to 6.
+    let generations = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
+    let generation = (1..).zip(generations).find(|&(_, rate)| rate == megatransfers)?.0;
+    (lanes > 0).then_some(DeviceLink { generation, megatransfers, lanes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_what_both_ends_can_do() {
+        let port = std::env::temp_dir().join(format!("gpuprof-link-{}", std::process::id()));
+        let device = port.join("0000:1b:00.0");
+        fs::create_dir_all(&device).unwrap();
+        let write = |folder: &Path, speed: &str, width: &str| {
+            fs::write(folder.join("max_link_speed"), speed).unwrap();
+            fs::write(folder.join("max_link_width"), width).unwrap();
+        };
+        write(&device, "32.0 GT/s PCIe\n", "16\n");
+        assert_eq!(link(&device), None, "the port says nothing");
+        write(&port, "16.0 GT/s PCIe\n", "16\n");
+        assert_eq!(link(&device), Some(DeviceLink { generation: 4, megatransfers: 16_000, lanes: 16 }));
+        write(&port, "Unknown\n", "63\n");
+        assert_eq!(link(&device), None);
+        fs::remove_dir_all(&port).unwrap();
+    }
+}
