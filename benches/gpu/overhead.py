@@ -42,7 +42,6 @@ VARIANTS = {
     "gpuprof-dependencies": {"GPUPROF_DEPENDENCIES": "on"},
 }
 HERE = pathlib.Path(__file__).resolve().parent
-CUDA_FOLDERS = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda", "/opt/cuda"]
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
 
@@ -79,19 +78,11 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
 
 def build_floor(suite: Suite) -> pathlib.Path | None:
     """libfloor.so, or None with a line that says why not."""
-    cuda = next((path for path in map(pathlib.Path, CUDA_FOLDERS) if (path / "include" / "cuda.h").exists()), None)
-    if cuda is None or shutil.which("g++") is None:
-        print("floor: left out, it needs g++ and a CUDA toolkit", flush=True)
+    try:
+        return suite.compile_injection(HERE / "floor.cpp")
+    except (FileNotFoundError, RuntimeError) as error:
+        print(f"floor: left out, {error}", flush=True)
         return None
-    library, cupti = suite.scratch / "libfloor.so", cuda / "extras" / "CUPTI"
-    folders = [cupti / "lib64", cuda / "lib64"]
-    run = suite.run("floor", [
-        "g++", "-O2", "-shared", "-fPIC", f"-I{cupti}/include", f"-I{cuda}/include", "-o", library, HERE / "floor.cpp",
-        *(f"-L{folder}" for folder in folders), "-lcupti", f"-Wl,-rpath,{':'.join(map(str, folders))}"])
-    if run.code != 0:
-        print(f"floor: left out, it does not compile: {run.stderr.strip()[-200:]}", flush=True)
-        return None
-    return library
 
 
 def tools_for(suite: Suite, benchmark: Benchmark, floor: pathlib.Path | None, asked: list[str]) -> list[str]:

@@ -29,6 +29,9 @@ REPOSITORY = HERE.parent.parent
 STEP_LIMIT = 150.0
 
 
+CUDA_FOLDERS = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda", "/opt/cuda"]
+
+
 class Status(enum.Enum):
     PASS = "PASS"
     FAIL = "FAIL"
@@ -125,6 +128,23 @@ class Suite:
         if not pathlib.Path(nvcc).exists():
             raise FileNotFoundError("nvcc is neither on the PATH nor in /usr/local/cuda/bin")
         return self.run("nvcc", [nvcc, "-O2", "-arch=native", "-o", program, source])
+
+    def compile_injection(self, source: pathlib.Path) -> pathlib.Path:
+        """Compiles a library that the CUDA driver can load and that uses CUPTI.
+
+        Raises FileNotFoundError without g++ or a CUDA toolkit, and RuntimeError when the source does not compile.
+        """
+        cuda = next((path for path in map(pathlib.Path, CUDA_FOLDERS) if (path / "include" / "cuda.h").exists()), None)
+        if cuda is None or shutil.which("g++") is None:
+            raise FileNotFoundError("it needs g++ and a CUDA toolkit")
+        library, cupti = self.scratch / f"lib{source.stem}.so", cuda / "extras" / "CUPTI"
+        folders = [cupti / "lib64", cuda / "lib64"]
+        run = self.run(source.stem, [
+            "g++", "-O2", "-shared", "-fPIC", f"-I{cupti}/include", f"-I{cuda}/include", "-o", library, source,
+            *(f"-L{folder}" for folder in folders), "-lcupti", f"-Wl,-rpath,{':'.join(map(str, folders))}"])
+        if run.code != 0:
+            raise RuntimeError(f"it does not compile: {run.stderr.strip()[-200:]}")
+        return library
 
     def build_microbench(self) -> Run:
         return self.compile(self.workloads / "microbench.cu", self.microbench)

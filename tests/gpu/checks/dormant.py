@@ -1,0 +1,108 @@
+"""A program in which no capture has begun runs at full speed, and what each part of the waiting costs.
+
+A figure is the median of the ratios of runs that take turns within a round, in an order that changes from round to round.
+The parts are measured without gpuprof, by a library that does nothing else (workloads/dormant.cpp): its figures are
+printed and never fail.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator
+
+from harness import Check, Mode, Result, Run, Suite, expect, skipped
+
+ROUNDS = 5
+# What waiting for a capture may cost. Neither the subscriber alone nor a timer of 0.1 s could be told from noise
+# (docs/OVERHEAD.md), so this is the noise.
+LIMIT = 1.03
+# How libprof.so waits for a call of the program, and for a command.
+WAITS = {
+    "profiler": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
+    "command": {"GPUPROF_CAPTURE_RANGE": "nvtx", "GPUPROF_NVTX_CAPTURE": "never"},
+}
+PARTS = (
+    "subscribe", "subscribe,profiler", "door", "descriptions", "thread", "subscribe,profiler,door",
+    "subscribe,profiler,door,descriptions,thread",
+)
+
+
+class NoFigure(Exception):
+    """A run that failed or printed no time."""
+
+
+def figure(run: Run, pattern: str) -> float:
+    match = re.search(pattern, run.stdout)
+    if run.code != 0 or not match:
+        raise NoFigure(f"{run.ending()}: {run.stderr.strip()[-150:]}")
+    return float(match[1])
+
+
+def compare(suite: Suite, name: str, command: list, pattern: str, variants: dict[str, tuple[Mode, dict]]) -> dict[str, list[float]]:
+    """The ratios of each variant to the bare program, by round; `bare` has its times.
+
+    Raises NoFigure when a run has none.
+    """
+    everything = {"bare": (Mode.BARE, {}), **variants}
+    found: dict[str, list[float]] = {variant: [] for variant in everything}
+    for number in range(ROUNDS):
+        # Another one comes first in each round, so that none is always the one behind a certain other.
+        turn = number % len(everything)
+        order = [*everything][turn:] + [*everything][:turn]
+        times = {}
+        for variant in order:
+            mode, extra = everything[variant]
+            run = suite.run(f"dormant-{name}-{variant.replace(',', '+')}-{number}", command, mode, extra)
+            times[variant] = figure(run, pattern)
+            if run.traces():
+                raise NoFigure(f"{variant}: a trace was left though nothing was captured")
+        for variant, time in times.items():
+            found[variant].append(time if variant == "bare" else time / times["bare"])
+    return found
+
+
+def said(ratios: list[float], bare: list[float], unit: str) -> str:
+    return (f"{statistics.median(ratios):.3f} of bare ({min(ratios):.3f} .. {max(ratios):.3f}, {len(ratios)} rounds; "
+            f"bare {statistics.median(bare):.4g} {unit})")
+
+
+def launches(suite: Suite) -> tuple[list, str, str]:
+    return [str(suite.microbench), "launch", "100000"], r"time_per_operation_ns=([\d.]+)", "ns/kernel"
+
+
+def waiting(suite: Suite) -> Iterator[Result]:
+    """libprof.so in a program in which no capture begins."""
+    programs = {
+        "mlp": (suite.python("train.py", "mlp", "--steps", "300"), r'"ms_per_step": ([\d.]+)', "ms/step"),
+        "launch": launches(suite),
+    }
+    variants = {wait: (Mode.VARIABLE, extra) for wait, extra in WAITS.items()}
+    for name, (command, pattern, unit) in programs.items():
+        try:
+            found = compare(suite, name, command, pattern, variants)
+        except NoFigure as error:
+            yield expect(f"dormant.{name}", False, str(error))
+            continue
+        for wait in WAITS:
+            ratio = statistics.median(found[wait])
+            yield expect(f"dormant.{name}.{wait}", ratio <= LIMIT, said(found[wait], found["bare"], unit))
+
+
+def parts(suite: Suite) -> Iterator[Result]:
+    """What each part of the waiting costs an empty launch."""
+    try:
+        library = suite.compile_injection(suite.workloads / "dormant.cpp")
+    except FileNotFoundError as error:
+        yield skipped("dormant.parts", str(error))
+        return
+    command, pattern, unit = launches(suite)
+    injected = {"CUDA_INJECTION64_PATH": str(library)}
+    variants = {part: (Mode.BARE, {**injected, "DORMANT_PARTS": part}) for part in ("none", *PARTS)}
+    found = compare(suite, "parts", command, pattern, variants)
+    for part in variants:
+        yield expect(f"dormant.parts.{part}", True, said(found[part], found["bare"], unit))
+
+
+def checks() -> list[Check]:
+    return [Check("dormant.waiting", waiting), Check("dormant.parts", parts)]
