@@ -2,7 +2,7 @@
 //!
 //! Buffers that the real library handed over are handed over again at their recorded time, with the same records in
 //! the same order, on a worker thread of this library. A flush of the client brings, on the flushing thread, what else
-//! was complete at the play clock, unless something incomplete is in the same buffer ([`flush`]).
+//! was complete at the play clock, unless something incomplete is in the same buffer (`player/flush.rs`).
 //!
 //! At maximum speed a client without a free buffer is waited for, since it only has to keep up with real time. At a
 //! given speed its records are dropped and counted, as CUPTI does.

@@ -1,9 +1,15 @@
-//! The atomics of the parts that a model checker tries (`inject/model`), which puts its own in their place.
+//! The atomics and sizes of the parts that a model checker tries (`inject/model`), which puts its own in their place.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use std::sync::atomic::{AtomicU8, Ordering};
+pub use std::sync::OnceLock;
+pub use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Words of a segment of an NVTX ring: 64 KiB.
+pub const RING_SEGMENT: u64 = 8192;
+/// Segments of a ring.
+pub const RING_SEGMENTS: usize = 32;
 
 /// How long a thread of the program waits at most for another one that is switching, in the call that begins a capture.
 /// Switching takes 0.1 ms on an H200, so this is only reached when CUPTI hangs.

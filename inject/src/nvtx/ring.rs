@@ -2,14 +2,10 @@
 //!
 //! A range event happens in the middle of somebody's work, so the writing side never waits: what does not fit is
 //! refused. Memory is made in segments as the writer first reaches them, and stays for the ring's next round.
+//! A model checker tries all orders of the two (`inject/model`).
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, OnceLock, Ordering, RING_SEGMENT as SEGMENT, RING_SEGMENTS as SEGMENTS};
 
-/// Words of a segment: 64 KiB.
-const SEGMENT: u64 = 8192;
-/// Segments of a ring.
-const SEGMENTS: usize = 32;
 /// Words of a ring: 2 MiB, or some 65 thousand events. At the default of ten emptyings a second that is enough for
 /// 600 thousand events a second from one thread; beyond that the collector is called at half a ring.
 pub const WORDS: u64 = SEGMENT * SEGMENTS as u64;
@@ -47,7 +43,7 @@ pub struct Ring {
 
 impl Ring {
     /// An empty one, without memory.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self { segments: [const { OnceLock::new() }; SEGMENTS], written: AtomicU64::new(0), read: AtomicU64::new(0) }
     }
 
