@@ -13,6 +13,7 @@ import json
 import pathlib
 import re
 import sqlite3
+from collections.abc import Sequence
 
 from harness import Suite
 
@@ -54,8 +55,9 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
     return read_nsys(nsys_database(suite, name, command))
 
 
-def nsys_database(suite: Suite, name: str, command: list[str], what: str = "cuda") -> pathlib.Path:
-    """Runs the program under nsys, tracing `what` (its option -t), and gives the SQLite export.
+def nsys_database(
+        suite: Suite, name: str, command: list[str], what: str = "cuda", options: Sequence[str] = ()) -> pathlib.Path:
+    """Runs the program under nsys, tracing `what` (its option -t) with more `options`, and gives the SQLite export.
 
     Raises NoCount when there is none.
     """
@@ -67,7 +69,7 @@ def nsys_database(suite: Suite, name: str, command: list[str], what: str = "cuda
     profile = suite.run(
         f"{name}-nsys-profile",
         [suite.nsys, "profile", "-t", what, "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
-         "-o", report, *command], extra=extra)
+         *options, "-o", report, *command], extra=extra)
     # nsys ends with the program's status, which is 0 for all of these without nsys. Otherwise nsys crashed, or made the
     # program fail (seen with graph nodes: `unspecified launch failure`), and what it wrote is not the whole program.
     if profile.code != 0:

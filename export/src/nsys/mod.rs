@@ -10,6 +10,8 @@
 //! link, loss.
 
 mod facts;
+mod merge;
+mod queries;
 mod rows;
 mod schema;
 
@@ -25,7 +27,7 @@ use rusqlite::{Connection, OpenFlags};
 use tempfile::{NamedTempFile, TempPath};
 
 use self::facts::Process;
-use self::rows::Merge;
+use self::merge::Merge;
 use self::schema::Schema;
 use crate::error::ExportError;
 
@@ -65,7 +67,7 @@ pub fn translate(path: &Path) -> Result<TempPath, ExportError> {
     let written = |error| ExportError::io(&trace, error);
     let mut writer = TraceWriter::new(BufWriter::new(file), &session).map_err(written)?;
     let loss = Loss::default();
-    let mut statements = rows::statements(&connection, &schema, &process).map_err(failed)?;
+    let mut statements = queries::statements(&connection, &schema, &process).map_err(failed)?;
     let mut merge = Merge::new(&connection, &mut statements, session.start, &mut dictionary).map_err(failed)?;
     let (mut last, mut next_flush) = (session.start, None);
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {

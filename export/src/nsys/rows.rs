@@ -1,7 +1,4 @@
-//! Rows of the file become records, in the order in which a live run would have delivered them.
-//!
-//! SQLite hands out each table by the end of its rows, and the tables are merged. So memory is that of SQLite's sorter,
-//! which spills into temporary files.
+//! Rows of the file become records.
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
@@ -10,204 +7,25 @@ use profiler_core::record::{
     RangeEvent, RangeEventKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rusqlite::types::FromSql;
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row, Rows, Statement};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row};
 use rustc_hash::FxHashMap;
 
-use super::facts::Process;
-use super::schema::Schema;
+use super::queries::{Source, domains};
 
 /// Calls without correlation must not be taken for those of device work without one.
 const CALL_WITHOUT_CORRELATION: u32 = u32::MAX;
 
-/// A table, and what its rows become.
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    Kernel,
-    Copy,
-    Memset,
-    Call,
-    Sync,
-    Event,
-    Overhead,
-    Memory,
-    Range,
-}
-
-/// Table, what becomes of it, the columns that are read; all but events and ranges are handed out by their end.
-const TABLES: [(&str, Source, &str); 7] = [
-    (
-        "CUPTI_ACTIVITY_KIND_KERNEL",
-        Source::Kernel,
-        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, mangledName, demangledName, \
-         gridX, gridY, gridZ, blockX, blockY, blockZ, clusterX, clusterY, clusterZ, registersPerThread, \
-         staticSharedMemory, dynamicSharedMemory, sharedMemoryExecuted, localMemoryPerThread, launchType",
-    ),
-    (
-        "CUPTI_ACTIVITY_KIND_MEMCPY",
-        Source::Copy,
-        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, copyKind, srcKind, \
-         dstKind, srcDeviceId, dstDeviceId",
-    ),
-    (
-        "CUPTI_ACTIVITY_KIND_MEMSET",
-        Source::Memset,
-        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, memKind, value",
-    ),
-    (
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        Source::Call,
-        "end, start, globalTid, correlationId, eventClass, nameId, returnValue",
-    ),
-    (
-        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        Source::Sync,
-        "end, start, contextId, streamId, correlationId, syncType, eventId, eventSyncId",
-    ),
-    ("CUPTI_ACTIVITY_KIND_OVERHEAD", Source::Overhead, "end, start, globalTid, correlationId, overheadType"),
-    (
-        "CUDA_GPU_MEMORY_USAGE_EVENTS",
-        Source::Memory,
-        "start, memoryOperationType, memKind, deviceId, contextId, streamId, correlationId, address, bytes, name, \
-         localMemoryPoolAddress, localMemoryPoolSize, localMemoryPoolUtilizedSize, localMemoryPoolReleaseThreshold",
-    ),
-];
-
-/// The queries over those tables that the file has.
-pub(super) struct Statements<'c>(Vec<(Source, Statement<'c>)>);
-
-pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, process: &Process) -> Result<Statements<'c>> {
-    let mut all = Vec::new();
-    for (table, source, columns) in TABLES {
-        // A table of overheads without their kind says nothing that is used.
-        if schema.has(table) && schema.has_column(table, "start") {
-            let (columns, condition) = (schema.columns(table, columns), process.condition(schema, table));
-            let query = format!("SELECT {columns} FROM {table} WHERE {condition} ORDER BY 1, 2");
-            all.push((source, connection.prepare(&query)?));
-        }
-    }
-    if let Some(query) = events(schema, process) {
-        all.push((Source::Event, connection.prepare(&query)?));
-    }
-    if schema.has("NVTX_EVENTS") {
-        all.push((Source::Range, connection.prepare(&ranges(schema, process))?));
-    }
-    Ok(Statements(all))
-}
-
-/// Recordings of events have no time of their own: they come with the call that made them.
-fn events(schema: &Schema, process: &Process) -> Option<String> {
-    let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
-    if !schema.has(table) || !schema.has("CUPTI_ACTIVITY_KIND_RUNTIME") {
-        return None;
-    }
-    let columns = schema.columns(table, "contextId, streamId, correlationId, eventId, eventSyncId");
-    let (event, call) = (process.condition(schema, table), process.condition(schema, "CUPTI_ACTIVITY_KIND_RUNTIME"));
-    Some(format!(
-        "SELECT r.end, e.contextId, e.streamId, e.correlationId, e.eventId, e.eventSyncId
-         FROM (SELECT {columns} FROM {table} WHERE {event}) AS e
-         LEFT JOIN (SELECT correlationId, max(end) AS end FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE {call} GROUP BY 1) AS r
-         ON r.correlationId = e.correlationId ORDER BY 1"
-    ))
-}
-
-/// Each range twice, as it begins and as it ends. Where several do so at once, ends come before begins, the innermost
-/// first, begins the outermost first, and a range without length ends behind its begin.
-fn ranges(schema: &Schema, process: &Process) -> String {
-    let columns = schema.columns(
-        "NVTX_EVENTS",
-        "start, end, eventType, globalTid, endGlobalTid, rangeId, color, text, textId, domainId, uint64Value, \
-         int64Value, doubleValue, uint32Value, int32Value, floatValue",
-    );
-    let condition = process.condition(schema, "NVTX_EVENTS");
-    format!(
-        "WITH r AS (SELECT rowid AS id, {columns} FROM NVTX_EVENTS WHERE {condition} AND eventType IN (34, 59, 60))
-         SELECT start AS at, 1 AS phase, -coalesce(\"end\", 9e18) AS place, 1 AS begins, r.* FROM r
-         UNION ALL
-         SELECT \"end\", CASE WHEN start < \"end\" THEN 0 ELSE 2 END, -start, 0, r.* FROM r
-         WHERE \"end\" IS NOT NULL AND eventType <> 34
-         ORDER BY 1, 2, 3"
-    )
-}
-
-/// All tables in one order.
-pub(super) struct Merge<'s> {
-    cursors: Vec<Cursor<'s>>,
-    reader: Reader<'s>,
-}
-
-struct Cursor<'s> {
-    source: Source,
-    rows: Rows<'s>,
-    /// The row that is next, and when it was complete.
-    next: Option<(Timestamp, Record)>,
-}
-
-impl<'s> Merge<'s> {
-    /// Reads the first row of each table.
-    pub(super) fn new(
-        connection: &'s Connection,
-        statements: &'s mut Statements<'_>,
-        start: Timestamp,
-        dictionary: &mut Dictionary,
-    ) -> Result<Self> {
-        let mut reader = Reader {
-            text: connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?,
-            texts: FxHashMap::default(),
-            domains: domains(connection)?,
-            start,
-        };
-        let mut cursors = Vec::new();
-        for (source, statement) in &mut statements.0 {
-            let mut cursor = Cursor { source: *source, rows: statement.query([])?, next: None };
-            cursor.advance(&mut reader, dictionary)?;
-            cursors.push(cursor);
-        }
-        Ok(Self { cursors, reader })
-    }
-
-    /// The record that was complete first, and when.
-    pub(super) fn next(&mut self, dictionary: &mut Dictionary) -> Result<Option<(Timestamp, Record)>> {
-        let waiting = self.cursors.iter_mut().filter(|cursor| cursor.next.is_some());
-        let Some(first) = waiting.min_by_key(|cursor| cursor.next.map(|(at, _)| at)) else { return Ok(None) };
-        let next = first.next;
-        first.advance(&mut self.reader, dictionary)?;
-        Ok(next)
-    }
-}
-
-impl Cursor<'_> {
-    fn advance(&mut self, reader: &mut Reader<'_>, dictionary: &mut Dictionary) -> Result<()> {
-        self.next = match self.rows.next()? {
-            Some(row) => Some(reader.record(self.source, &mut Fields { row, next: 0 }, dictionary)?),
-            None => None,
-        };
-        Ok(())
-    }
-}
-
-/// Names of the domains of ranges, by number.
-fn domains(connection: &Connection) -> Result<FxHashMap<i64, String>> {
-    let mut statement = match connection.prepare(
-        "SELECT n.domainId, coalesce(n.text, s.value) FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
-         WHERE n.eventType = 75",
-    ) {
-        Ok(statement) => statement,
-        // No such table, or one of a version without these columns: then nothing has a domain.
-        Err(_) => return Ok(FxHashMap::default()),
-    };
-    let rows = statement.query_map([], |row| {
-        Ok((row.get::<_, Option<i64>>(0)?.unwrap_or(0), row.get::<_, Option<String>>(1)?.unwrap_or_default()))
-    })?;
-    rows.collect()
-}
-
 /// The columns of a row, one after the other.
-struct Fields<'r> {
+pub(super) struct Fields<'r> {
     row: &'r Row<'r>,
     next: usize,
 }
 
-impl Fields<'_> {
+impl<'r> Fields<'r> {
+    pub(super) fn of(row: &'r Row<'r>) -> Self {
+        Self { row, next: 0 }
+    }
+
     fn get<T: FromSql>(&mut self) -> Result<Option<T>> {
         self.next += 1;
         self.row.get(self.next - 1)
@@ -246,15 +64,25 @@ struct Operation {
 }
 
 /// Makes records.
-struct Reader<'c> {
+pub(super) struct Reader<'c> {
     text: CachedStatement<'c>,
     texts: FxHashMap<i64, NameId>,
     domains: FxHashMap<i64, String>,
     start: Timestamp,
 }
 
-impl Reader<'_> {
-    fn record(
+impl<'c> Reader<'c> {
+    pub(super) fn new(connection: &'c Connection, start: Timestamp) -> Result<Self> {
+        Ok(Self {
+            text: connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?,
+            texts: FxHashMap::default(),
+            domains: domains(connection)?,
+            start,
+        })
+    }
+
+    /// What a row of `source` says, and when it was complete.
+    pub(super) fn record(
         &mut self,
         source: Source,
         row: &mut Fields<'_>,

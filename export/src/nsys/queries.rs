@@ -1,0 +1,135 @@
+//! Which tables are read, by which queries.
+//!
+//! Every query hands out its rows in the order of time, and the columns in the order in which `rows` takes them.
+
+use rusqlite::{Connection, Result, Statement};
+use rustc_hash::FxHashMap;
+
+use super::facts::Process;
+use super::schema::Schema;
+
+/// A table, and what its rows become.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    Kernel,
+    Copy,
+    Memset,
+    Call,
+    Sync,
+    Event,
+    Overhead,
+    Memory,
+    Range,
+}
+
+/// Table, what becomes of it, the columns that are read; all but events and ranges are handed out by their end.
+const TABLES: [(&str, Source, &str); 7] = [
+    (
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        Source::Kernel,
+        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, mangledName, demangledName, \
+         gridX, gridY, gridZ, blockX, blockY, blockZ, clusterX, clusterY, clusterZ, registersPerThread, \
+         staticSharedMemory, dynamicSharedMemory, sharedMemoryExecuted, localMemoryPerThread, launchType",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        Source::Copy,
+        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, copyKind, srcKind, \
+         dstKind, srcDeviceId, dstDeviceId",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        Source::Memset,
+        "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, memKind, value",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        Source::Call,
+        "end, start, globalTid, correlationId, eventClass, nameId, returnValue",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        Source::Sync,
+        "end, start, contextId, streamId, correlationId, syncType, eventId, eventSyncId",
+    ),
+    ("CUPTI_ACTIVITY_KIND_OVERHEAD", Source::Overhead, "end, start, globalTid, correlationId, overheadType"),
+    (
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        Source::Memory,
+        "start, memoryOperationType, memKind, deviceId, contextId, streamId, correlationId, address, bytes, name, \
+         localMemoryPoolAddress, localMemoryPoolSize, localMemoryPoolUtilizedSize, localMemoryPoolReleaseThreshold",
+    ),
+];
+
+/// The queries over those tables that the file has.
+pub(super) struct Statements<'c>(pub(super) Vec<(Source, Statement<'c>)>);
+
+pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, process: &Process) -> Result<Statements<'c>> {
+    let mut all = Vec::new();
+    for (table, source, columns) in TABLES {
+        // A table of overheads without their kind says nothing that is used.
+        if schema.has(table) && schema.has_column(table, "start") {
+            let (columns, condition) = (schema.columns(table, columns), process.condition(schema, table));
+            let query = format!("SELECT {columns} FROM {table} WHERE {condition} ORDER BY 1, 2");
+            all.push((source, connection.prepare(&query)?));
+        }
+    }
+    if let Some(query) = events(schema, process) {
+        all.push((Source::Event, connection.prepare(&query)?));
+    }
+    if schema.has("NVTX_EVENTS") {
+        all.push((Source::Range, connection.prepare(&ranges(schema, process))?));
+    }
+    Ok(Statements(all))
+}
+
+/// Recordings of events have no time of their own: they come with the call that made them.
+fn events(schema: &Schema, process: &Process) -> Option<String> {
+    let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+    if !schema.has(table) || !schema.has("CUPTI_ACTIVITY_KIND_RUNTIME") {
+        return None;
+    }
+    let columns = schema.columns(table, "contextId, streamId, correlationId, eventId, eventSyncId");
+    let (event, call) = (process.condition(schema, table), process.condition(schema, "CUPTI_ACTIVITY_KIND_RUNTIME"));
+    Some(format!(
+        "SELECT r.end, e.contextId, e.streamId, e.correlationId, e.eventId, e.eventSyncId
+         FROM (SELECT {columns} FROM {table} WHERE {event}) AS e
+         LEFT JOIN (SELECT correlationId, max(end) AS end FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE {call} GROUP BY 1) AS r
+         ON r.correlationId = e.correlationId ORDER BY 1"
+    ))
+}
+
+/// Each range twice, as it begins and as it ends. Where several do so at once, ends come before begins, the innermost
+/// first, begins the outermost first, and a range without length ends behind its begin.
+fn ranges(schema: &Schema, process: &Process) -> String {
+    let columns = schema.columns(
+        "NVTX_EVENTS",
+        "start, end, eventType, globalTid, endGlobalTid, rangeId, color, text, textId, domainId, uint64Value, \
+         int64Value, doubleValue, uint32Value, int32Value, floatValue",
+    );
+    let condition = process.condition(schema, "NVTX_EVENTS");
+    format!(
+        "WITH r AS (SELECT rowid AS id, {columns} FROM NVTX_EVENTS WHERE {condition} AND eventType IN (34, 59, 60))
+         SELECT start AS at, 1 AS phase, -coalesce(\"end\", 9e18) AS place, 1 AS begins, r.* FROM r
+         UNION ALL
+         SELECT \"end\", CASE WHEN start < \"end\" THEN 0 ELSE 2 END, -start, 0, r.* FROM r
+         WHERE \"end\" IS NOT NULL AND eventType <> 34
+         ORDER BY 1, 2, 3"
+    )
+}
+
+/// Names of the domains of ranges, by number.
+pub(super) fn domains(connection: &Connection) -> Result<FxHashMap<i64, String>> {
+    let mut statement = match connection.prepare(
+        "SELECT n.domainId, coalesce(n.text, s.value) FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
+         WHERE n.eventType = 75",
+    ) {
+        Ok(statement) => statement,
+        // No such table, or one of a version without these columns: then nothing has a domain.
+        Err(_) => return Ok(FxHashMap::default()),
+    };
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, Option<i64>>(0)?.unwrap_or(0), row.get::<_, Option<String>>(1)?.unwrap_or_default()))
+    })?;
+    rows.collect()
+}
