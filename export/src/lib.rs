@@ -12,6 +12,7 @@ mod error;
 mod job;
 mod json;
 mod kineto_names;
+mod lanes;
 mod names;
 mod nsys;
 mod operation;

@@ -27,6 +27,8 @@ pub struct Survey {
     pub streams: BTreeMap<DeviceId, BTreeSet<StreamId>>,
     /// Devices and kinds of memory that was allocated.
     pub memory: BTreeSet<(DeviceId, MemoryKind)>,
+    /// Whether the program named ranges.
+    pub has_ranges: bool,
     /// Whether a collective of NCCL ran.
     pub communicates: bool,
 }
@@ -58,7 +60,10 @@ impl Survey {
             }
             Record::Sync(row) => self.widen(row.start, row.end),
             Record::Overhead(row) => self.host(row.thread, row.start, row.end),
-            Record::Range(row) => self.host(row.thread, row.at, row.at),
+            Record::Range(row) => {
+                self.has_ranges = true;
+                self.host(row.thread, row.at, row.at);
+            }
             Record::Memory(row) => {
                 self.memory.insert((row.device, row.kind));
                 self.widen(row.at, row.at);

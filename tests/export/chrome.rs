@@ -1,9 +1,11 @@
 //! The JSON of the PyTorch profiler: read back by our own import, and row by row.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{report, sum};
-use crate::{chrome, play, rows};
+use serde_json::Value;
+
+use crate::support::{report, stderr, sum};
+use crate::{chrome, gpuprof, hta, nanos, play, rows};
 
 #[test]
 fn our_own_import_of_the_export_gives_every_nanosecond_the_same_cause() {
@@ -39,6 +41,17 @@ fn every_record_has_a_row_and_every_arrow_two_ends() {
     assert_eq!(starts.iter().collect::<BTreeSet<_>>().len(), starts.len(), "one arrow a launch");
     let calls = rows(&document, "cuda_runtime").filter(|row| row["name"] == "cudaGraphLaunch").count();
     assert!(calls > 0 && rows(&document, "kernel").any(|row| row["args"]["graph id"].is_u64()));
+    // Kernels of a graph overlap on their stream, whose line cannot show that.
+    let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    let mut kernels: Vec<_> = rows(&document, "kernel").collect();
+    kernels.sort_by_key(|row| nanos(&row["ts"]));
+    assert!(kernels.iter().any(|row| row["tid"] != row["args"]["stream"]), "on another line");
+    for row in kernels {
+        let (start, line) = (nanos(&row["ts"]), (row["pid"].as_u64().unwrap(), row["tid"].as_u64().unwrap()));
+        let end = ends.entry(line).or_default();
+        assert!(*end <= start, "two rows overlap on line {line:?}");
+        *end = start + nanos(&row["dur"]);
+    }
     let (threads, lines): (BTreeSet<_>, BTreeSet<_>) = (
         events.iter().filter(|row| row["ph"] == "X").map(|row| (row["pid"].as_u64(), row["tid"].as_u64())).collect(),
         events
@@ -48,4 +61,46 @@ fn every_record_has_a_row_and_every_arrow_two_ends() {
             .collect(),
     );
     assert_eq!(threads, lines, "every line has a name");
+}
+
+/// A row of a device: process, stream, begin and end.
+type Work = (u64, u64, u64, u64);
+
+#[test]
+fn ranges_stand_over_what_was_launched_in_them() {
+    let stage = play("multi_stream");
+    let (trace, steps) = hta::annotated(&stage);
+    let out = stage.path("annotated.json");
+    let output = gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let span = |row: &Value| (nanos(&row["ts"]), nanos(&row["ts"]) + nanos(&row["dur"]));
+
+    let mut work: BTreeMap<u64, Vec<Work>> = BTreeMap::new();
+    for row in ["kernel", "gpu_memcpy", "gpu_memset"].iter().flat_map(|category| rows(&document, category)) {
+        let (args, (start, end)) = (&row["args"], span(row));
+        let place = (row["pid"].as_u64().unwrap(), args["stream"].as_u64().unwrap(), start, end);
+        work.entry(args["correlation"].as_u64().unwrap()).or_default().push(place);
+    }
+    let calls: Vec<&Value> = rows(&document, "cuda_runtime").chain(rows(&document, "cuda_driver")).collect();
+    let mut wanted: Vec<Work> = Vec::new();
+    for range in rows(&document, "user_annotation") {
+        let (begin, end) = span(range);
+        let within =
+            calls.iter().filter(|call| call["tid"] == range["tid"] && span(call).0 >= begin && span(call).1 <= end);
+        let correlations: BTreeSet<u64> = within.map(|call| call["args"]["correlation"].as_u64().unwrap()).collect();
+        let mut streams: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
+        for &(device, stream, start, end) in correlations.iter().filter_map(|id| work.get(id)).flatten() {
+            let span = streams.entry((device, stream)).or_insert((start, end));
+            *span = (span.0.min(start), span.1.max(end));
+        }
+        wanted.extend(streams.into_iter().map(|((device, stream), (start, end))| (device, stream, start, end)));
+    }
+    let mut found: Vec<Work> = rows(&document, "gpu_user_annotation")
+        .map(|row| (row["pid"].as_u64().unwrap(), row["tid"].as_u64().unwrap(), span(row).0, span(row).1))
+        .collect();
+    wanted.sort_unstable();
+    found.sort_unstable();
+    assert!(found.len() > steps, "on several streams: {} of {steps} steps", found.len());
+    assert_eq!(found, wanted);
 }

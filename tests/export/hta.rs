@@ -82,7 +82,7 @@ fn a_graph_is_analysed_and_the_times_are_ours() {
 const STEP_CALLS: usize = 200;
 
 /// The trace with a range `step` around each stretch of [`STEP_CALLS`] calls of the thread that launches most.
-fn annotated(stage: &Stage) -> (PathBuf, usize) {
+pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
     let mut reader = TraceReader::new(fs::File::open(stage.path("trace.gpuprof")).unwrap()).unwrap();
     let mut items = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {

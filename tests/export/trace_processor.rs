@@ -144,12 +144,15 @@ fn kernels_that_overlap_on_a_stream_and_two_processes_in_a_file_are_whole() {
 
 #[test]
 fn the_json_is_loaded_with_every_row_and_arrow() {
-    let stage = play("sync_item");
-    let (trace, out) = (stage.path("trace.gpuprof"), stage.path("trace.json"));
-    assert_eq!(gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]).status.code(), Some(0));
-    let Some(found) = asked(&out, &[KERNELS, "SELECT count(*) AS n FROM flow"]) else { return };
-    let [n, ns] = kernels(&trace);
-    assert_eq!(found[0], json!([{"n": n, "ns": ns}]));
-    let text = fs::read_to_string(&out).unwrap();
-    assert_eq!(found[1][0]["n"], text.matches(r#""ph": "s""#).count());
+    // The kernels of the graph overlap on one stream.
+    for fixture in ["graph_torch", "sync_item"] {
+        let stage = play(fixture);
+        let (trace, out) = (stage.path("trace.gpuprof"), stage.path("trace.json"));
+        assert_eq!(gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]).status.code(), Some(0));
+        let Some(found) = asked(&out, &[KERNELS, "SELECT count(*) AS n FROM flow"]) else { return };
+        let [n, ns] = kernels(&trace);
+        assert_eq!(found[0], json!([{"n": n, "ns": ns}]), "{fixture}");
+        let text = fs::read_to_string(&out).unwrap();
+        assert_eq!(found[1][0]["n"], text.matches(r#""ph": "s""#).count(), "{fixture}");
+    }
 }

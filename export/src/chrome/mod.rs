@@ -3,9 +3,10 @@
 //! HolisticTraceAnalysis, the TensorBoard plugin, Perfetto and `chrome://tracing` read it; what they demand shaped the
 //! rows: names without version suffix, a blank behind `"rank":`, integers where Kineto has them, times relative to
 //! `baseTimeNanoseconds` because microseconds since 1970 do not fit a double. Operations that overlap on one stream
-//! stay on its line, as with Kineto; viewers of this format may not show the second one.
+//! stand on lines of their own, which Kineto does not do: viewers of this format drop rows that partly overlap.
 //!
-//! Two passes: the first finds the earliest time and which calls caused work, the second writes.
+//! Two passes: the first finds the earliest time and which calls caused work, the second writes. Ranges are projected
+//! onto the streams by two more, where there are any.
 
 mod arguments;
 mod rows;
@@ -21,6 +22,7 @@ use crate::error::ExportError;
 use crate::json::quoted;
 use crate::output::Output;
 use crate::source::{Progress, TraceFile};
+use crate::stats::projected_ranges;
 use crate::survey::Survey;
 use crate::{Options, Outcome};
 
@@ -55,9 +57,15 @@ pub fn write(
         written.map_err(|error| output.failed(error))
     })?;
     rows.finish(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
+    let (projections, unplaced) =
+        if survey.has_ranges { projected_ranges(trace, &mut |_, _| {})? } else { Default::default() };
+    for row in &projections {
+        rows.projection(&mut output, row, &passed.dictionary).map_err(|error| output.failed(error))?;
+    }
     writeln!(output, "\n  ],\n  \"traceName\": {}\n}}", quoted(&out.to_string_lossy()))
         .map_err(|error| output.failed(error))?;
     outcome.notes.extend(rows.notes());
+    outcome.notes.extend(unplaced);
     output.finish()?;
     Ok(outcome)
 }

@@ -7,7 +7,7 @@ use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, CudaEvent, DeviceId, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind, Record,
-    Sync, SyncKind, Timestamp,
+    StreamId, Sync, SyncKind, Timestamp,
 };
 use profiler_core::session::Session;
 use rustc_hash::FxHashMap;
@@ -16,9 +16,11 @@ use super::arguments::{annotation, bandwidth, graph, shape};
 
 use crate::correlations::Correlations;
 use crate::json::{Micros, quoted};
+use crate::lanes::Lanes;
 use crate::names::{Names, demangled};
 use crate::operation::Operation;
 use crate::ranges::{OpenRanges, Range};
+use crate::stats::ProjectedRange;
 use crate::survey::Survey;
 use crate::{Options, job, kineto_names};
 
@@ -26,6 +28,8 @@ use crate::{Options, job, kineto_names};
 const WAITING_LIMIT: usize = 1 << 16;
 /// Recordings of events that are kept for the waits that refer to them.
 const EVENTS_LIMIT: usize = 1 << 16;
+/// Between the numbers of a stream's lines. Streams are numbered by the context, from 7 on.
+const NEXT_LINE: u32 = 1_000_000;
 
 /// Writes rows.
 pub struct Rows<'a> {
@@ -36,6 +40,7 @@ pub struct Rows<'a> {
     api_names: Names,
     texts: Names,
     shapes: FxHashMap<(DeviceId, LaunchConfigId), String>,
+    lanes: FxHashMap<(DeviceId, StreamId), Lanes>,
     arrows_from: Correlations,
     arrows_to: Correlations,
     ranges: OpenRanges,
@@ -56,6 +61,7 @@ impl<'a> Rows<'a> {
             api_names: Names::new(|name| quoted(without_suffix(name))),
             texts: Names::new(quoted),
             shapes: FxHashMap::default(),
+            lanes: FxHashMap::default(),
             arrows_from: Correlations::default(),
             arrows_to: Correlations::default(),
             ranges: OpenRanges::default(),
@@ -153,12 +159,25 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
+    /// Writes a range over what was launched in it on one stream, as Kineto does.
+    pub fn projection(
+        &mut self,
+        output: &mut impl Write,
+        row: &ProjectedRange,
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
+        let name = self.texts.get(row.message, dictionary).to_owned();
+        self.open(output, "gpu_user_annotation", &name, row.device.0, row.stream.0, row.first, row.last)?;
+        write!(output, "}}}}")
+    }
+
     /// What could not be written as it was.
     pub fn notes(&self) -> Vec<String> {
         self.ranges.notes()
     }
 
     fn kernel(&mut self, output: &mut impl Write, row: &Kernel, dictionary: &Dictionary) -> io::Result<()> {
+        let line = self.line_of(output, &row.into())?;
         let shape = self.shapes.entry((row.device, row.config)).or_insert_with(|| shape(row, dictionary));
         separate(output, &mut self.is_first)?;
         write!(
@@ -166,7 +185,7 @@ impl<'a> Rows<'a> {
             r#"{{"ph": "X", "cat": "kernel", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"queued": 0, "device": {}, "context": {}, "stream": {}, "correlation": {}, {shape}"#,
             self.kernel_names.get(dictionary.launch_config(row.config).name, dictionary),
             row.device,
-            row.stream,
+            line,
             Micros(row.start.since(self.survey.base)),
             Micros(row.end.since(row.start)),
             row.device,
@@ -174,12 +193,13 @@ impl<'a> Rows<'a> {
             row.stream,
             row.correlation,
         )?;
-        self.close(output, &row.into())
+        self.close(output, &row.into(), line)
     }
 
     /// A copy or memset.
     fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &Operation) -> io::Result<()> {
-        self.open(output, category, &quoted(name), row.device.0, row.stream.0, row.start, row.end)?;
+        let line = self.line_of(output, row)?;
+        self.open(output, category, &quoted(name), row.device.0, line, row.start, row.end)?;
         write!(
             output,
             r#""device": {}, "context": {}, "stream": {}, "correlation": {}, "bytes": {}, "memory bandwidth (GB/s)": {}"#,
@@ -190,14 +210,25 @@ impl<'a> Rows<'a> {
             row.bytes,
             bandwidth(row.bytes, row.start, row.end),
         )?;
-        self.close(output, row)
+        self.close(output, row, line)
+    }
+
+    /// The number of the line for an operation: its stream, or another one while that is taken.
+    fn line_of(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<u32> {
+        let stream = row.stream.0;
+        let (lane, is_new) = self.lanes.entry((row.device, row.stream)).or_default().take(row.start, row.end);
+        let line = stream.wrapping_add(NEXT_LINE.wrapping_mul(lane as u32));
+        if is_new && lane > 0 {
+            self.line(output, row.device.0, line, &format!("\"stream {stream} ({})\"", lane + 1), stream)?;
+        }
+        Ok(line)
     }
 
     /// The end of the row of an operation, and that of its arrow.
-    fn close(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<()> {
+    fn close(&mut self, output: &mut impl Write, row: &Operation, line: u32) -> io::Result<()> {
         graph(output, row.graph.0, row.graph.1)?;
         write!(output, "}}}}")?;
-        self.arrow_to(output, row)
+        self.arrow_to(output, row, line)
     }
 
     fn call(&mut self, output: &mut impl Write, row: &ApiCall, dictionary: &Dictionary) -> io::Result<()> {
@@ -234,15 +265,15 @@ impl<'a> Rows<'a> {
     }
 
     /// The end of the arrow from the call. A graph's operations share the call's, and only the first gets it.
-    fn arrow_to(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<()> {
-        let &Operation { device, stream, correlation, start, .. } = row;
+    fn arrow_to(&mut self, output: &mut impl Write, row: &Operation, line: u32) -> io::Result<()> {
+        let &Operation { device, correlation, start, .. } = row;
         if !self.survey.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
             return Ok(());
         }
         self.next(output)?;
         write!(
             output,
-            r#"{{"ph": "f", "id": {correlation}, "pid": {device}, "tid": {stream}, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}"#,
+            r#"{{"ph": "f", "id": {correlation}, "pid": {device}, "tid": {line}, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}"#,
             Micros(start.since(self.survey.base)),
         )
     }

@@ -12,10 +12,10 @@ use profiler_core::record::{
 use profiler_core::session::Session;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::lanes::Lanes;
 use super::packets::{Arrow, Note, Packets, Place, Track};
 use super::wire::{Message, field};
 use crate::correlations::Correlations;
+use crate::lanes::Lanes;
 use crate::names::{Names, demangled};
 use crate::operation::Operation;
 use crate::order::Order;

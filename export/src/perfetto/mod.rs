@@ -5,7 +5,6 @@
 //! each launch to its first operation.
 
 mod events;
-mod lanes;
 mod packets;
 mod wire;
 

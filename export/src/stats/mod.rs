@@ -36,6 +36,7 @@ pub use report::Statistic;
 pub use table::TimeUnit;
 
 pub(crate) use format::{Printer, Widths};
+pub(crate) use projection::{ProjectedRange, projected_ranges};
 pub(crate) use table::{Cell, Column, Heading, RowSink};
 
 /// How to count and print.

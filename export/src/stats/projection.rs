@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{NameId, Record, ThreadId, Timestamp};
+use profiler_core::record::{DeviceId, NameId, Record, StreamId, ThreadId, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::distribution::Distribution;
@@ -15,10 +15,11 @@ use super::instances::{Instance, Instances};
 use super::launches::{join, kernels, operations};
 use super::sums::spread;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, printing};
+use super::{Input, Notes, StatsOptions, printing};
 use crate::error::ExportError;
 use crate::names::demangled;
-use crate::source::Passed;
+use crate::operation::Operation;
+use crate::source::{Passed, Progress, TraceFile};
 
 const WITHOUT_CALL: &str = "operations whose launching call is not in the trace are in no range";
 
@@ -40,6 +41,55 @@ struct Projected {
     operations: u64,
 }
 
+/// A pushed range over what was launched in it on one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct ProjectedRange {
+    /// Its text.
+    pub message: NameId,
+    /// Where its operations ran.
+    pub device: DeviceId,
+    /// Where its operations ran.
+    pub stream: StreamId,
+    /// The begin of the first.
+    pub first: Timestamp,
+    /// The end of the last.
+    pub last: Timestamp,
+}
+
+/// Every pushed range on every stream that it launched something on, and what could not be placed.
+///
+/// # Errors
+///
+/// When the trace cannot be read at all.
+pub fn projected_ranges(
+    trace: &TraceFile,
+    progress: &mut Progress<'_>,
+) -> Result<(Vec<ProjectedRange>, Vec<String>), ExportError> {
+    let options = StatsOptions::default();
+    let mut input = Input { trace, options: &options, progress };
+    let mut unread = Notes::default();
+    let (ranges, _) = Instances::read(&mut input, &mut unread)?;
+    let mut rows: FxHashMap<(u32, DeviceId, StreamId), ProjectedRange> = FxHashMap::default();
+    let (_, without_call) = join(&mut input, operations, |call, record, _| {
+        let Some(Operation { device, stream, start, end, .. }) = operation(record) else { return Ok(()) };
+        for place in ranges.around(call) {
+            let Instance { message, started, .. } = ranges.all[place as usize];
+            if !started {
+                let new = ProjectedRange { message, device, stream, first: start, last: end };
+                let row = rows.entry((place, device, stream)).or_insert(new);
+                row.first = row.first.min(start);
+                row.last = row.last.max(end);
+            }
+        }
+        Ok(())
+    })?;
+    let mut notes = Notes::default();
+    notes.count(without_call, WITHOUT_CALL);
+    let mut rows: Vec<ProjectedRange> = rows.into_values().collect();
+    rows.sort_by_key(|row| (row.first, Reverse(row.last)));
+    Ok((rows, notes.0))
+}
+
 /// Every range in which something was launched, by place.
 fn project(
     input: &mut Input<'_, '_>,
@@ -50,7 +100,7 @@ fn project(
     let origin = passed.session.start;
     let mut projected: FxHashMap<u32, Projected> = FxHashMap::default();
     let (_, without_call) = join(input, operations, |call, record, _| {
-        let Some((start, end)) = times(record) else { return Ok(()) };
+        let Some(Operation { start, end, .. }) = operation(record) else { return Ok(()) };
         for place in ranges.around(call) {
             if admits(filter, origin, &ranges.all[place as usize]) {
                 let none = Projected { first: u64::MAX, last: 0, operations: 0 };
@@ -66,11 +116,11 @@ fn project(
     Ok((ranges, projected, passed))
 }
 
-fn times(record: &Record) -> Option<(Timestamp, Timestamp)> {
+fn operation(record: &Record) -> Option<Operation> {
     match record {
-        Record::Kernel(row) => Some((row.start, row.end)),
-        Record::Copy(row) => Some((row.start, row.end)),
-        Record::Memset(row) => Some((row.start, row.end)),
+        Record::Kernel(row) => Some(row.into()),
+        Record::Copy(row) => Some(row.into()),
+        Record::Memset(row) => Some(row.into()),
         _ => None,
     }
 }

@@ -1,20 +1,20 @@
-//! Which of several tracks of a stream takes an operation.
+//! Which of several lines of a stream takes an operation.
 //!
-//! Slices of one track may only nest. Operations of a stream may overlap (programmatic dependent launch, and by the few
-//! nanoseconds to which CUPTI's conversion of clocks is exact), and Perfetto would then swap their ends without a word:
-//! the second one goes to a track of its own.
+//! What stands on one line of a viewer may only nest. Operations of a stream may overlap (programmatic dependent launch,
+//! branches of a CUDA graph, and by the few nanoseconds to which CUPTI's conversion of clocks is exact), and Perfetto
+//! would then swap their ends or drop the second one: it goes to a line of its own.
 
 use profiler_core::record::Timestamp;
 
-/// Tracks of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the last.
+/// Lines of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the last.
 const LIMIT: usize = 256;
 
-/// The ends of what stands last on each track.
+/// The ends of what stands last on each line.
 #[derive(Debug, Default)]
 pub struct Lanes(Vec<Timestamp>);
 
 impl Lanes {
-    /// The first track that is free at `start`, and whether it is new.
+    /// The first line that is free at `start`, and whether it is new.
     pub fn take(&mut self, start: Timestamp, end: Timestamp) -> (usize, bool) {
         let free = self.0.iter().position(|&last| last <= start);
         let lane = free.unwrap_or(self.0.len().min(LIMIT - 1));
