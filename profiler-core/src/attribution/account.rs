@@ -307,6 +307,7 @@ impl DeviceAccount {
         }
     }
 
+    #[inline(never)]
     fn enter_idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         let from = self.position;
         if leaf == Leaf::NoWork {

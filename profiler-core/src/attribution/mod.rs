@@ -512,6 +512,7 @@ impl Attributor {
         self.find_or_add_timeline(device)
     }
 
+    #[cold]
     fn find_or_add_timeline(&mut self, device: DeviceId) -> Option<usize> {
         match self.timelines.binary_search_by_key(&device, |timeline| timeline.account.id()) {
             Ok(index) => Some(index),

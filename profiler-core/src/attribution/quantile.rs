@@ -35,6 +35,17 @@ impl Durations {
         self.total = self.total.saturating_add(nanos);
         self.min = self.min.min(nanos);
         self.max = self.max.max(nanos);
+        let bucket = bucket(nanos);
+        // Nearly always the bucket is there.
+        match bucket.checked_sub(self.first_bucket).and_then(|index| self.buckets.get_mut(index)) {
+            Some(count) => *count = count.saturating_add(1),
+            None => self.add_first(nanos, bucket),
+        }
+    }
+
+    /// Adds a value to the list, or the first one to `bucket`.
+    #[cold]
+    fn add_first(&mut self, nanos: u64, to: usize) {
         if self.buckets.is_empty() {
             if self.exact.len() < EXACT {
                 self.exact.push(nanos);
@@ -44,7 +55,7 @@ impl Durations {
                 self.add_to_bucket(bucket(value), 1);
             }
         }
-        self.add_to_bucket(bucket(nanos), 1);
+        self.add_to_bucket(to, 1);
     }
 
     /// Adds all values of `other`.

@@ -23,6 +23,8 @@ pub(super) struct ThreadTable {
     pub(super) rows: Vec<HostThread>,
     ids: Vec<ThreadId>,
     places: FxHashMap<ThreadId, u32>,
+    /// The place that was asked for last.
+    asked: u32,
     /// Places of the threads for which nothing waited when a place was first wanted during the flush `quiet_at`, the one
     /// that called longest ago last.
     quiet: Vec<u32>,
@@ -33,10 +35,19 @@ pub(super) struct ThreadTable {
 
 impl ThreadTable {
     /// Where the thread is, during flush number `flush`.
+    #[inline]
     pub(super) fn place(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
-        if let Some(&place) = self.places.get(&id) {
-            return place;
+        // Records of a thread come together.
+        if self.ids.get(self.asked as usize) != Some(&id) {
+            self.asked = match self.places.get(&id) {
+                Some(&place) => place,
+                None => return self.add(id, launches, flush),
+            };
         }
+        self.asked
+    }
+
+    fn add(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
         let place = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(HostThread::default());
             self.ids.push(id);
