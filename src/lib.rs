@@ -63,7 +63,7 @@
 //! version.
 
 mod baseline;
-pub mod bench;
+mod bench;
 mod collector;
 mod expectations;
 mod import;
@@ -72,7 +72,8 @@ mod range;
 mod session;
 
 pub use baseline::Baseline;
-pub use bench::{Bench, BenchError, Measurement};
+pub use bench::l2::L2Flush;
+pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
 pub use gpuprof_export as export;

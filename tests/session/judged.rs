@@ -100,7 +100,7 @@ fn bench() {
     let mut millis = 400;
     let bench = Bench::new("20 ms of copies").warm_up(3).repetitions(10).bytes(1 << 30).flops(1e9);
     let measured = bench
-        .precision(gpuprof::bench::Precision::Single)
+        .precision(gpuprof::Precision::Single)
         .run(|| {
             millis += 20;
             play_until(millis);
