@@ -15,6 +15,14 @@ gpuprof sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables 
 (exec): same process id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
 libprof.so; an option that is left out leaves its variable as it is.
 
+MODES, and what they cost on one H200 (docs/OVERHEAD.md):
+  watch  ranges (NVTX) and host threads only; no division of device time   not measured yet
+  light  device work and the calls that launch, copy, wait or allocate     GPT +1.1 %, ResNet-50 +1.0 %, a step of 280
+                                                                           tiny kernels +8.8 %, empty kernels +35 %
+         the nodes of CUDA graphs                                          empty nodes +49 %
+         CUDA graphs as a whole (--cuda-graph-trace graph)                 not measured yet
+  full   every call, memory, synchronisations and events                  not measured yet
+
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
@@ -35,6 +43,7 @@ EXAMPLES:
   gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
   gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
   gpuprof run --pytorch autograd-nvtx -- python train.py
+  gpuprof run --max-overhead 1% -- python serve.py
   gpuprof run -c cudaProfilerApi --capture-range-end repeat -- python train.py
   gpuprof run --steps 10,0,2,5,1 -p step -- python train.py
   gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
@@ -53,6 +62,15 @@ pub struct RunArgs {
     /// How much libprof.so says about itself on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
+    /// How much is recorded at most: watch, light or full; what each costs is below [default: light]
+    #[arg(long, value_name = "MODE", help_heading = "What it may cost")]
+    mode: Option<String>,
+    /// Part of the launching threads' time that tracing may take, such as 1%; then less is recorded
+    #[arg(long, value_name = "PERCENT", help_heading = "What it may cost")]
+    max_overhead: Option<String>,
+    /// Record the nodes of CUDA graphs, or graphs as a whole: node, graph or auto [default: auto]
+    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost")]
+    cuda_graph_trace: Option<String>,
     /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured")]
     capture_range: Option<String>,
@@ -154,6 +172,9 @@ impl From<RunArgs> for run::Props {
                 (settings::DURATION, args.duration),
                 (settings::KILL, args.kill),
                 (settings::MEMORY_USAGE, args.cuda_memory_usage),
+                (settings::MODE, args.mode),
+                (settings::MAX_OVERHEAD, args.max_overhead),
+                (settings::CUDA_GRAPHS, args.cuda_graph_trace),
             ]
             .into_iter()
             .filter_map(|(variable, value)| Some((variable, value?)))

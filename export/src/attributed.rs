@@ -42,6 +42,7 @@ pub fn attributed_beside(
             }
             Item::Loss(newer) => loss = *newer,
             Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
+            Item::Cost(cost) => captures.cost(*cost),
             Item::End(_, at) => last = last.max(*at),
         }
         Ok(())

@@ -13,6 +13,7 @@ use profiler_core::record::Timestamp;
 use profiler_core::session::End;
 
 use crate::control::Question;
+use crate::cost::Meters;
 use crate::pool::Pool;
 use crate::profiler::Profiler;
 use crate::sampler::{Batch, Launchers, Outbox};
@@ -75,6 +76,8 @@ pub struct Inlet {
     pub foreign_bytes: AtomicU64,
     /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
     pub dropped: AtomicU64,
+    /// What tracing takes.
+    pub meters: Meters,
     /// Which threads the sampler should look at.
     pub launchers: Launchers,
     /// What it saw.
@@ -87,19 +90,22 @@ pub struct Callbacks;
 
 impl ActivityHandler for Callbacks {
     fn buffer_requested() -> Option<Buffer> {
-        Profiler::running()?.inlet().pool.take()
+        let inlet = Profiler::running()?.inlet();
+        inlet.meters.timed(|| inlet.pool.take())
     }
 
     fn buffer_completed(buffer: CompletedBuffer) {
         let Some(profiler) = Profiler::running() else { return };
         let inlet = profiler.inlet();
-        // Refused only when the collector is dead; then the trace has ended and says so.
-        if let Err(refused) = inlet.deliveries.try_send(Delivery::Buffer(buffer))
-            && let Delivery::Buffer(buffer) = refused.into_inner()
-        {
-            inlet.dropped.fetch_add(buffer.records(&inlet.sizes).count() as u64, Ordering::Relaxed);
-            inlet.pool.put(buffer.into_buffer());
-        }
+        inlet.meters.timed(|| {
+            // Refused only when the collector is dead; then the trace has ended and says so.
+            if let Err(refused) = inlet.deliveries.try_send(Delivery::Buffer(buffer))
+                && let Delivery::Buffer(buffer) = refused.into_inner()
+            {
+                inlet.dropped.fetch_add(buffer.records(&inlet.sizes).count() as u64, Ordering::Relaxed);
+                inlet.pool.put(buffer.into_buffer());
+            }
+        });
     }
 
     fn buffer_discarded(records: u64) {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, Domain, Error};
 use profiler_core::capture::{CaptureMark, Trigger};
+use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
 
 use self::plan::{Action, Event, Plan};
@@ -319,6 +320,23 @@ impl Director {
             self.switch_on();
         }
         over
+    }
+
+    /// Whether the run is only watched, and nothing of CUPTI's is recorded.
+    pub fn is_watching(&self) -> bool {
+        self.switch.is_watching()
+    }
+
+    /// Records less from here on. Only from the flushing thread.
+    pub fn lower(&self, mode: Mode) {
+        self.switch.lower(mode);
+    }
+
+    /// Asks the flushing thread to record less.
+    pub fn step_down(&self, mode: Mode) {
+        if self.orders.try_send(Order::Lower(mode)).is_err() {
+            log::warning!("the step down to {} is late: the flushing thread is busy", mode.name());
+        }
     }
 
     /// Switches off whatever is on. Only from the flushing thread.

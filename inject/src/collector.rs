@@ -22,6 +22,7 @@ use crate::capture::Director;
 use crate::capture::plan::Event;
 use crate::capture::segments::Segments;
 use crate::control::Answer;
+use crate::cost::Account;
 use crate::decode::{Decoded, Decoder};
 use crate::flusher;
 use crate::log;
@@ -30,7 +31,7 @@ use crate::raw::RawRecording;
 use crate::sampler::{Batch, Stacks, Tally};
 use crate::session::Command;
 use crate::session::trace::SessionTrace;
-use crate::settings::{Settings, WhatIf};
+use crate::settings::{self, Settings, WhatIf};
 use crate::trace_file::TraceFile;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
@@ -63,6 +64,7 @@ pub struct Collector {
     events: Vec<RangeEvent>,
     /// The program's own session, while one is open.
     own: Option<Box<SessionTrace>>,
+    account: Account,
     /// Counts steps while none are captured.
     step_watch: Option<Attributor>,
     trace: TraceFile,
@@ -111,6 +113,7 @@ impl Collector {
             routed: Vec::new(),
             events: Vec::new(),
             own: None,
+            account: Account::new(settings.mode, settings.whole_graphs(), settings.max_overhead),
             step_watch: settings.capture.detects_steps().then(|| {
                 let mut watch = Attributor::new();
                 watch.stop_what_if();
@@ -128,6 +131,7 @@ impl Collector {
 
     /// Takes deliveries until the last one.
     pub fn run(mut self, deliveries: &Receiver<Delivery>, outcome: &Sender<Outcome>) {
+        self.inlet.meters.add_this_thread();
         for delivery in deliveries {
             match delivery {
                 Delivery::Buffer(buffer) => self.buffer(buffer),
@@ -158,6 +162,7 @@ impl Collector {
         for record in &mut records {
             match self.decoder.decode(record) {
                 Decoded::Record(record) => {
+                    self.account.record(&record);
                     if let Record::Api(call) = &record {
                         self.tally.count(call.thread);
                     }
@@ -179,7 +184,7 @@ impl Collector {
     /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
     /// they stay where they are, unless they can only lie before a capture.
     fn ranges(&mut self, until: Timestamp) {
-        if self.trace.is_waiting() && self.segments.is_whole() {
+        if self.trace.is_waiting() && self.segments.is_whole() && !self.director.is_watching() {
             return;
         }
         let mut events = std::mem::take(&mut self.events);
@@ -205,6 +210,7 @@ impl Collector {
         self.ranges(flusher::wall_clock());
         self.place();
         self.tally.publish(&self.inlet.launchers);
+        self.account.idle();
     }
 
     /// Finds out which capture a record belongs to.
@@ -244,7 +250,7 @@ impl Collector {
         let dictionary = self.decoder.dictionary();
         self.captures.push(record, dictionary);
         // Looks and ranges alone open no trace: that takes something of the GPU.
-        if !matches!(record, Record::Sample(_) | Record::Range(_)) {
+        if !matches!(record, Record::Sample(_) | Record::Range(_)) || self.director.is_watching() {
             self.trace.open(&self.session);
         }
         self.trace.write(|trace| trace.push(record, dictionary));
@@ -339,6 +345,7 @@ impl Collector {
         }
         self.watch_steps(before);
         self.keep_up();
+        self.weigh(before);
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);
         }
@@ -370,9 +377,13 @@ impl Collector {
             raw.flushed(at, dropped_by_cupti);
             raw.end();
         }
+        self.account.finish(at, &self.inlet.meters);
+        let cost = self.account.cost();
+        self.captures.cost(cost);
         let report = self.make_report(end);
         let captured_nothing = self.director.captures() == 0;
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
+        self.trace.write(|trace| trace.cost(at, &cost, dictionary));
         let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
         Outcome { report, trace, captured_nothing }
     }
@@ -396,6 +407,25 @@ impl Collector {
             kernels: report.completeness.kernels,
             lost: loss.dropped_by_cupti + loss.dropped_by_gpuprof + loss.dropped_ranges,
             trace: self.trace.path().map(Path::to_owned),
+        }
+    }
+
+    /// Adds up what tracing takes, and steps down when it is too much.
+    fn weigh(&mut self, before: Timestamp) {
+        let due = self.account.flushed(before, &self.inlet.meters);
+        let cost = self.account.cost();
+        self.captures.cost(cost);
+        if due.write || due.step_down.is_some() {
+            let dictionary = self.decoder.dictionary();
+            self.trace.write(|trace| trace.cost(before, &cost, dictionary));
+        }
+        if let Some(mode) = due.step_down {
+            log::warning!(
+                "tracing takes more than {} allows: only {} from now on",
+                settings::MAX_OVERHEAD,
+                mode.name()
+            );
+            self.director.step_down(mode);
         }
     }
 

@@ -8,8 +8,8 @@ use std::ffi::{CStr, CString};
 
 use cupti_sys::abi;
 use cupti_sys::record::{
-    Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord,
-    MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
+    Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
+    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
 };
 use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice};
 use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
@@ -105,7 +105,8 @@ impl Decoder {
                 }
                 return Decoded::Description;
             }
-            Activity::GraphTrace(_) | Activity::Other => return Decoded::Unknown,
+            Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
+            Activity::Other => return Decoded::Unknown,
         })
     }
 
@@ -159,6 +160,23 @@ impl Decoder {
             pool_bytes: of_pool(event.pool_size_or_process()),
             pool_used: of_pool(event.pool_utilized()),
             pool_threshold: of_pool(event.pool_release_threshold()),
+        }
+    }
+
+    /// A launch of a graph that was recorded as one piece: computation under a name of its own. What ran inside, and
+    /// whether it was copies, is not known.
+    fn whole_graph(&mut self, graph: &GraphTraceRecord<'_>) -> Kernel {
+        let name = self.dictionary.intern_name(&format!("[CUDA graph {}, not looked into]", graph.graph_id()));
+        Kernel {
+            start: Timestamp::from_nanos(graph.start()),
+            end: Timestamp::from_nanos(graph.end()),
+            device: DeviceId(graph.device_id()),
+            context: ContextId(graph.context_id()),
+            stream: StreamId(graph.stream_id()),
+            correlation: CorrelationId(graph.correlation_id()),
+            config: self.dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() }),
+            graph_id: graph.graph_id(),
+            graph_node_id: 0,
         }
     }
 

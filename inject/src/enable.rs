@@ -9,9 +9,10 @@
 
 mod turn;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use cupti_sys::{ActivityHandler, CallbackSite, Cupti, Domain, Error, Kind, Subscriber, ThreadIdType};
+use profiler_core::cost::Mode;
 
 use self::turn::Turn;
 pub use self::turn::Turned;
@@ -26,7 +27,11 @@ pub struct Switch {
     cupti: &'static Cupti,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
+    /// Those of them that only the fullest mode records.
+    full_kinds: Vec<Kind>,
     calls: [Calls; 2],
+    /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
+    level: AtomicU8,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
     turn: Turn,
@@ -37,15 +42,20 @@ pub struct Switch {
 struct Calls {
     domain: Domain,
     ids: Vec<u32>,
+    /// The others, which only the fullest mode records; empty in a run that did not begin with it.
+    rest: Vec<u32>,
     /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`Turn`] orders it.
     all: AtomicBool,
 }
 
 impl Switch {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
-    /// which programs hardly call. `on_request` are kinds beyond the usual ones. Also returns notes for the report.
+    /// which programs hardly call. `on_request` are kinds beyond the usual ones; those that `mode` brings go with it when
+    /// it is lowered. Also returns notes for the report.
     pub fn prepare<H: ActivityHandler>(
         cupti: &'static Cupti,
+        mode: Mode,
+        whole_graphs: bool,
         on_request: &[Kind],
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
@@ -59,15 +69,22 @@ impl Switch {
             open_door(cupti, domain);
         }
         let calls = [Domain::RUNTIME, Domain::DRIVER].map(|domain| {
-            let wanted = api_functions(cupti, domain).filter(|(_, name)| interest::wants(name));
-            let ids = if cupti.can_filter_api() { wanted.map(|(id, _)| id).collect() } else { Vec::new() };
-            Calls { domain, ids, all: AtomicBool::new(false) }
+            let (wanted, others): (Vec<_>, Vec<_>) = api_functions(cupti, domain)
+                .filter(|_| cupti.can_filter_api())
+                .partition(|(_, name)| interest::wants(name));
+            let ids = |calls: Vec<(u32, String)>| calls.into_iter().map(|(id, _)| id).collect();
+            let rest = if mode == Mode::Full { ids(others) } else { Vec::new() };
+            Calls { domain, ids: ids(wanted), rest, all: AtomicBool::new(false) }
         });
+        // Before kernels: CUPTI decides about a graph when it is instantiated.
+        let graphs: &[Kind] = if whole_graphs { &[Kind::GRAPH_TRACE] } else { &[] };
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         let switch = Self {
             cupti,
-            kinds: interest::KINDS.iter().chain(on_request).copied().collect(),
+            kinds: graphs.iter().chain(interest::KINDS).chain(on_request).copied().collect(),
+            full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
+            level: AtomicU8::new(mode as u8),
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             turn: Turn::new(),
         };
@@ -102,9 +119,42 @@ impl Switch {
         self.turn.on(|| self.enable())
     }
 
+    /// Whether the run is only watched: on, and nothing of CUPTI's is recorded.
+    pub fn is_watching(&self) -> bool {
+        self.records_at_most(Mode::Watch)
+    }
+
+    fn records_at_most(&self, mode: Mode) -> bool {
+        self.level.load(Ordering::Relaxed) <= mode as u8
+    }
+
+    /// Records less from here on. Only from the flushing thread. What another thread is switching on just now stays on
+    /// until the next time that everything is switched off.
+    pub fn lower(&self, mode: Mode) {
+        self.level.store(mode as u8, Ordering::Relaxed);
+        // What was never on answers with an error, which is no news.
+        for Calls { domain, ids, rest, all } in &self.calls {
+            let watching = mode == Mode::Watch;
+            for &id in rest.iter().chain(ids.iter().filter(|_| watching)) {
+                let _ = self.cupti.disable_api(*domain, id);
+            }
+            if watching && all.load(Ordering::Relaxed) {
+                let _ = self.cupti.disable(whole(*domain));
+            }
+        }
+        let kinds = if mode == Mode::Watch { &self.kinds } else { &self.full_kinds };
+        for &kind in kinds.iter().filter(|kind| !self.stays.contains(kind)) {
+            let _ = self.cupti.disable(kind);
+        }
+    }
+
     fn enable(&self) -> Result<Vec<String>, Error> {
         let mut notes = Vec::new();
-        for &kind in &self.kinds {
+        if self.is_watching() {
+            return Ok(notes);
+        }
+        let full = !self.records_at_most(Mode::Light);
+        for &kind in self.kinds.iter().filter(|kind| full || !self.full_kinds.contains(kind)) {
             match self.cupti.enable(kind) {
                 Err(error) if kind == Kind::CONCURRENT_KERNEL => {
                     // What is on by now would cost the program time for nothing.
@@ -116,8 +166,9 @@ impl Switch {
                 result => note(&mut notes, &format!("no {kind} records"), result),
             }
         }
-        for Calls { domain, ids, all } in &self.calls {
-            let enabled = ids.iter().filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
+        for Calls { domain, ids, rest, all } in &self.calls {
+            let wanted = ids.iter().chain(rest.iter().filter(|_| full));
+            let enabled = wanted.filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
             all.store(enabled == 0, Ordering::Relaxed);
             if enabled == 0 {
                 let kind = whole(*domain);
@@ -143,10 +194,10 @@ impl Switch {
     /// When it was to be switched on again and kernels cannot be recorded.
     pub fn off(&self) -> Result<bool, Error> {
         // What was never on answers with an error, which is no news.
-        let calls = self.calls.iter().flat_map(|Calls { domain, ids, all }| {
+        let calls = self.calls.iter().flat_map(|Calls { domain, ids, rest, all }| {
             // The whole kind only when it was on: it might take along the one function that must stay.
             let kind = all.load(Ordering::Relaxed).then(|| Part::Kind(whole(*domain)));
-            ids.iter().map(|&id| Part::Call(*domain, id)).chain(kind)
+            ids.iter().chain(rest).map(|&id| Part::Call(*domain, id)).chain(kind)
         });
         let kinds = self.kinds.iter().filter(|kind| !self.stays.contains(kind)).map(|&kind| Part::Kind(kind));
         let parts = calls.chain(kinds).map(|part| {

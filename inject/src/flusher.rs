@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use cupti_sys::Cupti;
+use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
 use profiler_core::session::End;
 
@@ -35,6 +36,8 @@ const WITHHELD_NANOS: u64 = 2_000_000_000;
 pub enum Order {
     /// Something may have changed that it looks after: a capture ended.
     Look,
+    /// Tracing takes too much: record less.
+    Lower(Mode),
     /// The program ends: flush once more, with force.
     Finish,
     /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
@@ -52,6 +55,7 @@ pub fn run(
 ) {
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // the one before it had left nowhere else.
+    inlet.meters.add_this_thread();
     let mut vouched = now(cupti);
     let mut flushed_at = vouched;
     let mut marked = Timestamp::ZERO;
@@ -61,6 +65,10 @@ pub fn run(
     loop {
         let stopping = match orders.recv_timeout(director.wait(period)) {
             Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
+            Ok(Order::Lower(mode)) => {
+                director.lower(mode);
+                false
+            }
             Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
             Ok(Order::ShutDown) => {
                 director.switch_off();

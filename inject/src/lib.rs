@@ -25,6 +25,7 @@ mod border;
 mod capture;
 mod collector;
 pub mod control;
+mod cost;
 mod decode;
 mod enable;
 mod flusher;

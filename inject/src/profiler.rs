@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::{Cupti, CuptiResult, RecordSizes, Search, Subscriber};
+use profiler_core::cost::Mode;
 use profiler_core::session::End;
 
 use crate::activity::{Callbacks, Delivery, Inlet};
@@ -24,6 +25,7 @@ use crate::capture::request::{Range, Request};
 use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
 use crate::control::{self, Control};
+use crate::cost::Meters;
 use crate::enable::{ProfilerCalls, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
@@ -188,20 +190,25 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         foreign_bytes: 0.into(),
         launchers: Launchers::new(),
         outbox: Outbox::default(),
+        meters: Meters::default(),
     });
     let give_up = |error: cupti_sys::Error, subscriber: Subscriber| {
         // A slot that measures nothing would only keep other tools out; the first error says more than a second.
         let _ = subscriber.unsubscribe();
         failed(error)
     };
-    let requested =
-        [(settings.dependencies, interest::DEPENDENCY_KINDS), (settings.memory_usage, interest::MEMORY_KINDS)];
+    let full = settings.mode == Mode::Full;
+    let requested = [
+        (settings.dependencies || full, interest::DEPENDENCY_KINDS),
+        (settings.memory_usage || full, interest::MEMORY_KINDS),
+    ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    let (switch, mut notes) = match Switch::prepare::<Callbacks>(cupti, &requested) {
-        Ok(prepared) => prepared,
-        Err(error) => return Err(give_up(error, subscriber)),
-    };
+    let (switch, mut notes) =
+        match Switch::prepare::<Callbacks>(cupti, settings.mode, settings.whole_graphs(), &requested) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(give_up(error, subscriber)),
+        };
     let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
         cupti,
@@ -230,6 +237,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     if let Some(range) = director.wanted_range() {
         watch::arm(range);
     }
+    notes.extend(settings.describe_tracing());
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);

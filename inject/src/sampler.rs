@@ -84,6 +84,7 @@ impl Sampler {
     /// Looks while records are made, until the outbox is closed.
     pub fn run(self, cupti: &'static Cupti, inlet: &Inlet, director: &Director) {
         let own_thread = border::thread_id();
+        inlet.meters.add_this_thread();
         let mut tools = Tools {
             children: Children::of(self.process.clone()),
             process: self.process,

@@ -12,6 +12,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use profiler_core::cost::Mode;
+
 pub use complaint::Complaint;
 
 use crate::capture::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
@@ -29,6 +31,12 @@ pub struct Variable {
     pub meaning: &'static str,
 }
 
+/// How much is recorded.
+pub const MODE: &str = "GPUPROF_MODE";
+/// Whether a CUDA graph is one record.
+pub const CUDA_GRAPHS: &str = "GPUPROF_CUDA_GRAPHS";
+/// How much tracing may take.
+pub const MAX_OVERHEAD: &str = "GPUPROF_MAX_OVERHEAD";
 /// Where the trace is written.
 pub const OUTPUT: &str = "GPUPROF_OUTPUT";
 /// How much is printed at the end.
@@ -88,6 +96,27 @@ pub const VARIABLES: &[Variable] = &[
         default: "gpuprof-%p.gpuprof",
         meaning: "Trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` the value of VAR, `%%` a percent sign. \
                   `off` writes none. A file that exists is not overwritten: the new one gets a number.",
+    },
+    Variable {
+        name: MODE,
+        default: "light",
+        meaning: "How much is recorded at most: `watch` no device work and no API call, only ranges (NVTX) and what host threads do, \
+                  without a division of device time; `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  `full` every API call, memory usage, synchronisations and events too.",
+    },
+    Variable {
+        name: CUDA_GRAPHS,
+        default: "auto",
+        meaning: "`node` records each node of a CUDA graph, `graph` a launch of a graph as one piece of computation whose inside is not \
+                  known, `auto` nodes, but whole graphs when GPUPROF_MAX_OVERHEAD is set: CUPTI takes the choice when a graph \
+                  is instantiated, so it cannot be stepped down to later.",
+    },
+    Variable {
+        name: MAX_OVERHEAD,
+        default: "off",
+        meaning: "Part of the launching threads' time that tracing may take, such as `1%`: after three seconds in a row above it by \
+                  gpuprof's own estimate the next cheaper GPUPROF_MODE holds, down to `watch`, and the report says when. It goes \
+                  before GPUPROF_MODE, which is the most that is recorded, and nothing is stepped up again.",
     },
     Variable {
         name: REPORT,
@@ -254,6 +283,12 @@ pub enum ReportStyle {
 pub struct Settings {
     /// Trace file, unless switched off.
     pub output: Option<Pattern>,
+    /// How much is recorded at first.
+    pub mode: Mode,
+    /// Whether a CUDA graph is one record; `None`: as [`CUDA_GRAPHS`] says for `auto`.
+    pub graphs: Option<bool>,
+    /// Part of the launching threads' time that tracing may take.
+    pub max_overhead: Option<f64>,
     /// Printed at the end.
     pub report: ReportStyle,
     /// Interval of the live verdict.
@@ -313,6 +348,23 @@ impl Settings {
                 Some(Pattern::new("gpuprof-%p.gpuprof")),
                 |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
             ),
+            mode: read(&lookup, &mut bad, MODE, "watch, light or full", Mode::Light, Mode::named),
+            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "auto, node or graph", None, |text| match text {
+                "auto" => Some(None),
+                "node" => Some(Some(false)),
+                "graph" => Some(Some(true)),
+                _ => None,
+            }),
+            max_overhead: read(
+                &lookup,
+                &mut bad,
+                MAX_OVERHEAD,
+                "a percentage such as 1% or 0.5%, or `off`",
+                None,
+                |text| {
+                    if is_off(text) { Some(None) } else { parse_percent(text).map(Some) }
+                },
+            ),
             report: read(&lookup, &mut bad, REPORT, "off, summary or full", ReportStyle::Summary, |text| match text {
                 "summary" | "1" | "on" => Some(ReportStyle::Summary),
                 "full" => Some(ReportStyle::Full),
@@ -371,6 +423,28 @@ impl Settings {
             }),
         };
         (settings, bad)
+    }
+
+    /// Whether a CUDA graph is one record.
+    pub fn whole_graphs(&self) -> bool {
+        self.mode != Mode::Watch && self.graphs.unwrap_or(self.max_overhead.is_some())
+    }
+
+    /// Notes for the report on what is not recorded, and why.
+    pub fn describe_tracing(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.mode == Mode::Watch {
+            notes.push(format!(
+                "{MODE}=watch: no device work and no API calls are recorded, and device utilisation is not read"
+            ));
+        }
+        if self.whole_graphs() {
+            let why = if self.graphs.is_some() { CUDA_GRAPHS } else { MAX_OVERHEAD };
+            notes.push(format!(
+                "CUDA graphs are recorded as a whole ({why} is set): each counts as computation, what runs inside is not known"
+            ));
+        }
+        notes
     }
 }
 
@@ -441,6 +515,12 @@ fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// `1%` or `1`: a hundredth. More than 0 and at most 100.
+fn parse_percent(text: &str) -> Option<f64> {
+    let number: f64 = text.strip_suffix('%').unwrap_or(text).trim().parse().ok()?;
+    (number > 0.0 && number <= 100.0).then_some(number / 100.0)
 }
 
 /// `4096`, `512K`, `64M`, `2G`, with an optional `B` or `iB`.

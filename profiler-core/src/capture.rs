@@ -9,10 +9,12 @@
 //! row for each of the first [`ROW_LIMIT`] others.
 
 use crate::attribution::Attributor;
+use crate::cost::{Cost, Mode};
 use crate::dictionary::Dictionary;
 use crate::record::{Loss, Record, Timestamp};
 use crate::report::Report;
 use crate::report::captures::{CaptureRow, CaptureTable};
+use crate::report::cost::watched_verdict;
 use crate::session::{End, Session};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
@@ -101,6 +103,7 @@ pub struct Captures {
     /// Whether there was ever a mark: else the run is one capture and is not called so.
     marked: bool,
     what_if_stopped: bool,
+    cost: Option<Cost>,
 }
 
 impl Captures {
@@ -156,6 +159,11 @@ impl Captures {
         }
     }
 
+    /// What tracing took so far, for the report.
+    pub fn cost(&mut self, cost: Cost) {
+        self.cost = Some(cost);
+    }
+
     /// Whether a capture has launched device work that has not come yet.
     #[must_use]
     pub fn awaits_work(&self, number: u32) -> bool {
@@ -198,6 +206,10 @@ impl Captures {
         let nothing = Attributor::new();
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
+        report.cost = self.cost;
+        if report.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Watch) {
+            report.verdict = watched_verdict();
+        }
         if self.marked {
             let open = self.open.iter().map(|capture| CaptureRow {
                 kernels: capture.attributor.completeness().kernels,

@@ -11,6 +11,7 @@
 pub mod attribution;
 pub mod capture;
 mod correlated;
+pub mod cost;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;

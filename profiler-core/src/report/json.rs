@@ -3,6 +3,7 @@
 //! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/METRICS.md` defines every field. A field
 //! may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
+mod cost;
 mod device;
 mod host;
 mod memory;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
 use self::host::HostJson;
 use self::memory::MemoryJson;
@@ -38,6 +40,8 @@ pub struct Document {
     ranges: Option<RangesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<MemoryJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<CostJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -156,6 +160,7 @@ impl Document {
             host: report.host.as_ref().map(HostJson::new),
             ranges: report.ranges.as_ref().map(RangesJson::new),
             memory: report.memory.as_ref().map(MemoryJson::new),
+            cost: report.cost.as_ref().map(cost),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,

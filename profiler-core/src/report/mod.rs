@@ -7,6 +7,7 @@
 pub mod captures;
 pub mod compute;
 pub mod copies;
+pub(crate) mod cost;
 pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
@@ -34,6 +35,7 @@ pub use waits::Awaited;
 use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
 use crate::attribution::{Attributor, DeviceAccount, HostLead};
+use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::record::{Device, Loss, PcieLink, Timestamp};
 use crate::session::{End, Session};
@@ -61,6 +63,8 @@ pub struct Report {
     pub memory: Option<MemoryReport>,
     /// The answer.
     pub verdict: Verdict,
+    /// What tracing itself took; `None` when the trace does not say. Filled in by [`crate::capture`].
+    pub cost: Option<Cost>,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
     pub captures: CaptureTable,
 }
@@ -231,6 +235,7 @@ impl Report {
             ranges: RangesReport::of(attributor, dictionary),
             memory: MemoryReport::of(attributor, dictionary),
             verdict,
+            cost: None,
             captures: CaptureTable::default(),
         }
     }

@@ -8,7 +8,7 @@ use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
 use super::waits::awaited_sentence;
-use super::{DeviceReport, Report, captures};
+use super::{DeviceReport, Report, captures, cost};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
@@ -73,6 +73,7 @@ pub fn short(report: &Report) -> String {
     if let Some(memory) = &report.memory {
         memory.write(&mut out, report.process.start);
     }
+    cost::lines(&mut out, report);
     completeness_lines(&mut out, report);
     out
 }

@@ -40,6 +40,8 @@ pub(super) mod kind {
     pub(in crate::trace) const END: u16 = 6;
     /// A capture begins or ends, or to which one the records behind it belong.
     pub(in crate::trace) const CAPTURE: u16 = 7;
+    /// What tracing itself took so far.
+    pub(in crate::trace) const COST: u16 = 8;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

@@ -57,6 +57,7 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     let mut records = 0;
     let mut loss = Loss::default();
     let mut end = None;
+    let mut at = Timestamp::ZERO;
     while let Some(item) = reader.next_item().map_err(CompactError::Read)? {
         let dictionary = reader.dictionary();
         let written = match item {
@@ -64,12 +65,16 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
                 records += 1;
                 writer.push(&record, dictionary)
             }
-            Item::Flush(at) => writer.flush(at, &loss, dictionary),
+            Item::Flush(mark) => {
+                at = mark;
+                writer.flush(mark, &loss, dictionary)
+            }
             Item::Loss(newer) => {
                 loss = newer;
                 Ok(())
             }
             Item::Capture(mark) => writer.capture(mark, dictionary),
+            Item::Cost(cost) => writer.cost(at, &cost, dictionary),
             Item::End(how, at) => {
                 end = Some((how, at));
                 Ok(())
@@ -154,7 +159,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
                     writer.flush(at, &loss, dictionary).map_err(CompactError::Write)?;
                 }
             }
-            Item::Loss(_) | Item::Capture(_) | Item::End(..) => {}
+            Item::Loss(_) | Item::Capture(_) | Item::Cost(_) | Item::End(..) => {}
         }
     }
     let mut written = Vec::new();

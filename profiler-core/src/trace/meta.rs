@@ -5,6 +5,7 @@
 
 use super::varint::{self, Cursor, Malformed};
 use crate::capture::{CaptureMark, Trigger};
+use crate::cost::{Cost, Mode};
 use crate::record::{Loss, Timestamp};
 use crate::session::{End, Session};
 
@@ -117,6 +118,57 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         failed_samples: cursor.optional()?,
         beyond_dictionary: cursor.optional()?,
     })
+}
+
+/// Modes by their number in the file; never reordered.
+const MODES: [Mode; 4] = [Mode::Unknown, Mode::Watch, Mode::Light, Mode::Full];
+
+fn mode_number(mode: Mode) -> u64 {
+    MODES.iter().position(|&known| known == mode).unwrap_or_default() as u64
+}
+
+/// A mode of a newer version reads as [`Mode::Unknown`].
+fn decode_mode(number: u64) -> Mode {
+    usize::try_from(number).ok().and_then(|number| MODES.get(number)).copied().unwrap_or_default()
+}
+
+/// Appends the totals of `cost` and the steps down that were taken.
+pub(super) fn encode_cost(cost: &Cost, body: &mut Vec<u8>) {
+    for number in [
+        mode_number(cost.mode),
+        cost.whole_graphs.into(),
+        cost.observed_ns,
+        cost.records_ns,
+        cost.cupti_ns,
+        cost.callback_ns,
+        cost.threads_ns,
+    ] {
+        varint::put(body, number);
+    }
+    for step in cost.steps_down() {
+        varint::put(body, mode_number(step.to));
+        varint::put(body, step.at.nanos());
+    }
+}
+
+/// The inverse of [`encode_cost`].
+pub(super) fn decode_cost(body: &[u8]) -> Result<Cost, Malformed> {
+    let mut cursor = Cursor::new(body);
+    let mut cost = Cost {
+        mode: decode_mode(cursor.varint()?),
+        whole_graphs: cursor.varint()? != 0,
+        observed_ns: cursor.varint()?,
+        records_ns: cursor.varint()?,
+        cupti_ns: cursor.varint()?,
+        callback_ns: cursor.varint()?,
+        threads_ns: cursor.varint()?,
+        ..Cost::default()
+    };
+    while !cursor.is_empty() {
+        let to = decode_mode(cursor.varint()?);
+        cost.step_down(Timestamp::from_nanos(cursor.varint()?), to);
+    }
+    Ok(cost)
 }
 
 /// Appends the number of `end`.

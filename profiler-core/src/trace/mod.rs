@@ -32,6 +32,7 @@ pub use reader::TraceReader;
 pub use writer::TraceWriter;
 
 use crate::capture::CaptureMark;
+use crate::cost::Cost;
 use crate::record::{Loss, Record, Timestamp};
 use crate::session::End;
 
@@ -49,6 +50,8 @@ pub enum Item {
     Loss(Loss),
     /// The run is measured in pieces: a piece begins or ends, or records of another one follow.
     Capture(CaptureMark),
+    /// What tracing itself took so far. Totals; the last one counts.
+    Cost(Cost),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

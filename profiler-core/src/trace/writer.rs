@@ -14,6 +14,7 @@ use super::events::Rows;
 use super::meta;
 use super::pack::Packer;
 use crate::capture::CaptureMark;
+use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::record::{Loss, Record, Timestamp};
 use crate::session::{End, Session};
@@ -155,6 +156,19 @@ impl<W: Write> TraceWriter<W> {
             writer.stage_chunk(dictionary)?;
             let at = meta::encode_capture(mark, &mut writer.body).nanos();
             writer.stage(kind::CAPTURE, 0, (at, at))
+        })
+    }
+
+    /// Writes everything that waits and what tracing took by `at`.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers.
+    pub fn cost(&mut self, at: Timestamp, cost: &Cost, dictionary: &Dictionary) -> io::Result<()> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            meta::encode_cost(cost, &mut writer.body);
+            writer.stage(kind::COST, 0, (at.nanos(), at.nanos()))
         })
     }
 

@@ -1,0 +1,168 @@
+//! What tracing itself took, as far as it can be known from inside the traced process.
+//!
+//! Three things are measured: what CUPTI says of itself (overhead records), the time in gpuprof's callbacks on threads of
+//! the program, and the processor time of gpuprof's own threads. The largest is not: CUPTI does not say what a record
+//! costs the launch that it is about. That part is the number of records times what one cost on an H200
+//! (docs/OVERHEAD.md), for a program that only launches; one that keeps the device busy hides most of it. So the estimate
+//! is an upper bound of its kind, and no measurement.
+
+use crate::record::Timestamp;
+
+/// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 (docs/OVERHEAD.md,
+/// floor over none).
+pub const LAUNCH_NANOS: u64 = 921;
+/// A node of a graph, nanoseconds: 916 instead of 623 (the same table).
+pub const GRAPH_NODE_NANOS: u64 = 293;
+/// A copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350 (the same table).
+pub const COPY_NANOS: u64 = 722;
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// A trace of an older version, or of another profiler.
+    #[default]
+    Unknown,
+    /// No device work and no API call: what the program says (ranges) and what its threads do.
+    Watch,
+    /// Device work, and the API calls that launch, copy, wait, allocate or load.
+    Light,
+    /// Every API call, memory, and which stream waited for which.
+    Full,
+}
+
+impl Mode {
+    /// The names of the modes that can be chosen.
+    pub const CHOICES: [Self; 3] = [Self::Watch, Self::Light, Self::Full];
+
+    /// Stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Watch => "watch",
+            Self::Light => "light",
+            Self::Full => "full",
+        }
+    }
+
+    /// The mode of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::CHOICES.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// The next cheaper one.
+    #[must_use]
+    pub const fn below(self) -> Option<Self> {
+        match self {
+            Self::Full => Some(Self::Light),
+            Self::Light => Some(Self::Watch),
+            Self::Watch | Self::Unknown => None,
+        }
+    }
+}
+
+/// Less was recorded from here on, because tracing took more than was allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepDown {
+    /// When.
+    pub at: Timestamp,
+    /// What is recorded since then.
+    pub to: Mode,
+}
+
+/// Steps that are remembered: a mode is left once at most.
+pub const STEPS: usize = 2;
+
+/// Totals since tracing began, nanoseconds where not said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// What was recorded at first.
+    pub mode: Mode,
+    /// Whether a CUDA graph is one record.
+    pub whole_graphs: bool,
+    /// How long tracing has been on.
+    pub observed_ns: u64,
+    /// Records times what one costs the program; see the module.
+    pub records_ns: u64,
+    /// What CUPTI says it took on threads of the program.
+    pub cupti_ns: u64,
+    /// Time in gpuprof's callbacks for buffers on threads of the program or of CUPTI.
+    pub callback_ns: u64,
+    /// Processor time of gpuprof's own threads; 0 when this system does not show it.
+    pub threads_ns: u64,
+    /// Steps down, oldest first; those not taken have the mode [`Mode::Unknown`].
+    pub steps: [StepDown; STEPS],
+}
+
+impl Cost {
+    /// The share of the observed time by which launching threads were held up at most, 0 to 1; `None` when no time has
+    /// passed.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        let taken = self.records_ns + self.cupti_ns + self.callback_ns;
+        (self.observed_ns > 0).then(|| taken as f64 / self.observed_ns as f64)
+    }
+
+    /// Processor time of gpuprof's own threads as a share of one core.
+    #[must_use]
+    pub fn core_share(&self) -> Option<f64> {
+        (self.observed_ns > 0 && self.threads_ns > 0).then(|| self.threads_ns as f64 / self.observed_ns as f64)
+    }
+
+    /// The steps down that were taken.
+    pub fn steps_down(&self) -> impl Iterator<Item = &StepDown> {
+        self.steps.iter().filter(|step| step.to != Mode::Unknown)
+    }
+
+    /// Remembers a step down.
+    pub fn step_down(&mut self, at: Timestamp, to: Mode) {
+        if let Some(free) = self.steps.iter_mut().find(|step| step.to == Mode::Unknown) {
+            *free = StepDown { at, to };
+        }
+    }
+
+    /// What was taken since `before`, which is an earlier state of the same run.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            observed_ns: self.observed_ns.saturating_sub(before.observed_ns),
+            records_ns: self.records_ns.saturating_sub(before.records_ns),
+            cupti_ns: self.cupti_ns.saturating_sub(before.cupti_ns),
+            callback_ns: self.callback_ns.saturating_sub(before.callback_ns),
+            threads_ns: self.threads_ns.saturating_sub(before.threads_ns),
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_modes() {
+        for mode in Mode::CHOICES {
+            assert_eq!(Mode::named(mode.name()), Some(mode));
+        }
+        assert_eq!(Mode::named("unknown"), None);
+    }
+
+    #[test]
+    fn shares_are_of_the_observed_time_and_absent_without_any() {
+        let cost = Cost { observed_ns: 1_000, records_ns: 40, cupti_ns: 9, callback_ns: 1, ..Cost::default() };
+        assert_eq!((cost.share(), cost.core_share()), (Some(0.05), None));
+        assert_eq!(Cost::default().share(), None);
+        let later = Cost { observed_ns: 3_000, records_ns: 60, ..cost };
+        assert_eq!(later.since(&cost).share(), Some(0.01));
+    }
+
+    #[test]
+    fn steps_down_are_kept_in_order() {
+        let mut cost = Cost::default();
+        for to in [Mode::Light, Mode::Watch] {
+            cost.step_down(Timestamp::from_nanos(5), to);
+        }
+        assert_eq!(cost.steps_down().map(|step| step.to).collect::<Vec<_>>(), [Mode::Light, Mode::Watch]);
+    }
+}

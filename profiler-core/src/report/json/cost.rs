@@ -1,0 +1,41 @@
+//! What tracing took, for programs.
+
+use serde::Serialize;
+
+use crate::cost::Cost;
+
+#[derive(Debug, Serialize)]
+pub(super) struct CostJson {
+    mode: &'static str,
+    whole_graphs: bool,
+    observed_ns: u64,
+    records_estimate_ns: u64,
+    cupti_ns: u64,
+    callback_ns: u64,
+    /// Absent when this system does not show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads_cpu_ns: Option<u64>,
+    share_at_most: Option<f64>,
+    steps_down: Vec<StepDownJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct StepDownJson {
+    to: &'static str,
+    at_unix_ns: u64,
+}
+
+pub(super) fn cost(cost: &Cost) -> CostJson {
+    let step = |step: &crate::cost::StepDown| StepDownJson { to: step.to.name(), at_unix_ns: step.at.nanos() };
+    CostJson {
+        mode: cost.mode.name(),
+        whole_graphs: cost.whole_graphs,
+        observed_ns: cost.observed_ns,
+        records_estimate_ns: cost.records_ns,
+        cupti_ns: cost.cupti_ns,
+        callback_ns: cost.callback_ns,
+        threads_cpu_ns: Some(cost.threads_ns).filter(|&nanos| nanos > 0),
+        share_at_most: cost.share(),
+        steps_down: cost.steps_down().map(step).collect(),
+    }
+}

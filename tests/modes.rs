@@ -1,0 +1,81 @@
+//! How much is recorded: by choice, and given up by itself when it takes too much.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::process::Command;
+
+use serde_json::Value;
+use support::{GPUPROF, Stage, stderr};
+
+#[test]
+fn watching_claims_no_division_of_device_time() {
+    let stage = Stage::new();
+    let output = stage.host("mlp").env("GPUPROF_MODE", "watch").output().unwrap();
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    for wanted in ["verdict: cannot_tell", "the run was only watched", "tracing: mode watch", "0 kernels"] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    assert!(!text.contains("device 0"), "{text}");
+    // Nothing of the GPU was seen and no thread looked at: there is nothing to keep.
+    assert!(!stage.path("trace.gpuprof").exists());
+}
+
+#[test]
+fn a_mode_is_named_with_its_price_in_report_and_json() {
+    for mode in ["light", "full"] {
+        let stage = Stage::new();
+        let output = stage.host("graph_torch").env("GPUPROF_MODE", mode).output().unwrap();
+        assert!(stderr(&output).contains(&format!("tracing: mode {mode}")), "{}", stderr(&output));
+        let cost = &stage.report()["cost"];
+        assert_eq!(cost["mode"], mode);
+        // 20,043 kernels, nearly all of them nodes of graphs.
+        let estimate = cost["records_estimate_ns"].as_u64().unwrap();
+        assert!((20_043 * 293..20_083 * 921).contains(&estimate), "{cost}");
+        assert_eq!(cost["steps_down"].as_array().unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn a_budget_steps_down_and_the_report_says_when() {
+    let stage = Stage::new();
+    let mut host = stage.host("copy_pageable");
+    // The recording is a second long.
+    host.env("GPUPROF_REPLAY_REPEAT", "12").env("GPUPROF_REPLAY_SPEED", "4").env("GPUPROF_MAX_OVERHEAD", "0.01%");
+    let output = host.output().unwrap();
+    let text = stderr(&output);
+    assert!(text.contains("Stepped down to watch after"), "{text}");
+    let report = stage.report();
+    let steps = report.pointer("/cost/steps_down").and_then(Value::as_array).unwrap();
+    assert_eq!(steps.len(), 1, "{report:#}");
+    let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
+    assert!((1..12 * 301).contains(&kernels), "{kernels} kernels: all of them came after all");
+    // What was recorded by then is judged as ever.
+    assert_eq!(report["devices"].as_array().unwrap().len(), 1);
+    let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stdout).contains("Stepped down to watch after"));
+}
+
+#[test]
+fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
+    for (variable, value) in [("GPUPROF_CUDA_GRAPHS", "graph"), ("GPUPROF_MAX_OVERHEAD", "50%")] {
+        let stage = Stage::new();
+        let output = stage.host("graph_torch").env(variable, value).output().unwrap();
+        assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
+        let report = stage.report();
+        let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
+        let said =
+            notes.iter().filter_map(Value::as_str).any(|note| note.contains(variable) && note.contains("as a whole"));
+        assert!(said, "{notes:?}");
+    }
+}
+
+#[test]
+fn the_help_names_every_mode_with_what_was_measured() {
+    let help = Command::new(GPUPROF).args(["run", "--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for wanted in ["--mode", "watch  ", "light  ", "full  ", "not measured yet", "--max-overhead"] {
+        assert!(help.contains(wanted), "no {wanted:?} in {help}");
+    }
+}
