@@ -1,12 +1,9 @@
 //! Options of `gpuprof analyze`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use gpuprof_export::stats::rules::{Request, Rule};
-use gpuprof_export::stats::{RangeFilter, StatsOptions, TimeFilter, TimeUnit};
 
-use super::stats::StatsFormat;
+use super::stats::TableArgs;
 use crate::analyze;
 
 pub(super) const ANALYZE_HELP: &str = "\
@@ -34,35 +31,16 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct AnalyzeArgs {
-    /// Trace file of gpuprof, or an SQLite file of Nsight Systems
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
     /// The rules, separated by commas, each with options behind colons [default: all]
     #[arg(short, long, value_name = "RULE", value_delimiter = ',')]
     rule: Vec<Request>,
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    format: StatsFormat,
-    /// The unit of times: nsec, usec, msec or sec
-    #[arg(long, value_name = "UNIT", default_value = "nsec")]
-    timeunit: TimeUnit,
-    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
-    #[arg(long, value_name = "STRETCH")]
-    filter_time: Option<TimeFilter>,
-    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
-    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
-    filter_nvtx: Option<RangeFilter>,
+    #[command(flatten)]
+    tables: TableArgs,
 }
 
 impl From<AnalyzeArgs> for analyze::Props {
     fn from(args: AnalyzeArgs) -> Self {
         let all = || Rule::ALL.iter().copied().map(Request::from).collect();
-        let filter = args.filter_time.unwrap_or_default();
-        Self {
-            trace: args.trace,
-            range: args.filter_nvtx,
-            rules: if args.rule.is_empty() { all() } else { args.rule },
-            options: StatsOptions { format: args.format.into(), unit: args.timeunit, filter },
-        }
+        Self { tables: args.tables.into(), rules: if args.rule.is_empty() { all() } else { args.rule } }
     }
 }

@@ -32,12 +32,19 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct StatsArgs {
-    /// Trace file of gpuprof, or an SQLite file of Nsight Systems
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
     /// The reports, separated by commas
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT)]
     report: Vec<Statistic>,
+    #[command(flatten)]
+    tables: TableArgs,
+}
+
+/// What all commands have that print tables about one trace.
+#[derive(Args)]
+pub(super) struct TableArgs {
+    /// Trace file of gpuprof, or an SQLite file of Nsight Systems
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
     /// The form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     format: StatsFormat,
@@ -75,10 +82,16 @@ impl From<StatsFormat> for TableFormat {
     }
 }
 
-impl From<StatsArgs> for stats::Props {
-    fn from(args: StatsArgs) -> Self {
+impl From<TableArgs> for stats::Tables {
+    fn from(args: TableArgs) -> Self {
         let filter = args.filter_time.unwrap_or_default();
         let options = StatsOptions { format: args.format.into(), unit: args.timeunit, filter };
-        Self { trace: args.trace, range: args.filter_nvtx, reports: args.report, options }
+        Self { trace: args.trace, range: args.filter_nvtx, options }
+    }
+}
+
+impl From<StatsArgs> for stats::Props {
+    fn from(args: StatsArgs) -> Self {
+        Self { tables: args.tables.into(), reports: args.report }
     }
 }

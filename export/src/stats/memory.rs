@@ -6,7 +6,7 @@ use profiler_core::record::{DeviceId, MemoryEvent, MemoryOperation, NameId, Reco
 use profiler_core::trace::Item;
 
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, labels, printing};
+use super::{Input, Notes, TimeFilter, labels, printing};
 use crate::error::ExportError;
 use crate::order::Order;
 use crate::source::{Passed, Scope};
@@ -53,6 +53,9 @@ fn in_order(
 /// depends on everything before.
 pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
     let unit = input.options.unit;
+    if input.options.filter != TimeFilter::default() {
+        notes.0.push("cuda_memory_usage_sum: the whole trace is meant, filters do not apply".to_owned());
+    }
     let (holdings, passed) = in_order(input, notes, |_, _, _| Ok(()))?;
     notes.count(holdings.unknown_releases(), "releases are of memory that was held before");
     notes.count(holdings.beyond_table(), "allocations are not recognised when they are released");
@@ -92,7 +95,7 @@ pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
             MemoryOperation::PoolDestroyed => "Pool destroyed",
             MemoryOperation::PoolTrimmed => "Pool trimmed",
         };
-        let of_pool = matches!(operation, "Pool created" | "Pool destroyed" | "Pool trimmed");
+        let of_pool = operation.starts_with("Pool");
         let name = if event.name == NameId::UNKNOWN { "" } else { scope.dictionary.name(event.name) };
         let cells = [
             unit.whole(event.at.since(scope.session.start)),

@@ -1,0 +1,116 @@
+//! Speed and memory of the statistics on one core: `cargo bench -p gpuprof-export --bench stats`.
+//!
+//! A made-up trace of ten million events in a file (`GPUPROF_BENCH_EVENTS` for another number): calls and kernels in
+//! steps of a thousand launches, each with a pushed range around it and one around every hundred. Times are those of a
+//! disk that has the file in memory. Resident memory is the highest so far, as Linux counts it (`VmHWM`).
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::time::Instant;
+
+use gpuprof_export::TraceFile;
+use gpuprof_export::stats::rules::{self, Rule};
+use gpuprof_export::stats::{self, Statistic, StatsOptions, TableFormat};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::*;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::TraceWriter;
+
+const EVENTS: u64 = 10_000_000;
+/// Launches of a step; two events each, and two for every range.
+const STEP: u64 = 1_000;
+const IN_RANGE: u64 = 100;
+const START: u64 = 1_790_000_000_000_000_000;
+
+fn main() {
+    let events = std::env::var("GPUPROF_BENCH_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(EVENTS);
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let written = write(file.path(), events);
+    let bytes = fs::metadata(file.path()).expect("its size").len();
+    println!("{written} events, {:.1} MB, highest resident memory {} MB", bytes as f64 / 1e6, resident());
+    let trace = TraceFile::open(file.path()).expect("the trace");
+    let options = StatsOptions { format: TableFormat::Csv, ..StatsOptions::default() };
+    for name in ["cuda_gpu_kern_sum", "cuda_api_sum", "cuda_kern_exec_sum", "nvtx_sum", "nvtx_gpu_proj_sum"] {
+        let statistic: Statistic = name.parse().expect("a report");
+        timed(name, written, || {
+            stats::write(&trace, statistic, &options, &mut Vec::new(), &mut |_, _| {}).expect("the report");
+        });
+    }
+    for rule in [Rule::ApiSync, Rule::Gaps, Rule::TimeUtilization] {
+        timed(rule.name(), written, || {
+            rules::analyze(&trace, &rule.into(), &options, &mut Vec::new(), &mut |_, _| {}).expect("the rule");
+        });
+    }
+}
+
+fn timed(name: &str, events: u64, work: impl FnOnce()) {
+    let began = Instant::now();
+    work();
+    let seconds = began.elapsed().as_secs_f64();
+    let rate = events as f64 / seconds / 1e6;
+    println!("{name:<20} {seconds:>6.2} s  {rate:>6.2} M events/s  highest resident memory {:>5} MB", resident());
+}
+
+/// Megabytes; 0 where `/proc` does not say.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kilobytes| kilobytes / 1024)
+}
+
+fn write(path: &std::path::Path, events: u64) -> u64 {
+    let mut dictionary = Dictionary::new();
+    let none = dictionary.intern_name("");
+    let names: Vec<_> = (0..40).map(|number| dictionary.intern_name(&format!("_Z6kernel{number}Pf"))).collect();
+    let configs: Vec<_> = names
+        .iter()
+        .map(|&name| {
+            dictionary.intern_launch_config(LaunchConfig { name, grid: [64, 1, 1], ..LaunchConfig::default() })
+        })
+        .collect();
+    let launch = dictionary.intern_name("cudaLaunchKernel_v7000");
+    let function =
+        dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name: launch });
+    let texts: Vec<_> = ["step", "layer"].map(|text| dictionary.intern_name(text)).into();
+    let session = Session { process_id: 1, start: Timestamp::from_nanos(START), ..Session::default() };
+    let file = BufWriter::new(File::create(path).expect("the file"));
+    let mut writer = TraceWriter::new(file, &session).expect("the trace");
+    let at = |nanos: u64| Timestamp::from_nanos(START + nanos);
+    let mut written = 0;
+    let mut launches = 0u64;
+    while written < events {
+        let now = launches * 4_000;
+        let mut push = |record: Record| {
+            writer.push(&record, &dictionary).expect("a record");
+            written += 1;
+        };
+        let range = |kind, nanos, message| {
+            let event =
+                RangeEvent { at: at(nanos), thread: ThreadId(1), kind, domain: none, message, ..RangeEvent::default() };
+            Record::Range(event)
+        };
+        for (every, text) in [(STEP, texts[0]), (IN_RANGE, texts[1])] {
+            if launches.is_multiple_of(every) {
+                push(range(RangeEventKind::Push, now, text));
+            }
+        }
+        let correlation = CorrelationId(launches as u32 + 1);
+        let (thread, jitter) = (ThreadId(1), launches * 7_919 % 997);
+        let (start, end) = (at(now + 100), at(now + 2_100 + jitter));
+        push(Record::Api(ApiCall { start, end, thread, correlation, function, return_value: 0 }));
+        let config = configs[launches as usize % configs.len()];
+        let (start, end) = (at(now + 5_000), at(now + 7_000 + jitter));
+        push(Record::Kernel(Kernel { start, end, correlation, config, ..Kernel::default() }));
+        launches += 1;
+        for every in [IN_RANGE, STEP] {
+            if launches.is_multiple_of(every) {
+                push(range(RangeEventKind::Pop, launches * 4_000 - 1, none));
+            }
+        }
+        if launches.is_multiple_of(STEP * 25) {
+            writer.flush(at(now), &Loss::default(), &dictionary).expect("a mark");
+        }
+    }
+    writer.finish(End::Clean, at(launches * 4_000), &Loss::default(), &dictionary).expect("the end");
+    written
+}
