@@ -3,9 +3,16 @@
 //!
 //! Any input may be refused; none may panic, hang, or lead to a read outside it.
 
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
 use cupti_sys::record::Activity;
 use cupti_sys::recording::RecordingReader;
 use cupti_sys::{CompletedBuffer, Kind, RecordSizes};
+
+#[path = "../inject/src/control/client.rs"]
+#[allow(dead_code, reason = "libprof.so uses the rest")]
+mod control_client;
 
 /// A trace file: read, accounted and printed.
 pub fn trace(bytes: &[u8]) {
@@ -73,4 +80,53 @@ pub fn walk(bytes: &[u8]) {
     }
     let left = records.remainder().map_or(0, |broken| broken.bytes);
     assert_eq!(walked + left, buffer.bytes().len(), "every byte is in a record or said to be broken");
+}
+
+/// Somebody at the other end of the control socket: sends these bytes, some at a time, and reads a few now and then.
+struct Stranger<'a> {
+    sent: &'a [u8],
+    at_a_time: usize,
+    reads: usize,
+}
+
+impl Read for Stranger<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (now, later) = self.sent.split_at(self.at_a_time.min(self.sent.len()));
+        let (now, kept) = now.split_at(buffer.len().min(now.len()));
+        buffer.get_mut(..now.len()).unwrap_or_default().copy_from_slice(now);
+        self.sent = if kept.is_empty() { later } else { self.sent.get(now.len()..).unwrap_or_default() };
+        Ok(now.len())
+    }
+}
+
+impl Write for Stranger<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.reads == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(bytes.len().min(self.reads)) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection of the control socket: read to its end, every command answered. The first two bytes say how much the
+/// stranger sends at a time and reads.
+pub fn control(bytes: &[u8]) {
+    let [first, second, sent @ ..] = bytes else { return };
+    let stranger = Stranger { sent, at_a_time: usize::from(*first) + 1, reads: usize::from(*second) };
+    let mut client = control_client::Client::new(stranger);
+    let now = Instant::now();
+    // A look takes a command, bytes, or nothing when answers wait to be read; then it ends by being idle.
+    for look in 0..bytes.len() * 2 + 8 {
+        if !client.is_alive(now) {
+            return;
+        }
+        if client.command().is_some() {
+            client.answer("{}");
+        }
+        let _ = client.is_due(now + Duration::from_millis(look as u64));
+        client.write();
+    }
+    assert!(client.has_output() || client.stream().sent.is_empty(), "bytes are left that nobody looks at");
+    assert!(!client.is_alive(now + Duration::from_secs(120)), "a connection on which nothing goes is closed");
 }

@@ -105,6 +105,14 @@ fn activity_buffers_of_strangers() {
 }
 
 #[test]
+fn commands_of_strangers() {
+    let lines = "status\nwatch 100\nstart\r\nstop\nsnapshot\nwatch\nfly\n\n".repeat(5);
+    let slow = [&[3, 1], lines.as_bytes()].concat();
+    let deaf = [&[250, 0], lines.as_bytes()].concat();
+    run("control", &[slow, deaf, vec![b'x'; 1000]], |_, _| {}, targets::control);
+}
+
+#[test]
 fn json_of_strangers() {
     let row = |category: &str, at: u64, correlation: u32| {
         json!({"ph": "X", "cat": category, "name": "gemm", "pid": 0, "tid": 7, "ts": at, "dur": 5.5,
