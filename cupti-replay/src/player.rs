@@ -231,6 +231,7 @@ impl Player {
     }
 
     fn deliver(&self, delivery: &mut Delivery, items: Range<usize>, context: u64, stream: u32) {
+        self.release_complete(delivery);
         let filter = self.client().filter.clone();
         let wanted: Vec<usize> = items.filter(|&index| self.claim(delivery, &filter, index)).collect();
         // Records that have begun and come later are in another buffer, which the library has had all along.

@@ -2,9 +2,10 @@
 
 mod support;
 
-use profiler_core::attribution::Producer;
 use profiler_core::attribution::leaf::{Leaf, Work};
-use profiler_core::record::MemoryKind;
+use profiler_core::attribution::{Attributor, Producer};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{MemoryKind, Timestamp};
 use support::{Scenario, assert_leaves, gpu};
 
 /// A kernel of 100 us at 0 launched just before, then whatever the test adds.
@@ -361,4 +362,13 @@ fn an_event_names_what_a_queued_operation_waited_for() {
     let silent = program(false).report();
     assert_eq!(silent.devices[0].leaves, report.devices[0].leaves, "events change what is said, not the account");
     assert!(silent.devices[0].awaited.is_empty());
+}
+
+#[test]
+fn a_mark_that_comes_again_does_not_shorten_the_time_between_marks() {
+    let (mut attributor, dictionary) = (Attributor::new(), Dictionary::new());
+    for at in [1_000, 3_000, 3_000, 2_000] {
+        attributor.flushed(Timestamp::from_nanos(at), &dictionary);
+    }
+    assert_eq!(attributor.last_flush(), Some((Timestamp::from_nanos(3_000), 2_000)));
 }

@@ -30,7 +30,7 @@ const DISKS: &[(&str, Disk)] = &[
     ("full at once", Disk::Preloaded("full:0")),
     ("full after 6000 bytes", Disk::Preloaded("full:6000")),
     ("an I/O error", Disk::Preloaded("broken")),
-    ("600 ms for each write", Disk::Preloaded("slow:600")),
+    ("1 s for each write", Disk::Preloaded("slow:1000")),
     ("a file size limit of 4 KiB (SIGXFSZ)", Disk::SizeLimit(4)),
     ("the folder is removed meanwhile", Disk::Vanishes),
 ];

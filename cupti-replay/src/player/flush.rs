@@ -37,13 +37,25 @@ impl Player {
         self.take_out_of_use(delivery, &filter, now);
         for withheld in std::mem::take(&mut delivery.withheld) {
             if forced || withheld.complete <= complete {
-                self.release(delivery, withheld, now, complete);
+                self.release(delivery, withheld, By::Caller, now, complete);
             } else {
                 delivery.withheld.push(withheld);
             }
         }
         self.hand_over(delivery, By::Caller, 0, 0);
         self.lend_ahead(delivery);
+    }
+
+    /// The recorded client has flushed by now: what its flush brought comes also to one that hangs in its own.
+    pub(super) fn release_complete(&self, delivery: &mut Delivery) {
+        let now = self.clock.now();
+        for withheld in std::mem::take(&mut delivery.withheld) {
+            if withheld.complete <= now {
+                self.release(delivery, withheld, By::Worker, now, now);
+            } else {
+                delivery.withheld.push(withheld);
+            }
+        }
     }
 
     /// Has a buffer lent if a record may take its place in one until the next step of the recording: on the real machine
@@ -94,7 +106,7 @@ impl Player {
 
     /// Hands a buffer over. What is not complete and has to go all the same goes without its end when it is device work
     /// that runs, and otherwise comes later.
-    fn release(&self, delivery: &mut Delivery, withheld: Withheld, now: u64, complete: u64) {
+    fn release(&self, delivery: &mut Delivery, withheld: Withheld, by: By, now: u64, complete: u64) {
         let in_use = std::mem::replace(&mut delivery.open, withheld.held);
         for index in withheld.items {
             let Some(item) = self.session.items().get(index) else { continue };
@@ -106,7 +118,7 @@ impl Player {
                 *done = false;
             }
         }
-        self.hand_over(delivery, By::Caller, 0, 0);
+        self.hand_over(delivery, by, 0, 0);
         delivery.open = in_use;
     }
 }

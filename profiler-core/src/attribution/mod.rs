@@ -162,8 +162,11 @@ impl Attributor {
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         let at = at.nanos().max(self.newest_flush);
-        let interval = self.last_flush.map_or(0, |(before, _)| at - before.nanos().min(at));
-        self.last_flush = Some((Timestamp::from_nanos(at), interval));
+        // A mark that comes again says that nothing more is vouched for, not that flushes are closer.
+        if self.last_flush.is_none_or(|(before, _)| before.nanos() < at) {
+            let interval = self.last_flush.map_or(0, |(before, _)| at - before.nanos());
+            self.last_flush = Some((Timestamp::from_nanos(at), interval));
+        }
         self.newest_flush = at;
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
         self.memory.advance(horizon);
