@@ -1,6 +1,6 @@
 """What tracing costs: no tool, CUPTI alone, gpuprof, Nsight Systems and torch.profiler on the same programs, interleaved.
 
-    python3 benches/gpu/overhead.py --bin target/release --out DIR [--rounds 5] [--budget SECONDS] [--only NAME]...
+    python3 benches/gpu/overhead.py --bin target/release --out DIR [--docs docs] [--rounds 7] [--budget SECONDS] [--only NAME]...
 
 Absolute times drift by several percent over minutes (clocks, temperature, neighbours), so the tools take turns within
 each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
@@ -8,7 +8,8 @@ without a tool *of the same round*. The programs time themselves; start-up and t
 their own, because a trace that is written in the background may come due there.
 
 Writes overhead.json (every single measurement) after each run, so that a run that is cut off leaves what it had, and
-overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to.
+overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to. With --docs it ends with
+PERFORMANCE.md (performance.py) and overhead.svg (plot.py) in that folder.
 It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
 traces its nodes: `nsys-node` is the comparison like for like. `floor` is CUPTI recording what gpuprof asks it for, and
 nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
@@ -18,12 +19,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import pathlib
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 
@@ -33,9 +36,14 @@ from harness import REPOSITORY, Mode, Suite, find_nsys  # noqa: E402
 
 # Longest run of one program under one tool, seconds.
 RUN_LIMIT = 180.0
-# Variables of libprof.so that make up a variant of gpuprof. Variants are measured when named by --tool.
+# Variables of libprof.so that make up a variant of gpuprof. Modes are tools of their own; the other variants are
+# measured when named by --tool.
+MODES = ("gpuprof", "gpuprof-watch", "gpuprof-full")
 VARIANTS = {
     "gpuprof": {},
+    "gpuprof-watch": {"GPUPROF_MODE": "watch"},
+    "gpuprof-full": {"GPUPROF_MODE": "full"},
+    "gpuprof-graphs": {"GPUPROF_CUDA_GRAPHS": "graph"},
     "gpuprof-no-sampling": {"GPUPROF_SAMPLING": "off"},
     "gpuprof-no-trace": {"GPUPROF_OUTPUT": "off"},
     "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
@@ -89,7 +97,8 @@ def tools_for(suite: Suite, benchmark: Benchmark, floor: pathlib.Path | None, as
     """The tools that there are, in a fixed order; variants of gpuprof only when asked for."""
     nsys = [] if suite.nsys is None else ["nsys", "nsys-node"] if benchmark.graphs else ["nsys"]
     torch = ["torch"] if benchmark.is_torch else []
-    variants = [name for name in VARIANTS if name == "gpuprof" or name in asked]
+    usual = [*MODES, "gpuprof-graphs"] if benchmark.graphs else MODES
+    variants = [name for name in VARIANTS if name in usual or name in asked]
     tools = ["none", *(["floor"] if floor else []), *variants, *nsys, *torch]
     return [tool for tool in tools if not asked or tool in asked]
 
@@ -166,8 +175,19 @@ def table(rows: list[dict]) -> str:
 
 
 def save(out: pathlib.Path, machine: str, rows: list[dict]) -> None:
-    (out / "overhead.json").write_text(json.dumps({"machine": machine, "measurements": rows}, indent=1) + "\n")
+    measured = {"machine": machine, "date": time.strftime("%Y-%m-%d", time.gmtime()), "version": version(), "measurements": rows}
+    (out / "overhead.json").write_text(json.dumps(measured, indent=1) + "\n")
     (out / "overhead.md").write_text(f"{machine}\n\n{table(rows)}")
+
+
+@functools.cache
+def version() -> str:
+    """The commit that is measured, as far as this folder knows."""
+    try:
+        answer = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    except OSError:
+        return "not recorded"
+    return answer.stdout.strip() or "not recorded"
 
 
 def describe_machine(suite: Suite) -> str:
@@ -183,7 +203,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", help="folder with libprof.so")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--docs", type=pathlib.Path, help="folder for PERFORMANCE.md and overhead.svg")
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no run after this time")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, mlp, resnet, gpt")
     parser.add_argument("--tool", action="append", default=[], metavar="NAME", help=f"none, floor, nsys, nsys-node, torch, {', '.join(VARIANTS)}")
@@ -210,6 +231,9 @@ def main() -> int:
     rows = run_rounds(suite, options, selected, rows, machine, began)
     shutil.rmtree(suite.scratch, ignore_errors=True)
     print("\n" + (options.out / "overhead.md").read_text())
+    if options.docs:
+        for script, name in [("performance.py", "PERFORMANCE.md"), ("plot.py", "overhead.svg")]:
+            subprocess.run([sys.executable, HERE / script, options.out / "overhead.json", options.docs / name], check=True)
     return 0 if rows and all(row["time"] for row in rows) else 1
 
 

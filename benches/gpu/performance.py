@@ -1,0 +1,120 @@
+"""Writes docs/PERFORMANCE.md from overhead.json: the targets beside what was measured, missed ones said to be missed.
+
+    python3 benches/gpu/performance.py overhead.json docs/PERFORMANCE.md
+
+overhead.py calls it with --docs. A value is a median over the rounds; a target that nothing was measured for says so.
+Nothing in the file is written by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import statistics
+import sys
+from typing import Callable
+
+from overhead import paired_ratios, table
+
+# A verdict of `met` rests on at least so many rounds.
+ENOUGH_ROUNDS = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Something that shall be at most `limit`."""
+
+    text: str
+    program: str | None  # None: every program, and the worst of them counts
+    limit: float
+    values: Callable[[list[dict]], list[float]]  # of the rows of one program, one for each round
+    digits: str = ".3f"
+
+
+def ratio(tool: str, base: str) -> Callable[[list[dict]], list[float]]:
+    return lambda rows: paired_ratios(rows, tool, base)
+
+
+def beyond(column: str, tool: str, base: str) -> Callable[[list[dict]], list[float]]:
+    """What `tool` has more than `base` in the same round."""
+
+    def values(rows: list[dict]) -> list[float]:
+        of_base = {row["round"]: row[column] for row in rows if row["tool"] == base and row.get(column) is not None}
+        mine = [row for row in rows if row["tool"] == tool and row.get(column) is not None]
+        return [row[column] - of_base[row["round"]] for row in mine if row["round"] in of_base]
+
+    return values
+
+
+TARGETS = [
+    Target("light over the floor", None, 1.02, ratio("gpuprof", "floor")),
+    Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuprof", "none")),
+    Target("light over no tool, ResNet-50 training", "resnet", 1.010, ratio("gpuprof", "none")),
+    Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuprof", "none")),
+    Target("watch over no tool", None, 1.005, ratio("gpuprof-watch", "none")),
+    Target("CUDA graphs as a whole over no tool", "graph", 1.02, ratio("gpuprof-graphs", "none")),
+    Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuprof", "floor"), ".0f"),
+    Target("from the last line to the end, beyond no tool, s", None, 0.2, beyond("after_last_line_s", "gpuprof", "none"), ".2f"),
+]
+
+
+def judged(target: Target, rows: list[dict]) -> str:
+    """The row of the table."""
+    programs = [target.program] if target.program else list(dict.fromkeys(row["benchmark"] for row in rows))
+    found = {}
+    for program in programs:
+        values = target.values([row for row in rows if row["benchmark"] == program])
+        if values:
+            found[program] = values
+    limit = format(target.limit, target.digits)
+    if not found:
+        return f"| {target.text} | {limit} | not measured yet | |"
+    worst = max(found, key=lambda program: statistics.median(found[program]))
+    values = found[worst]
+    median = statistics.median(values)
+    spread = f"{min(values):{target.digits}} .. {max(values):{target.digits}}"
+    verdict = "met" if median <= target.limit else "**missed**"
+    if len(values) < ENOUGH_ROUNDS:
+        verdict += f", on {len(values)} rounds only"
+    where = f" ({worst})" if target.program is None else ""
+    return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {verdict} |"
+
+
+def document(measured: dict) -> str:
+    rows = measured["measurements"]
+    lines = [
+        "# Performance: targets and what was measured",
+        "",
+        "Written by `benches/gpu/performance.py` from the measurements of one session; `benches/gpu/overhead.py --docs docs`",
+        "measures and writes it again. Ratios are paired within rounds; where a target holds for every program, the worst is",
+        "shown. What each figure means and how much it scatters is in [OVERHEAD.md](OVERHEAD.md).",
+        "",
+        f"Machine: {measured['machine']}. Date: {measured.get('date', 'not recorded')}. "
+        f"Version: {measured.get('version', 'not recorded')}.",
+        "",
+        "| target | at most | median (range) | |",
+        "|---|---|---|---|",
+        *(judged(target, rows) for target in TARGETS),
+        "",
+        "Not measured by this harness: the collector's share of a core at 100,000 kernels a second (each report shows it for",
+        "its run), loss at 1.2 million kernels a second (`tests/gpu/run.sh --only counts.threads`).",
+        "",
+        "## All measurements",
+        "",
+        table(rows),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    measured = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    pathlib.Path(sys.argv[2]).write_text(document(measured))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
