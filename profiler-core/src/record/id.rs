@@ -56,11 +56,11 @@ ids! {
     ThreadId(u32);
     /// Index of a string in the dictionary.
     NameId(u32);
-    /// Index of a [`LaunchConfig`] in the dictionary.
+    /// Index of a [`LaunchConfig`](crate::record::LaunchConfig) in the dictionary.
     LaunchConfigId(u32);
-    /// Index of an [`ApiFunction`] in the dictionary.
+    /// Index of an [`ApiFunction`](crate::record::ApiFunction) in the dictionary.
     ApiFunctionId(u32);
-    /// Index of the innermost [`Frame`] of a stack in the dictionary.
+    /// Index of the innermost [`Frame`](crate::record::Frame) of a stack in the dictionary.
     StackId(u32);
 }
 

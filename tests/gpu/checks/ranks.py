@@ -1,0 +1,101 @@
+"""Several GPUs: communication in a known dose, seen by every rank.
+
+Each program runs at two doses. From one to the other a step gets longer by its own clock, and on each rank the leaves
+named here must get longer by as much, within 2 % of the step. Buckets have no dose of their own: with one for everything no
+reduction begins before the last gradient is there, so more of it is exposed than with the usual 25 MB.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+
+from checks.truth import TOLERANCE
+from harness import Check, Mode, Result, Suite, expect, skipped
+from trace_report import Trace, Unreadable
+
+# A host that sleeps after it waited for the device lost its run-ahead to the wait first.
+HOST = ("sync_drain", "host_cpu", "host_blocked")
+DEVICE = ("communication",)
+# Program, doses, and the leaves that change on the first rank and on the others.
+CASES: dict[str, tuple[tuple[float, float], tuple[str, ...], tuple[str, ...]]] = {
+    "late": ((4, 12), HOST, DEVICE),
+    "serial": ((64, 512), DEVICE, DEVICE),
+    "beside": ((8, 32), DEVICE, DEVICE),
+}
+# A bucket for everything, and the usual one, MB.
+BUCKETS = (10_000.0, 25.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    """One rank of one run: its step by its own clock, and its steady time by cause in such a step, nanoseconds."""
+
+    step: float
+    leaves: dict[str, float]
+    verdict: str
+
+    def sum(self, names: tuple[str, ...]) -> float:
+        return sum(self.leaves.get(name, 0.0) for name in names)
+
+
+def ranks_of(suite: Suite, case: str, dose: float) -> list[Rank]:
+    """Runs the program and reads every rank's trace.
+
+    Raises Unreadable when a rank left no line or no trace.
+    """
+    run = suite.run(f"ranks-{case}", suite.python("ranks.py", case, "--dose", f"{dose:g}"), Mode.VARIABLE)
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    files = {path.stem: path for path in run.traces()}
+    if run.code != 0 or not lines:
+        raise Unreadable(f"{case}: {run.ending()}: {run.stderr.strip()[-300:]}")
+    ranks = []
+    for line in sorted(lines, key=lambda line: line["rank"]):
+        path = files.get(f"gpuprof-{line['pid']}")
+        if path is None:
+            raise Unreadable(f"{case}: rank {line['rank']} left no trace, only {sorted(files)}")
+        trace = Trace(suite, path)
+        leaves = trace.steady_leaves()
+        scale = line["step_ns"] / max(1, sum(leaves.values()))
+        ranks.append(Rank(line["step_ns"], {name: value * scale for name, value in leaves.items()}, trace.verdict))
+    return ranks
+
+
+def one_case(case: str) -> Check:
+    (low, high), of_first, of_others = CASES[case]
+
+    def check(suite: Suite) -> Iterator[Result]:
+        if (devices := device_count(suite)) < 2:
+            yield skipped(f"ranks.{case}", f"needs two GPUs, there are {devices}")
+            return
+        before, after = ranks_of(suite, case, low), ranks_of(suite, case, high)
+        for number, (less, more) in enumerate(zip(before, after)):
+            names = of_others if number else of_first
+            constructed, reported = more.step - less.step, more.sum(names) - less.sum(names)
+            error = (reported - constructed) / max(less.step, more.step)
+            yield expect(
+                f"ranks.{case}.{number}", abs(error) <= TOLERANCE,
+                f"{'+'.join(names)} changed by {reported / 1e3:.1f} us, by its own clock {constructed / 1e3:.1f}: off by "
+                f"{error:+.2%} of the step; verdict {more.verdict}")
+
+    return Check(f"ranks.{case}", check)
+
+
+def buckets(suite: Suite) -> Iterator[Result]:
+    if (devices := device_count(suite)) < 2:
+        yield skipped("ranks.buckets", f"needs two GPUs, there are {devices}")
+        return
+    exposed = [[rank.sum(DEVICE) for rank in ranks_of(suite, "buckets", megabytes)] for megabytes in BUCKETS]
+    for number, (one, usual) in enumerate(zip(*exposed)):
+        yield expect(
+            f"ranks.buckets.{number}", one > usual,
+            f"exposed communication: {one / 1e3:.1f} us a step with one bucket, {usual / 1e3:.1f} with {BUCKETS[1]:g} MB")
+
+
+def device_count(suite: Suite) -> int:
+    return len(suite.run("ranks-devices", ["nvidia-smi", "-L"]).stdout.strip().splitlines())
+
+
+def checks() -> list[Check]:
+    return [*(one_case(case) for case in CASES), Check("ranks.buckets", buckets)]
