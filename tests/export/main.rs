@@ -14,6 +14,7 @@ mod stats;
 #[expect(dead_code, reason = "each test binary uses its part")]
 #[path = "../support/mod.rs"]
 mod support;
+mod tensorboard;
 mod trace_processor;
 
 use std::ffi::OsStr;

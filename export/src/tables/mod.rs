@@ -169,6 +169,8 @@ all! {
     Memory = "memory", records::MEMORY;
     /// The process, and the verdict about it.
     Processes = "processes", reported::PROCESSES;
+    /// Threads that the program named.
+    Threads = "threads", reported::THREADS;
     /// Devices.
     Devices = "devices", reported::DEVICES;
     /// Device time by cause.

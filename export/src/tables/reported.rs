@@ -1,7 +1,8 @@
 //! The tables that the engine fills: what `gpuprof report` says, as rows.
 
 use profiler_core::attribution::leaf::{Leaf, Leaves};
-use profiler_core::record::{Device, PcieLink};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{Device, PcieLink, ThreadName};
 use profiler_core::report::json::Document;
 use profiler_core::report::{DeviceReport, Report};
 use profiler_core::session::{End, Session};
@@ -39,6 +40,14 @@ table! {
         "driver_cuda_version" Integer "1000 * major + 10 * minor" = session.driver_cuda_version;
         "cupti_version" Integer "as CUPTI gives it" = session.cupti_version;
         "gpuprof_version" Text "that wrote the trace" = session.gpuprof_version.as_str();
+    }
+}
+
+table! {
+    /// A row of [`THREADS`].
+    THREADS, thread(row: &ThreadName, dictionary: &'a Dictionary) {
+        "thread" Integer "kernel id; joins with api.thread, nvtx.thread, looks.thread" = row.thread.0;
+        "name" Text "as the program named it" = dictionary.name(row.name);
     }
 }
 
@@ -120,6 +129,11 @@ pub fn rows(
         let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
         match table {
             Table::Processes => rows.hand(|cells| process(&report.process, report, &file, &command, cells))?,
+            Table::Threads => {
+                for row in passed.dictionary.thread_names() {
+                    rows.hand(|cells| thread(row, &passed.dictionary, cells))?;
+                }
+            }
             Table::Devices => {
                 for row in passed.dictionary.devices() {
                     rows.hand(|cells| device(row, passed.dictionary.link(row.id), cells))?;
