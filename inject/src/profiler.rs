@@ -124,8 +124,8 @@ pub fn start_from_env() -> Result<(), StartError> {
 }
 
 /// Starts measuring because the program wants a session. When the collector is linked, nothing but sessions is measured,
-/// and tracing stays on between them: what is switched off and on again in quick succession is not always recorded
-/// (README, known gap).
+/// device work is recorded whatever it costs, and tracing stays on between sessions: tests and benchmarks have many in
+/// quick succession, and the first launches after each switching on cost more than others.
 ///
 /// # Errors
 /// As [`start`], or what an earlier start failed with.
@@ -141,7 +141,8 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
-    start(&Settings { capture, chain: None, ..silent })?;
+    let mode = silent.mode.max(Mode::Light);
+    start(&Settings { capture, chain: None, mode, max_overhead: None, ..silent })?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.director.hold();
     }

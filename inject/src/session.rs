@@ -159,6 +159,7 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     profiler::start_for_sessions(start).map_err(SessionError::Start)?;
     let profiler = Profiler::measuring().ok_or(SessionError::Over)?;
     let director = profiler.director();
+    sees_device_work(profiler)?;
     director.hold();
     let at = flusher::now(profiler.cupti());
     let notes = vec!["measured: a session of the program".to_owned()];
@@ -193,7 +194,9 @@ pub fn end() -> Result<(), SessionError> {
     let at = flusher::now(profiler.cupti());
     let (done, answer) = bounded(1);
     let ended = tell(profiler, Command::End(at, done))
-        .and_then(|()| wait_for_marks(profiler, &answer)?.map_err(SessionError::Write));
+        .and_then(|()| wait_for_marks(profiler, &answer)?.map_err(SessionError::Write))
+        // A budget may have been spent meanwhile.
+        .and_then(|()| sees_device_work(profiler));
     profiler.director().release();
     OPEN.store(false, Ordering::Release);
     ended
@@ -203,6 +206,15 @@ pub fn end() -> Result<(), SessionError> {
 #[must_use]
 pub fn now() -> Timestamp {
     Profiler::measuring().map_or_else(flusher::wall_clock, |profiler| flusher::now(profiler.cupti()))
+}
+
+/// An injected collector may have been told to record less, and an empty session must not look like an idle device.
+fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
+    if !profiler.director().is_watching() {
+        return Ok(());
+    }
+    let why = "no device work is recorded (GPUPROF_MODE=watch, or GPUPROF_MAX_OVERHEAD is spent): a session needs more";
+    Err(SessionError::Start(StartError::Refused(why.to_owned())))
 }
 
 fn open() -> Result<&'static Profiler, SessionError> {

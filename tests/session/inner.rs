@@ -119,6 +119,22 @@ fn no_cupti() {
     assert_eq!(Session::start().unwrap_err().kind(), SessionErrorKind::NoCupti);
 }
 
+#[test]
+#[ignore = "run by its outer half"]
+fn watched() {
+    let error = Session::start().unwrap_err();
+    assert_eq!(error.kind(), SessionErrorKind::Refused);
+    assert!(error.to_string().contains("GPUPROF_MODE"), "{error}");
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn unwatched() {
+    let session = Session::start().unwrap();
+    play_out();
+    assert!(session.finish().unwrap().completeness.kernels > 1000);
+}
+
 fn open() -> Session {
     let session = Session::builder().trace("open.gpuprof").start().unwrap();
     play_out();

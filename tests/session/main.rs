@@ -60,6 +60,17 @@ fn an_injected_collector_is_joined_and_goes_on() {
 }
 
 #[test]
+fn a_collector_that_only_watches_gives_no_session() {
+    passes(&Stage::new(), "mlp", "inner::watched", |command| {
+        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUPROF_MODE", "watch");
+    });
+    // One of its own records what a session needs.
+    passes(&Stage::new(), "sync_item", "inner::unwatched", |command| {
+        command.env("GPUPROF_MODE", "watch");
+    });
+}
+
+#[test]
 fn without_a_library_the_error_says_what_to_do() {
     let stage = Stage::new();
     passes(&stage, "mlp", "inner::no_cupti", |command| {
