@@ -2,7 +2,8 @@
 
 Each program runs at two doses. From one to the other a step gets longer by its own clock, and on each rank the leaves
 named here must get longer by as much, within 2 % of the step. Buckets have no dose of their own: with one for everything no
-reduction begins before the last gradient is there, so more of it is exposed than with the usual 25 MB.
+reduction begins before the last gradient is there, so more of it is exposed than with the usual 25 MB. `gpuprof merge` must
+find the rank that is late.
 """
 
 from __future__ import annotations
@@ -93,9 +94,36 @@ def buckets(suite: Suite) -> Iterator[Result]:
             f"exposed communication: {one / 1e3:.1f} us a step with one bucket, {usual / 1e3:.1f} with {BUCKETS[1]:g} MB")
 
 
+def straggler(suite: Suite) -> Iterator[Result]:
+    """`gpuprof merge` names the rank that is late on purpose, and by how much."""
+    if (devices := device_count(suite)) < 2:
+        yield skipped("ranks.straggler", f"needs two GPUs, there are {devices}")
+        return
+    dose = 8.0
+    run = suite.run("ranks-straggler", suite.python("ranks.py", "late", "--dose", f"{dose:g}"), Mode.VARIABLE)
+    steps = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    merged = suite.run("ranks-merge", [suite.gpuprof, "merge", "--json", *run.traces()])
+    if merged.code != 0 or not steps:
+        raise Unreadable(f"merge: {merged.ending()}: {merged.stderr.strip()[-300:]}")
+    found = json.loads(merged.stdout)
+    late = found["straggler"] or {}
+    yield expect(
+        "ranks.straggler.rank", late.get("rank") == 0 and late["share"] > 0.9,
+        f"late on purpose: rank 0; found {late or 'none'}; {found['collectives']} collectives; {found['doubts']}")
+    # The median, since the first collectives wait for whoever loads its libraries later.
+    behind = found["ranks"][0]["late_ns"]
+    yield expect(
+        "ranks.straggler.late", abs(behind - dose * 1e6) <= 0.1 * dose * 1e6,
+        f"rank 0 begins {behind / 1e6:.3f} ms after rank 1 (median) and sleeps {dose:g} ms before each")
+    scatter = found["hosts"][0]["scatter_p95_ns"]
+    yield expect(
+        "ranks.straggler.ends", scatter is not None and scatter < 50_000,
+        f"ends of one collective on two ranks lie within {scatter} ns (95 %)")
+
+
 def device_count(suite: Suite) -> int:
     return len(suite.run("ranks-devices", ["nvidia-smi", "-L"]).stdout.strip().splitlines())
 
 
 def checks() -> list[Check]:
-    return [*(one_case(case) for case in CASES), Check("ranks.buckets", buckets)]
+    return [*(one_case(case) for case in CASES), Check("ranks.buckets", buckets), Check("ranks.straggler", straggler)]

@@ -53,6 +53,8 @@ def work(options: argparse.Namespace, rank: int):
 
 
 def run(rank: int, options: argparse.Namespace) -> None:
+    # As a launcher would, before CUDA loads gpuprof.
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(options.ranks))
     torch.cuda.set_device(rank)
     distributed.init_process_group(
         "nccl", init_method=f"tcp://127.0.0.1:{options.port}", rank=rank, world_size=options.ranks)
