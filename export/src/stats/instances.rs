@@ -4,7 +4,7 @@
 //! their levels; each is put into a lane in which it overlaps with no other. A range that ends on another thread than it
 //! began on is left out, since nsys looks for launches on one thread only.
 //!
-//! All ranges are kept (72 bytes each), which is the one place in this crate where memory grows with the trace; beyond a
+//! All ranges are kept (some 60 bytes each), which is the one place in this crate where memory grows with the trace; beyond a
 //! limit they are counted.
 
 use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Timestamp};
@@ -16,7 +16,7 @@ use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
 use crate::source::Passed;
 
-/// Ranges that are kept, 300 MB of them.
+/// Ranges that are kept, 250 MB of them.
 const LIMIT: usize = 1 << 22;
 
 /// A range from begin to end.
