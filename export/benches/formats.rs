@@ -2,10 +2,10 @@
 //!
 //! The trace is made here: a loop of a hundred kernels on two streams with the calls that launch them, half of the events
 //! each, and seeded jitter. Each format is written by a process of its own, whose peak of resident memory the kernel
-//! tells (`VmHWM`); it includes SQLite's cache. Files go to the folder for
-//! temporary files and are removed; their sizes are counted before.
+//! tells (`VmHWM`); it includes SQLite's cache. Files go to the folder for temporary files and are removed; their sizes are
+//! counted before.
 //!
-//! One run of each: 10 million events take minutes, and files are written, so times scatter by a tenth.
+//! One run of each by the clock: files are written and neighbours matter, so times scatter.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
