@@ -1,5 +1,6 @@
 //! `gpuprof report` with good, damaged and foreign files.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -192,7 +193,10 @@ fn files_that_are_no_traces_are_refused_by_name() {
     refused(&files.add("trace.json.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0]), "gzip");
     refused(&files.add("notes.txt", b"some text that is long enough for a header"), "not a gpuprof trace");
     refused(&files.0.path().join("missing.gpuprof"), "No such file");
-    refused(files.0.path(), "folder");
+    refused(files.0.path(), "empty.gpuprof: the file is empty");
+    let nothing = files.0.path().join("nothing");
+    fs::create_dir(&nothing).unwrap();
+    refused(&nothing, "no trace");
     refused(&files.add("header.gpuprof", &trace()[..20]), "byte");
 }
 

@@ -4,6 +4,8 @@
 //! three streams, device times in steps of 32 ns as the hardware's clock has them, host times with timer noise.
 //! Random numbers are seeded, so sizes repeat exactly; speeds are the best of several runs.
 //!
+//! `--once [KIND]` writes and reads one size of flush a single time: for `benches/instructions.py`, which counts instructions.
+//!
 //! It measures the writer into memory. It does not measure the file system, and it is no substitute for real traces:
 //! those have less regular gaps.
 
@@ -129,6 +131,7 @@ fn mixed() -> Vec<Record> {
 }
 
 /// Writes `rows` with a flush every `interval` rows.
+#[inline(never)]
 fn write(rows: &[Record], interval: usize) -> Vec<u8> {
     let dictionary = Dictionary::new();
     let sink = Vec::with_capacity(rows.len() * 8);
@@ -142,35 +145,47 @@ fn write(rows: &[Record], interval: usize) -> Vec<u8> {
     writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).expect("memory does not fail")
 }
 
-/// The shortest of several runs: the others were disturbed.
-fn best<T>(mut run: impl FnMut() -> T) -> (Duration, T) {
+/// Reads everything, and counts it.
+#[inline(never)]
+fn read(bytes: &[u8]) -> usize {
+    TraceReader::new(bytes).expect("just written").count()
+}
+
+/// The shortest of `runs` runs: the others were disturbed.
+fn best<T>(runs: u32, mut run: impl FnMut() -> T) -> (Duration, T) {
     let mut timed = || {
         let begin = Instant::now();
         let result = black_box(run());
         (begin.elapsed(), result)
     };
     let first = timed();
-    (1..RUNS).fold(first, |best, _| {
+    (1..runs).fold(first, |best, _| {
         let next = timed();
         if next.0 < best.0 { next } else { best }
     })
 }
 
 fn main() {
-    println!("{:<28} {:>9} {:>12} {:>12}", "rows, flushed every", "B/event", "encode M/s", "decode M/s");
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench").peekable();
+    let once = arguments.next_if(|argument| argument == "--once").is_some();
+    let wanted = arguments.next().unwrap_or_default();
+    let (runs, intervals) = if once { (1, &[4096][..]) } else { (RUNS, &[usize::MAX, 4096, 1024, 100, 10][..]) };
+    let columns = ["rows, flushed every", "rows", "B/event", "encode M/s", "decode M/s"];
+    println!("{:<28} {:>9} {:>9} {:>12} {:>12}", columns[0], columns[1], columns[2], columns[3], columns[4]);
     let kinds: [(&str, Vec<Record>); 4] =
         [("kernels", kernels()), ("API calls", api_calls()), ("copies", copies()), ("all kinds", mixed())];
-    for (name, rows) in &kinds {
-        for interval in [usize::MAX, 4096, 1024, 100, 10] {
-            let (encode, bytes) = best(|| write(rows, interval));
-            let (decode, items) = best(|| TraceReader::new(&bytes[..]).expect("just written").count());
+    for (name, rows) in kinds.iter().filter(|(name, _)| name.contains(&wanted)) {
+        for &interval in intervals {
+            let (encode, bytes) = best(runs, || write(rows, interval));
+            let (decode, items) = best(runs, || read(&bytes));
             assert!(items > rows.len(), "a row is missing");
             let events = rows.len() as f64;
             let per_second = |time: Duration| events / time.as_secs_f64() / 1e6;
             let every = if interval == usize::MAX { "never".to_owned() } else { interval.to_string() };
             println!(
-                "{:<28} {:>9.2} {:>12.1} {:>12.1}",
+                "{:<28} {:>9} {:>9.2} {:>12.1} {:>12.1}",
                 format!("{name}, {every}"),
+                rows.len(),
                 bytes.len() as f64 / events,
                 per_second(encode),
                 per_second(decode)

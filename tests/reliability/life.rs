@@ -9,7 +9,8 @@ use crate::support::{GPUPROF, Stage, report};
 use crate::table;
 
 /// What an abrupt end may cost at a flush every 10 ms and play in real time: two flushes, and what a busy machine adds.
-const LOST_AT_MOST: Duration = Duration::from_millis(150);
+/// Without flushes it is everything, [`LEAVES_AT`].
+const LOST_AT_MOST: Duration = Duration::from_millis(300);
 /// When the program leaves, milliseconds of the recording: in the middle of its copies.
 const LEAVES_AT: u64 = 500;
 
