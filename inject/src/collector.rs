@@ -100,6 +100,10 @@ impl Collector {
         if settings.what_if == WhatIf::Off {
             captures.stop_what_if();
         }
+        let mut account = Account::new(settings.mode, settings.whole_graphs(), settings.max_overhead);
+        if settings.capture.is_whole() {
+            account.begun(session.start);
+        }
         Self {
             cupti,
             inlet,
@@ -113,7 +117,7 @@ impl Collector {
             routed: Vec::new(),
             events: Vec::new(),
             own: None,
-            account: Account::new(settings.mode, settings.whole_graphs(), settings.max_overhead),
+            account,
             step_watch: settings.capture.detects_steps().then(|| {
                 let mut watch = Attributor::new();
                 watch.stop_what_if();
@@ -264,6 +268,7 @@ impl Collector {
                     self.conclude();
                 }
                 self.segments.begin(number, at);
+                self.account.begun(at);
                 self.decoder.describe_devices();
                 self.trace.open(&self.session);
                 self.mark(mark);

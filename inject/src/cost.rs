@@ -68,7 +68,7 @@ pub struct Account {
     mode: Mode,
     /// Part of the launching threads' time that may be taken.
     budget: Option<f64>,
-    /// The flush before, while tracing is on.
+    /// The flush or the beginning before, while tracing is on.
     last: Option<Timestamp>,
     /// What was taken when the current stretch began.
     stretch: Cost,
@@ -119,6 +119,11 @@ impl Account {
                 self.cost.cupti_ns += overhead.end.since(overhead.start);
             }
         }
+    }
+
+    /// Tracing is on from here, or was already: short runs have no second flush to measure from.
+    pub fn begun(&mut self, at: Timestamp) {
+        self.last.get_or_insert(at);
     }
 
     /// Tracing is off for now: the time until the next flush is not observed.
@@ -218,7 +223,9 @@ mod tests {
         let answer = meters.timed(|| (0..2_000_000u64).fold(0, |sum, number| sum ^ std::hint::black_box(number)));
         assert!(answer < u64::MAX);
         let mut account = Account::new(Mode::Light, false, None);
-        account.flushed(Timestamp::from_nanos(1), &meters);
+        account.begun(Timestamp::from_nanos(1));
+        account.flushed(Timestamp::from_nanos(1_000_000_001), &meters);
+        assert!(account.cost().core_share().is_some_and(|share| share > 0.0), "{:?}", account.cost());
         assert!(account.cost().callback_ns > 0 && account.cost().threads_ns > 0, "{:?}", account.cost());
     }
 }
