@@ -3,40 +3,18 @@
 //! Kernels by the hundred thousand, each with a name, launch configuration, stream, context and thread of its own, go
 //! through dictionary, attributor and trace writer while an allocator counts. Without the ceilings they would need some
 //! 400 MB and more with each; the last fifth of the run must be flat.
-#![expect(unsafe_code, reason = "an allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod counting;
 
+use std::sync::atomic::Ordering;
+
+use counting::LIVE;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
-
-struct Counting;
-
-/// Bytes that are allocated now.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator as it came; only a number is kept beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as promised by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as promised by the caller.
-        unsafe { System.dealloc(address, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Beyond every ceiling of the dictionary.
 const RECORDS: u64 = 400_000;

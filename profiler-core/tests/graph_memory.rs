@@ -3,41 +3,17 @@
 //! A graph launch says nothing about how many records will come, so everything behind the oldest unfinished launch waits.
 //! Graphs of 1,000 kernels of one microsecond, 400 of them launched at once, are a million operations behind it a
 //! second. An allocator counts; it counts for the whole binary, so this is its only test.
-#![allow(unsafe_code, reason = "an allocator cannot be written without; nothing but counting is added to the system's")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+mod counting;
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use counting::{LIVE, PEAK};
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
-
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator unchanged, which keeps the contract; the counters are atomic
-// and allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with this layout, as the caller promises, so from `System`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// MiB. Two flushes' worth of operations wait at the start, when no launch is known yet; all that waits for the oldest
 /// unfinished graph was 210.

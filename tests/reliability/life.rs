@@ -9,8 +9,7 @@ use crate::support::{GPUPROF, Stage, report};
 use crate::table;
 
 /// What an abrupt end may cost at a flush every 10 ms and play in real time: two flushes, and what a busy machine adds.
-/// Without flushes it is everything, [`LEAVES_AT`].
-const LOST_AT_MOST: Duration = Duration::from_millis(300);
+const LOST_AT_MOST: Duration = Duration::from_millis(150);
 /// When the program leaves, milliseconds of the recording: in the middle of its copies.
 const LEAVES_AT: u64 = 500;
 
