@@ -39,8 +39,8 @@ pub enum Props {
     Watch {
         /// Which.
         process: u32,
-        /// Milliseconds between two lines.
-        interval: u64,
+        /// Time between two lines.
+        interval: Duration,
     },
 }
 
@@ -169,10 +169,10 @@ fn tell(process: u32, command: &str) -> Result<u8> {
     Ok(0)
 }
 
-fn watch(process: u32, interval: u64) -> Result<u8> {
-    let mut connection = open(process, &format!("watch {interval}"))?;
+fn watch(process: u32, interval: Duration) -> Result<u8> {
+    let mut connection = open(process, &format!("watch {}", interval.as_millis()))?;
     // Lines come as seldom as was asked for.
-    connection.get_ref().set_read_timeout(Some(PATIENCE + Duration::from_millis(interval)))?;
+    connection.get_ref().set_read_timeout(Some(PATIENCE + interval))?;
     let mut out = io::stdout().lock();
     loop {
         match line_of(&mut connection) {

@@ -47,8 +47,18 @@
 //! # Ok::<(), gpuprof::SessionError>(())
 //! ```
 //! Building needs no CUDA: libcupti is found when a session starts, and where there is none the error says what to
-//! install. cudarc, cust, candle, the runtime or the driver API may launch the kernels; no type of theirs is in the
-//! interface.
+//! install. No type of a CUDA crate is in the interface, so whatever launches the kernels will do. All that matters is that
+//! the first session of the process comes before CUDA:
+//!
+//! | with | start it before |
+//! |---|---|
+//! | cudarc | `CudaContext::new` |
+//! | candle, burn and others on cudarc | their first CUDA device, `Device::new_cuda` |
+//! | cust | `cust::quick_init` |
+//! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
+//!
+//! Streams cross as plain pointers where they are needed ([`L2Flush::on`]). Other languages have `include/gpuprof.h`.
+//! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
 //! # Features
 //!

@@ -168,7 +168,7 @@ fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
     let snapshot = program.tell("snapshot");
     assert!(snapshot.starts_with("gpuprof: process") && snapshot.contains("verdict: "), "{snapshot}");
     assert!(snapshot.contains("trace: ") && snapshot.contains("no end was written"), "{snapshot}");
-    let output = program.gpuprof(&["watch", "--interval", "100", &program.child.id().to_string()]);
+    let output = program.gpuprof(&["watch", "--interval", "100ms", &program.child.id().to_string()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let lines: Vec<Value> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -11,7 +11,7 @@ fn built(file: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{file} was not built: run `cargo test --workspace`")).clone()
 }
 
-fn compiled(folder: &Path) -> PathBuf {
+fn compiled(source: &str, folder: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = built("libgpuprof_c.so");
     let libraries = library.parent().unwrap();
@@ -21,7 +21,7 @@ fn compiled(folder: &Path) -> PathBuf {
         .arg(&program)
         .arg("-I")
         .arg(root.join("../include"))
-        .arg(root.join("tests/program.c"))
+        .arg(root.join(source))
         .arg("-L")
         .arg(libraries)
         .args(["-lgpuprof_c", "-ldl"])
@@ -44,7 +44,7 @@ fn run(program: &Path, arguments: &[&str], cupti: &Path) -> Output {
 #[test]
 fn a_c_program_gets_its_report() {
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path());
+    let program = compiled("tests/program.c", folder.path());
     let output = run(&program, &[], &built("libcupti_replay.so"));
     assert!(output.status.success(), "{output:?}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -57,8 +57,18 @@ fn a_c_program_gets_its_report() {
 #[test]
 fn without_a_library_it_is_told_why() {
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path());
+    let program = compiled("tests/program.c", folder.path());
     let output = run(&program, &["--without-cupti"], Path::new("/nowhere/libcupti.so.13"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("/nowhere/libcupti.so.13"), "{text}");
+}
+
+#[test]
+fn the_lesson_in_c_shows_what_it_promises_or_says_what_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("../examples/c/01_first_session.c", folder.path());
+    let output = Command::new(program).current_dir(folder.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let helps = ["libcupti", "libcuda"].iter().any(|word| text.contains(word));
+    assert!(output.status.success() || output.status.code() == Some(2) && helps, "{output:?}");
 }

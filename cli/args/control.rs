@@ -1,6 +1,9 @@
 //! Options of the commands that talk to running processes: `status`, `start`, `stop`, `snapshot`, `watch`.
 
+use std::time::Duration;
+
 use clap::Args;
+use prof::settings;
 
 use crate::control;
 
@@ -28,7 +31,7 @@ EXIT CODES:
 
 EXAMPLES:
   gpuprof watch 4711
-  gpuprof watch --interval 200 4711 | jq -r .line";
+  gpuprof watch --interval 200ms 4711 | jq -r .line";
 
 #[derive(Args)]
 pub struct StatusArgs {
@@ -62,9 +65,16 @@ pub struct WatchArgs {
     /// Process id, as `gpuprof status` lists it
     #[arg(value_name = "PID")]
     process: u32,
-    /// Milliseconds between two lines, at least 100
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    interval: u64,
+    /// Time between two lines, from 100ms to 1h
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+}
+
+/// What the protocol takes: docs/CONTROL.md.
+fn interval(text: &str) -> Result<Duration, String> {
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    let time = settings::parse_duration(text).filter(|time| allowed.contains(time));
+    time.ok_or_else(|| "expected a duration from 100ms to 1h".to_owned())
 }
 
 impl From<WatchArgs> for control::Props {

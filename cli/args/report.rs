@@ -21,8 +21,8 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Trace files, or folders with them
-    #[arg(required = true, value_name = "FILE")]
+    /// Traces of gpuprof or torch.profiler, SQLite files of Nsight Systems, or folders with them
+    #[arg(required = true, value_name = "TRACE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]

@@ -143,12 +143,8 @@ enum LogLevel {
 
 /// Checks an interval before the command starts. The library could only go on without one.
 fn interval(text: &str) -> Result<String, String> {
-    let number = ["ms", "s", "m"].iter().find_map(|unit| text.strip_suffix(unit));
-    match number.and_then(|number| number.parse::<u32>().ok()) {
-        Some(1..) => Ok(text.to_owned()),
-        _ if text == "off" => Ok(text.to_owned()),
-        _ => Err("expected a whole number of ms, s or m, such as 500ms or 2s, or `off`".to_owned()),
-    }
+    let known = text == "off" || settings::parse_duration(text).is_some_and(|time| !time.is_zero());
+    if known { Ok(text.to_owned()) } else { Err("expected a duration such as 500ms or 2s, or `off`".to_owned()) }
 }
 
 /// The name of a value on the command line, which is also its name in the environment.

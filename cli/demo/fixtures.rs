@@ -38,7 +38,7 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     }
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
-        "no recordings ({}) found. Looked in{}\nThey come with the source checkout and the release archive. On a \
+        "no recordings ({}) found. Looked in{}\nThey come with the source checkout. On a \
          machine with a GPU, GPUPROF_RECORD=NAME.cupti makes one, and `gpuprof run -- COMMAND` needs none.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()

@@ -16,13 +16,14 @@ use std::time::Duration;
 use profiler_core::cost::Mode;
 
 pub use complaint::Complaint;
+pub use value::parse_duration;
 pub use variable::*;
 
 use crate::capture::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
 use crate::log::Level;
 use crate::output::Pattern;
 
-use self::value::{is_off, on_or_off, parse_bytes, parse_duration, parse_percent};
+use self::value::{is_off, on_or_off, parse_bytes, parse_percent};
 
 /// Whether the what-if replay runs beside the accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,6 +116,15 @@ fn a_baseline_is_stored_on_request_and_judges_afterwards() {
 }
 
 #[test]
+fn a_baseline_is_not_renewed_by_what_cannot_be_judged() {
+    let stage = Stage::new();
+    passes(&stage, "sync_item", "judged::nothing_to_bless", |command| {
+        command.env("GPUPROF_BLESS", "1");
+    });
+    assert!(!stage.path("baseline.json").exists());
+}
+
+#[test]
 fn a_bench_times_each_repetition_on_the_device() {
     passes(&Stage::new(), "copy_pageable", "judged::bench", |_| {});
 }

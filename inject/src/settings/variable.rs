@@ -241,6 +241,10 @@ pub fn markdown() -> String {
     for Variable { name, default, meaning } in VARIABLES {
         text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
     }
+    text.push_str(
+        "\nNot for libprof.so: `GPUPROF_LIB` names the libprof.so that the command `gpuprof` loads into programs,\n\
+         `GPUPROF_BLESS=1` has tests that use the crate renew their baselines.\n",
+    );
     text
 }
 

@@ -18,7 +18,7 @@ use crate::terminal::{WIDTH, duration, path_name, shortened, wrapped};
 /// The largest few; the rest is in the JSON.
 const CEILINGS_SHOWN: usize = 3;
 
-/// One line: verdict, its share, and how the time of all devices divides.
+/// One line: the verdict with its share and ceiling, and how the whole time of all devices divides so far.
 #[must_use]
 pub fn live_line(report: &Report) -> String {
     let total: u64 = report.devices.iter().map(|device| device.window_ns).sum();
@@ -28,17 +28,19 @@ pub fn live_line(report: &Report) -> String {
     };
     let mut parts: Vec<_> = Group::ALL.into_iter().map(|group| (share(group), group)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut line = format!(
-        "gpuprof: {} {:.0} % | {}",
-        report.verdict.live.0.name(),
-        report.verdict.live.1 * 100.0,
-        duration(report.observed_ns)
-    );
-    if let Some(speedup) = report.ceiling(report.verdict.live.0) {
-        let _ = write!(line, " | fixed: at most {speedup:.1}x");
+    let (group, of_steady) = report.verdict.live;
+    let mut line = format!("gpuprof: {}", group.name());
+    if of_steady > 0.0 {
+        let _ = write!(line, " {:.0} %", of_steady * 100.0);
     }
-    for (percent, group) in parts.into_iter().take(2).filter(|(percent, _)| *percent >= 1.0) {
-        let _ = write!(line, " | {} {percent:.0} %", group.name());
+    if let Some(speedup) = report.ceiling(group) {
+        let _ = write!(line, ", at most {speedup:.1}x if fixed");
+    }
+    let _ = write!(line, " | whole {}", duration(report.observed_ns));
+    let parts = parts.into_iter().take(2).filter(|(percent, _)| *percent >= 1.0);
+    let parts: Vec<_> = parts.map(|(percent, group)| format!("{} {percent:.0} %", group.name())).collect();
+    if !parts.is_empty() {
+        let _ = write!(line, ": {}", parts.join(", "));
     }
     shortened(&line, WIDTH)
 }

@@ -31,10 +31,31 @@ def rust(path: pathlib.Path) -> Check:
         if not program.exists():
             yield skipped(name, f"{program} does not exist: build with `cargo build --release --workspace --examples`")
             return
-        run = suite.run(path.stem, [program])
-        promised = [line for line in run.stdout.splitlines() if line.startswith("as promised: ")]
-        said = run.stderr.strip().splitlines()
-        yield expect(name, run.code == 0, f"{run.ending()}, {len(promised)} promises kept" if run.code == 0 else (said or [""])[-1])
+        yield kept(suite, name, program)
+
+    return Check(name, check)
+
+
+def kept(suite: Suite, name: str, program: pathlib.Path) -> Result:
+    """Runs a lesson that checks itself."""
+    run = suite.run(program.name, [program])
+    promised = [line for line in run.stdout.splitlines() if line.startswith("as promised: ")]
+    said = run.stderr.strip().splitlines()
+    return expect(name, run.code == 0, f"{run.ending()}, {len(promised)} promises kept" if run.code == 0 else (said or [""])[-1])
+
+
+def c(path: pathlib.Path) -> Check:
+    name = f"lessons.c.{path.stem}"
+
+    def check(suite: Suite) -> Iterator[Result]:
+        libraries, program = suite.gpuprof.parent, suite.scratch / path.stem
+        build = suite.run(f"{path.stem}.build", [
+            "cc", path, "-o", program, f"-I{REPOSITORY / 'include'}", f"-L{libraries}", "-lgpuprof_c", "-ldl",
+            f"-Wl,-rpath,{libraries}"])
+        if build.code != 0:
+            yield expect(name, False, build.stderr.strip()[-300:])
+            return
+        yield kept(suite, name, program)
 
     return Check(name, check)
 
@@ -92,6 +113,7 @@ def times(suite: Suite) -> Iterator[Result]:
 def checks() -> list[Check]:
     return [
         *(rust(path) for path in sorted(EXAMPLES.glob("[0-9]*.rs"))),
+        *(c(path) for path in sorted((EXAMPLES / "c").glob("[0-9]*.c"))),
         Check("lessons.python.capture_range", capture_range),
         Check("lessons.python.ranges", ranges),
         Check("lessons.python.before_and_after", before_and_after),
