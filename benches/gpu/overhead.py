@@ -1,11 +1,13 @@
 """What tracing costs: no tool, CUPTI alone, gpuprof, Nsight Systems and torch.profiler on the same programs, interleaved.
 
-    python3 benches/gpu/overhead.py --bin target/release --out DIR [--docs docs] [--rounds 7] [--budget SECONDS] [--only NAME]...
+    python3 benches/gpu/overhead.py --bin target/release --out DIR [--docs docs] [--rounds 7] [--devices N]
+                                    [--budget SECONDS] [--only NAME]...
 
 Absolute times drift by several percent over minutes (clocks, temperature, neighbours), so the tools take turns within
 each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
 without a tool *of the same round*. The programs time themselves; start-up and the end of the process are a column of
-their own, because a trace that is written in the background may come due there.
+their own, because a trace that is written in the background may come due there. With --devices N, N programs are measured at the same
+time, each with a GPU and a share of the cores to itself; what is compared ran on the same ones.
 
 Writes overhead.json (every single measurement) after each run, so that a run that is cut off leaves what it had, and
 overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to. With --docs it ends with
@@ -18,8 +20,8 @@ nobody looking at it (floor.cpp): no tool that records these kinds can cost less
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -28,11 +30,13 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"))
 
-from harness import REPOSITORY, Mode, Suite, find_nsys  # noqa: E402
+from harness import REPOSITORY, Mode, Run, Suite, find_nsys  # noqa: E402
+from trace_report import single  # noqa: E402
 
 # Longest run of one program under one tool, seconds.
 RUN_LIMIT = 180.0
@@ -49,6 +53,7 @@ VARIANTS = {
     "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
     "gpuprof-dependencies": {"GPUPROF_DEPENDENCIES": "on"},
 }
+ORDER = ("launch", "graph", "copy", "sm", "threads", "mlp", "resnet", "gpt")
 HERE = pathlib.Path(__file__).resolve().parent
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
@@ -78,6 +83,7 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
         Benchmark("graph", [bench, "graph", "1000", "200"], per_operation, "ns/node", graphs=True),
         Benchmark("copy", [bench, "copy", "100000"], per_operation, "ns/copy"),
         Benchmark("sm", [bench, "sm", "20000"], per_operation, "ns/kernel"),
+        Benchmark("threads", [bench, "threads", "2"], per_operation, "ns/kernel"),
         training("mlp", 200),
         training("resnet", 30),
         training("gpt", 25),
@@ -103,7 +109,40 @@ def tools_for(suite: Suite, benchmark: Benchmark, floor: pathlib.Path | None, as
     return [tool for tool in tools if not asked or tool in asked]
 
 
-def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None) -> dict:
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a program runs: a GPU, and the cores that no other program is measured on; without both, wherever it likes."""
+
+    device: int | None = None
+    cores: str = ""
+
+    def command(self, command: list) -> list:
+        return ["taskset", "-c", self.cores, *command] if self.cores else command
+
+    def environment(self) -> dict[str, str]:
+        return {} if self.device is None else {"CUDA_VISIBLE_DEVICES": str(self.device)}
+
+
+def places(count: int) -> list[Place]:
+    """One for each program that runs at the same time."""
+    if count == 1:
+        return [Place()]
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // count)
+    return [Place(device, ",".join(map(str, cores[device * share:(device + 1) * share]))) for device in range(count)]
+
+
+def own_account(suite: Suite, run: Run) -> dict:
+    """What gpuprof says of its own run: its threads' share of a core, the rate of kernels, and what it lost."""
+    trace = single(suite, run)
+    seconds = trace.report["cost"]["observed_ns"] / 1e9
+    return {
+        "threads_share": trace.report["cost"]["threads_cpu_ns"] / 1e9 / seconds,
+        "kernels_per_s": trace.records("kernels") / seconds, "lost": sum(trace.losses().values())}
+
+
+def measure(
+        suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None, place: Place) -> dict:
     """One run. `time` is None when the program failed or printed no figure; `error` says how it ended."""
     command, mode, extra = benchmark.command, Mode.BARE, {}
     if tool in VARIANTS:
@@ -116,8 +155,8 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, fl
         level = ["--cuda-graph-trace=node"] if tool == "nsys-node" else []
         extra = suite.nsys_environment()
         command = [suite.nsys, "profile", *NSYS, *level, *command]
-    command = [sys.executable, HERE / "witness.py", "used.json", *command]
-    run = suite.run(f"{benchmark.name}-{tool}", command, mode, extra, limit=RUN_LIMIT)
+    command = place.command([sys.executable, HERE / "witness.py", "used.json", *command])
+    run = suite.run(f"{benchmark.name}-{tool}", command, mode, {**extra, **place.environment()}, limit=RUN_LIMIT)
     match = re.search(benchmark.figure, run.stdout)
     files = [*run.traces(), *run.folder.glob("report.nsys-rep"), *run.folder.glob("torch-trace.json")]
     used = json.loads((run.folder / "used.json").read_text()) if (run.folder / "used.json").exists() else {}
@@ -131,6 +170,8 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, fl
     if row["time"] is None:
         lines = run.stderr.strip().splitlines()
         row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
+    elif tool == "gpuprof":
+        row |= own_account(suite, run)
     shutil.rmtree(run.folder, ignore_errors=True)
     return row
 
@@ -174,20 +215,29 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def save(out: pathlib.Path, machine: str, rows: list[dict]) -> None:
-    measured = {"machine": machine, "date": time.strftime("%Y-%m-%d", time.gmtime()), "version": version(), "measurements": rows}
-    (out / "overhead.json").write_text(json.dumps(measured, indent=1) + "\n")
-    (out / "overhead.md").write_text(f"{machine}\n\n{table(rows)}")
+@dataclasses.dataclass
+class Measurements:
+    """All rows so far, and the files that hold them."""
 
+    out: pathlib.Path
+    machine: str
+    version: str
+    rows: list[dict]
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
-@functools.cache
-def version() -> str:
-    """The commit that is measured, as far as this folder knows."""
-    try:
-        answer = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    except OSError:
-        return "not recorded"
-    return answer.stdout.strip() or "not recorded"
+    def add(self, row: dict) -> None:
+        with self.lock:
+            self.rows.append(row)
+            self.save()
+        print(f"round {row['round']} {row['benchmark']} {row['tool']}: {row['time'] or row['error']}", flush=True)
+
+    def save(self) -> None:
+        # In the order of the programs, whichever came first.
+        rows = sorted(self.rows, key=lambda row: (ORDER.index(row["benchmark"]), row["round"]))
+        date = time.strftime("%Y-%m-%d", time.gmtime())
+        measured = {"machine": self.machine, "date": date, "version": self.version, "measurements": rows}
+        (self.out / "overhead.json").write_text(json.dumps(measured, indent=1) + "\n")
+        (self.out / "overhead.md").write_text(f"{self.machine}\n\n{table(rows)}")
 
 
 def describe_machine(suite: Suite) -> str:
@@ -205,8 +255,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
     parser.add_argument("--docs", type=pathlib.Path, help="folder for PERFORMANCE.md and overhead.svg")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--devices", type=int, default=1, metavar="N", help="measure so many programs at once, each on its own GPU")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no run after this time")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, mlp, resnet, gpt")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=", ".join(ORDER))
     parser.add_argument("--tool", action="append", default=[], metavar="NAME", help=f"none, floor, nsys, nsys-node, torch, {', '.join(VARIANTS)}")
     parser.add_argument("--merge", type=pathlib.Path, metavar="JSON", help="keep the measurements of this file as well")
     parser.add_argument("--nsys", default=find_nsys())
@@ -225,38 +276,49 @@ def main() -> int:
     else:
         suite.build_microbench()
     selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]
-    rows: list[dict] = json.loads(options.merge.read_text())["measurements"] if options.merge else []
-    machine = describe_machine(suite)
+    version = suite.run("version", [suite.gpuprof, "--version"]).stdout.strip()
+    before = json.loads(options.merge.read_text())["measurements"] if options.merge else []
+    measurements = Measurements(options.out, describe_machine(suite), version, before)
+    measurements.save()
 
-    rows = run_rounds(suite, options, selected, rows, machine, began)
+    measure_all(suite, options, selected, measurements, began + options.budget)
     shutil.rmtree(suite.scratch, ignore_errors=True)
     print("\n" + (options.out / "overhead.md").read_text())
     if options.docs:
         for script, name in [("performance.py", "PERFORMANCE.md"), ("plot.py", "overhead.svg")]:
             subprocess.run([sys.executable, HERE / script, options.out / "overhead.json", options.docs / name], check=True)
-    return 0 if rows and all(row["time"] for row in rows) else 1
+    return 0 if measurements.rows and all(row["time"] for row in measurements.rows) else 1
 
 
-def run_rounds(
-        suite: Suite, options: argparse.Namespace, selected: list[Benchmark], rows: list[dict], machine: str,
-        began: float) -> list[dict]:
-    """All rounds, or as many runs as the budget allows; the measurements are saved after each."""
+def measure_all(suite: Suite, options: argparse.Namespace, selected: list[Benchmark], measurements: Measurements, end: float) -> None:
+    """All rounds of all programs, or as many runs as the budget allows."""
     floor = build_floor(suite)
-    save(options.out, machine, rows)
-    first_round = 1 + max((row["round"] for row in rows), default=-1)
-    for round_number in range(first_round, first_round + options.rounds):
-        for benchmark in selected:
-            tools = tools_for(suite, benchmark, floor, options.tool)
-            turn = round_number % len(tools) if tools else 0
-            for tool in tools[turn:] + tools[:turn]:
-                if time.monotonic() - began > options.budget:
-                    print(f"the time budget is spent in round {round_number}", flush=True)
-                    return rows
-                row = measure(suite, benchmark, tool, round_number, floor)
-                rows.append(row)
-                save(options.out, machine, rows)
-                print(f"round {round_number} {benchmark.name} {tool}: {row['time'] or row['error']}", flush=True)
-    return rows
+    first_round = 1 + max((row["round"] for row in measurements.rows), default=-1)
+    # Costly ones first; the short ones share what is left over.
+    waiting = sorted(selected, key=lambda benchmark: not benchmark.is_torch)
+    lock = threading.Lock()
+
+    def work(place: Place) -> None:
+        while True:
+            with lock:
+                # Alone, a program does not wait for the last round of another one: the budget cuts all of them alike.
+                mine = waiting[:] if options.devices == 1 else waiting[:1]
+                del waiting[:len(mine)]
+            if not mine:
+                return
+            for round_number in range(first_round, first_round + options.rounds):
+                for benchmark in mine:
+                    tools = tools_for(suite, benchmark, floor, options.tool)
+                    turn = round_number % len(tools) if tools else 0
+                    for tool in tools[turn:] + tools[:turn]:
+                        if time.monotonic() > end:
+                            print(f"{benchmark.name}: the time budget is spent in round {round_number}", flush=True)
+                            return
+                        measurements.add(measure(suite, benchmark, tool, round_number, floor, place))
+
+    with concurrent.futures.ThreadPoolExecutor(options.devices) as pool:
+        for done in [pool.submit(work, place) for place in places(options.devices)]:
+            done.result()
 
 
 if __name__ == "__main__":

@@ -47,6 +47,17 @@ def beyond(column: str, tool: str, base: str) -> Callable[[list[dict]], list[flo
     return values
 
 
+def column(name: str, tool: str) -> Callable[[list[dict]], list[float]]:
+    return lambda rows: [row[name] for row in rows if row["tool"] == tool and row.get(name) is not None]
+
+
+def busy_threads(rows: list[dict]) -> list[float]:
+    """What gpuprof's own threads use, scaled from the rate of the program to 100,000 kernels a second, percent."""
+    return [
+        100 * row["threads_share"] * 100_000 / row["kernels_per_s"]
+        for row in rows if row["tool"] == "gpuprof" and row.get("kernels_per_s")]
+
+
 TARGETS = [
     Target("light over the floor", None, 1.02, ratio("gpuprof", "floor")),
     Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuprof", "none")),
@@ -55,6 +66,8 @@ TARGETS = [
     Target("watch over no tool", None, 1.005, ratio("gpuprof-watch", "none")),
     Target("CUDA graphs as a whole over no tool", "graph", 1.02, ratio("gpuprof-graphs", "none")),
     Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuprof", "floor"), ".0f"),
+    Target("gpuprof's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),
+    Target("records lost, 8 threads launching", "threads", 0, column("lost", "gpuprof"), ".0f"),
     Target("from the last line to the end, beyond no tool, s", None, 0.2, beyond("after_last_line_s", "gpuprof", "none"), ".2f"),
 ]
 
@@ -96,9 +109,6 @@ def document(measured: dict) -> str:
         "| target | at most | median (range) | |",
         "|---|---|---|---|",
         *(judged(target, rows) for target in TARGETS),
-        "",
-        "Not measured by this harness: the collector's share of a core at 100,000 kernels a second (each report shows it for",
-        "its run), loss at 1.2 million kernels a second (`tests/gpu/run.sh --only counts.threads`).",
         "",
         "## All measurements",
         "",

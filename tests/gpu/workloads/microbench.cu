@@ -149,12 +149,16 @@ void thread_body(double deadline) {
     }
 }
 
-void run_threads(double duration) {
-    const double deadline = seconds() + duration;
+// Returns nanoseconds per kernel of all threads together.
+double run_threads(double duration) {
+    CHECK(cudaFree(nullptr));
+    const double start = seconds();
+    const double deadline = start + duration;
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) threads.emplace_back(thread_body, deadline);
     for (std::thread &thread : threads) thread.join();
     CHECK(cudaDeviceSynchronize());
+    return (seconds() - start) * 1e9 / static_cast<double>(kernels.load());
 }
 
 // Returns nanoseconds per operation of each repetition.
@@ -192,7 +196,7 @@ int main(int count, char **words) {
     const Options options(count, words);
     std::vector<double> times;
     if (options.mode == "init") CHECK(cudaFree(nullptr));
-    else if (options.mode == "threads") run_threads(options.numbers.empty() ? 3.0 : options.numbers[0]);
+    else if (options.mode == "threads") times.push_back(run_threads(options.number(0, 3.0)));
     else times = run_repetitions(options);
 
     std::printf("microbench %s kernels=%ld copies=%ld memsets=%ld\n", options.mode.c_str(), kernels.load(), copies.load(),
