@@ -78,15 +78,16 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
         arguments = [model, "--steps", str(steps), "--repetitions", "3"]
         return Benchmark(model, suite.python("train.py", *arguments), per_step, "ms/step", is_torch=True)
 
+    # Those that take longest first, so that several devices end at about the same time.
     return [
-        Benchmark("launch", [bench, "launch", "100000"], per_operation, "ns/kernel"),
-        Benchmark("graph", [bench, "graph", "1000", "200"], per_operation, "ns/node", graphs=True),
-        Benchmark("copy", [bench, "copy", "100000"], per_operation, "ns/copy"),
-        Benchmark("sm", [bench, "sm", "20000"], per_operation, "ns/kernel"),
-        Benchmark("threads", [bench, "threads", "2"], per_operation, "ns/kernel"),
+        training("gpt", 25),
         training("mlp", 200),
         training("resnet", 30),
-        training("gpt", 25),
+        Benchmark("threads", [bench, "threads", "2"], per_operation, "ns/kernel"),
+        Benchmark("launch", [bench, "launch", "100000"], per_operation, "ns/kernel"),
+        Benchmark("sm", [bench, "sm", "20000"], per_operation, "ns/kernel"),
+        Benchmark("copy", [bench, "copy", "100000"], per_operation, "ns/copy"),
+        Benchmark("graph", [bench, "graph", "1000", "200"], per_operation, "ns/node", graphs=True),
     ]
 
 
@@ -294,8 +295,7 @@ def measure_all(suite: Suite, options: argparse.Namespace, selected: list[Benchm
     """All rounds of all programs, or as many runs as the budget allows."""
     floor = build_floor(suite)
     first_round = 1 + max((row["round"] for row in measurements.rows), default=-1)
-    # Costly ones first; the short ones share what is left over.
-    waiting = sorted(selected, key=lambda benchmark: not benchmark.is_torch)
+    waiting = selected[:]
     lock = threading.Lock()
 
     def work(place: Place) -> None:
