@@ -161,6 +161,7 @@ fn read_capture(source: impl Read, capture: Option<u32>) -> Result<Report, Trace
             Ok(Item::Loss(newer)) => loss = newer,
             Ok(Item::Capture(mark)) => captures.mark(mark, reader.session(), &loss, reader.dictionary()),
             Ok(Item::Cost(cost)) => captures.cost(cost),
+            Ok(Item::Utilisation(reading)) => captures.utilisation(reading),
             Ok(Item::End(how, at)) => {
                 end = how;
                 last = last.max(at);

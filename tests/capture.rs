@@ -261,11 +261,7 @@ fn without_a_range_nothing_is_recorded_and_no_file_is_left() {
 #[test]
 fn the_driver_describes_the_devices_of_a_program_that_waited_for_its_capture() {
     let stage = Stage::new();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");
-    let library = stage.path("libcuda.so.1");
-    let options = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"];
-    let built = Command::new("cc").args(options).arg(&library).arg(source).status().unwrap();
-    assert!(built.success());
+    let library = stage.driver();
     run(host(&stage, "multi_stream", &[600, 900]).env("LD_PRELOAD", &library));
     let device = report(&stage, &[])["devices"][0].clone();
     assert_eq!(device["name"], "NVIDIA Test Device");

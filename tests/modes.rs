@@ -3,7 +3,8 @@
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use support::{GPUPROF, Stage, stderr};
@@ -20,6 +21,59 @@ fn watching_claims_no_division_of_device_time() {
     assert!(!text.contains("device 0"), "{text}");
     // Nothing of the GPU was seen and no thread looked at: there is nothing to keep.
     assert!(!stage.path("trace.gpuprof").exists());
+}
+
+/// `fixture` at the recorded speed, watched, with a driver that has one device and an NVML that `says` what it is like.
+fn watched(stage: &Stage, says: Option<&str>) -> Output {
+    let mut host = stage.host("resnet_workers0");
+    host.env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1").env("LD_PRELOAD", stage.driver());
+    if let Some(says) = says {
+        let library = Path::new(GPUPROF).parent().unwrap().join("examples/libreplay_nvml.so");
+        assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
+        std::os::unix::fs::symlink(library, stage.path("libnvidia-ml.so.1")).unwrap();
+        host.env("LD_LIBRARY_PATH", stage.folder.path()).env("REPLAY_NVML", says);
+    }
+    host.output().unwrap()
+}
+
+#[test]
+fn a_watched_run_says_what_gauges_read_and_keeps_it() {
+    let stage = Stage::new();
+    let text = stderr(&watched(&stage, Some("busy=34,memory=5,sm=12,pcie=1024")));
+    for wanted in ["busy 34 % of ", "multiprocessors active 12 %", "PCI Express 1.07 GB/s out", "no share was measured"]
+    {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    assert!(text.contains("verdict: cannot_tell"), "nobody looked at a thread of this program: {text}");
+    let gauges = stage.report()["utilisation"].clone();
+    let device = &gauges["devices"][0];
+    assert_eq!((device["device"].as_u64(), device["busy"].as_f64()), (Some(0), Some(0.34)), "{gauges}");
+    let counters = &device["counters"];
+    assert_eq!((counters["sm_active"].as_f64(), counters["nvlink_sent"].is_null()), (Some(0.12), true), "{gauges}");
+    // Four readings a second for as long as the recording lasts, 2.56 s, less the time before its context.
+    let covered = device["covered_ns"].as_u64().unwrap();
+    assert!((500_000_000..2_900_000_000).contains(&covered), "{covered} ns");
+    assert_eq!(device["failed_readings"], 0);
+    let kept = stage.path("kept.gpuprof");
+    let compacted = Command::new(GPUPROF).arg("compact").arg(stage.path("trace.gpuprof")).arg("-o").arg(&kept).output();
+    assert!(compacted.unwrap().status.success());
+    assert_eq!(support::report(&kept).1["utilisation"], gauges);
+}
+
+#[test]
+fn a_gauge_that_is_not_there_is_told_with_its_reason() {
+    for (says, wanted) in [
+        (None, "there is no libnvidia-ml.so.1"),
+        (Some("refuses"), "NVML refused (error 9)"),
+        (Some("divided,busy=34,sm=12"), "divided into MIG instances"),
+        (Some("busy=34"), "no hardware counters: this device does not have it"),
+        (Some("sm=12"), "no utilisation: this device does not have it"),
+    ] {
+        let stage = Stage::new();
+        let text = stderr(&watched(&stage, says));
+        let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(joined.contains(wanted), "{says:?}: no {wanted:?} in {text}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, 
 use profiler_core::capture::CaptureMark;
 use profiler_core::record::Timestamp;
 use profiler_core::session::End;
+use profiler_core::utilisation::Reading;
 
 use crate::control::Question;
 use crate::cost::Meters;
@@ -26,6 +27,8 @@ pub enum Delivery {
     Buffer(CompletedBuffer),
     /// What the sampler saw since the last flush.
     Looks(Batch),
+    /// What gauges of a device say, while the program is only watched.
+    Gauges(Reading),
     /// Ranges of the program wait to be fetched, more than usual.
     Ranges,
     /// Everything that was complete before this time has been delivered.
@@ -76,6 +79,8 @@ pub struct Inlet {
     pub foreign_bytes: AtomicU64,
     /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
     pub dropped: AtomicU64,
+    /// A bit for each device below 64 that has a context. `Relaxed`: it only grows, and a moment late does no harm.
+    pub contexts: AtomicU64,
     /// What tracing takes.
     pub meters: Meters,
     /// Which threads the sampler should look at.

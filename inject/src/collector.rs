@@ -16,6 +16,7 @@ use profiler_core::capture::{CaptureMark, Captures};
 use profiler_core::record::{HostSample, Loss, RangeEvent, Record, StackId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
+use profiler_core::utilisation::{Gauges, Reading};
 
 use crate::activity::{Delivery, Inlet};
 use crate::capture::Director;
@@ -36,6 +37,9 @@ use crate::trace_file::TraceFile;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
+
+/// How often what gauges said is written: a killed program's trace has it too, and the time between two is told apart.
+const GAUGES_WRITTEN_EVERY: Duration = Duration::from_secs(1);
 
 /// What the run came to.
 #[derive(Debug)]
@@ -69,6 +73,8 @@ pub struct Collector {
     step_watch: Option<Attributor>,
     trace: TraceFile,
     raw: Option<RawRecording>,
+    gauges: Gauges,
+    gauges_due: Timestamp,
     session: Session,
     loss: Loss,
     live: Option<Live>,
@@ -125,6 +131,8 @@ impl Collector {
             }),
             trace: TraceFile::new(settings, &session),
             raw,
+            gauges: Gauges::default(),
+            gauges_due: Timestamp::ZERO,
             loss: Loss::default(),
             live: settings.live.map(|interval| Live { interval, next: after(session.start, interval) }),
             session,
@@ -141,6 +149,7 @@ impl Collector {
                 Delivery::Buffer(buffer) => self.buffer(buffer),
                 Delivery::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
                 Delivery::Looks(batch) => self.looks(&batch),
+                Delivery::Gauges(reading) => self.gauges(reading),
                 Delivery::Ranges => {
                     self.ranges(flusher::wall_clock());
                     self.place();
@@ -207,6 +216,25 @@ impl Collector {
             self.record(&Record::Sample(HostSample { stack: stack.unwrap_or(StackId::NONE), ..look.sample }));
         }
         self.place();
+    }
+
+    /// Gauges of a device are something of the GPU, so they begin a trace.
+    fn gauges(&mut self, reading: Reading) {
+        self.gauges.take(reading);
+        self.captures.utilisation(reading);
+        if matches!(reading, Reading::Device(_)) {
+            self.trace.open(&self.session);
+        }
+    }
+
+    /// Totals, so not every reading has to be written.
+    fn write_gauges(&mut self, at: Timestamp) {
+        let dictionary = self.decoder.dictionary();
+        let absence = self.gauges.absence.map(Reading::Absent);
+        for reading in self.gauges.devices.iter().copied().map(Reading::Device).chain(absence) {
+            self.trace.write(|trace| trace.utilisation(at, &reading, dictionary));
+        }
+        self.gauges_due = after(at, GAUGES_WRITTEN_EVERY);
     }
 
     /// Nothing is recorded, but the program may say what it does.
@@ -351,6 +379,10 @@ impl Collector {
         self.watch_steps(before);
         self.keep_up();
         self.weigh(before);
+        self.publish_contexts();
+        if before >= self.gauges_due && !self.gauges.is_empty() {
+            self.write_gauges(before);
+        }
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);
         }
@@ -387,6 +419,7 @@ impl Collector {
         self.captures.cost(cost);
         let report = self.make_report(end);
         let captured_nothing = self.director.captures() == 0;
+        self.write_gauges(at);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.trace.write(|trace| trace.cost(at, &cost, dictionary));
         let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
@@ -432,6 +465,13 @@ impl Collector {
             );
             self.director.step_down(mode);
         }
+    }
+
+    /// Tells the reader of gauges which devices the program uses.
+    fn publish_contexts(&self) {
+        let devices = self.decoder.dictionary().contexts().iter().map(|context| context.device.0);
+        let mask = devices.filter(|&device| device < u64::BITS).fold(0, |mask, device| mask | 1 << device);
+        self.inlet.contexts.store(mask, Ordering::Relaxed);
     }
 
     /// Sheds what can be made up for later before anything must be lost.

@@ -9,6 +9,7 @@
 //! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has had
 //! the oldest buffer that it still has.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +22,7 @@ use profiler_core::session::End;
 use crate::activity::{Delivery, Inlet};
 use crate::capture::Director;
 use crate::capture::plan::Event;
+use crate::gauges::Gauges;
 use crate::log;
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
@@ -62,6 +64,7 @@ pub fn run(
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
+    let mut gauges = Gauges::new();
     loop {
         let stopping = match orders.recv_timeout(director.wait(period)) {
             Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
@@ -83,6 +86,7 @@ pub fn run(
                 over();
             }
             if !director.is_on() {
+                gauges.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
                 // No mark goes out, so none has to be kept.
                 let looks = inlet.outbox.take(Timestamp::ZERO);
@@ -90,6 +94,12 @@ pub fn run(
                 let _ = inlet.deliveries.try_send(Delivery::Idle);
                 continue;
             }
+        }
+        if director.is_watching() && !stopping {
+            // Refused only when the collector is far behind; the next reading has the totals.
+            gauges.tick(inlet.contexts.load(Ordering::Relaxed), |reading| {
+                let _ = inlet.deliveries.try_send(Delivery::Gauges(reading));
+            });
         }
         let at = now(cupti);
         cupti_sys::mark_lent(at.nanos());

@@ -29,6 +29,7 @@ mod cost;
 mod decode;
 mod enable;
 mod flusher;
+mod gauges;
 mod interest;
 mod log;
 mod nvtx;

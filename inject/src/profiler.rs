@@ -189,6 +189,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         sizes,
         dropped: 0.into(),
         foreign_bytes: 0.into(),
+        contexts: 0.into(),
         launchers: Launchers::new(),
         outbox: Outbox::default(),
         meters: Meters::default(),

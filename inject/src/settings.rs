@@ -204,7 +204,8 @@ impl Settings {
         let mut notes = Vec::new();
         if self.mode == Mode::Watch {
             notes.push(format!(
-                "{MODE}=watch: no device work and no API calls are recorded, and device utilisation is not read"
+                "{MODE}=watch: no device work and no API calls are recorded; utilisation is read from NVML four times a second, of \
+                 whole devices"
             ));
         }
         if self.whole_graphs() {

@@ -9,13 +9,14 @@
 //! row for each of the first [`ROW_LIMIT`] others.
 
 use crate::attribution::Attributor;
-use crate::cost::{Cost, Mode};
+use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::record::{Loss, Record, Timestamp};
 use crate::report::Report;
 use crate::report::captures::{CaptureRow, CaptureTable};
-use crate::report::cost::watched_verdict;
+use crate::report::watched;
 use crate::session::{End, Session};
+use crate::utilisation::{Gauges, Reading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -104,6 +105,7 @@ pub struct Captures {
     marked: bool,
     what_if_stopped: bool,
     cost: Option<Cost>,
+    gauges: Gauges,
 }
 
 impl Captures {
@@ -164,6 +166,11 @@ impl Captures {
         self.cost = Some(cost);
     }
 
+    /// What the gauges of devices said so far, for the report.
+    pub fn utilisation(&mut self, reading: Reading) {
+        self.gauges.take(reading);
+    }
+
     /// Whether a capture has launched device work that has not come yet.
     #[must_use]
     pub fn awaits_work(&self, number: u32) -> bool {
@@ -207,8 +214,9 @@ impl Captures {
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
-        if report.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Watch) {
-            report.verdict = watched_verdict();
+        report.gauges = self.gauges.clone();
+        if report.is_watched() {
+            report.verdict = watched::verdict(&report.gauges, &attributor.look_totals());
         }
         if self.marked {
             let open = self.open.iter().map(|capture| CaptureRow {

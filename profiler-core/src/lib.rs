@@ -25,4 +25,5 @@ mod slab;
 pub mod steps;
 mod terminal;
 pub mod trace;
+pub mod utilisation;
 pub mod whatif;

@@ -245,7 +245,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Items by kind in their order: what the format promises to keep.
 fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
-    let mut kinds = vec![Vec::new(); 15];
+    let mut kinds = vec![Vec::new(); 16];
     for &item in items {
         kinds[match item {
             Item::Record(Record::Kernel(_)) => 0,
@@ -261,6 +261,7 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Loss(_) => 10,
             Item::Capture(_) => 11,
             Item::Cost(_) => 14,
+            Item::Utilisation(_) => 15,
             Item::End(..) => 12,
             Item::Record(Record::Memory(_)) => 13,
         }]

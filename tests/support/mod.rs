@@ -51,6 +51,16 @@ impl Stage {
         command
     }
 
+    /// A driver with one device, to be preloaded.
+    pub fn driver(&self) -> PathBuf {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");
+        let library = self.path("libcuda.so.1");
+        let options = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"];
+        let built = Command::new("cc").args(options).arg(&library).arg(source).status().unwrap();
+        assert!(built.success());
+        library
+    }
+
     /// `gpuprof report --json` of the trace.
     pub fn report(&self) -> Value {
         report(&self.path("trace.gpuprof")).1

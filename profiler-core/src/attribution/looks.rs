@@ -72,7 +72,9 @@ pub struct LookTotals {
     pub on_cpu_ns: u64,
     /// Of it, ready and waiting for one.
     pub runnable_ns: u64,
-    /// The rest, by the cause seen at the look; indexed by `HostCause as usize`.
+    /// Of it, in a data loader, on a core or off.
+    pub loading_ns: u64,
+    /// What it was neither on a core nor ready, by the cause seen at the look; indexed by `HostCause as usize`.
     pub off_ns: [u64; HostCause::ALL.len()],
 }
 
@@ -83,6 +85,7 @@ impl LookTotals {
         self.covered_ns = self.covered_ns.saturating_add(other.covered_ns);
         self.on_cpu_ns = self.on_cpu_ns.saturating_add(other.on_cpu_ns);
         self.runnable_ns = self.runnable_ns.saturating_add(other.runnable_ns);
+        self.loading_ns = self.loading_ns.saturating_add(other.loading_ns);
         for (sum, nanos) in self.off_ns.iter_mut().zip(other.off_ns) {
             *sum = sum.saturating_add(nanos);
         }
@@ -193,6 +196,9 @@ impl Looks {
         totals.covered_ns = totals.covered_ns.saturating_add(look.length());
         totals.on_cpu_ns = totals.on_cpu_ns.saturating_add(look.on_cpu);
         totals.runnable_ns = totals.runnable_ns.saturating_add(look.runnable);
+        if look.is_loader() {
+            totals.loading_ns = totals.loading_ns.saturating_add(look.length());
+        }
         let sum = &mut totals.off_ns[look.causes[2] as usize];
         *sum = sum.saturating_add(off);
         // Almost every look is the newest one.

@@ -69,7 +69,9 @@ impl ThreadTable {
     /// Looks at the threads that launched, summed.
     pub(super) fn look_totals(&self) -> LookTotals {
         let mut sum = self.forgotten_looks;
-        for thread in self.rows.iter().filter(|thread| thread.launches) {
+        // Where no launch was recorded, all that were looked at: the sampler chose them.
+        let any = self.rows.iter().any(|thread| thread.launches);
+        for thread in self.rows.iter().filter(|thread| thread.launches || !any) {
             sum.add(thread.looks.totals());
         }
         sum

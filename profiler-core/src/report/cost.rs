@@ -1,29 +1,8 @@
 //! What the report says about the price of tracing; the numbers are in [`crate::cost`].
 
 use super::Report;
-use super::verdict::Verdict;
-use crate::attribution::leaf::Group;
 use crate::cost::{Cost, Mode};
 use crate::terminal::{duration, wrapped};
-
-/// The verdict of a run in which no device work was recorded on purpose.
-pub(crate) fn watched_verdict() -> Verdict {
-    Verdict {
-        group: Group::CannotTell,
-        share: 0.0,
-        ranking: Vec::new(),
-        basis: None,
-        live: (Group::CannotTell, 0.0),
-        evidence: vec![
-            "cannot tell, because the run was only watched (mode watch): no device work was recorded, so device time is \
-             not divided by cause."
-                .to_owned(),
-        ],
-        recommendation: "Run with GPUPROF_MODE=light, or capture a part of the run (gpuprof run --delay 60 --duration 10), \
-                         for an answer."
-            .to_owned(),
-    }
-}
 
 /// Some lines on what tracing took; none for traces that do not say.
 pub(super) fn lines(out: &mut String, report: &Report) {

@@ -5,6 +5,7 @@
 
 mod cost;
 mod device;
+mod gauges;
 mod host;
 mod memory;
 mod ranges;
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
+use self::gauges::{GaugesJson, gauges};
 use self::host::HostJson;
 use self::memory::MemoryJson;
 use self::ranges::RangesJson;
@@ -42,6 +44,8 @@ pub struct Document {
     memory: Option<MemoryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    utilisation: Option<GaugesJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -161,6 +165,7 @@ impl Document {
             ranges: report.ranges.as_ref().map(RangesJson::new),
             memory: report.memory.as_ref().map(MemoryJson::new),
             cost: report.cost.as_ref().map(cost),
+            utilisation: gauges(&report.gauges),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,

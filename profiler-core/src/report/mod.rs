@@ -19,6 +19,7 @@ mod tables;
 pub mod text;
 mod verdict;
 mod waits;
+pub(crate) mod watched;
 
 use std::fmt;
 
@@ -35,11 +36,12 @@ pub use waits::Awaited;
 use crate::attribution::leaf::{Group, Leaves, Overlap};
 use crate::attribution::statistics::{CopyPath, Durations};
 use crate::attribution::{Attributor, DeviceAccount, HostLead};
-use crate::cost::Cost;
+use crate::cost::{Cost, Mode};
 use crate::dictionary::Dictionary;
 use crate::record::{Device, Loss, PcieLink, Timestamp};
 use crate::session::{End, Session};
 use crate::steps::Steps;
+use crate::utilisation::Gauges;
 use crate::whatif::{ScenarioKind, WhatIf};
 
 /// Everything that is reported about one process.
@@ -65,6 +67,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// What tracing itself took; `None` when the trace does not say. Filled in by [`crate::capture`].
     pub cost: Option<Cost>,
+    /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
+    pub gauges: Gauges,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
     pub captures: CaptureTable,
 }
@@ -236,6 +240,7 @@ impl Report {
             memory: MemoryReport::of(attributor, dictionary),
             verdict,
             cost: None,
+            gauges: Gauges::default(),
             captures: CaptureTable::default(),
         }
     }
@@ -247,6 +252,12 @@ impl Report {
         let kind = ScenarioKind::without(group)?;
         let speedups = self.devices.iter().filter_map(|device| Some(device.what_if.as_ref()?.ceiling(kind)?.speedup));
         speedups.min_by(f64::total_cmp).filter(|speedup| speedup.is_finite())
+    }
+
+    /// Whether no device work was recorded on purpose: the verdict then rests on gauges and looks, and has no share.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Watch)
     }
 
     /// The verdict in one line, for a run that is still going.

@@ -8,7 +8,7 @@ use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
 use super::waits::awaited_sentence;
-use super::{DeviceReport, Report, captures, cost};
+use super::{DeviceReport, Report, captures, cost, watched};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
@@ -30,6 +30,11 @@ pub fn live_line(report: &Report) -> String {
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (group, of_steady) = report.verdict.live;
     let mut line = format!("gpuprof: {}", group.name());
+    if report.is_watched() {
+        let gauges = watched::live_part(&report.gauges).unwrap_or_else(|| "watched".to_owned());
+        let _ = write!(line, " | whole {}: {gauges}", duration(report.shown_ns()));
+        return shortened(&line, WIDTH);
+    }
     if of_steady > 0.0 {
         let _ = write!(line, " {:.0} %", of_steady * 100.0);
     }
@@ -55,7 +60,12 @@ pub fn short(report: &Report) -> String {
     let _ = writeln!(out, "gpuprof: process {} ({command}){place}, {observed}", report.process.process_id);
     captures::lines(&mut out, report);
     let verdict = &report.verdict;
-    let _ = writeln!(out, "verdict: {} ({:.1} % of steady device time)", verdict.group.name(), verdict.share * 100.0);
+    let share = if report.is_watched() {
+        "watched: no share was measured".to_owned()
+    } else {
+        format!("{:.1} % of steady device time", verdict.share * 100.0)
+    };
+    let _ = writeln!(out, "verdict: {} ({share})", verdict.group.name());
     for sentence in &verdict.evidence {
         wrapped(&mut out, "  - ", sentence);
     }
@@ -75,6 +85,7 @@ pub fn short(report: &Report) -> String {
     if let Some(memory) = &report.memory {
         memory.write(&mut out, report.process.start);
     }
+    watched::lines(&mut out, report);
     cost::lines(&mut out, report);
     completeness_lines(&mut out, report);
     out

@@ -75,6 +75,7 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
             }
             Item::Capture(mark) => writer.capture(mark, dictionary),
             Item::Cost(cost) => writer.cost(at, &cost, dictionary),
+            Item::Utilisation(reading) => writer.utilisation(at, &reading, dictionary),
             Item::End(how, at) => {
                 end = Some((how, at));
                 Ok(())
@@ -159,7 +160,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
                     writer.flush(at, &loss, dictionary).map_err(CompactError::Write)?;
                 }
             }
-            Item::Loss(_) | Item::Capture(_) | Item::Cost(_) | Item::End(..) => {}
+            Item::Loss(_) | Item::Capture(_) | Item::Cost(_) | Item::Utilisation(_) | Item::End(..) => {}
         }
     }
     let mut written = Vec::new();

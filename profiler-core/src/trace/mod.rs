@@ -6,7 +6,7 @@
 //! a predictor expects. `docs/FORMAT.md` specifies every byte.
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
-//! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `pack`, `writer`, `source` (recovery),
+//! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `pack`, `writer`, `source` (recovery),
 //! `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
@@ -17,6 +17,7 @@ pub mod compact;
 mod entry;
 mod error;
 mod events;
+mod gauges;
 mod marks;
 mod meta;
 mod pack;
@@ -35,6 +36,7 @@ use crate::capture::CaptureMark;
 use crate::cost::Cost;
 use crate::record::{Loss, Record, Timestamp};
 use crate::session::End;
+use crate::utilisation::Reading;
 
 /// What a trace consists of, apart from its session and its dictionary.
 ///
@@ -52,6 +54,8 @@ pub enum Item {
     Capture(CaptureMark),
     /// What tracing itself took so far. Totals; the last one counts.
     Cost(Cost),
+    /// What the gauges of devices said so far. Totals; the last one of a device counts.
+    Utilisation(Reading),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

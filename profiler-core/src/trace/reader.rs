@@ -12,7 +12,7 @@ use super::block::{Header, MAX_BODY, MUST_UNDERSTAND, ZSTD, kind};
 use super::entry::Rebuilt;
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, events, meta};
+use super::{Damage, Item, TraceError, events, gauges, meta};
 use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
 use crate::session::Session;
@@ -101,7 +101,7 @@ impl<R: Read> TraceReader<R> {
     /// Takes in one block; false when there is none.
     fn read_block(&mut self) -> Result<bool, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(false) };
-        let known = (kind::SESSION..=kind::COST).contains(&header.kind)
+        let known = (kind::SESSION..=kind::UTILISATION).contains(&header.kind)
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -144,6 +144,7 @@ impl<R: Read> TraceReader<R> {
             kind::LOSS => self.items.push_back(Item::Loss(meta::decode_loss(body)?)),
             kind::CAPTURE => self.items.push_back(Item::Capture(meta::decode_capture(body, at)?)),
             kind::COST => self.items.push_back(Item::Cost(meta::decode_cost(body)?)),
+            kind::UTILISATION => self.items.push_back(Item::Utilisation(gauges::decode(body)?)),
             kind::FLUSH => self.items.push_back(Item::Flush(at)),
             _ => self.items.push_back(Item::End(meta::decode_end(body)?, at)),
         }

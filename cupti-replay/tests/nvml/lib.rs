@@ -1,0 +1,169 @@
+//! A libnvidia-ml for tests, of one device with the UUID that `tests/support/libcuda.c` tells.
+//!
+//! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12` (percent) and
+//! `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is. `divided`: in MIG mode;
+//! `refuses`: `nvmlInit_v2` fails. Everything else that NVML can do is missing.
+//!
+//! It checks what it is given: a wrong handle, version or order of samples is an invalid argument, as in the real one.
+#![expect(unsafe_code, reason = "C functions under NVML's names")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nvml_sys::{GpmMetricsGet, GpmSupport, Metric, Utilization};
+
+const SUCCESS: u32 = 0;
+const INVALID_ARGUMENT: u32 = 2;
+const NOT_SUPPORTED: u32 = 3;
+const NOT_FOUND: u32 = 6;
+const DRIVER_NOT_LOADED: u32 = 9;
+
+const UUID: &CStr = c"GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a";
+/// The handle of the device.
+const DEVICE: *mut c_void = std::ptr::without_provenance_mut(0x5a5a);
+
+/// Readings so far: a later sample has a larger number.
+static READINGS: AtomicU64 = AtomicU64::new(0);
+
+fn list() -> String {
+    std::env::var("REPLAY_NVML").unwrap_or_default()
+}
+
+fn has(word: &str) -> bool {
+    list().split(',').any(|said| said == word)
+}
+
+fn number(name: &str) -> Option<f64> {
+    list().split(',').find_map(|said| said.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+}
+
+/// `nvmlInit_v2`
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlInit_v2() -> u32 {
+    if has("refuses") { DRIVER_NOT_LOADED } else { SUCCESS }
+}
+
+/// `nvmlDeviceGetHandleByUUID`
+///
+/// # Safety
+/// A terminated text and a writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut *mut c_void) -> u32 {
+    // SAFETY: the caller's promise.
+    if unsafe { CStr::from_ptr(uuid) } != UUID {
+        return NOT_FOUND;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { device.write(DEVICE) };
+    SUCCESS
+}
+
+/// `nvmlDeviceGetMigMode`
+///
+/// # Safety
+/// Writable pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigMode(device: *mut c_void, current: *mut u32, pending: *mut u32) -> u32 {
+    if device != DEVICE {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        current.write(has("divided").into());
+        pending.write(has("divided").into());
+    }
+    SUCCESS
+}
+
+/// `nvmlDeviceGetUtilizationRates`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: *mut c_void, rates: *mut Utilization) -> u32 {
+    if device != DEVICE {
+        return INVALID_ARGUMENT;
+    }
+    let Some(busy) = number("busy") else { return NOT_SUPPORTED };
+    let memory = number("memory").unwrap_or(0.0);
+    // SAFETY: the caller's promise.
+    unsafe { rates.write(Utilization { gpu: busy as u32, memory: memory as u32 }) };
+    SUCCESS
+}
+
+/// `nvmlGpmQueryDeviceSupport`
+///
+/// # Safety
+/// A pointer to a struct that says its version.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: *mut c_void, support: *mut GpmSupport) -> u32 {
+    // SAFETY: the caller's promise.
+    let support = unsafe { &mut *support };
+    if device != DEVICE || support.version != 1 {
+        return INVALID_ARGUMENT;
+    }
+    support.is_supported = number("sm").is_some().into();
+    SUCCESS
+}
+
+/// `nvmlGpmSampleAlloc`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlGpmSampleAlloc(sample: *mut *mut c_void) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { sample.write(Box::into_raw(Box::new(0u64)).cast()) };
+    SUCCESS
+}
+
+/// `nvmlGpmSampleFree`
+///
+/// # Safety
+/// A sample of this library, for the last time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut c_void) -> u32 {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(sample.cast::<u64>()) });
+    SUCCESS
+}
+
+/// `nvmlGpmSampleGet`
+///
+/// # Safety
+/// A sample of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlGpmSampleGet(device: *mut c_void, sample: *mut c_void) -> u32 {
+    if device != DEVICE {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { sample.cast::<u64>().write(1 + READINGS.fetch_add(1, Ordering::Relaxed)) };
+    SUCCESS
+}
+
+/// `nvmlGpmMetricsGet`
+///
+/// # Safety
+/// A request with two samples of this library and as many rows as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut GpmMetricsGet) -> u32 {
+    // SAFETY: the caller's promise.
+    let request = unsafe { &mut *request };
+    // SAFETY: the caller's promise.
+    let [earlier, later] = [request.earlier, request.later].map(|sample| unsafe { sample.cast::<u64>().read() });
+    if request.version != 1 || earlier == 0 || later <= earlier {
+        return INVALID_ARGUMENT;
+    }
+    for row in request.metrics.iter_mut().take(request.count as usize) {
+        let value = match Metric(row.id) {
+            Metric::GRAPHICS_UTIL => number("busy"),
+            Metric::SM_UTIL | Metric::SM_OCCUPANCY => number("sm"),
+            Metric::PCIE_TX_PER_SEC | Metric::PCIE_RX_PER_SEC => number("pcie"),
+            _ => None,
+        };
+        row.status = if value.is_some() { SUCCESS } else { NOT_SUPPORTED };
+        row.value = value.unwrap_or(f64::NAN);
+    }
+    SUCCESS
+}

@@ -1,0 +1,85 @@
+//! The structs and numbers of `nvml.h` that are used here, and nothing else of it.
+//!
+//! Written by hand from NVIDIA's NVML reference; sizes and offsets are compared with the ctypes structs of NVIDIA's own
+//! `nvidia-ml-py` (`tests/layout.rs`).
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// `NVML_SUCCESS`
+pub(crate) const SUCCESS: u32 = 0;
+/// `NVML_GPM_METRICS_GET_VERSION`
+pub(crate) const GPM_METRICS_GET_VERSION: c_uint = 1;
+/// `NVML_GPM_SUPPORT_VERSION`
+pub(crate) const GPM_SUPPORT_VERSION: c_uint = 1;
+
+/// Rows of a [`GpmMetricsGet`]. Headers declare 98 (CUDA 12.0), 333 (13.0), 477 (NVML 13.615) of them under the same version number,
+/// so there must be room for whatever the library was built with, though it is asked to look at a few.
+pub const METRIC_CAPACITY: usize = 512;
+
+/// `nvmlUtilization_t`: whole percents of the driver's last sample period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Utilization {
+    /// Time in which at least one kernel was executing.
+    pub gpu: c_uint,
+    /// Time in which device memory was read or written.
+    pub memory: c_uint,
+}
+
+/// `nvmlGpmSupport_t`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GpmSupport {
+    /// [`GPM_SUPPORT_VERSION`]
+    pub version: c_uint,
+    /// Not 0 when it is.
+    pub is_supported: c_uint,
+}
+
+/// `nvmlGpmMetric_t`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GpmMetric {
+    /// Asked for.
+    pub id: c_uint,
+    /// Whether `value` is valid: `nvmlReturn_t`.
+    pub status: c_uint,
+    /// The answer, in the unit of the metric.
+    pub value: f64,
+    /// Short name, long name, unit; the library's own memory.
+    pub texts: [*const c_char; 3],
+}
+
+impl GpmMetric {
+    /// Asks for nothing.
+    pub const EMPTY: Self = Self { id: 0, status: 0, value: 0.0, texts: [std::ptr::null(); 3] };
+}
+
+/// `nvmlGpmMetricsGet_t`
+#[derive(Debug)]
+#[repr(C)]
+pub struct GpmMetricsGet {
+    /// [`GPM_METRICS_GET_VERSION`]
+    pub version: c_uint,
+    /// Rows that are filled in.
+    pub count: c_uint,
+    /// The earlier sample.
+    pub earlier: *mut c_void,
+    /// The later one.
+    pub later: *mut c_void,
+    /// The questions and answers.
+    pub metrics: [GpmMetric; METRIC_CAPACITY],
+}
+
+pub(crate) type Init = unsafe extern "C" fn() -> u32;
+pub(crate) type GetHandleByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> u32;
+pub(crate) type GetUtilization = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> u32;
+pub(crate) type GetMigMode = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut c_uint) -> u32;
+pub(crate) type QuerySupport = unsafe extern "C" fn(*mut c_void, *mut GpmSupport) -> u32;
+pub(crate) type SampleAlloc = unsafe extern "C" fn(*mut *mut c_void) -> u32;
+pub(crate) type SampleFree = unsafe extern "C" fn(*mut c_void) -> u32;
+pub(crate) type SampleGet = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u32;
+pub(crate) type MetricsGet = unsafe extern "C" fn(*mut GpmMetricsGet) -> u32;
+
+// The enum types of the header are passed as `int` or `unsigned int`, which are alike in size and in how they are passed.
+const _: () = assert!(size_of::<c_int>() == size_of::<u32>());

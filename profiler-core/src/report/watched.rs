@@ -1,0 +1,239 @@
+//! The verdict of a run in which no device work was recorded on purpose, and what its gauges said.
+//!
+//! Nothing here divides device time: gauges tell how much of it was used, looks at the launching thread tell what that
+//! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
+//! synchronisation looks as one that computes, and one that waits for a lock may wait for the device, so neither is a
+//! cause here. Shares of a verdict are 0: none was measured.
+
+use std::fmt::Write;
+
+use super::Report;
+use super::verdict::{Verdict, WORTH_SHARE};
+use crate::attribution::LookTotals;
+use crate::attribution::host_cause::HostCause;
+use crate::attribution::leaf::Group;
+use crate::terminal::{duration, wrapped};
+use crate::utilisation::{Absence, Counter, Gauges, Utilisation};
+
+/// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
+/// part as where idle time itself is looked at (`verdict::host`).
+const SPEAKING_SHARE: f64 = 0.5;
+/// From this share of busy multiprocessors on, a device that is never idle computes: half of it or more is at work.
+const FILLED_SHARE: f64 = 0.5;
+/// Looks and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses between them.
+const SHORTEST: u64 = 2_500_000_000;
+
+/// Waits that are not for the device and need no stack to be understood.
+const CLEAR_WAITS: [(HostCause, &str); 4] = [
+    (HostCause::Io, "in input or output"),
+    (HostCause::Disk, "waiting for storage"),
+    (HostCause::Sleep, "asleep"),
+    (HostCause::Child, "waiting for a child process"),
+];
+
+const MEASURE: &str = "Run with GPUPROF_MODE=light, or capture a part of the run (gpuprof run --delay 60 --duration 10), for \
+                       the cause and what it costs.";
+
+/// Judges by gauges and looks.
+pub(crate) fn verdict(gauges: &Gauges, looks: &LookTotals) -> Verdict {
+    let mut evidence = evidence(gauges, looks);
+    let (group, because) = judged(gauges, looks);
+    evidence.insert(0, because);
+    Verdict {
+        group,
+        share: 0.0,
+        ranking: Vec::new(),
+        basis: None,
+        live: (group, 0.0),
+        evidence,
+        recommendation: MEASURE.to_owned(),
+    }
+}
+
+fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
+    const WATCHED: &str = "the run was only watched (mode watch): no device work was recorded, so device time is not divided \
+                           by cause";
+    let cannot = |why: &str| (Group::CannotTell, format!("Cannot tell, because {WATCHED}; {why}."));
+    let likely = |group: Group, why: String| {
+        let from = "inferred from gauges and looks, because the run was only watched (mode watch)";
+        (group, format!("Likely {}: {why}; {from}.", group.name()))
+    };
+    let Some(busy) = gauges.busy() else { return cannot("how busy the device was is not known either") };
+    let covered = gauges.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
+    if covered < SHORTEST {
+        return cannot(&format!("its utilisation was read over {} only", duration(covered)));
+    }
+    let idle = 1.0 - busy;
+    if idle < WORTH_SHARE {
+        return match gauges.counter(Counter::Multiprocessors) {
+            Some(filled) if filled >= FILLED_SHARE => likely(
+                Group::GpuCompute,
+                format!(
+                    "a kernel ran {:.0} % of the time on {:.0} % of the multiprocessors",
+                    busy * 100.0,
+                    filled * 100.0
+                ),
+            ),
+            Some(filled) => cannot(&format!(
+                "a kernel ran nearly all the time, on {:.0} % of the multiprocessors: kernels may be small, or many and \
+                 short with gaps that utilisation does not show",
+                filled * 100.0
+            )),
+            None => cannot("a kernel ran nearly all the time, but how much of the device it used is not known"),
+        };
+    }
+    if looks.covered_ns < SHORTEST {
+        return cannot("the device was idle, but what the launching thread did was not seen");
+    }
+    let share = |nanos: u64| nanos as f64 / looks.covered_ns as f64;
+    let loading = share(looks.loading_ns);
+    if loading >= SPEAKING_SHARE * idle {
+        let why = format!("the launching thread was in its data loader {:.0} % of the time", loading * 100.0);
+        return likely(Group::DataLoading, format!("the device was idle {:.0} %, and {why}", idle * 100.0));
+    }
+    let waits = CLEAR_WAITS.map(|(cause, words)| (share(looks.off_ns[cause as usize]), words));
+    let longest = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some((share, words)) = longest.filter(|(share, _)| *share >= SPEAKING_SHARE * idle) {
+        let why = format!("the launching thread was {words} {:.0} % of the time", share * 100.0);
+        return likely(Group::HostCpu, format!("the device was idle {:.0} %, and {why}", idle * 100.0));
+    }
+    cannot(
+        "the launching thread was neither in a data loader nor in a wait of its own for most of the device's idle time",
+    )
+}
+
+/// What was read, a sentence for each device and one for the thread.
+fn evidence(gauges: &Gauges, looks: &LookTotals) -> Vec<String> {
+    let mut sentences: Vec<String> = gauges.devices.iter().take(4).map(device_sentence).collect();
+    if let Some(absence) = gauges.absence {
+        sentences.push(format!("Utilisation was not read: {}.", absence.words()));
+    }
+    if looks.covered_ns > 0 {
+        let percent = |nanos: u64| nanos as f64 / looks.covered_ns as f64 * 100.0;
+        sentences.push(format!(
+            "The launching thread in {} looks: on a core {:.0} %, in its data loader {:.0} %.",
+            looks.looks,
+            percent(looks.on_cpu_ns),
+            percent(looks.loading_ns)
+        ));
+    }
+    sentences
+}
+
+fn device_sentence(device: &Utilisation) -> String {
+    format!("Device {}: {}.", device.device, gauge_words(device).join(", "))
+}
+
+/// Rates and counters in words, absent ones with their reason.
+fn gauge_words(device: &Utilisation) -> Vec<String> {
+    let mut words = Vec::new();
+    let percent = |share: f64| share * 100.0;
+    match device.busy.mean() {
+        Some(busy) => words.push(format!("busy {:.0} % of {} (NVML)", percent(busy), duration(device.busy.over_ns))),
+        None => words.push(format!("no utilisation: {}", device.no_rates.unwrap_or(Absence::Unknown).words())),
+    }
+    if let Some(why) = device.no_counters {
+        words.push(format!("no hardware counters: {}", why.words()));
+        return words;
+    }
+    for (counter, name) in [
+        (Counter::Multiprocessors, "multiprocessors active"),
+        (Counter::Occupancy, "warps resident"),
+        (Counter::Tensor, "tensor pipes"),
+        (Counter::DeviceMemory, "memory bandwidth"),
+    ] {
+        if let Some(share) = device.counter(counter) {
+            words.push(format!("{name} {:.0} %", percent(share)));
+        }
+    }
+    for (sent, received, name) in [
+        (Counter::PcieSent, Counter::PcieReceived, "PCI Express"),
+        (Counter::NvlinkSent, Counter::NvlinkReceived, "NVLink"),
+    ] {
+        if let (Some(sent), Some(received)) = (device.counter(sent), device.counter(received)) {
+            words.push(format!("{name} {sent:.2} GB/s out, {received:.2} GB/s in"));
+        }
+    }
+    words
+}
+
+/// What gauges said, for a report that has more to say: nothing where the verdict names them already.
+pub(super) fn lines(out: &mut String, report: &Report) {
+    if report.devices.is_empty() {
+        return;
+    }
+    for device in report.gauges.devices.iter().take(2) {
+        wrapped(out, "watched: ", &device_sentence(device));
+    }
+}
+
+/// The part of the live line that stands for how device time divides.
+pub(super) fn live_part(gauges: &Gauges) -> Option<String> {
+    let mut part = format!("device busy {:.0} % (NVML)", gauges.busy()? * 100.0);
+    if let Some(filled) = gauges.counter(Counter::Multiprocessors) {
+        let _ = write!(part, ", multiprocessors {:.0} %", filled * 100.0);
+    }
+    Some(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::DeviceId;
+    use crate::utilisation::Reading;
+
+    const RUN: u64 = 10_000_000_000;
+
+    fn gauges(busy: f64, filled: Option<f64>) -> Gauges {
+        let mut device = Utilisation { device: DeviceId(0), ..Utilisation::default() };
+        device.busy.add(RUN, busy);
+        match filled {
+            Some(share) => device.counters[Counter::Multiprocessors as usize].add(RUN, share),
+            None => device.no_counters = Some(Absence::NotSupported),
+        }
+        let mut gauges = Gauges::default();
+        gauges.take(Reading::Device(device));
+        gauges
+    }
+
+    fn looks(loading: f64, asleep: f64) -> LookTotals {
+        let part = |share: f64| (RUN as f64 * share) as u64;
+        let mut off_ns = [0; HostCause::ALL.len()];
+        off_ns[HostCause::Sleep as usize] = part(asleep);
+        LookTotals { looks: 1_000, covered_ns: RUN, loading_ns: part(loading), off_ns, ..LookTotals::default() }
+    }
+
+    #[test]
+    fn a_cause_is_named_only_where_gauges_and_looks_agree() {
+        let group = |gauges: &Gauges, looks: &LookTotals| verdict(gauges, looks).group;
+        assert_eq!(group(&gauges(0.34, Some(0.12)), &looks(0.61, 0.0)), Group::DataLoading);
+        assert_eq!(group(&gauges(0.34, None), &looks(0.1, 0.5)), Group::HostCpu);
+        assert_eq!(group(&gauges(0.34, None), &looks(0.1, 0.1)), Group::CannotTell, "a busy thread may launch or wait");
+        assert_eq!(group(&gauges(0.97, Some(0.8)), &looks(0.9, 0.0)), Group::GpuCompute, "loading that costs nothing");
+        assert_eq!(group(&gauges(0.97, Some(0.05)), &looks(0.0, 0.0)), Group::CannotTell, "small kernels");
+        assert_eq!(group(&gauges(0.97, None), &looks(0.0, 0.0)), Group::CannotTell);
+        assert_eq!(group(&Gauges::default(), &looks(0.9, 0.0)), Group::CannotTell, "an idle device was not seen");
+        assert_eq!(group(&gauges(0.2, None), &LookTotals::default()), Group::CannotTell, "nobody looked");
+    }
+
+    #[test]
+    fn no_share_is_claimed_and_every_reason_is_said() {
+        let verdict = verdict(&gauges(0.34, None), &looks(0.61, 0.0));
+        assert_eq!((verdict.share, verdict.ranking.len(), verdict.basis), (0.0, 0, None));
+        let text = verdict.evidence.join(" ");
+        for wanted in
+            ["Likely data_loading", "idle 66 %", "61 %", "busy 34 % of 10.00 s (NVML)", "this device does not have it"]
+        {
+            assert!(text.contains(wanted), "no {wanted:?} in {text}");
+        }
+    }
+
+    #[test]
+    fn readings_over_a_moment_are_no_evidence() {
+        let mut short = gauges(0.1, None);
+        short.devices[0].busy.over_ns = SHORTEST - 1;
+        let verdict = verdict(&short, &looks(0.9, 0.0));
+        assert_eq!(verdict.group, Group::CannotTell);
+        assert!(verdict.evidence[0].contains("read over 2.50 s only"), "{:?}", verdict.evidence);
+    }
+}

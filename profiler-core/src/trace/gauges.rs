@@ -1,0 +1,142 @@
+//! The body of a UTILISATION block: totals of the gauges of one device, or why there are none.
+//!
+//! Written about once a second where no device work is recorded. Each block is complete, so the last of a device is the
+//! mean of the run, and two of them differ by what lay between.
+
+use super::varint::{self, Cursor, Malformed};
+use crate::record::DeviceId;
+use crate::utilisation::{Absence, Counter, Reading, Total, Utilisation};
+
+/// What a block is about. Numbers are never reused.
+mod about {
+    pub(super) const NOTHING: u8 = 0;
+    pub(super) const DEVICE: u8 = 1;
+}
+
+/// Counters that a reader accepts; those behind the ones it knows are stepped over.
+const MAX_COUNTERS: u64 = 256;
+
+/// 0 is no absence; numbers are never reused.
+fn put_absence(absence: Option<Absence>, body: &mut Vec<u8>) {
+    let number = match absence {
+        None => 0,
+        Some(Absence::Unknown) => 1,
+        Some(Absence::NoLibrary) => 2,
+        Some(Absence::NoDevice) => 3,
+        Some(Absence::Divided) => 4,
+        Some(Absence::NotSupported) => 5,
+        Some(Absence::NoFunction) => 6,
+        Some(Absence::Refused(_)) => 7,
+    };
+    varint::put(body, number);
+    if let Some(Absence::Refused(code)) = absence {
+        varint::put(body, code.into());
+    }
+}
+
+fn absence(cursor: &mut Cursor<'_>) -> Result<Option<Absence>, Malformed> {
+    Ok(match cursor.varint()? {
+        0 => None,
+        2 => Some(Absence::NoLibrary),
+        3 => Some(Absence::NoDevice),
+        4 => Some(Absence::Divided),
+        5 => Some(Absence::NotSupported),
+        6 => Some(Absence::NoFunction),
+        7 => Some(Absence::Refused(cursor.varint32()?)),
+        _ => Some(Absence::Unknown),
+    })
+}
+
+/// Appends `reading`.
+pub(super) fn encode(reading: &Reading, body: &mut Vec<u8>) {
+    match reading {
+        Reading::Absent(why) => {
+            body.push(about::NOTHING);
+            put_absence(Some(*why), body);
+        }
+        Reading::Device(utilisation) => {
+            body.push(about::DEVICE);
+            varint::put(body, utilisation.device.0.into());
+            put_absence(utilisation.no_rates, body);
+            put_absence(utilisation.no_counters, body);
+            varint::put(body, utilisation.failed);
+            varint::put(body, Counter::ALL.len() as u64);
+            for total in [utilisation.busy, utilisation.memory].iter().chain(&utilisation.counters) {
+                varint::put(body, total.over_ns);
+                varint::put(body, total.sum);
+            }
+        }
+    }
+}
+
+/// The inverse of [`encode`]. Counters that an older writer did not have were never read; those of a newer one are left
+/// out.
+pub(super) fn decode(body: &[u8]) -> Result<Reading, Malformed> {
+    let mut cursor = Cursor::new(body);
+    match cursor.byte()? {
+        about::NOTHING => Ok(Reading::Absent(absence(&mut cursor)?.ok_or(Malformed)?)),
+        about::DEVICE => {
+            let mut utilisation = Utilisation {
+                device: DeviceId(cursor.varint32()?),
+                no_rates: absence(&mut cursor)?,
+                no_counters: absence(&mut cursor)?,
+                failed: cursor.varint()?,
+                ..Utilisation::default()
+            };
+            let counters = cursor.varint()?;
+            if counters > MAX_COUNTERS {
+                return Err(Malformed);
+            }
+            let mut total = || Ok(Total { over_ns: cursor.varint()?, sum: cursor.varint()? });
+            utilisation.busy = total()?;
+            utilisation.memory = total()?;
+            for place in utilisation.counters.iter_mut().take(counters as usize) {
+                *place = total()?;
+            }
+            Ok(Reading::Device(utilisation))
+        }
+        _ => Err(Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_come_back() {
+        let mut full = Utilisation { device: DeviceId(3), failed: 2, ..Utilisation::default() };
+        full.busy.add(1_000, 0.25);
+        full.counters[Counter::NvlinkReceived as usize].add(500, 3.5);
+        full.no_rates = Some(Absence::Refused(999));
+        full.no_counters = Some(Absence::NotSupported);
+        let absences = [
+            Absence::NoLibrary,
+            Absence::NoDevice,
+            Absence::Divided,
+            Absence::NotSupported,
+            Absence::NoFunction,
+            Absence::Refused(17),
+            Absence::Unknown,
+        ];
+        let readings = absences.map(Reading::Absent).into_iter().chain([Reading::Device(full)]);
+        for reading in readings {
+            let mut body = Vec::new();
+            encode(&reading, &mut body);
+            assert!(matches!(decode(&body), Ok(back) if back == reading), "{reading:?}");
+        }
+    }
+
+    #[test]
+    fn counters_of_another_version_cost_nothing_else() {
+        let mut body = vec![1, 3, 0, 0, 0, 1, 10, 5, 10, 4, 10, 9];
+        let Ok(Reading::Device(older)) = decode(&body) else { panic!("a device with one counter") };
+        assert_eq!((older.busy.mean(), older.counter(Counter::Active)), (Some(0.5), Some(0.9)));
+        assert_eq!(older.counter(Counter::Multiprocessors), None);
+        body[5] = 20;
+        body.extend([7; 38]);
+        let Ok(Reading::Device(newer)) = decode(&body) else { panic!("a device with twenty counters") };
+        assert_eq!(newer.counter(Counter::NvlinkReceived), Some(1.0));
+        assert!(decode(&body[..20]).is_err(), "cut");
+    }
+}
