@@ -16,7 +16,7 @@ gpuprof sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables 
 libprof.so; an option that is left out leaves its variable as it is.
 
 MODES, and what they cost on one H200 (docs/OVERHEAD.md):
-  watch  ranges (NVTX) and host threads only; no division of device time   not measured yet
+  watch  ranges (NVTX), host threads, utilisation; device time undivided   not measured yet
   light  device work and the calls that launch, copy, wait or allocate     GPT +1.1 %, ResNet-50 +1.0 %, a step of 280
                                                                            tiny kernels +8.8 %, empty kernels +35 %
          the nodes of CUDA graphs                                          empty nodes +49 %

@@ -260,6 +260,13 @@ impl Report {
         self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Watch)
     }
 
+    /// How long the run was observed, nanoseconds: without records, for as long as tracing was on.
+    #[must_use]
+    pub(crate) fn shown_ns(&self) -> u64 {
+        let watched = self.cost.filter(|_| self.is_watched());
+        watched.map_or(self.observed_ns, |cost| cost.observed_ns.max(self.observed_ns))
+    }
+
     /// The verdict in one line, for a run that is still going.
     #[must_use]
     pub fn live_line(&self) -> String {

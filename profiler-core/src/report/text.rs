@@ -56,7 +56,7 @@ pub fn short(report: &Report) -> String {
     let mut out = String::new();
     let command = shortened(&report.process.command.join(" "), 60);
     let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
-    let observed = duration(report.observed_ns);
+    let observed = duration(report.shown_ns());
     let _ = writeln!(out, "gpuprof: process {} ({command}){place}, {observed}", report.process.process_id);
     captures::lines(&mut out, report);
     let verdict = &report.verdict;

@@ -5,9 +5,12 @@ What each mode costs is measured by benches/gpu/overhead.py; here is only what c
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import threading
 from collections.abc import Iterator
 
-from harness import Check, Mode, Result, Suite, expect
+from harness import Check, Mode, Result, Suite, expect, skipped
 from programs import programs
 from trace_report import single
 
@@ -41,9 +44,53 @@ def full(suite: Suite) -> Iterator[Result]:
     yield expect("modes.full.unknown", more["completeness"]["unknown_kinds"] == 0, str(more["completeness"]["unknown_kinds"]))
 
 
+def smi_utilisation(stop: threading.Event, readings: list[float]) -> None:
+    """What nvidia-smi says of the first device, again and again."""
+    command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--id=0"]
+    while not stop.wait(0.1):
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        if said.isdigit():
+            readings.append(float(said) / 100)
+
+
+def gauges(suite: Suite) -> Iterator[Result]:
+    """What a watched run reads: as nvidia-smi, and as the records of the same program say."""
+    command = [str(suite.microbench), "sm", "20000", "--reps", "10", "--quiet-times"]
+    stop, readings = threading.Event(), []
+    thread = threading.Thread(target=smi_utilisation, args=(stop, readings))
+    if shutil.which("nvidia-smi"):
+        thread.start()
+    run = suite.run("modes-gauges", command, Mode.VARIABLE, extra={"GPUPROF_MODE": "watch"})
+    stop.set()
+    if readings:
+        thread.join()
+    said = single(suite, run).report["utilisation"]
+    device = said["devices"][0] if said["devices"] else {}
+    yield expect("modes.gauges.read", device.get("busy") is not None, str(said))
+    if device.get("busy") is None:
+        return
+    if readings:
+        # It also sees the program load and end; the largest of its means over a second must be near.
+        smi = max(readings)
+        yield expect("modes.gauges.smi", device["busy"] <= smi + 0.05 and smi - device["busy"] < 0.3,
+                     f"{device['busy']:.3f} here, at most {smi:.2f} in nvidia-smi, {len(readings)} readings")
+    else:
+        yield skipped("modes.gauges.smi", "no nvidia-smi")
+    light = single(suite, suite.run("modes-gauges-light", command, Mode.VARIABLE)).report["devices"][0]
+    computed = light["leaves"]["compute"] / light["window_ns"]
+    # Gauges begin with the context and means take up to a second, so some idle time is in them.
+    yield expect("modes.gauges.light", abs(device["busy"] - computed) < 0.3, f"{device['busy']:.3f}, by records {computed:.3f}")
+    counters = {name: value for name, value in device["counters"].items() if value is not None}
+    if counters:
+        yield expect("modes.gauges.counters", abs(counters["active"] - computed) < 0.3 and counters["sm_active"] > 0.5, str(counters))
+    else:
+        yield skipped("modes.gauges.counters", f"no hardware counters: {device['no_counters']}")
+
+
 def watch(suite: Suite) -> Iterator[Result]:
     """Nothing of the device, said so, and nothing claimed."""
-    run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra={"GPUPROF_MODE": "watch"})
+    extra = {"GPUPROF_MODE": "watch", "GPUPROF_REPORT": "summary"}
+    run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra=extra)
     yield expect("modes.watch.exit", run.code == 0, run.ending())
     said = "the run was only watched" in run.stderr and "0 kernels" in run.stderr
     yield expect("modes.watch.said", said, run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "nothing on stderr")
@@ -66,5 +113,6 @@ def checks() -> list[Check]:
         Check("modes.graphs", whole_graphs, exclusive=False),
         Check("modes.full", full, exclusive=False),
         Check("modes.watch", watch, exclusive=False),
+        Check("modes.gauges", gauges),
         Check("modes.budget", budget, exclusive=False),
     ]
