@@ -120,7 +120,8 @@ impl Expectations {
 
     /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times that
     /// which `baseline` has for it on such a device. With `GPUPROF_BLESS=1` the baseline is renewed instead, with the slowest
-    /// of several such devices. A part of several kernels' names fails: one time cannot stand for them.
+    /// of several such devices. A part of several kernels' names fails: one time cannot stand for them. Medians of more than
+    /// 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance; [`Bench`](crate::Bench) is exact.
     pub fn kernel_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }

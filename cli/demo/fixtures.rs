@@ -1,7 +1,8 @@
 //! The recordings that are delivered with gpuprof: which there are, in which order, and what each program does.
 //!
-//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUPROF_RECORD` writes it. Beside them `index.txt` has a line `NAME DESCRIPTION` for each, in the order in
-//! which the demo plays them; a recording without a line comes after those, by name.
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUPROF_RECORD` writes it. Beside them `index.txt` has a line
+//! `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording without a line comes after those,
+//! by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,11 +46,12 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     );
 }
 
-/// The checkout that this program was built from, then the places of an installation.
+/// The checkout that this program was built from or lies in, then the places of an installation.
 fn folders() -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")];
     if let Some(folder) = files::executable_folder() {
-        folders.push(folder.join("fixtures"));
+        // From `target/release/` up to the checkout, which may have moved since.
+        folders.extend(folder.ancestors().take(3).map(|above| above.join("fixtures")));
         folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuprof/fixtures")));
     }
     folders

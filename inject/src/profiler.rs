@@ -96,7 +96,8 @@ impl fmt::Display for StartError {
                 "another profiler already holds CUPTI in this process (nsys, ncu, torch.profiler, a debugger); run the \
                  program without it",
             ),
-            Self::NoCupti(why) | Self::Refused(why) => f.write_str(why),
+            Self::NoCupti(why) => write!(f, "{why}\n{} names one that lies elsewhere", settings::CUPTI_PATH),
+            Self::Refused(why) => f.write_str(why),
         }
     }
 }

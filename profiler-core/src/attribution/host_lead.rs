@@ -53,7 +53,7 @@ impl HostLead {
         self.late
     }
 
-    /// The lower median of all leads, within 3.2 %, nanoseconds.
+    /// The lower median of all leads, within 1.6 %, nanoseconds.
     #[must_use]
     pub fn median_ns(&self) -> u64 {
         self.leads.median()

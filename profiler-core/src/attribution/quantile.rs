@@ -5,9 +5,10 @@
 
 /// Up to this many values are kept as they are, and the median is exact.
 const EXACT: usize = 32;
-/// Buckets per power of two. A bucket spans 1/16 of its lower end, and its middle is reported, so the relative
-/// error of a quantile is at most 1/32 (3.2 %).
-const BUCKETS_PER_OCTAVE_LOG2: u32 = 4;
+/// Buckets per power of two. A bucket spans 1/32 of its lower end, and its middle is reported, so the relative
+/// error of a quantile is at most 1/64 (1.6 %). A median that creeps over a border jumps by twice that, which a test that
+/// allows five per cent must not take for a regression.
+const BUCKETS_PER_OCTAVE_LOG2: u32 = 5;
 
 /// A distribution of nanoseconds.
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ impl Durations {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 
-    /// The lower median: exact up to 32 values, then within 3.2 %. 0 without values.
+    /// The lower median: exact up to 32 values, then within 1.6 %. 0 without values.
     #[must_use]
     pub fn median(&self) -> u64 {
         if self.buckets.is_empty() {
@@ -145,7 +146,7 @@ impl Durations {
     }
 }
 
-/// Values below 16 have a bucket each; above, the four bits behind the leading one choose the bucket.
+/// Values below 32 have a bucket each; above, the five bits behind the leading one choose the bucket.
 fn bucket(nanos: u64) -> usize {
     let base = 1u64 << BUCKETS_PER_OCTAVE_LOG2;
     if nanos < base {
@@ -204,7 +205,7 @@ mod tests {
             for offset in [0u64, 1, 3, 7, 1 << (exponent / 2)] {
                 let value = (1u64 << exponent).saturating_add(offset);
                 let reported = middle(bucket(value));
-                assert!(reported.abs_diff(value) as f64 <= value as f64 / 32.0, "{value} reported as {reported}");
+                assert!(reported.abs_diff(value) as f64 <= value as f64 / 64.0, "{value} reported as {reported}");
             }
         }
     }
@@ -220,6 +221,6 @@ mod tests {
         let mut sorted = values;
         sorted.sort_unstable();
         let exact = sorted[499];
-        assert!(forwards.median().abs_diff(exact) as f64 <= exact as f64 / 32.0);
+        assert!(forwards.median().abs_diff(exact) as f64 <= exact as f64 / 64.0);
     }
 }

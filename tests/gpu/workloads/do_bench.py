@@ -1,17 +1,20 @@
-"""Times a GEMM and a copy by CUDA events, by triton.testing.do_bench and by sessions of gpuprof (libgpuprof_c.so), in one
-process, and prints a line of JSON: nanoseconds by method for each.
+"""Times a GEMM and a copy by CUDA events and by triton.testing.do_bench, each while a session of gpuprof (libgpuprof_c.so) times
+the very same launches by a range around each: clocks that drift between two series cannot tell the instruments apart.
 
-The session must begin before CUDA does, so CUPTI listens during the other two as well; it costs the host, not the device,
-and each launch here keeps the device busy for far longer than launching takes.
+Prints a line of JSON: for each work and other instrument, its nanoseconds and those of gpuprof. do_bench clears the L2 cache
+before each launch, outside of the range.
 """
 
 import argparse
 import ctypes
 import json
 import statistics
+from collections.abc import Callable
 
 # Medians of a report are exact up to 32 values.
 LAUNCHES = 31
+# Of do_bench, which launches 7 more to warm up and to estimate; the session does not tell those apart.
+COUNTED = 22
 
 
 class Session:
@@ -36,9 +39,23 @@ class Session:
     def start(self) -> None:
         self.check(self.library.gpuprof_start(None))
 
-    def stop(self) -> dict:
+    def ranged(self, work: Callable[[], object]) -> Callable[[], None]:
+        """The same work within a range."""
+
+        def call() -> None:
+            self.check(self.library.gpuprof_range_push(b"work"))
+            work()
+            self.check(self.library.gpuprof_range_pop())
+
+        return call
+
+    def stop(self) -> None:
         self.check(self.library.gpuprof_stop())
-        return json.loads(self.text("gpuprof_report_json"))
+
+    def median(self) -> float:
+        """Of the device time of the ranges of the session that was stopped last, nanoseconds."""
+        rows = json.loads(self.text("gpuprof_report_json"))["ranges"]["rows"]
+        return next(row["projected"]["median_ns"] for row in rows if row["message"] == "work")
 
 
 def main() -> None:
@@ -60,23 +77,23 @@ def main() -> None:
     torch.cuda.synchronize()
     session.stop()
 
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for name, launch in work.items():
-        found[name] = {"do_bench": triton.testing.do_bench(launch, return_mode="median") * 1e6}
+        ranged = session.ranged(launch)
         pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(LAUNCHES)]
+        session.start()
         for begin, end in pairs:
             begin.record()
-            launch()
+            ranged()
             end.record()
         torch.cuda.synchronize()
-        found[name]["events"] = statistics.median(begin.elapsed_time(end) for begin, end in pairs) * 1e6
+        session.stop()
+        by_events = statistics.median(begin.elapsed_time(end) for begin, end in pairs)
+        found[name] = {"events": [by_events * 1e6, session.median()]}
         session.start()
-        for _ in range(LAUNCHES):
-            launch()
-        torch.cuda.synchronize()
-        device = session.stop()["devices"][0]
-        rows = [row for table in ("kernels", "copies") for row in device[table] if row["count"] == LAUNCHES]
-        found[name]["gpuprof"] = sum(row["median_ns"] for row in rows)
+        by_do_bench = triton.testing.do_bench(ranged, warmup=1, rep=COUNTED * by_events, return_mode="median")
+        session.stop()
+        found[name]["do_bench"] = [by_do_bench * 1e6, session.median()]
     print(json.dumps(found))
 
 
