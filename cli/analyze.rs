@@ -7,10 +7,10 @@ use gpuprof_export::stats::rules::{self, Request};
 
 use crate::stats::Tables;
 
-/// Which rules to check on which trace.
+/// Which rules to check on which traces.
 #[derive(Debug)]
 pub struct Props {
-    /// The trace, and how to print.
+    /// The traces, and how to print.
     pub tables: Tables,
     /// The rules, in their order.
     pub rules: Vec<Request>,
@@ -20,7 +20,7 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or stdout cannot be written.
+/// When a trace cannot be read or stdout cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
     props.tables.print(&props.rules, rules::analyze)
 }

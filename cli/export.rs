@@ -27,6 +27,8 @@ pub struct Props {
     pub output: Option<PathBuf>,
     /// The name of the ranges that are steps.
     pub step_range: Option<String>,
+    /// The process, of files that hold several.
+    pub pid: Option<u32>,
     /// The run that all traces belong to.
     pub run: Option<String>,
 }
@@ -43,7 +45,7 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut opened: Vec<(usize, TraceFile)> = Vec::new();
     let mut worst = 0;
     for (number, trace) in traces.iter().enumerate() {
-        match TraceFile::open(trace) {
+        match TraceFile::open_process(trace, props.pid) {
             Ok(trace) => opened.push((number, trace)),
             Err(error) => {
                 complain(&error.to_string());

@@ -5,9 +5,11 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use gpuprof::Report;
+use gpuprof_export::TraceFile;
 use profiler_core::report::json::Document;
 
 use crate::{complain, traces};
@@ -28,6 +30,8 @@ pub struct Props {
     pub extent: Extent,
     /// With the tables of ranges that the program named.
     pub ranges: bool,
+    /// The process, of files that hold several.
+    pub pid: Option<u32>,
     /// The capture to report; `None` is the newest.
     pub capture: Option<u32>,
 }
@@ -53,9 +57,9 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let files = traces::expanded(&props.files)?;
     for file in &files {
-        match gpuprof::open_capture(file, props.capture) {
-            Err(error) => {
-                complain(&error.to_string());
+        match opened(file, props) {
+            Err(complaint) => {
+                complain(&complaint);
                 worst = UNREADABLE;
             }
             Ok(report) => {
@@ -89,4 +93,13 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     }
     Ok(worst)
+}
+
+/// The report of a file, or why there is none.
+fn opened(file: &Path, props: &Props) -> Result<Report, String> {
+    let Some(pid) = props.pid else {
+        return gpuprof::open_capture(file, props.capture).map_err(|error| error.to_string());
+    };
+    let process = TraceFile::open_process(file, Some(pid)).map_err(|error| error.to_string())?;
+    gpuprof::open_capture(process.readable(), props.capture).map_err(|error| error.to_string())
 }

@@ -6,10 +6,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use gpuprof_export::stats::{self, RangeFilter, Statistic, StatsOptions};
+use gpuprof_export::stats::{self, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
+use gpuprof_export::tables::labels;
 use gpuprof_export::{ExportError, Progress, TraceFile};
 
-use crate::{complain, progress};
+use crate::{complain, progress, traces};
 
 /// What is printed when nothing is asked for: nsys's own choice, as far as a trace of gpuprof has it.
 pub const DEFAULT: &str = "cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum";
@@ -18,10 +19,10 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when the trace could not be read.
 pub const FAILED: u8 = 2;
 
-/// What to print about which trace.
+/// What to print about which traces.
 #[derive(Debug)]
 pub struct Props {
-    /// The trace, and how to print.
+    /// The traces, and how to print.
     pub tables: Tables,
     /// The reports, in their order.
     pub reports: Vec<Statistic>,
@@ -31,21 +32,25 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or stdout cannot be written.
+/// When a trace cannot be read or stdout cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
-    props.tables.print(&props.reports, |trace, &report, options, output, progress| {
-        stats::write(trace, report, options, output, progress)
+    props.tables.print(&props.reports, |subjects, &report, options, output, progress| {
+        stats::write(subjects, report, options, output, progress)
     })
 }
 
-/// What all tables about one trace have in common.
+/// What all tables about traces have in common.
 #[derive(Debug)]
 pub struct Tables {
-    /// The trace.
-    pub trace: PathBuf,
-    /// The range of the program to which they are limited.
+    /// The traces, and folders of traces.
+    pub traces: Vec<PathBuf>,
+    /// The process, of files that hold several.
+    pub pid: Option<u32>,
+    /// The stretch to which they are limited.
+    pub filter: TimeFilter,
+    /// The range of the program to which they are limited instead.
     pub range: Option<RangeFilter>,
-    /// How to count and print.
+    /// How to print.
     pub options: StatsOptions,
 }
 
@@ -55,22 +60,34 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be read or has no such range, or stdout cannot be written.
+    /// When a trace cannot be read or has no such range, or stdout cannot be written.
     pub fn print<T>(
         &self,
         tables: &[T],
-        write: impl Fn(&TraceFile, &T, &StatsOptions, &mut dyn Write, &mut Progress<'_>) -> Result<Vec<String>, ExportError>,
+        write: impl Fn(
+            &[Subject<'_>],
+            &T,
+            &StatsOptions,
+            &mut dyn Write,
+            &mut Progress<'_>,
+        ) -> Result<Vec<String>, ExportError>,
     ) -> Result<u8> {
-        let trace = TraceFile::open(&self.trace)?;
-        let mut options = self.options;
-        if let Some(range) = &self.range {
-            let stretch = progress::shown(|progress| range.stretch(&trace, progress))?;
-            options.filter = stretch.with_context(|| format!("{}: it has no such range", trace.path().display()))?;
+        let paths = traces::expanded(&self.traces)?;
+        let files: Vec<TraceFile> =
+            paths.iter().map(|path| TraceFile::open_process(path, self.pid)).collect::<Result<_, ExportError>>()?;
+        let mut subjects = Vec::new();
+        for (trace, label) in files.iter().zip(labels(&files, None)) {
+            let filter = match &self.range {
+                Some(range) => progress::shown(|progress| range.stretch(trace, progress))?
+                    .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
+                None => self.filter,
+            };
+            subjects.push(Subject { trace, label, filter });
         }
         let mut output = BufWriter::new(io::stdout().lock());
         let mut said: Vec<String> = Vec::new();
         for table in tables {
-            match progress::shown(|progress| write(&trace, table, &options, &mut output, progress)) {
+            match progress::shown(|progress| write(&subjects, table, &self.options, &mut output, progress)) {
                 Ok(notes) => {
                     for note in notes {
                         if !said.contains(&note) {

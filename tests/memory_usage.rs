@@ -1,6 +1,8 @@
 //! Memory usage from end to end: records of both generations of CUPTI's layouts, made by hand and played through the real
 //! libprof.so, into the report, the statistics and the exports.
 
+#[path = "support/record.rs"]
+mod record;
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
@@ -9,6 +11,7 @@ use std::process::Command;
 
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
+use record::record;
 use rusqlite::Connection;
 use serde_json::Value;
 use support::{GPUPROF, Stage, stderr};
@@ -22,15 +25,6 @@ const ALLOCATION: u32 = 1;
 const RELEASE: u32 = 2;
 const DEVICE: u32 = 3;
 const DEVICE_STATIC: u32 = 6;
-
-fn record(kind: Kind, size: usize, wide: &[(usize, u64)], narrow: &[(usize, u32)]) -> Vec<u8> {
-    // What is not set is no zero: nothing behind a shorter layout may be read.
-    let mut bytes = vec![0xa5; size];
-    bytes[..4].copy_from_slice(&kind.0.to_le_bytes());
-    wide.iter().for_each(|&(at, value)| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes()));
-    narrow.iter().for_each(|&(at, value)| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes()));
-    bytes
-}
 
 /// An event of memory with the offsets of CUDA 11.7, in a record of `size` bytes.
 fn memory(size: usize, operation: u32, kind: u32, at: u64, address: u64, bytes: u64, call: u32) -> Vec<u8> {

@@ -134,13 +134,79 @@ fn a_file_of_an_older_version_is_read_as_far_as_it_goes() {
     assert_eq!(code, 0);
     assert_eq!(document["process"]["pid"], 100, "the one with more kernels");
     let notes = document["process"]["notes"].to_string();
-    for said in ["1 other processes", "when tracing began", "CUPTI_ACTIVITY_KIND_MEMCPY", "NVTX_EVENTS"] {
+    for said in [
+        "other processes in the file are left out (--pid chooses one): 200 (unnamed, 1 operations of devices)",
+        "when tracing began",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "NVTX_EVENTS",
+    ] {
         assert!(notes.contains(said), "{said}: {notes}");
     }
     let kernels = &document["devices"][0]["kernels"][0];
     assert_eq!((&kernels["name"], &kernels["total_ns"]), (&Value::from("gemm(float*)"), &Value::from(250)));
     assert_eq!(document["completeness"]["activities_without_launch"], 0);
     assert_eq!(document["api"][0]["name"], "cudaLaunchKernel");
+}
+
+/// The export of a recorded session with a second process in it: what the first did once more, a millisecond later.
+fn two_processes(path: &Path) -> i64 {
+    let database = Connection::open(path).unwrap();
+    let first: i64 = database.query_row("SELECT globalPid FROM PROCESSES", [], |row| row.get(0)).unwrap();
+    let second = (first >> 48 << 48) | (4_000_000 << 24);
+    let moved = second - first;
+    for (table, thread) in [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"),
+        ("CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
+    ] {
+        database
+            .execute_batch(&format!(
+                "CREATE TEMP TABLE copied AS SELECT * FROM {table};
+                 UPDATE copied SET start = start + 1000000, end = end + 1000000, {thread} = {thread} + {moved};
+                 INSERT INTO {table} SELECT * FROM copied; DROP TABLE copied;"
+            ))
+            .unwrap();
+    }
+    // One kernel less, so that the first has more device work.
+    database
+        .execute_batch(&format!(
+            "INSERT INTO PROCESSES (globalPid, pid, name) VALUES ({second}, 4000000, 'evaluate');
+             DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid = (SELECT max(rowid) FROM CUPTI_ACTIVITY_KIND_KERNEL);"
+        ))
+        .unwrap();
+    first >> 24 & 0xff_ffff
+}
+
+#[test]
+fn of_several_processes_one_is_read_and_others_can_be_chosen() {
+    let stage = Stage::new();
+    assert!(stage.host("copy_pageable").status().unwrap().success());
+    let (trace, database) = (stage.path("trace.gpuprof"), stage.path("two.sqlite"));
+    export(&trace, &database);
+    let first = two_processes(&database);
+    let kernels = |document: &Value| document["completeness"]["records"]["kernels"].as_u64().unwrap();
+    let (_, alone) = report(&trace);
+    let (code, newest) = report(&database);
+    assert_eq!((code, &newest["process"]["pid"]), (0, &Value::from(first)));
+    assert_eq!(kernels(&newest), kernels(&alone), "none of the other's");
+    assert!(newest["process"]["notes"].to_string().contains("4000000 (evaluate, "), "{}", newest["process"]["notes"]);
+
+    let gpuprof = |arguments: &[&str]| Command::new(GPUPROF).args(arguments).arg(&database).output().unwrap();
+    let output = gpuprof(&["report", "--json", "--pid", "4000000"]);
+    let other: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&other["process"]["pid"], &other["process"]["command"][0]), (&4_000_000.into(), &"evaluate".into()));
+    assert_eq!(kernels(&other), kernels(&alone) - 1);
+    assert_eq!(other["completeness"]["activities_without_launch"], 0);
+    let output = gpuprof(&["stats", "--pid", "4000000", "-f", "json", "-r", "cuda_api_trace"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["Pid"] == 4_000_000), "{}", stderr(&output));
+
+    let output = gpuprof(&["stats", "--pid", "77"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains(&format!("no process 77 in this file, but {first} (")), "{}", stderr(&output));
+    let output = Command::new(GPUPROF).args(["report", "--pid", "77"]).arg(&trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("SQLite files of Nsight Systems only"), "{}", stderr(&output));
 }
 
 #[test]

@@ -17,12 +17,12 @@ RULES, with their options:
   gpu_gaps            nothing ran on a device for long        gap=500 (milliseconds)
   gpu_time_util       little ran on a device                  threshold=50 (percent), chunks=30
   gpu_idle_causes     what the idle time of a device was spent on
-  every rule                                                  rows=50 (-1: all)
+  every rule                                                  rows=50 (-1: all) of each trace
 
 EXIT CODES:
   0  every rule was checked, whatever it found
-  1  checked, but something is missing from the trace; stderr says what
-  2  the trace could not be read
+  1  checked, but something is missing from a trace; stderr says what
+  2  a trace could not be read
 
 EXAMPLES:
   gpuprof analyze gpuprof-4711.gpuprof

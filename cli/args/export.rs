@@ -38,6 +38,9 @@ pub struct ExportArgs {
     /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
     step_range: Option<String>,
+    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// parquet: the name of the run that all traces belong to [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
@@ -66,6 +69,13 @@ impl From<ExportArgs> for export::Props {
             ExportFormat::Perfetto => Format::Perfetto,
             ExportFormat::Parquet => Format::Parquet,
         };
-        Self { traces: args.traces, format, output: args.output, step_range: args.step_range, run: args.run }
+        Self {
+            traces: args.traces,
+            format,
+            output: args.output,
+            step_range: args.step_range,
+            pid: args.pid,
+            run: args.run,
+        }
     }
 }

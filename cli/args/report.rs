@@ -36,6 +36,9 @@ pub struct ReportArgs {
     /// Print the tables of the ranges (NVTX) that the program named too
     #[arg(long, conflicts_with = "json")]
     ranges: bool,
+    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// Report this capture of a run that was measured in pieces [default: the newest]
     #[arg(long, value_name = "N")]
     capture: Option<u32>,
@@ -48,6 +51,6 @@ impl From<ReportArgs> for report::Props {
             (None, true) => report::Extent::Full,
             (None, false) => report::Extent::Summary,
         };
-        Self { files: args.files, json: args.json, extent, ranges: args.ranges, capture: args.capture }
+        Self { files: args.files, json: args.json, extent, ranges: args.ranges, pid: args.pid, capture: args.capture }
     }
 }

@@ -95,6 +95,12 @@ pub struct RunArgs {
     /// Record allocations and releases too: how much memory is held, the peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     cuda_memory_usage: Option<String>,
+    /// Record pages of managed memory that the host missed, and every migration; may cost a lot [default: off]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    cuda_um_cpu_page_faults: Option<String>,
+    /// Record pages of managed memory that devices missed, and every migration; may cost a lot [default: off]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    cuda_um_gpu_page_faults: Option<String>,
     /// Use this libcupti instead of searching for one
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
@@ -168,6 +174,8 @@ impl From<RunArgs> for run::Props {
                 (settings::DURATION, args.duration),
                 (settings::KILL, args.kill),
                 (settings::MEMORY_USAGE, args.cuda_memory_usage),
+                (settings::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
+                (settings::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
                 (settings::MODE, args.mode),
                 (settings::MAX_OVERHEAD, args.max_overhead),
                 (settings::CUDA_GRAPHS, args.cuda_graph_trace),

@@ -18,16 +18,18 @@ REPORTS:
   nvtx_sum              nvtx_pushpop_sum       nvtx_pushpop_trace
   nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
   nvtx_gpu_proj_trace   osrt_sum (waits that looks met)
+  um_sum                um_total_sum           um_cpu_page_faults_sum
   cuda_memory_usage_sum and cuda_memory_usage_trace (gpuprof's own)
 
 EXIT CODES:
   0  every report was printed
-  1  printed, but something is missing from the trace or a report has no rows; stderr says what
-  2  the trace could not be read
+  1  printed, but something is missing from a trace or it has no rows for a report; stderr says what
+  2  a trace could not be read
 
 EXAMPLES:
   gpuprof stats gpuprof-4711.gpuprof
   gpuprof stats --report cuda_gpu_kern_sum,cuda_api_sum --format csv gpuprof-4711.gpuprof
+  gpuprof stats --report cuda_gpu_kern_sum run1/
   gpuprof stats --report cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuprof-4711.gpuprof";
 
 #[derive(Args)]
@@ -39,12 +41,16 @@ pub struct StatsArgs {
     tables: TableArgs,
 }
 
-/// What all commands have that print tables about one trace.
+/// What all commands have that print tables about traces.
 #[derive(Args)]
 pub(super) struct TableArgs {
-    /// Trace file of gpuprof, or an SQLite file of Nsight Systems
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    /// Trace files of gpuprof, folders with them, or SQLite files of Nsight Systems; several are told apart by their run
+    /// and rank
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// The form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     format: StatsFormat,
@@ -84,9 +90,13 @@ impl From<StatsFormat> for TableFormat {
 
 impl From<TableArgs> for stats::Tables {
     fn from(args: TableArgs) -> Self {
-        let filter = args.filter_time.unwrap_or_default();
-        let options = StatsOptions { format: args.format.into(), unit: args.timeunit, filter };
-        Self { trace: args.trace, range: args.filter_nvtx, options }
+        Self {
+            traces: args.traces,
+            pid: args.pid,
+            filter: args.filter_time.unwrap_or_default(),
+            range: args.filter_nvtx,
+            options: StatsOptions { format: args.format.into(), unit: args.timeunit },
+        }
     }
 }
 

@@ -10,7 +10,9 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use cupti_sys::abi::{BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, SubscriberHandle};
+use cupti_sys::abi::{
+    BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, SubscriberHandle, UnifiedMemoryConfig,
+};
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
 use crate::border;
@@ -204,6 +206,18 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
     answer("cuptiActivityEnableAllSyncRecords", |player| since(player, ALL_SYNC_RECORDS))
+}
+
+/// `cuptiActivityConfigureUnifiedMemoryCounter`. What was recorded is played, so this chooses nothing.
+///
+/// # Safety
+/// `config` points to `count` configurations.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityConfigureUnifiedMemoryCounter(
+    config: *mut UnifiedMemoryConfig,
+    count: u32,
+) -> CuptiResult {
+    answer("cuptiActivityConfigureUnifiedMemoryCounter", |_| need(!config.is_null() && count > 0))
 }
 
 /// `cuptiActivityFlushAll`

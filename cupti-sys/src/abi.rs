@@ -301,6 +301,22 @@ numbers! {
 }
 
 numbers! {
+    /// `CUpti_ActivityUnifiedMemoryCounterKind`: what happened to pages of managed memory.
+    UnifiedMemoryCounter {
+        /// Pages moved from the host to a device.
+        BYTES_TRANSFER_HTOD = 1;
+        /// Pages moved from a device to the host.
+        BYTES_TRANSFER_DTOH = 2;
+        /// The host touched pages that were elsewhere.
+        CPU_PAGE_FAULT_COUNT = 3;
+        /// A device touched pages that were elsewhere.
+        GPU_PAGE_FAULT = 4;
+        /// Pages moved between two devices.
+        BYTES_TRANSFER_DTOD = 8;
+    }
+}
+
+numbers! {
     /// What an overhead or marker record's object id names.
     ObjectKind {
         /// Nothing.
@@ -432,6 +448,21 @@ pub type SetKind = unsafe extern "C" fn(Kind) -> CuptiResult;
 pub type EnableApi = unsafe extern "C" fn(u32, u8) -> CuptiResult;
 /// `cuptiActivityEnableAllSyncRecords`
 pub type EnableAllSyncRecords = unsafe extern "C" fn(u8) -> CuptiResult;
+/// `CUpti_ActivityUnifiedMemoryCounterConfig`. Scope and device are ignored since CUDA 7.0 (deprecated in its header).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UnifiedMemoryConfig {
+    /// 2: the process on all devices.
+    pub scope: u32,
+    /// What is to be recorded.
+    pub kind: UnifiedMemoryCounter,
+    /// Device of a scope of one device.
+    pub device: u32,
+    /// 1 records, 0 stops.
+    pub enable: u32,
+}
+/// `cuptiActivityConfigureUnifiedMemoryCounter`
+pub type ConfigureUnifiedMemory = unsafe extern "C" fn(*mut UnifiedMemoryConfig, u32) -> CuptiResult;
 /// `cuptiActivityFlushAll` and `cuptiActivityFlushPeriod`
 pub type Flush = unsafe extern "C" fn(u32) -> CuptiResult;
 /// `cuptiActivityGetNextRecord`

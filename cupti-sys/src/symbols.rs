@@ -72,6 +72,7 @@ symbols! {
         enable_runtime_api: EnableApi = "cuptiActivityEnableRuntimeApi";
         enable_driver_api: EnableApi = "cuptiActivityEnableDriverApi";
         enable_all_sync_records: EnableAllSyncRecords = "cuptiActivityEnableAllSyncRecords";
+        configure_unified_memory: ConfigureUnifiedMemory = "cuptiActivityConfigureUnifiedMemoryCounter";
         struct_size: GetStructSize = "cuptiActivityGetStructSize";
     }
 }

@@ -72,7 +72,7 @@ fn child(work: &str, trace: &Path, folder: &Path) {
     let label = Label { run: "run".to_owned(), rank: 0 };
     match work {
         "stats" => {
-            stats::write(&trace, Statistic::KernelSum, &StatsOptions::default(), &mut nowhere, progress)
+            stats::write(&[(&trace).into()], Statistic::KernelSum, &StatsOptions::default(), &mut nowhere, progress)
                 .expect("stats");
         }
         "query" => {

@@ -33,12 +33,13 @@ fn main() {
     for name in ["cuda_gpu_kern_sum", "cuda_api_sum", "cuda_kern_exec_sum", "nvtx_sum", "nvtx_gpu_proj_sum"] {
         let statistic: Statistic = name.parse().expect("a report");
         timed(name, written, || {
-            stats::write(&trace, statistic, &options, &mut Vec::new(), &mut |_, _| {}).expect("the report");
+            stats::write(&[(&trace).into()], statistic, &options, &mut Vec::new(), &mut |_, _| {}).expect("the report");
         });
     }
     for rule in [Rule::ApiSync, Rule::Gaps, Rule::TimeUtilization] {
         timed(rule.name(), written, || {
-            rules::analyze(&trace, &rule.into(), &options, &mut Vec::new(), &mut |_, _| {}).expect("the rule");
+            rules::analyze(&[(&trace).into()], &rule.into(), &options, &mut Vec::new(), &mut |_, _| {})
+                .expect("the rule");
         });
     }
 }

@@ -39,6 +39,11 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Library(format!("SQLite: {error}")) }
     }
 
+    /// `path` holds other processes than the one that is asked for; `which` says so.
+    pub fn process(path: &Path, which: String) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Library(which) }
+    }
+
     /// A query that cannot be asked; `what` says why.
     pub fn query(what: String) -> Self {
         Self { path: "query".into(), cause: Cause::Library(what) }

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use profiler_core::record::{NameId, Payload, Record, Timestamp};
+use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
 use profiler_core::trace::Item;
 use serde_json::{Value, json};
 
@@ -124,6 +124,19 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
                 "address": row.pool, "bytes": row.pool_bytes, "used": row.pool_used, "threshold": row.pool_threshold,
             })),
         }),
+        Record::Managed(row) => {
+            let value = match row.kind {
+                ManagedKind::HostFault => "instruction",
+                ManagedKind::DeviceFault => "faults",
+                _ => "bytes",
+            };
+            let device = |device: DeviceId| (device != ManagedEvent::HOST).then_some(device.0);
+            json!({
+                "kind": "managed", "start_ns": time(row.start), "end_ns": time(row.end), "event": row.kind.name(),
+                "source": device(row.source), "destination": device(row.destination), "address": row.address,
+                value: row.value, "cause": row.cause,
+            })
+        }
         Record::Sample(row) => {
             let stack: Vec<Value> = dictionary
                 .stack(row.stack)

@@ -109,15 +109,30 @@ impl TraceFile {
     ///
     /// When the file cannot be opened or is neither.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ExportError> {
+        Self::open_process(path, None)
+    }
+
+    /// As [`open`](Self::open); of a file that holds several processes the one of the number `pid`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and when a number is given and the file has no such process, or is none of the files that
+    /// can hold several.
+    pub fn open_process(path: impl AsRef<Path>, pid: Option<u32>) -> Result<Self, ExportError> {
         let path = path.as_ref();
         let metadata = std::fs::metadata(path).map_err(|error| ExportError::io(path, error))?;
         if metadata.is_dir() {
             return Err(ExportError::foreign(path, "this is a folder; name the trace files in it"));
         }
         let (translated, bytes) = if nsys::is_sqlite(path) {
-            let translated = nsys::translate(path)?;
+            let translated = nsys::translate(path, pid)?;
             let bytes = std::fs::metadata(&translated).map_err(|error| ExportError::io(&translated, error))?.len();
             (Some(translated), bytes)
+        } else if pid.is_some() {
+            return Err(ExportError::foreign(
+                path,
+                "a process can be chosen in SQLite files of Nsight Systems only; this file holds one",
+            ));
         } else {
             (None, metadata.len())
         };

@@ -68,6 +68,7 @@ impl Survey {
                 self.memory.insert((row.device, row.kind));
                 self.widen(row.at, row.at);
             }
+            Record::Managed(row) => self.widen(row.start, row.end),
             Record::Sample(_) | Record::Event(_) => {}
         }
     }

@@ -11,6 +11,7 @@ mod turn;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use cupti_sys::abi::UnifiedMemoryCounter;
 use cupti_sys::{ActivityHandler, CallbackSite, Cupti, Domain, Error, Kind, Subscriber, ThreadIdType};
 use profiler_core::cost::Mode;
 
@@ -29,6 +30,8 @@ pub struct Switch {
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
     full_kinds: Vec<Kind>,
+    /// What is recorded of managed memory.
+    unified_memory: Vec<UnifiedMemoryCounter>,
     calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
@@ -51,12 +54,13 @@ struct Calls {
 impl Switch {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
     /// which programs hardly call. `on_request` are kinds beyond the usual ones; those that `mode` brings go with it when
-    /// it is lowered. Also returns notes for the report.
+    /// it is lowered; `unified_memory` is what is wanted of managed memory. Also returns notes for the report.
     pub fn prepare<H: ActivityHandler>(
         cupti: &'static Cupti,
         mode: Mode,
         whole_graphs: bool,
         on_request: &[Kind],
+        unified_memory: Vec<UnifiedMemoryCounter>,
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         note(
@@ -79,9 +83,11 @@ impl Switch {
         // Before kernels: CUPTI decides about a graph when it is instantiated.
         let graphs: &[Kind] = if whole_graphs { &[Kind::GRAPH_TRACE] } else { &[] };
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
+        let managed: &[Kind] = if unified_memory.is_empty() { &[] } else { &[Kind::UNIFIED_MEMORY_COUNTER] };
         let switch = Self {
             cupti,
-            kinds: graphs.iter().chain(interest::KINDS).chain(on_request).copied().collect(),
+            kinds: graphs.iter().chain(interest::KINDS).chain(on_request).chain(managed).copied().collect(),
+            unified_memory,
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
             level: AtomicU8::new(mode as u8),
@@ -154,6 +160,10 @@ impl Switch {
             return Ok(notes);
         }
         let full = !self.records_at_most(Mode::Light);
+        if !self.unified_memory.is_empty() {
+            let configured = self.cupti.configure_unified_memory(&self.unified_memory);
+            note(&mut notes, "no page faults and migrations of managed memory", configured);
+        }
         for &kind in self.kinds.iter().filter(|kind| full || !self.full_kinds.contains(kind)) {
             match self.cupti.enable(kind) {
                 Err(error) if kind == Kind::CONCURRENT_KERNEL => {

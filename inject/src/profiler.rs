@@ -207,11 +207,12 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    let (switch, mut notes) =
-        match Switch::prepare::<Callbacks>(cupti, settings.mode, settings.whole_graphs(), &requested) {
-            Ok(prepared) => prepared,
-            Err(error) => return Err(give_up(error, subscriber)),
-        };
+    let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
+    let prepared = Switch::prepare::<Callbacks>(cupti, settings.mode, settings.whole_graphs(), &requested, managed);
+    let (switch, mut notes) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(give_up(error, subscriber)),
+    };
     let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
         cupti,

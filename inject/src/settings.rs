@@ -87,6 +87,10 @@ pub struct Settings {
     pub dependencies: bool,
     /// Record allocations.
     pub memory_usage: bool,
+    /// Record page faults of the host on managed memory.
+    pub um_cpu_page_faults: bool,
+    /// Record page faults of devices on managed memory.
+    pub um_gpu_page_faults: bool,
     /// Time between flushes.
     pub flush: Duration,
     /// Injection library to load after this one.
@@ -171,6 +175,8 @@ impl Settings {
             ),
             dependencies: read(&lookup, &mut bad, DEPENDENCIES, "on or off", false, on_or_off),
             memory_usage: read(&lookup, &mut bad, MEMORY_USAGE, "on or off", false, on_or_off),
+            um_cpu_page_faults: read(&lookup, &mut bad, UM_CPU_PAGE_FAULTS, "on or off", false, on_or_off),
+            um_gpu_page_faults: read(&lookup, &mut bad, UM_GPU_PAGE_FAULTS, "on or off", false, on_or_off),
             flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
                 parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
             }),

@@ -10,6 +10,7 @@ mod device_work;
 mod host;
 mod id;
 mod machine;
+mod managed;
 mod memory;
 mod range;
 mod sample;
@@ -20,6 +21,7 @@ pub use id::{
     ApiFunctionId, ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StackId, StreamId, ThreadId, Timestamp,
 };
 pub use machine::{Context, Device, PcieLink, ThreadName};
+pub use managed::{ManagedEvent, ManagedKind};
 pub use memory::{MemoryEvent, MemoryOperation};
 pub use range::{Payload, RangeEvent, RangeEventKind};
 pub use sample::{Frame, HostSample, InterpreterLock, ThreadState};
@@ -47,6 +49,8 @@ pub enum Record {
     Sample(HostSample),
     /// Memory was allocated or released.
     Memory(MemoryEvent),
+    /// Pages of managed memory moved or were missed.
+    Managed(ManagedEvent),
 }
 
 /// What did not become a record. Counters only grow.

@@ -69,7 +69,7 @@ wire! {
     }
     Records {
         kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, ranges: u64, samples: u64,
-        memory_events: u64,
+        memory_events: u64, managed_events: u64,
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,

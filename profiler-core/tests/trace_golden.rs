@@ -6,6 +6,8 @@
 mod since_1_0;
 #[path = "trace_sample/since_1_2.rs"]
 mod since_1_2;
+#[path = "trace_sample/since_1_3.rs"]
+mod since_1_3;
 #[expect(dead_code, reason = "each test binary uses its part of the sample")]
 mod trace_sample;
 
@@ -21,6 +23,7 @@ use trace_sample::{assert_same_dictionary, read, sample, session};
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.0.bin");
 const GOLDEN_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.2.bin");
 const GOLDEN_1_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.3.bin");
+const GOLDEN_1_4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.4.bin");
 const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FORMAT.md");
 
 #[test]
@@ -61,9 +64,21 @@ fn version_1_3_is_read_as_it_was_written() {
 }
 
 #[test]
+fn version_1_4_is_read_as_it_was_written() {
+    let golden = fs::read(GOLDEN_1_4).unwrap();
+    let (dictionary, now) = since_1_3::sample();
+    let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
+    assert!(old.damage.is_none(), "{:?}", old.damage);
+    assert_eq!(old.items, new.items);
+    // 6 events, a loss, a flush and the end.
+    assert_eq!(old.items.len(), 6 + 2);
+    assert_same_dictionary(&old.dictionary, &dictionary);
+}
+
+#[test]
 #[ignore = "writes the golden file of a new version; refuses when it is there"]
 fn write_golden_file() {
-    File::create_new(GOLDEN_1_3).unwrap().write_all(&since_1_2::sample().1).unwrap();
+    File::create_new(GOLDEN_1_4).unwrap().write_all(&since_1_3::sample().1).unwrap();
 }
 
 /// The trace that the specification takes apart.

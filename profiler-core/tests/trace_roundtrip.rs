@@ -167,6 +167,26 @@ fn record_of(kind: u8, n: &[u64]) -> Record {
             pool_used: n[1],
             pool_threshold: n[0],
         }),
+        9 => Record::Managed(ManagedEvent {
+            start,
+            end,
+            kind: pick(
+                &[
+                    ManagedKind::Unknown,
+                    ManagedKind::HostToDevice,
+                    ManagedKind::DeviceToHost,
+                    ManagedKind::DeviceToDevice,
+                    ManagedKind::HostFault,
+                    ManagedKind::DeviceFault,
+                ],
+                n[11],
+            ),
+            source: DeviceId(n[2] as u32),
+            destination: DeviceId(n[3] as u32),
+            address: n[6],
+            value: n[7],
+            cause: n[8] as u32,
+        }),
         7 => Record::Sample(HostSample {
             since: start,
             at: end,
@@ -237,7 +257,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        20 => (0..10u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
+        20 => (0..11u8, prop::collection::vec(number(), 15)).prop_map(|(kind, n)| Step::Push(record_of(kind, &n))),
         2 => ".{0,20}".prop_map(Step::Name),
         1 => (number(), 0..3u64).prop_map(|(at, lost)| Step::Flush(at, lost)),
     ]
@@ -264,6 +284,7 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Utilisation(_) => 15,
             Item::End(..) => 12,
             Item::Record(Record::Memory(_)) => 13,
+            Item::Record(Record::Managed(_)) => 15,
         }]
         .push(item);
     }

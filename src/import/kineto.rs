@@ -196,6 +196,7 @@ fn span(record: &Record) -> (Timestamp, Timestamp) {
         Record::Range(row) => (row.at, row.at),
         Record::Sample(row) => (row.since, row.at),
         Record::Memory(row) => (row.at, row.at),
+        Record::Managed(row) => (row.start, row.end),
         Record::Event(_) => (Timestamp::ZERO, Timestamp::ZERO),
     }
 }
@@ -217,6 +218,7 @@ fn shift(record: &mut Record, base: u64) {
         Record::Api(row) => (&mut row.start, &mut row.end),
         Record::Sync(row) => (&mut row.start, &mut row.end),
         Record::Overhead(row) => (&mut row.start, &mut row.end),
+        Record::Managed(row) => (&mut row.start, &mut row.end),
         Record::Event(_) => return,
     };
     for time in [start, end] {

@@ -183,3 +183,45 @@ fn waits_are_what_looks_met() {
     let text = gpuprof(&[&"stats", &"-r", &"osrt_sum", &trace]).stdout;
     assert!(String::from_utf8(text).unwrap().contains("not calls"), "it says above its table what it is");
 }
+
+/// A run of two ranks that did different things.
+fn two_ranks() -> Stage {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("run7")).unwrap();
+    for (rank, fixture) in [("0", "sync_item"), ("1", "copy_pageable")] {
+        let mut host = stage.host(fixture);
+        host.env("RANK", rank).env("WORLD_SIZE", "2").env("GPUPROF_OUTPUT", format!("run7/rank{rank}.gpuprof"));
+        assert!(host.status().unwrap().success(), "{fixture}");
+    }
+    stage
+}
+
+#[test]
+fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
+    let stage = two_ranks();
+    let run = stage.path("run7");
+    let rows = |command: &str, table: &str, of: &std::path::Path| -> Vec<Value> {
+        let output = gpuprof(&[&command, &"-r", &table, &"-f", &"json", &of]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    // A sum, whose rows are kept, a trace, whose rows are made twice, and a rule.
+    for (command, table) in
+        [("stats", "cuda_gpu_kern_sum"), ("stats", "cuda_kern_exec_trace"), ("analyze", "cuda_api_sync")]
+    {
+        let both = rows(command, table, &run);
+        let mut apart = Vec::new();
+        for rank in [0, 1] {
+            for mut row in rows(command, table, &run.join(format!("rank{rank}.gpuprof"))) {
+                assert!(row.get("Rank").is_none(), "one trace has the columns of nsys");
+                row["Run"] = "run7".into();
+                row["Rank"] = rank.into();
+                apart.push(row);
+            }
+        }
+        assert_eq!(both, apart, "{table}");
+    }
+    let output = gpuprof(&[&"stats", &"-r", &"cuda_gpu_mem_size_sum", &run]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().any(|line| line.trim_start().starts_with("Run   Rank  Total (MB)")), "{text}");
+}

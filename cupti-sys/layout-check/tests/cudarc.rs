@@ -7,6 +7,7 @@ use cudarc::cupti::sys;
 use cupti_sys::record::{
     ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
     MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
+    UnifiedMemoryRecord,
 };
 use std::mem::offset_of;
 
@@ -55,6 +56,8 @@ fn records_of_memory() {
         memoryPoolConfig.releaseThreshold memoryPoolConfig.pool memoryPoolConfig.utilizedSize);
     same_fields!(MemoryPoolRecord, CUpti_ActivityMemoryPool3: memoryPoolOperationType memoryPoolType correlationId deviceId
         address size releaseThreshold timestamp utilizedSize);
+    same_fields!(UnifiedMemoryRecord, CUpti_ActivityUnifiedMemoryCounter3: counterKind value start end address srcId dstId
+        flags);
 }
 
 #[test]

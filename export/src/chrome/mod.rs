@@ -46,7 +46,9 @@ pub fn write(
         let written = match item {
             Item::Record(record) => {
                 match record {
-                    Record::Event(_) | Record::Sample(_) | Record::Memory(_) => outcome.without_place += 1,
+                    Record::Event(_) | Record::Sample(_) | Record::Memory(_) | Record::Managed(_) => {
+                        outcome.without_place += 1;
+                    }
                     _ => outcome.written += 1,
                 }
                 rows.record(&mut output, record, scope.dictionary)

@@ -138,7 +138,7 @@ impl<'a> Rows<'a> {
                 Some(range) => self.range(output, &range, dictionary),
                 None => Ok(()),
             },
-            Record::Sample(_) | Record::Memory(_) => Ok(()),
+            Record::Sample(_) | Record::Memory(_) | Record::Managed(_) => Ok(()),
         }
     }
 

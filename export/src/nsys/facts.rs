@@ -1,5 +1,6 @@
 //! The process, its devices and contexts.
 
+use std::fmt;
 use std::path::Path;
 
 use profiler_core::dictionary::Dictionary;
@@ -12,44 +13,34 @@ use super::schema::Schema;
 /// When a file does not say when tracing began: times must not be 0, which means "not recorded".
 const START_UNKNOWN: u64 = 1_000_000_000;
 
+/// Other processes that a note names; the rest of them is a number.
+const NAMED: usize = 8;
+
 /// The process that is read.
 #[derive(Debug)]
 pub(super) struct Process {
     /// Hardware, virtual machine and process in one number; `None` when the file tells no processes apart.
     global_pid: Option<i64>,
-    /// How many others are in the file.
-    others: usize,
+    /// The others in the file, for the user.
+    others: Vec<String>,
 }
 
 impl Process {
-    /// The one with most device work, else with most calls.
-    pub(super) fn choose(connection: &Connection, schema: &Schema) -> Result<Self> {
-        let by_pid = |table: &str| format!("SELECT globalPid AS pid FROM {table}");
-        let by_tid = |table: &str| format!("SELECT (globalTid >> 24) << 24 AS pid FROM {table}");
-        let device = [
-            "CUPTI_ACTIVITY_KIND_KERNEL",
-            "CUPTI_ACTIVITY_KIND_MEMCPY",
-            "CUPTI_ACTIVITY_KIND_MEMSET",
-            "CUDA_GPU_MEMORY_USAGE_EVENTS",
-        ];
-        let device = device.iter().filter(|table| schema.has_column(table, "globalPid")).map(|table| by_pid(table));
-        let host = ["CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"];
-        let host = host.iter().filter(|table| schema.has_column(table, "globalTid")).map(|table| by_tid(table));
-        for selects in [device.collect::<Vec<_>>(), host.collect()] {
-            if selects.is_empty() {
-                continue;
-            }
-            let query = format!(
-                "SELECT pid, count(*) FROM ({}) WHERE pid IS NOT NULL GROUP BY pid ORDER BY 2 DESC, 1",
-                selects.join(" UNION ALL ")
-            );
-            let mut statement = connection.prepare(&query)?;
-            let pids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
-            if let Some(&first) = pids.first() {
-                return Ok(Self { global_pid: Some(first), others: pids.len() - 1 });
-            }
-        }
-        Ok(Self { global_pid: None, others: 0 })
+    /// Of those in the file the one of that number, else the first. Without any the file tells none apart.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of that number: which there are, for the user.
+    pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
+        let place = match pid {
+            None if found.is_empty() => return Ok(Self { global_pid: None, others: Vec::new() }),
+            None => 0,
+            Some(pid) => found.iter().position(|one| id(one.global_pid) == pid).ok_or_else(|| {
+                format!("there is no process {pid} in this file, but {}", described(&found).join(", "))
+            })?,
+        };
+        let chosen = found.remove(place);
+        Ok(Self { global_pid: Some(chosen.global_pid), others: described(&found) })
     }
 
     /// The condition under which a row belongs to it.
@@ -62,8 +53,74 @@ impl Process {
     }
 
     fn id(&self) -> u32 {
-        self.global_pid.map_or(0, |pid| (pid >> 24 & 0xff_ffff) as u32)
+        self.global_pid.map_or(0, id)
     }
+}
+
+/// The process as the operating system numbers it.
+fn id(global_pid: i64) -> u32 {
+    (global_pid >> 24 & 0xff_ffff) as u32
+}
+
+/// A process of the file.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    global_pid: i64,
+    /// Operations of devices, allocations among them.
+    operations: u64,
+    name: Option<String>,
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_deref().unwrap_or("unnamed");
+        write!(f, "{} ({name}, {} operations of devices)", id(self.global_pid), self.operations)
+    }
+}
+
+fn described(candidates: &[Candidate]) -> Vec<String> {
+    let more = candidates.len().checked_sub(NAMED + 1).map(|more| format!("{} more", more + 1));
+    candidates.iter().take(NAMED).map(Candidate::to_string).chain(more).collect()
+}
+
+/// All processes that did something: the one with most device work first, else with most calls and ranges.
+pub(super) fn processes(connection: &Connection, schema: &Schema) -> Result<Vec<Candidate>> {
+    let device = [
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+    ];
+    let device = device.iter().filter(|table| schema.has_column(table, "globalPid"));
+    let host = ["CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"];
+    let host = host.iter().filter(|table| schema.has_column(table, "globalTid"));
+    let selects: Vec<String> = device
+        .map(|table| format!("SELECT globalPid AS pid, 1 AS work FROM {table}"))
+        .chain(host.map(|table| format!("SELECT (globalTid >> 24) << 24 AS pid, 0 AS work FROM {table}")))
+        .collect();
+    if selects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = format!(
+        "SELECT pid, sum(work), count(*) FROM ({}) WHERE pid IS NOT NULL GROUP BY pid ORDER BY 2 DESC, 3 DESC, 1",
+        selects.join(" UNION ALL ")
+    );
+    let mut statement = connection.prepare(&query)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (global_pid, operations) = (row.get(0)?, row.get(1)?);
+        found.push(Candidate { global_pid, operations, name: process_name(connection, schema, global_pid)? });
+    }
+    Ok(found)
+}
+
+fn process_name(connection: &Connection, schema: &Schema, global_pid: i64) -> Result<Option<String>> {
+    if !schema.has_column("PROCESSES", "globalPid") {
+        return Ok(None);
+    }
+    let name = connection.query_row("SELECT name FROM PROCESSES WHERE globalPid = ?", [global_pid], |row| row.get(0));
+    Ok(name.optional()?.flatten())
 }
 
 /// Who was traced.
@@ -82,9 +139,9 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
             .flatten(),
         false => None,
     };
-    let name = match schema.has("PROCESSES") {
-        true => text(&format!("SELECT name FROM PROCESSES WHERE {}", process.condition(schema, "PROCESSES")))?,
-        false => None,
+    let name = match process.global_pid {
+        Some(global_pid) => process_name(connection, schema, global_pid)?,
+        None => None,
     };
     let (product, version) = (meta("EXPORT_PRODUCT_NAME")?, meta("EXPORT_PRODUCT_VERSION")?);
     let writer = format!("{} {}", product.unwrap_or_default(), version.unwrap_or_default());
@@ -92,8 +149,9 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
     if start.is_none() {
         notes.push("the file does not say when tracing began: times of day are not real".to_owned());
     }
-    if process.others > 0 {
-        notes.push(format!("{} other processes in the file are left out", process.others));
+    if !process.others.is_empty() {
+        let others = process.others.join(", ");
+        notes.push(format!("other processes in the file are left out (--pid chooses one): {others}"));
     }
     let absent = schema.absent();
     if !absent.is_empty() {

@@ -5,8 +5,8 @@
 //! come and go with versions and with what was traced; those that are absent are said in the notes of the session, and
 //! only a file without any of them is an error. SQLite sorts, so memory does not grow with the file.
 //!
-//! Of several processes the one with most device work is taken, since a trace is about one. What such a file does not
-//! hold stays absent: looks at host threads, whether a copy was asynchronous, categories of ranges, the PCI Express
+//! Of several processes one is taken, since a trace is about one: the one with most device work unless told otherwise.
+//! What such a file does not hold stays absent: looks at host threads, whether a copy was asynchronous, categories of ranges, the PCI Express
 //! link, loss.
 
 mod facts;
@@ -42,12 +42,13 @@ pub fn is_sqlite(path: &Path) -> bool {
     File::open(path).is_ok_and(|mut file| file.read_exact(&mut beginning).is_ok() && beginning == *MAGIC)
 }
 
-/// Translates the database into a trace in a temporary file, which vanishes with the answer.
+/// Translates the database into a trace in a temporary file, which vanishes with the answer: the process `pid`, or the
+/// one with most device work.
 ///
 /// # Errors
 ///
-/// When it is no export of Nsight Systems, cannot be read, or there is no room for the trace.
-pub fn translate(path: &Path) -> Result<TempPath, ExportError> {
+/// When it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace.
+pub fn translate(path: &Path, pid: Option<u32>) -> Result<TempPath, ExportError> {
     let failed = |error: rusqlite::Error| ExportError::sqlite(path, &error);
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
     let schema = Schema::of(&connection).map_err(failed)?;
@@ -57,7 +58,8 @@ pub fn translate(path: &Path) -> Result<TempPath, ExportError> {
             "this is an SQLite file, but no export of Nsight Systems: it lacks StringIds, or every table of CUDA and NVTX",
         ));
     }
-    let process = Process::choose(&connection, &schema).map_err(failed)?;
+    let found = facts::processes(&connection, &schema).map_err(failed)?;
+    let process = Process::choose(found, pid).map_err(|which| ExportError::process(path, which))?;
     let mut dictionary = Dictionary::new();
     facts::describe(&connection, &schema, &process, &mut dictionary).map_err(failed)?;
     let session = facts::session(&connection, &schema, &process, path).map_err(failed)?;

@@ -19,11 +19,13 @@ pub(super) enum Source {
     Event,
     Overhead,
     Memory,
+    HostFault,
+    DeviceFault,
     Range,
 }
 
-/// Table, what becomes of it, the columns that are read; all but events and ranges are handed out by their end.
-const TABLES: [(&str, Source, &str); 7] = [
+/// Table, what becomes of it, the columns that are read; all but events, faults of the host and ranges are handed out by their end.
+const TABLES: [(&str, Source, &str); 9] = [
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",
         Source::Kernel,
@@ -35,7 +37,7 @@ const TABLES: [(&str, Source, &str); 7] = [
         "CUPTI_ACTIVITY_KIND_MEMCPY",
         Source::Copy,
         "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, copyKind, srcKind, \
-         dstKind, srcDeviceId, dstDeviceId",
+         dstKind, srcDeviceId, dstDeviceId, virtualAddress, migrationCause",
     ),
     (
         "CUPTI_ACTIVITY_KIND_MEMSET",
@@ -53,6 +55,12 @@ const TABLES: [(&str, Source, &str); 7] = [
         "end, start, contextId, streamId, correlationId, syncType, eventId, eventSyncId",
     ),
     ("CUPTI_ACTIVITY_KIND_OVERHEAD", Source::Overhead, "end, start, globalTid, correlationId, overheadType"),
+    ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", Source::HostFault, "start, address, originalFaultPc"),
+    (
+        "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
+        Source::DeviceFault,
+        "end, start, deviceId, address, numberOfPageFaults, faultAccessType",
+    ),
     (
         "CUDA_GPU_MEMORY_USAGE_EVENTS",
         Source::Memory,

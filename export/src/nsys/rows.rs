@@ -3,8 +3,8 @@
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, Kernel,
-    LaunchConfig, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead, OverheadKind, Payload,
-    RangeEvent, RangeEventKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
+    OverheadKind, Payload, RangeEvent, RangeEventKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row};
@@ -97,6 +97,8 @@ impl<'c> Reader<'c> {
             Source::Event => self.event(row)?,
             Source::Overhead => self.overhead(row)?,
             Source::Memory => self.memory(row, dictionary)?,
+            Source::HostFault => self.host_fault(row)?,
+            Source::DeviceFault => self.device_fault(row)?,
             Source::Range => self.range(row, dictionary)?,
         })
     }
@@ -141,11 +143,14 @@ impl<'c> Reader<'c> {
             self.operation(row)?;
         let bytes = row.wide()?;
         let kind = match row.small()? {
-            1 | 3 | 11 => CopyKind::HostToDevice,
-            2 | 4 | 12 => CopyKind::DeviceToHost,
-            5..=8 | 13 => CopyKind::DeviceToDevice,
+            1 | 3 => CopyKind::HostToDevice,
+            2 | 4 => CopyKind::DeviceToHost,
+            5..=8 => CopyKind::DeviceToDevice,
             9 => CopyKind::HostToHost,
             10 => CopyKind::PeerToPeer,
+            11 => return Self::migration(ManagedKind::HostToDevice, (start, end), device, bytes, row),
+            12 => return Self::migration(ManagedKind::DeviceToHost, (start, end), device, bytes, row),
+            13 => return Self::migration(ManagedKind::DeviceToDevice, (start, end), device, bytes, row),
             _ => CopyKind::Unknown,
         };
         let (source, destination) = (memory_kind(row.get()?), memory_kind(row.get()?));
@@ -167,6 +172,41 @@ impl<'c> Reader<'c> {
             graph_node_id,
         };
         Ok((end, Record::Copy(copy)))
+    }
+
+    /// Pages that moved; `row` is at the memory kinds.
+    fn migration(
+        kind: ManagedKind,
+        (start, end): (Timestamp, Timestamp),
+        device: DeviceId,
+        bytes: u64,
+        row: &mut Fields<'_>,
+    ) -> Result<(Timestamp, Record)> {
+        row.next += 2;
+        let (source, destination) = (row.get::<u32>()?, row.get::<u32>()?);
+        let at = |id: Option<u32>| id.map_or(device, DeviceId);
+        let (source, destination) = match kind {
+            ManagedKind::HostToDevice => (ManagedEvent::HOST, at(destination)),
+            ManagedKind::DeviceToHost => (at(source), ManagedEvent::HOST),
+            _ => (at(source), at(destination)),
+        };
+        let (address, cause) = (row.wide()?, row.small()?);
+        let event = ManagedEvent { start, end, kind, source, destination, address, value: bytes, cause };
+        Ok((end, Record::Managed(event)))
+    }
+
+    fn host_fault(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let at = self.time(row)?;
+        let (kind, address, value) = (ManagedKind::HostFault, row.wide()?, row.wide()?);
+        Ok((at, Record::Managed(ManagedEvent { start: at, end: at, kind, address, value, ..ManagedEvent::default() })))
+    }
+
+    fn device_fault(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+        let (end, start) = (self.time(row)?, self.time(row)?);
+        let (kind, source) = (ManagedKind::DeviceFault, DeviceId(row.small()?));
+        let (address, value, cause) = (row.wide()?, row.wide()?, row.small()?);
+        let event = ManagedEvent { start, end, kind, source, address, value, cause, ..ManagedEvent::default() };
+        Ok((end, Record::Managed(event)))
     }
 
     fn memset(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {

@@ -182,7 +182,7 @@ impl<'a, W: Write> Events<'a, W> {
                     self.held(&event)?;
                 }
             }
-            Record::Sync(_) | Record::Event(_) | Record::Sample(_) => return Ok(false),
+            Record::Sync(_) | Record::Event(_) | Record::Sample(_) | Record::Managed(_) => return Ok(false),
         }
         Ok(true)
     }

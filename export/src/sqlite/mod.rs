@@ -5,6 +5,7 @@
 //! Two passes: times count from the start of tracing, and nothing may be before it.
 
 mod facts;
+mod managed;
 mod rows;
 
 use std::path::Path;
@@ -60,6 +61,11 @@ pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Resu
             Ok(())
         })?;
         inserts.finish(end, &passed).map_err(failed)?;
+        if !inserts.has_managed() {
+            for table in managed::FAULTS {
+                connection.execute_batch(&format!("DROP TABLE {table}")).map_err(failed)?;
+            }
+        }
         outcome.notes = passed.notes();
         outcome.notes.extend(inserts.notes());
         passed

@@ -12,6 +12,7 @@ use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashMap;
 
 use super::facts::{global_pid, global_tid};
+use super::managed;
 use crate::names::{base, demangled};
 use crate::ranges::{OpenRanges, Range};
 use crate::source::{Passed, Scope};
@@ -39,6 +40,7 @@ pub struct Inserts<'c> {
     event: CachedStatement<'c>,
     range: CachedStatement<'c>,
     memory: CachedStatement<'c>,
+    managed: managed::Inserts<'c>,
     overhead: CachedStatement<'c>,
     text: CachedStatement<'c>,
     texts: FxHashMap<String, u32>,
@@ -48,7 +50,7 @@ pub struct Inserts<'c> {
 }
 
 /// `INSERT` with so many values behind each other.
-fn insert<'c>(connection: &'c Connection, table: &str, columns: &str) -> Result<CachedStatement<'c>> {
+pub(super) fn insert<'c>(connection: &'c Connection, table: &str, columns: &str) -> Result<CachedStatement<'c>> {
     let marks = vec!["?"; columns.split(',').count()].join(", ");
     connection.prepare_cached(&format!("INSERT INTO {table} ({columns}) VALUES ({marks})"))
 }
@@ -99,6 +101,7 @@ impl<'c> Inserts<'c> {
                  correlationId, streamId, localMemoryPoolAddress, localMemoryPoolReleaseThreshold, localMemoryPoolSize, \
                  localMemoryPoolUtilizedSize",
             )?,
+            managed: managed::Inserts::new(connection)?,
             overhead: insert(
                 "CUPTI_ACTIVITY_KIND_OVERHEAD",
                 "start, end, eventClass, globalTid, correlationId, overheadType",
@@ -218,6 +221,13 @@ impl<'c> Inserts<'c> {
                 }
                 row.at
             }
+            Record::Managed(row) => {
+                let texts = &mut self.texts;
+                if !self.managed.event(row, scope, |text| numbered(texts, text))? {
+                    return Ok(None);
+                }
+                row.end
+            }
             Record::Overhead(row) => {
                 self.overhead.execute(params![
                     since(row.start),
@@ -263,6 +273,11 @@ impl<'c> Inserts<'c> {
             self.text.execute(params![id, text])?;
         }
         Ok(())
+    }
+
+    /// Whether anything was inserted about managed memory.
+    pub fn has_managed(&self) -> bool {
+        self.managed.any
     }
 
     /// What could not be inserted as it was.
@@ -399,13 +414,17 @@ impl<'c> Inserts<'c> {
 
     /// The id of a text that is no name of the trace.
     fn text(&mut self, text: &str) -> u32 {
-        if let Some(&id) = self.texts.get(text) {
-            return id;
-        }
-        let id = FIRST_DERIVED + self.texts.len() as u32;
-        self.texts.insert(text.to_owned(), id);
-        id
+        numbered(&mut self.texts, text)
     }
+}
+
+fn numbered(texts: &mut FxHashMap<String, u32>, text: &str) -> u32 {
+    if let Some(&id) = texts.get(text) {
+        return id;
+    }
+    let id = FIRST_DERIVED + texts.len() as u32;
+    texts.insert(text.to_owned(), id);
+    id
 }
 
 fn node(id: u64) -> Option<i64> {

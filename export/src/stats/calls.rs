@@ -14,7 +14,7 @@ use crate::source::Scope;
 
 /// Hands a row for each call to `sink`.
 pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut order = Order::default();
     let mut write = |row: ApiCall, scope: &Scope<'_>| {
         let cells = [

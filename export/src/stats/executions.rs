@@ -42,7 +42,7 @@ fn queued(call: &ApiCall, kernel: &Kernel) -> Option<u64> {
 /// Sums by thread, device, function and kernel; those with the largest total come first.
 pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
     let mut groups: FxHashMap<(ThreadId, DeviceId, ApiFunctionId, NameId), Group> = FxHashMap::default();
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let (passed, without_call) = join(input, kernels, |call, record, scope| {
         let Record::Kernel(kernel) = record else { return Ok(()) };
         if filter.admits(scope.session.start, kernel.start, kernel.end) {
@@ -85,7 +85,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
 
 /// Every kernel, in the order of the launching calls.
 pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut order = Order::default();
     let mut names = Names::new(demangled);
     let mut write = |(called, kernel): (ApiCall, Kernel), scope: &Scope<'_>| {

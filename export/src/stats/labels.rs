@@ -1,6 +1,6 @@
 //! What nsys calls things in its tables.
 
-use profiler_core::record::{CopyKind, MemoryKind};
+use profiler_core::record::{CopyKind, ManagedKind, MemoryKind};
 
 /// `[CUDA memcpy Host-to-Device]`
 pub fn copy(kind: CopyKind) -> &'static str {
@@ -11,6 +11,16 @@ pub fn copy(kind: CopyKind) -> &'static str {
         CopyKind::DeviceToDevice => "[CUDA memcpy Device-to-Device]",
         CopyKind::HostToHost => "[CUDA memcpy Host-to-Host]",
         CopyKind::PeerToPeer => "[CUDA memcpy Peer-to-Peer]",
+    }
+}
+
+/// `[CUDA memcpy Unified Host-to-Device]`: pages of managed memory that moved.
+pub fn migration(kind: ManagedKind) -> &'static str {
+    match kind {
+        ManagedKind::HostToDevice => "[CUDA memcpy Unified Host-to-Device]",
+        ManagedKind::DeviceToHost => "[CUDA memcpy Unified Device-to-Host]",
+        ManagedKind::DeviceToDevice => "[CUDA memcpy Unified Device-to-Device]",
+        ManagedKind::HostFault | ManagedKind::DeviceFault | ManagedKind::Unknown => "[CUDA memcpy Unknown]",
     }
 }
 

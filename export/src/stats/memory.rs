@@ -52,8 +52,8 @@ fn in_order(
 /// Sums by device and kind, the largest peak first. A filter by time does not apply: what is held
 /// depends on everything before.
 pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
-    let unit = input.options.unit;
-    if input.options.filter != TimeFilter::default() {
+    let unit = input.unit;
+    if input.filter != TimeFilter::default() {
         notes.0.push("cuda_memory_usage_sum: the whole trace is meant, filters do not apply".to_owned());
     }
     let (holdings, passed) = in_order(input, notes, |_, _, _| Ok(()))?;
@@ -81,7 +81,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
 
 /// Every event, with what is held after it on its device and of its kind.
 pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     in_order(input, notes, |event, holdings, scope| {
         if !filter.admits(scope.session.start, event.at, event.at) {
             return Ok(());

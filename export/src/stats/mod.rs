@@ -4,7 +4,7 @@
 //! even where gpuprof's own report says the same with other words. What a trace of gpuprof does not hold, such as
 //! priorities, stays empty.
 //!
-//! Reading order: `table` (rows and cells), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
+//! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
 //! joined with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace reports).
 
 mod calls;
@@ -15,12 +15,14 @@ mod format;
 mod instances;
 mod labels;
 mod launches;
+mod managed;
 mod memory;
 mod nvtx;
 mod operations;
 mod projection;
 mod report;
 pub mod rules;
+mod subject;
 mod sums;
 mod table;
 mod waits;
@@ -29,10 +31,12 @@ use std::io::{self, Write};
 
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
+use subject::Labelled;
 
 pub use filter::{RangeFilter, TimeFilter};
 pub use format::TableFormat;
 pub use report::Statistic;
+pub use subject::Subject;
 pub use table::TimeUnit;
 
 pub(crate) use format::{Printer, Widths};
@@ -46,70 +50,73 @@ pub struct StatsOptions {
     pub format: TableFormat,
     /// The unit of times.
     pub unit: TimeUnit,
-    /// What is counted.
-    pub filter: TimeFilter,
 }
 
-/// Writes the table of `statistic` about `trace`. A statistic without a single row writes nothing, and a note says so.
+/// Writes the table of `statistic` about the traces, with the columns `Run` and `Rank` in front when there are several.
+/// A statistic without a single row writes nothing; a note says of which traces it has none.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or `output` cannot be written; the error names the file, and standard output as
+/// When a trace cannot be read, or `output` cannot be written; the error names the file, and standard output as
 /// such.
 pub fn write(
-    trace: &TraceFile,
+    subjects: &[Subject<'_>],
     statistic: Statistic,
     options: &StatsOptions,
     output: &mut dyn Write,
     progress: &mut Progress<'_>,
 ) -> Result<Vec<String>, ExportError> {
-    let heading = statistic.heading(options.unit);
-    let mut input = Input { trace, options, progress };
-    let mut notes = Notes::default();
-    if let Some(rows) = report::rows(statistic, &mut input, &mut notes)? {
-        return finish(
-            trace,
-            statistic,
-            &heading,
-            notes,
-            rows.is_empty(),
-            |sink| rows.iter().try_for_each(|row| sink.row(row)).map_err(printing),
-            options.format,
-            output,
-        );
+    let several = subjects.len() > 1;
+    let (mut said, mut tables) = (Vec::new(), Vec::new());
+    for subject in subjects {
+        let mut input = subject.input(options, progress);
+        let mut notes = Notes::default();
+        let rows = report::rows(statistic, &mut input, &mut notes)?;
+        let is_empty = match &rows {
+            Some(rows) => rows.is_empty(),
+            // The rows of a trace report are not kept: they are looked for here, and made again for each pass over the
+            // output.
+            None => {
+                let mut any = Any(false);
+                report::stream(statistic, &mut input, &mut any, &mut notes)?;
+                !any.0
+            }
+        };
+        said.extend(subject.said(notes, several));
+        if is_empty {
+            said.push(format!("{statistic}: {} has no such records", subject.trace.path().display()));
+        } else {
+            tables.push((subject, rows));
+        }
     }
-    // The rows of a trace are not kept: they are made a second time for a text, and counted before anything is
-    // written.
-    let mut any = Any(false);
-    report::stream(statistic, &mut input, &mut any, &mut notes)?;
-    let mut again = Notes::default();
-    finish(
-        trace,
-        statistic,
-        &heading,
-        notes,
-        !any.0,
-        |sink| report::stream(statistic, &mut input, sink, &mut again),
-        options.format,
-        output,
-    )
+    if tables.is_empty() {
+        return Ok(said);
+    }
+    let heading = statistic.heading(options.unit);
+    let heading = if several { subject::of_several(heading) } else { heading };
+    print(&heading, options.format, output, |sink| {
+        for (subject, rows) in &tables {
+            let mut sink = Labelled::new(subject, several, sink);
+            match rows {
+                Some(rows) => rows.iter().try_for_each(|row| sink.row(row)).map_err(printing)?,
+                None => {
+                    let mut input = subject.input(options, progress);
+                    report::stream(statistic, &mut input, &mut sink, &mut Notes::default())?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(said)
 }
 
-#[expect(clippy::too_many_arguments, reason = "the end of two ways through one function")]
-fn finish(
-    trace: &TraceFile,
-    statistic: Statistic,
+/// Writes a table; a text has its rows produced twice, since columns are as wide as their widest cell.
+fn print(
     heading: &Heading,
-    mut notes: Notes,
-    is_empty: bool,
-    mut produce: impl FnMut(&mut dyn RowSink) -> Result<(), ExportError>,
     format: TableFormat,
     output: &mut dyn Write,
-) -> Result<Vec<String>, ExportError> {
-    if is_empty {
-        notes.0.push(format!("{statistic}: {} has no such records", trace.path().display()));
-        return Ok(notes.0);
-    }
+    mut produce: impl FnMut(&mut dyn RowSink) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
     let mut widths = Widths::default();
     if format == TableFormat::Table {
         widths.begin(heading).map_err(printing)?;
@@ -118,14 +125,14 @@ fn finish(
     let mut printer = Printer::new(output, format, widths);
     printer.begin(heading).map_err(printing)?;
     produce(&mut printer)?;
-    printer.end().map_err(printing)?;
-    Ok(notes.0)
+    printer.end().map_err(printing)
 }
 
 /// What reports are made from.
 struct Input<'a, 'p> {
     trace: &'a TraceFile,
-    options: &'a StatsOptions,
+    filter: TimeFilter,
+    unit: TimeUnit,
     progress: &'a mut Progress<'p>,
 }
 

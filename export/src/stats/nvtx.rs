@@ -28,7 +28,7 @@ pub(super) fn rows(
     let mut groups: FxHashMap<Key, Distribution> = FxHashMap::default();
     let mut open = OpenRanges::default();
     let mut last = Timestamp::ZERO;
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut count = |range: &Range, origin: Timestamp| {
         let started = range.begin.kind == RangeEventKind::Start;
         let wanted = match statistic {

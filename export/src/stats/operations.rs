@@ -1,7 +1,7 @@
 //! Every kernel and memory operation, in the order of time.
 
 use profiler_core::record::{
-    ContextId, CorrelationId, DeviceId, LaunchConfigId, MemoryKind, Record, StreamId, Timestamp,
+    ContextId, CorrelationId, DeviceId, LaunchConfigId, ManagedEvent, MemoryKind, Record, StreamId, Timestamp,
 };
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
@@ -48,6 +48,13 @@ impl Operation {
                 let what = What::Memory { name, bytes, source, destination: None };
                 (row.start, row.end, row.device, row.context, row.stream, row.correlation, what)
             }
+            // No call, context or stream moved them.
+            Record::Managed(row) if row.kind.is_migration() => {
+                let (name, device) = (labels::migration(row.kind), row.device().unwrap_or(ManagedEvent::HOST));
+                let (bytes, source, destination) = (row.value, MemoryKind::Managed, Some(MemoryKind::Managed));
+                let what = What::Memory { name, bytes, source, destination };
+                (row.start, row.end, device, ContextId(0), StreamId(0), CorrelationId(0), what)
+            }
             _ => return None,
         };
         Some(Self { start, end, device, context, stream, correlation, what })
@@ -56,7 +63,7 @@ impl Operation {
 
 /// Hands a row for each operation to `sink`.
 pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut order = Order::default();
     let mut names = Names::new(demangled);
     let mut devices: FxHashMap<DeviceId, String> = FxHashMap::default();

@@ -15,7 +15,7 @@ use super::instances::{Instance, Instances};
 use super::launches::{join, kernels, operations};
 use super::sums::spread;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, StatsOptions, printing};
+use super::{Input, Notes, TimeFilter, TimeUnit, printing};
 use crate::error::ExportError;
 use crate::names::demangled;
 use crate::operation::Operation;
@@ -65,8 +65,7 @@ pub fn projected_ranges(
     trace: &TraceFile,
     progress: &mut Progress<'_>,
 ) -> Result<(Vec<ProjectedRange>, Vec<String>), ExportError> {
-    let options = StatsOptions::default();
-    let mut input = Input { trace, options: &options, progress };
+    let mut input = Input { trace, filter: TimeFilter::default(), unit: TimeUnit::default(), progress };
     let mut unread = Notes::default();
     let (ranges, _) = Instances::read(&mut input, &mut unread)?;
     let mut rows: FxHashMap<(u32, DeviceId, StreamId), ProjectedRange> = FxHashMap::default();
@@ -95,7 +94,7 @@ fn project(
     input: &mut Input<'_, '_>,
     notes: &mut Notes,
 ) -> Result<(Instances, FxHashMap<u32, Projected>, Passed), ExportError> {
-    let filter = input.options.filter;
+    let filter = input.filter;
     let (ranges, passed) = Instances::read(input, notes)?;
     let origin = passed.session.start;
     let mut projected: FxHashMap<u32, Projected> = FxHashMap::default();
@@ -125,7 +124,7 @@ fn operation(record: &Record) -> Option<Operation> {
     }
 }
 
-fn admits(filter: super::TimeFilter, origin: Timestamp, range: &Instance) -> bool {
+fn admits(filter: TimeFilter, origin: Timestamp, range: &Instance) -> bool {
     filter.admits(origin, Timestamp::from_nanos(range.begin), Timestamp::from_nanos(range.end))
 }
 
@@ -139,7 +138,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
         levels: u64,
         children: u64,
     }
-    let unit = input.options.unit;
+    let unit = input.unit;
     let (ranges, projected, passed) = project(input, notes)?;
     let mut groups: FxHashMap<(NameId, NameId, bool), Group> = FxHashMap::default();
     for (&place, row) in &projected {
@@ -178,7 +177,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
 
 /// Every range in which something was launched, in the order of their begins.
 pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
-    let unit = input.options.unit;
+    let unit = input.unit;
     let (ranges, projected, passed) = project(input, notes)?;
     let since = |nanos: u64| unit.whole(Timestamp::from_nanos(nanos).since(passed.session.start));
     for (place, range) in (0u32..).zip(&ranges.all) {
@@ -206,7 +205,7 @@ pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &m
 
 /// Every pushed range, in the order of their begins.
 pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let (ranges, passed) = Instances::read(input, notes)?;
     let origin = passed.session.start;
     for (place, range) in (0u32..).zip(&ranges.all) {
@@ -240,7 +239,7 @@ pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
 pub(super) fn kernel_summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
     /// Domain, text, style, thread, kernel.
     type Key = (NameId, NameId, bool, ThreadId, NameId);
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let (ranges, passed) = Instances::read(input, notes)?;
     let origin = passed.session.start;
     let mut groups: FxHashMap<Key, (Distribution, u64)> = FxHashMap::default();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::table::{Cell, Heading, RowSink, TimeUnit, columns};
-use super::{Input, Notes, calls, executions, memory, nvtx, operations, projection, sums, waits};
+use super::{Input, Notes, calls, executions, managed, memory, nvtx, operations, projection, sums, waits};
 use crate::error::ExportError;
 
 /// Columns of most summaries, behind the share and the total.
@@ -82,6 +82,12 @@ statistics! {
     RangeSum = "nvtx_sum", "NVTX Range Summary";
     /// Waits of the launching threads.
     WaitSum = "osrt_sum", "OS Runtime Summary";
+    /// Page faults of the host on managed memory by instruction.
+    HostFaultSum = "um_cpu_page_faults_sum", "Unified Memory CPU Page Faults Summary";
+    /// Migrations and page faults of managed memory by address.
+    ManagedSum = "um_sum", "Unified Memory Analysis Summary";
+    /// Migrations and page faults of managed memory.
+    ManagedTotalSum = "um_total_sum", "Unified Memory Totals Summary";
 }
 
 impl Statistic {
@@ -109,6 +115,9 @@ impl Statistic {
             Self::PushPopSum | Self::StartEndSum => {
                 format!("Time (%), Total Time @, Instances, {SUMMARY}, *Range")
             }
+            Self::HostFaultSum => managed::BY_INSTRUCTION.to_owned(),
+            Self::ManagedSum => managed::BY_ADDRESS.to_owned(),
+            Self::ManagedTotalSum => managed::TOTAL.to_owned(),
             Self::MemoryUsageSum => memory::SUMMARY.to_owned(),
             Self::MemoryUsageTrace => memory::TRACE.to_owned(),
             Self::ProjectionSum => {
@@ -177,6 +186,9 @@ pub(super) fn rows(
         | Statistic::ProjectionTrace
         | Statistic::PushPopTrace => Ok(None),
         Statistic::MemoryUsageSum => memory::summary(input, notes).map(Some),
+        Statistic::HostFaultSum | Statistic::ManagedSum | Statistic::ManagedTotalSum => {
+            managed::rows(statistic, input, notes).map(Some)
+        }
         Statistic::WaitSum => waits::rows(input, notes).map(Some),
         Statistic::ProjectionSum => projection::summary(input, notes).map(Some),
         Statistic::RangeKernelSum => projection::kernel_summary(input, notes).map(Some),

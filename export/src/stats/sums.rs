@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{ApiFunctionId, CopyKind, NameId, Record, Timestamp};
+use profiler_core::record::{ApiFunctionId, CopyKind, ManagedKind, NameId, Record, Timestamp};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
@@ -20,6 +20,7 @@ enum Key {
     Kernel(NameId),
     Shape(NameId, [u32; 3], [u32; 3]),
     Copy(CopyKind),
+    Migration(ManagedKind),
     Memset,
     Call(ApiFunctionId),
 }
@@ -31,7 +32,7 @@ pub(super) fn rows(
     notes: &mut Notes,
 ) -> Result<Vec<Vec<Cell>>, ExportError> {
     let mut groups: FxHashMap<Key, Distribution> = FxHashMap::default();
-    let filter = input.options.filter;
+    let filter = input.filter;
     let passed = input.trace.pass(input.progress, |item, scope| {
         if let Item::Record(record) = item
             && let Some((key, start, end, value)) = sorted(statistic, record, scope)
@@ -44,7 +45,7 @@ pub(super) fn rows(
     notes.0.extend(passed.notes());
     let coarse = groups.values().filter(|group| group.is_coarse()).count();
     notes.count(coarse as u64, "rows have a median that may be off by 1 in 8192: too many different values");
-    Ok(table(statistic, groups, &passed.dictionary, input.options.unit))
+    Ok(table(statistic, groups, &passed.dictionary, input.unit))
 }
 
 /// The group of a record, when it was, and what is counted; `None` when the report is not about it.
@@ -64,6 +65,11 @@ fn sorted(statistic: Statistic, record: &Record, scope: &Scope<'_>) -> Option<(K
         }
         Record::Memset(row) if matches!(statistic, MemoryTimeSum | MemorySizeSum | GpuSum | ApiGpuSum) => {
             (Key::Memset, row.start, row.end, row.bytes)
+        }
+        Record::Managed(row)
+            if row.kind.is_migration() && matches!(statistic, MemoryTimeSum | MemorySizeSum | GpuSum | ApiGpuSum) =>
+        {
+            (Key::Migration(row.kind), row.start, row.end, row.value)
         }
         Record::Api(row) if matches!(statistic, ApiSum | ApiGpuSum) => (Key::Call(row.function), row.start, row.end, 0),
         _ => return None,
@@ -135,7 +141,7 @@ fn sizes(group: &Distribution) -> Vec<Cell> {
 const fn category(key: Key) -> &'static str {
     match key {
         Key::Kernel(_) | Key::Shape(..) => "CUDA_KERNEL",
-        Key::Copy(_) | Key::Memset => "MEMORY_OPER",
+        Key::Copy(_) | Key::Migration(_) | Key::Memset => "MEMORY_OPER",
         Key::Call(_) => "CUDA_API",
     }
 }
@@ -144,6 +150,7 @@ fn name(key: Key, dictionary: &Dictionary) -> String {
     match key {
         Key::Kernel(name) | Key::Shape(name, ..) => demangled(dictionary.name(name)),
         Key::Copy(kind) => labels::copy(kind).to_owned(),
+        Key::Migration(kind) => labels::migration(kind).to_owned(),
         Key::Memset => labels::MEMSET.to_owned(),
         Key::Call(function) => call(function, dictionary).to_owned(),
     }

@@ -44,7 +44,7 @@ struct Wait {
 
 /// Waits by what they were in, the largest total first.
 pub(super) fn rows(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut groups: FxHashMap<&'static str, Distribution> = FxHashMap::default();
     let mut open: FxHashMap<ThreadId, Wait> = FxHashMap::default();
     let mut end = |wait: Wait| {

@@ -167,6 +167,8 @@ all! {
     Looks = "looks", records::LOOKS;
     /// Device memory, and page-locked host memory, that the program took and gave back.
     Memory = "memory", records::MEMORY;
+    /// Migrations and page faults of managed memory.
+    Managed = "managed", records::MANAGED;
     /// The process, and the verdict about it.
     Processes = "processes", reported::PROCESSES;
     /// Threads that the program named.
@@ -197,6 +199,7 @@ impl Table {
             Record::Range(_) => Self::Nvtx,
             Record::Sample(_) => Self::Looks,
             Record::Memory(_) => Self::Memory,
+            Record::Managed(_) => Self::Managed,
         }
     }
 
@@ -277,6 +280,7 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
             Record::Copy(row) => records::copy(row, &mut cells),
             Record::Memset(row) => records::memset(row, &mut cells),
             Record::Memory(row) => records::memory(row, dictionary, &mut cells),
+            Record::Managed(row) => records::managed(row, &mut cells),
             Record::Api(row) => {
                 let function = dictionary.api_function(row.function);
                 let name = function.map(|function| calls.get(function.name, dictionary));

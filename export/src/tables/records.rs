@@ -5,8 +5,8 @@
 use profiler_core::attribution::is_communication;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiCall, ApiDomain, ApiFunction, Copy, CudaEvent, HostSample, Kernel, LaunchConfig, MemoryEvent, Memset, NameId,
-    Overhead, Payload, RangeEvent, StackId, Sync, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ApiFunction, Copy, CudaEvent, HostSample, Kernel, LaunchConfig, ManagedEvent, ManagedKind,
+    MemoryEvent, Memset, NameId, Overhead, Payload, RangeEvent, StackId, Sync, ThreadId, Timestamp,
 };
 use rustc_hash::FxHashMap;
 
@@ -242,6 +242,27 @@ table! {
         "pool_used_bytes" Integer "of them, in use; empty without" = some(row.pool).map(|_| row.pool_used);
         "pool_threshold_bytes" Integer "that the pool keeps rather than give back; empty without"
             = some(row.pool).map(|_| row.pool_threshold);
+    }
+}
+
+table! {
+    /// A row of [`MANAGED`].
+    MANAGED, managed(row: &ManagedEvent) {
+        "start_ns" Integer "begin of a migration, or when a fault was seen" = row.start.nanos();
+        "end_ns" Integer "end of a migration, or when a device's fault was answered" = row.end.nanos();
+        "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
+        "event" Text "host_to_device, device_to_host, device_to_device, host_fault, device_fault, unknown" = row.kind.name();
+        "source" Integer "device that pages left, or that missed them; empty for the host" = unless_none(row.source.0);
+        "destination" Integer "device that pages went to; empty for the host and for faults"
+            = unless_none(row.destination.0);
+        "address" Integer "where the pages begin" = row.address;
+        "bytes" Integer "that moved; empty for faults" = Some(row.value).filter(|_| row.kind.is_migration());
+        "faults" Integer "groups of faults for the page, of a device's fault"
+            = Some(row.value).filter(|_| row.kind == ManagedKind::DeviceFault);
+        "instruction" Integer "address of the instruction, of a host's fault"
+            = Some(row.value).filter(|_| row.kind == ManagedKind::HostFault);
+        "cause" Integer "of a migration: 1 asked for, 2 coherence, 3 prefetch, 4 eviction, 5 access counters; of a \
+            device's fault: 1 read, 2 write, 3 atomic, 4 prefetch; empty: unknown" = some(row.cause);
     }
 }
 

@@ -94,6 +94,7 @@ impl Gate {
             Record::Range(range) => self.judge_time(range.at.nanos()),
             Record::Sample(sample) => self.judge_time(sample.at.nanos()),
             Record::Memory(event) => self.judge_time(event.at.nanos()),
+            Record::Managed(event) => self.judge_time(event.start.nanos()),
         };
         if decision != Decision::Waits {
             return decision;

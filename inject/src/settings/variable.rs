@@ -40,6 +40,10 @@ pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
 pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
 /// Whether allocations are recorded.
 pub const MEMORY_USAGE: &str = "GPUPROF_CUDA_MEMORY_USAGE";
+/// Whether the host's page faults on managed memory are recorded.
+pub const UM_CPU_PAGE_FAULTS: &str = "GPUPROF_CUDA_UM_CPU_PAGE_FAULTS";
+/// Whether page faults of devices on managed memory are recorded.
+pub const UM_GPU_PAGE_FAULTS: &str = "GPUPROF_CUDA_UM_GPU_PAGE_FAULTS";
 /// Whether the program is replayed without one cost.
 pub const WHAT_IF: &str = "GPUPROF_WHAT_IF";
 /// Time between flushes.
@@ -150,6 +154,18 @@ pub const VARIABLES: &[Variable] = &[
         default: "off",
         meaning: "`on` also records every allocation and release of device, page-locked and managed memory, and of memory pools: how much \
                   is held, the peak, when it was and which call took it.",
+    },
+    Variable {
+        name: UM_CPU_PAGE_FAULTS,
+        default: "off",
+        meaning: "`on` also records each page of managed memory that the host missed, and every migration: for `um_sum` and its \
+                  like in `gpuprof stats`. May slow the program down a lot.",
+    },
+    Variable {
+        name: UM_GPU_PAGE_FAULTS,
+        default: "off",
+        meaning: "`on` also records the pages of managed memory that devices missed, and every migration. May slow the program \
+                  down a lot.",
     },
     Variable {
         name: WHAT_IF,

@@ -148,6 +148,7 @@ impl Attributor {
             Record::Range(event) => self.push_range(event, dictionary),
             Record::Sample(sample) => self.push_sample(sample, dictionary),
             Record::Memory(event) => self.push_memory(event),
+            Record::Managed(_) => self.completeness.managed_events += 1,
         }
     }
 

@@ -234,6 +234,7 @@ fn completeness(report: &Report) -> CompletenessJson {
             ("ranges", from.ranges),
             ("samples", from.samples),
             ("memory_events", from.memory_events),
+            ("managed_events", from.managed_events),
         ]),
         nested_api_calls: from.nested_api_calls,
         dropped_by_cupti: from.loss.dropped_by_cupti,

@@ -98,6 +98,8 @@ pub struct Completeness {
     pub samples: u64,
     /// Allocations, releases and changes of memory pools received.
     pub memory_events: u64,
+    /// Migrations and page faults of managed memory received.
+    pub managed_events: u64,
     /// What never became a record.
     pub loss: Loss,
     /// Records whose begin or end is zero or far in the future; not on the timeline.

@@ -9,7 +9,7 @@ use super::TraceError;
 /// Starts every file. The non-ASCII first byte and both line ends show transfers that were not binary-safe.
 pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
 /// Major and minor version that is written, and the newest that is read.
-pub(super) const VERSION: (u16, u16) = (1, 3);
+pub(super) const VERSION: (u16, u16) = (1, 4);
 /// Bytes of the file header.
 pub(super) const FILE_HEADER: usize = 16;
 /// Bytes of a block header.

@@ -175,7 +175,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     Ok(Sizes { kinds: kinds.collect(), rest })
 }
 
-const KIND_NAMES: [&str; 10] = [
+const KIND_NAMES: [&str; 11] = [
     "kernels",
     "copies",
     "memsets",
@@ -186,6 +186,7 @@ const KIND_NAMES: [&str; 10] = [
     "range events",
     "host samples",
     "memory events",
+    "events of managed memory",
 ];
 
 /// Place in [`KIND_NAMES`].
@@ -201,5 +202,6 @@ const fn kind_index(record: &Record) -> usize {
         Record::Range(_) => 7,
         Record::Sample(_) => 8,
         Record::Memory(_) => 9,
+        Record::Managed(_) => 10,
     }
 }

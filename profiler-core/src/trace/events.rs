@@ -12,7 +12,8 @@ use super::marks::Marks;
 use super::row::Row;
 use super::varint::{self, Cursor, Malformed};
 use crate::record::{
-    ApiCall, Copy, CudaEvent, HostSample, Kernel, MemoryEvent, Memset, Overhead, RangeEvent, Record, Sync, Timestamp,
+    ApiCall, Copy, CudaEvent, HostSample, Kernel, ManagedEvent, MemoryEvent, Memset, Overhead, RangeEvent, Record,
+    Sync, Timestamp,
 };
 
 /// Rows of one block that a reader accepts. Constant columns need no bytes, so lengths alone would not bound it.
@@ -31,6 +32,7 @@ macro_rules! for_each_kind {
         $do!(ranges, RangeEvent);
         $do!(samples, HostSample);
         $do!(memory, MemoryEvent);
+        $do!(managed, ManagedEvent);
     };
 }
 
@@ -47,6 +49,7 @@ pub(super) struct Rows {
     ranges: Vec<RangeEvent>,
     samples: Vec<HostSample>,
     memory: Vec<MemoryEvent>,
+    managed: Vec<ManagedEvent>,
     count: usize,
     marks: Marks,
 }
@@ -65,6 +68,7 @@ impl Rows {
             Record::Range(row) => self.ranges.push(row),
             Record::Sample(row) => self.samples.push(row),
             Record::Memory(row) => self.memory.push(row),
+            Record::Managed(row) => self.managed.push(row),
         }
         self.count += 1;
     }

@@ -8,8 +8,9 @@ use super::column::{Codec, Field};
 use super::varint::{unzigzag, zigzag};
 use crate::record::{
     ApiCall, ApiFunctionId, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, HostSample, InterpreterLock,
-    Kernel, LaunchConfigId, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead, OverheadKind, Payload,
-    RangeEvent, RangeEventKind, Record, StackId, StreamId, Sync, SyncKind, ThreadId, ThreadState, Timestamp,
+    Kernel, LaunchConfigId, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId,
+    Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind, Record, StackId, StreamId, Sync, SyncKind, ThreadId,
+    ThreadState, Timestamp,
 };
 
 /// A kind of record as rows of columns.
@@ -269,6 +270,26 @@ impl Row for MemoryEvent {
     }
 }
 
+impl Row for ManagedEvent {
+    const KIND: u8 = 11;
+    const COLUMNS: usize = 8;
+
+    #[inline]
+    fn transfer<C: Codec>(&mut self, codec: &mut C) {
+        codec.raw(0, &mut self.source);
+        codec.raw(1, &mut self.kind);
+        codec.span(2, self.source.0, None, &mut self.start, &mut self.end);
+        codec.step(4, &mut self.address);
+        codec.raw(5, &mut self.destination);
+        codec.raw(6, &mut self.value);
+        codec.raw(7, &mut self.cause);
+    }
+
+    fn times(&self) -> [Timestamp; 2] {
+        [self.start, self.end]
+    }
+}
+
 macro_rules! record_of {
     ($($kind:ident => $variant:ident),*) => {$(
         impl From<$kind> for Record {
@@ -280,7 +301,8 @@ macro_rules! record_of {
 }
 
 record_of!(Kernel => Kernel, Copy => Copy, Memset => Memset, ApiCall => Api, Sync => Sync, CudaEvent => Event,
-    Overhead => Overhead, RangeEvent => Range, HostSample => Sample, MemoryEvent => Memory);
+    Overhead => Overhead, RangeEvent => Range, HostSample => Sample, MemoryEvent => Memory,
+    ManagedEvent => Managed);
 
 impl Field for u32 {
     #[inline]
@@ -363,6 +385,7 @@ macro_rules! enum_fields {
 enum_fields! {
     CopyKind { 1 HostToDevice, 2 DeviceToHost, 3 DeviceToDevice, 4 HostToHost, 5 PeerToPeer }
     MemoryOperation { 1 Allocation, 2 Release, 3 PoolCreated, 4 PoolDestroyed, 5 PoolTrimmed }
+    ManagedKind { 1 HostToDevice, 2 DeviceToHost, 3 DeviceToDevice, 4 HostFault, 5 DeviceFault }
     MemoryKind { 1 Pageable, 2 Pinned, 3 Device, 4 Array, 5 Managed }
     SyncKind { 1 Event, 2 StreamWaitEvent, 3 Stream, 4 Context }
     OverheadKind {

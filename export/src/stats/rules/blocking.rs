@@ -8,7 +8,7 @@ use profiler_core::record::{ApiCall, ApiFunctionId, Copy, CopyKind, MemoryKind, 
 use profiler_core::trace::Item;
 
 use super::largest::Largest;
-use super::{Request, Rule};
+use super::{Found, Request, Rule};
 use crate::error::ExportError;
 use crate::stats::launches::{join, operations as device_work};
 use crate::stats::table::Cell;
@@ -17,9 +17,6 @@ use crate::stats::{Input, Notes, labels};
 /// Copies to a device up to this size are staged by the driver while the call returns (user guide of Nsight Systems and
 /// "API synchronization behavior" of the CUDA documentation), bytes.
 const STAGED_BYTES: u64 = 64 << 10;
-
-/// What a rule found: rows, and how many were left out.
-type Found = (Vec<Vec<Cell>>, u64);
 
 /// Name with version suffix, as nsys shows it here.
 fn name(function: ApiFunctionId, dictionary: &Dictionary) -> &str {
@@ -51,7 +48,7 @@ pub(super) fn operations(
     input: &mut Input<'_, '_>,
     notes: &mut Notes,
 ) -> Result<Found, ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut largest: Largest<u64, (Record, ApiFunctionId)> = Largest::new(request.rows);
     let (passed, _) = join(input, device_work, |call: &ApiCall, record, scope| {
         let call_name = name(call.function, scope.dictionary);
@@ -108,7 +105,7 @@ fn waits_for_everything(call: &str) -> bool {
 
 /// Waiting calls, the longest first.
 pub(super) fn calls(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
-    let (filter, unit) = (input.options.filter, input.options.unit);
+    let (filter, unit) = (input.filter, input.unit);
     let mut largest: Largest<u64, ApiCall> = Largest::new(request.rows);
     let passed = input.trace.pass(input.progress, |item, scope| {
         if let Item::Record(Record::Api(call)) = item

@@ -5,23 +5,19 @@
 
 use profiler_core::attribution::leaf::Leaf;
 
-use super::Request;
 use super::largest::Largest;
+use super::{Found, Request};
 use crate::attributed::attributed;
 use crate::error::ExportError;
 use crate::stats::table::Cell;
 use crate::stats::{Input, Notes, TimeFilter};
 
 /// Causes of idle time, the largest first.
-pub(super) fn rows(
-    request: &Request,
-    input: &mut Input<'_, '_>,
-    notes: &mut Notes,
-) -> Result<(Vec<Vec<Cell>>, u64), ExportError> {
-    let unit = input.options.unit;
+pub(super) fn rows(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
+    let unit = input.unit;
     let (report, passed) = attributed(input.trace, input.progress)?;
     notes.0.extend(passed.notes());
-    if input.options.filter != TimeFilter::default() {
+    if input.filter != TimeFilter::default() {
         notes.0.push(format!("{}: the whole trace is meant, filters do not apply", request.rule));
     }
     let mut largest = Largest::new(request.rows);

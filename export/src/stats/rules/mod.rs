@@ -14,10 +14,14 @@ use std::io::Write;
 use std::str::FromStr;
 
 use super::format::{Printer, Widths};
-use super::table::{Cell, Heading, RowSink, TimeUnit, columns};
-use super::{Input, Notes, StatsOptions, TableFormat, printing};
+use super::subject::{self, Labelled};
+use super::table::{Cell, Heading, RowSink as _, TimeUnit, columns};
+use super::{Input, Notes, StatsOptions, Subject, TableFormat, print, printing};
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
+use crate::source::Progress;
+
+/// What a rule found: rows, and how many were left out.
+type Found = (Vec<Vec<Cell>>, u64);
 
 /// Rows that a rule shows, unless told otherwise (nsys's own limit).
 const ROWS: usize = 50;
@@ -160,47 +164,61 @@ impl FromStr for Request {
     }
 }
 
-/// Writes what a rule finds. Without a finding, a text says so and other forms are empty.
+/// Writes what a rule finds in the traces, with the columns `Run` and `Rank` in front when there are several. Without a
+/// finding, a text says so and other forms are empty.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or `output` cannot be written.
+/// When a trace cannot be read, or `output` cannot be written.
 pub fn analyze(
-    trace: &TraceFile,
+    subjects: &[Subject<'_>],
     request: &Request,
     options: &StatsOptions,
     output: &mut dyn Write,
     progress: &mut Progress<'_>,
 ) -> Result<Vec<String>, ExportError> {
-    let mut input = Input { trace, options, progress };
-    let mut notes = Notes::default();
-    let (rows, left_out) = match request.rule {
-        Rule::MemcpyAsync | Rule::MemcpySync | Rule::MemsetSync => {
-            blocking::operations(request, &mut input, &mut notes)?
-        }
-        Rule::ApiSync => blocking::calls(request, &mut input, &mut notes)?,
-        Rule::Gaps => utilization::gaps(request, &mut input, &mut notes)?,
-        Rule::TimeUtilization => utilization::chunks(request, &mut input, &mut notes)?,
-        Rule::IdleCauses => causes::rows(request, &mut input, &mut notes)?,
-    };
-    let mut heading = request.rule.heading(options.unit, rows.is_empty());
+    let several = subjects.len() > 1;
+    let (mut said, mut tables, mut left_out) = (Vec::new(), Vec::new(), 0);
+    for subject in subjects {
+        let mut notes = Notes::default();
+        let (rows, more) = found(request, &mut subject.input(options, progress), &mut notes)?;
+        said.extend(subject.said(notes, several));
+        left_out += more;
+        tables.push((subject, rows));
+    }
+    let is_empty = tables.iter().all(|(_, rows)| rows.is_empty());
+    let heading = request.rule.heading(options.unit, is_empty);
+    let mut heading = if several { subject::of_several(heading) } else { heading };
     if let Some(note) = heading.note.as_mut().filter(|_| left_out > 0) {
         note.push_str(&format!("\n{left_out} more are not shown (rows=-1 shows all)."));
     }
-    if rows.is_empty() {
+    if is_empty {
         if options.format == TableFormat::Table {
             heading.columns.clear();
             let mut printer = Printer::new(output, options.format, Widths::default());
             printer.begin(&heading).map_err(printing)?;
         }
-        return Ok(notes.0);
+        return Ok(said);
     }
-    let produce = |sink: &mut dyn RowSink| rows.iter().try_for_each(|row: &Vec<Cell>| sink.row(row));
-    let mut widths = Widths::default();
-    widths.begin(&heading).and_then(|()| produce(&mut widths)).map_err(printing)?;
-    let mut printer = Printer::new(output, options.format, widths);
-    printer.begin(&heading).and_then(|()| produce(&mut printer)).and_then(|()| printer.end()).map_err(printing)?;
-    Ok(notes.0)
+    print(&heading, options.format, output, |sink| {
+        for (subject, rows) in &tables {
+            let mut sink = Labelled::new(subject, several, sink);
+            rows.iter().try_for_each(|row| sink.row(row)).map_err(printing)?;
+        }
+        Ok(())
+    })?;
+    Ok(said)
+}
+
+/// The rows of one trace, and how many more there are than are shown.
+fn found(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
+    match request.rule {
+        Rule::MemcpyAsync | Rule::MemcpySync | Rule::MemsetSync => blocking::operations(request, input, notes),
+        Rule::ApiSync => blocking::calls(request, input, notes),
+        Rule::Gaps => utilization::gaps(request, input, notes),
+        Rule::TimeUtilization => utilization::chunks(request, input, notes),
+        Rule::IdleCauses => causes::rows(request, input, notes),
+    }
 }
 
 #[cfg(test)]

@@ -8,15 +8,13 @@ use std::collections::BTreeMap;
 use profiler_core::record::{ContextId, DeviceId, Record, Timestamp};
 use profiler_core::trace::Item;
 
-use super::Request;
 use super::largest::Largest;
+use super::{Found, Request};
 use crate::error::ExportError;
 use crate::order::Order;
 use crate::source::Passed;
 use crate::stats::table::Cell;
 use crate::stats::{Input, Notes};
-
-type Found = (Vec<Vec<Cell>>, u64);
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +27,7 @@ struct Work {
 
 /// Hands every operation to `take`, by begin.
 fn in_order(input: &mut Input<'_, '_>, notes: &mut Notes, mut take: impl FnMut(Work)) -> Result<Passed, ExportError> {
-    let filter = input.options.filter;
+    let filter = input.filter;
     let mut order = Order::default();
     let passed = input.trace.pass(input.progress, |item, scope| {
         let (device, context, start, end) = match item {
@@ -66,7 +64,7 @@ fn note_context(contexts: &mut BTreeMap<DeviceId, Option<ContextId>>, work: &Wor
 
 /// Stretches of at least `gap` in which a device ran nothing, the longest first.
 pub(super) fn gaps(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
-    let unit = input.options.unit;
+    let unit = input.unit;
     let mut busy_until: BTreeMap<DeviceId, u64> = BTreeMap::new();
     let mut contexts = BTreeMap::new();
     let mut largest: Largest<u64, (DeviceId, u64, u64)> = Largest::new(request.rows);
@@ -127,7 +125,7 @@ impl Parts {
 
 /// Parts of a device's time in which it ran anything for less than the threshold, the emptiest first.
 pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
-    let unit = input.options.unit;
+    let unit = input.unit;
     let mut windows: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
     let mut contexts = BTreeMap::new();
     in_order(input, &mut Notes::default(), |work| {

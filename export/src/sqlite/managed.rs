@@ -1,0 +1,99 @@
+//! Managed memory: migrations become rows of `CUPTI_ACTIVITY_KIND_MEMCPY`, as with nsys, page faults have two tables.
+//!
+//! nsys's reports about managed memory take each of the three tables for granted, so those of faults stay, even when one
+//! is empty, as soon as anything is known of managed memory. The host's instructions are numbers: which function they
+//! lie in is not looked up.
+
+use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind};
+use rusqlite::{CachedStatement, Connection, Result, params};
+
+use super::facts::global_pid;
+use super::rows::insert;
+use crate::source::Scope;
+
+/// nsys's number for the kind of memory.
+const MANAGED: u32 = 4;
+
+/// The tables of faults.
+pub const FAULTS: [&str; 2] = ["CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS"];
+
+/// The statements that fill the tables.
+pub struct Inserts<'c> {
+    migration: CachedStatement<'c>,
+    host_fault: CachedStatement<'c>,
+    device_fault: CachedStatement<'c>,
+    /// Whether there was an event.
+    pub any: bool,
+}
+
+impl<'c> Inserts<'c> {
+    /// Prepares them.
+    pub fn new(connection: &'c Connection) -> Result<Self> {
+        Ok(Self {
+            migration: insert(
+                connection,
+                "CUPTI_ACTIVITY_KIND_MEMCPY",
+                "start, end, deviceId, contextId, streamId, correlationId, globalPid, bytes, copyKind, srcKind, dstKind, \
+                 srcDeviceId, dstDeviceId, migrationCause, virtualAddress",
+            )?,
+            host_fault: insert(
+                connection,
+                FAULTS[0],
+                "start, globalPid, address, originalFaultPc, CpuInstruction, module, unresolvedFaultPc",
+            )?,
+            device_fault: insert(
+                connection,
+                FAULTS[1],
+                "start, end, globalPid, deviceId, address, numberOfPageFaults, faultAccessType",
+            )?,
+            any: false,
+        })
+    }
+
+    /// Inserts an event; false for what nsys has no row for. `text` numbers texts.
+    pub fn event(&mut self, row: &ManagedEvent, scope: &Scope<'_>, mut text: impl FnMut(&str) -> u32) -> Result<bool> {
+        self.any |= row.kind != ManagedKind::Unknown;
+        let origin = scope.session.start;
+        let (start, end) = (row.start.since(origin) as i64, row.end.since(origin) as i64);
+        let pid = global_pid(scope.session);
+        let device = row.device().map_or(0, |device| device.0);
+        let kind = match row.kind {
+            ManagedKind::HostToDevice => 11,
+            ManagedKind::DeviceToHost => 12,
+            ManagedKind::DeviceToDevice => 13,
+            ManagedKind::HostFault => {
+                let (instruction, module) = (text(&format!("{:#x}", row.value)), text(""));
+                let (address, counter) = (row.address as i64, row.value as i64);
+                self.host_fault.execute(params![start, pid, address, counter, instruction, module, 1])?;
+                return Ok(true);
+            }
+            ManagedKind::DeviceFault => {
+                let (address, faults) = (row.address as i64, row.value as i64);
+                self.device_fault.execute(params![start, end, pid, device, address, faults, row.cause])?;
+                return Ok(true);
+            }
+            ManagedKind::Unknown => return Ok(false),
+        };
+        let at = |device: DeviceId| (device != ManagedEvent::HOST).then_some(device.0);
+        let (bytes, address) = (row.value as i64, row.address as i64);
+        let (source, destination) = (at(row.source), at(row.destination));
+        self.migration.execute(params![
+            start,
+            end,
+            device,
+            0,
+            0,
+            0,
+            pid,
+            bytes,
+            kind,
+            MANAGED,
+            MANAGED,
+            source,
+            destination,
+            row.cause,
+            address,
+        ])?;
+        Ok(true)
+    }
+}
