@@ -8,6 +8,58 @@ use std::cmp::Ordering;
 /// Runs of a mean length below this are no buffers.
 const SHORTEST_RUN: usize = 8;
 
+/// Things that wait to be taken in order, put aside in any.
+#[derive(Clone, Debug)]
+pub(crate) struct InOrder<T> {
+    items: Vec<T>,
+    /// So many of the first were taken.
+    taken: usize,
+    /// So many of the first are in order.
+    sorted: usize,
+}
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), taken: 0, sorted: 0 }
+    }
+}
+
+impl<T: Copy> InOrder<T> {
+    /// Puts `item` aside.
+    pub(crate) fn push(&mut self, item: T) {
+        self.items.push(item);
+    }
+
+    /// Puts what waits in order; must come between pushing and looking. The order of equal ones is not kept.
+    pub(crate) fn sort(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
+        if self.sorted < self.items.len() {
+            self.items.drain(..self.taken);
+            self.taken = 0;
+            sort_by(&mut self.items, compare);
+            self.sorted = self.items.len();
+        }
+    }
+
+    /// What waits.
+    pub(crate) fn waiting(&self) -> &[T] {
+        &self.items[self.taken..]
+    }
+
+    /// The first of what waits.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.items.get(self.taken)
+    }
+
+    /// Takes the first of what waits.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<&T> {
+        let first = self.items.get(self.taken)?;
+        self.taken += 1;
+        Some(first)
+    }
+}
+
 /// Sorts `items`. The order of equal ones is not kept.
 pub(crate) fn sort_by<T: Copy>(items: &mut Vec<T>, compare: impl Fn(&T, &T) -> Ordering) {
     let mut runs = Vec::new();
@@ -56,5 +108,22 @@ mod tests {
             sort_by(&mut items, u32::cmp);
             assert_eq!(items, expected);
         }
+    }
+
+    #[test]
+    fn what_was_taken_does_not_come_back() {
+        let mut items = InOrder::default();
+        [5, 1, 3].into_iter().for_each(|item| items.push(item));
+        items.sort(u32::cmp);
+        assert_eq!(items.waiting(), [1, 3, 5]);
+        assert_eq!([items.take().copied(), items.take().copied(), items.first().copied()], [Some(1), Some(3), Some(5)]);
+        [9, 4].into_iter().for_each(|item| items.push(item));
+        items.sort(u32::cmp);
+        assert_eq!(items.waiting(), [4, 5, 9]);
+        while items.take().is_some() {}
+        assert_eq!(items.first(), None);
+        items.push(2);
+        items.sort(u32::cmp);
+        assert_eq!((items.waiting(), items.items.len()), (&[2][..], 1), "what was taken needs no memory");
     }
 }

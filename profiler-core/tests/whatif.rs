@@ -151,18 +151,6 @@ fn communication_on_its_own_stream_is_hidden_through_its_events() {
 }
 
 #[test]
-fn a_fast_rank_is_judged_only_when_waiting_for_peers_was_measured() {
-    let communicate = Act::Launch(7, 5 * MS, OperationClass::Communication);
-    let mut recording = MACHINE.run(&[kernel(5 * MS), communicate], STEPS);
-    assert_eq!(answer(&recording).ceiling(ScenarioKind::FastRank), None);
-    for operation in recording.operations.iter_mut().filter(|op| op.class == OperationClass::Communication) {
-        operation.excess = 3 * MS;
-    }
-    let faster = Act::Launch(7, 2 * MS, OperationClass::Communication);
-    assert_predicts(&recording, ScenarioKind::FastRank, &MACHINE.run(&[kernel(5 * MS), faster], STEPS), 0.005);
-}
-
-#[test]
 fn the_device_alone_needs_what_its_streams_need() {
     let step = [Act::Input(3 * MS), kernel(2 * MS), Act::Synchronize, Act::Work(MS), kernel(MS), Act::Synchronize];
     let alone = Machine { launch: 0, latency: 0, ..MACHINE }.run(&[kernel(2 * MS), kernel(MS)], STEPS);

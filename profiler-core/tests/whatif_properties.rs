@@ -119,7 +119,7 @@ proptest! {
     #[test]
     fn damaged_input_never_panics(
         calls in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, 0..8u32, 0..4u8), 0..60),
-        operations in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, class(), 0..10u32, any::<u64>()), 0..60),
+        operations in prop::collection::vec((any::<u64>(), any::<u64>(), 0..3u32, class(), 0..10u32, any::<u32>()), 0..60),
         boundaries in prop::collection::vec(any::<u64>(), 0..20),
         inputs in prop::collection::vec((0..3u32, any::<u64>(), any::<u64>()), 0..10),
         watermark in any::<u64>(),

@@ -1,17 +1,27 @@
-//! Records of device work on their way in: what each operation is, before it is known who launched it.
+//! Records of device work on their way in: what each operation is, and who launched it.
 //!
 //! They are counted in the statistics at once, since that needs no order, and put aside until the next flush joins them
-//! to their calls. An operation without times, or on a device that cannot be, still answers its launch; it only has no
+//! to their calls and hands them to their timeline. An operation without times, or on a device that cannot be, still answers its launch; it only has no
 //! place on a timeline.
 
 use super::activity::{KernelClass, leaf_of_copy, symbol};
+use super::api::ApiClass;
 use super::gap::INPUT_BYTES;
 use super::launch_order::Standing;
+use super::leaf::Leaf;
 use super::statistics::CopyPath;
 use super::sweep::Operation;
-use super::{ARRIVALS, Attributor, Leaf, Subject};
+use super::{Attributor, FUTURE_NANOS, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, MemoryKind, Memset, StreamId, Timestamp};
+
+/// An operation waits for its launching call for as long as a launch waits for its operation.
+const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
+const JOIN_PATIENCE_FLUSHES: u64 = 3;
+/// Operations that may wait for their launch; when there are more, those without one are counted.
+const UNJOINED_LIMIT: usize = 1_000_000;
+/// Operations that came since the last flush before those whose launch is known go on to their timeline.
+const ARRIVALS: usize = 1 << 14;
 
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
@@ -72,11 +82,110 @@ impl Attributor {
             self.completeness.clamped_clocks += 1;
             operation.end = operation.start;
         }
-        self.arrivals.push(operation);
-        if self.arrivals.len() >= self.arrivals_due.max(ARRIVALS) {
+        self.arrivals.places.push(self.operations.insert(operation));
+        if self.arrivals.places.len() >= self.arrivals.due.max(ARRIVALS) {
             self.join_known();
         }
         timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
+    }
+
+    /// Hands operations to their timelines; those whose call is not there yet stay. Gives the earliest of these.
+    pub(super) fn join_arrivals(&mut self, at: u64, last: bool) -> Option<u64> {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let mut oldest: Option<u64> = None;
+        let last = last || arrivals.places.len() > UNJOINED_LIMIT;
+        arrivals.places.retain(|&place| {
+            let operation = &mut self.operations[place];
+            operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
+            if operation.launch.is_none() && !last {
+                let patient = at.saturating_sub(operation.end) <= JOIN_PATIENCE_NANOS
+                    || self.flush - operation.flush < JOIN_PATIENCE_FLUSHES;
+                if patient {
+                    if operation.start != 0 {
+                        oldest = Some(oldest.map_or(operation.start, |time| time.min(operation.start)));
+                    }
+                    return true;
+                }
+            }
+            self.enter(place);
+            false
+        });
+        arrivals.looked_through();
+        self.arrivals = arrivals;
+        oldest
+    }
+
+    /// Between two flushes, when many operations came: hands those over whose call is known. The rest, and what a flush
+    /// must confirm the time of, stays.
+    fn join_known(&mut self) {
+        let confirmed = self.newest_flush.saturating_add(FUTURE_NANOS);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.places.retain(|&place| {
+            let operation = &mut self.operations[place];
+            if self.newest_flush == 0 || operation.end > confirmed {
+                return true;
+            }
+            operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
+            let known = operation.launch.is_some();
+            if known {
+                self.enter(place);
+            }
+            !known
+        });
+        arrivals.looked_through();
+        self.arrivals = arrivals;
+    }
+
+    /// Hands an operation to its timeline, or frees its place if it has none there.
+    fn enter(&mut self, place: u32) {
+        let operation = &mut self.operations[place];
+        match operation.launch {
+            None => self.completeness.activities_without_launch += 1,
+            Some(launch) => {
+                operation.graph |= launch.class == ApiClass::GraphLaunch;
+                self.completeness.clamped_clocks += u64::from(operation.start != 0 && operation.start < launch.start);
+            }
+        }
+        let Operation { device, stream, correlation, start, end, leaf, .. } = *operation;
+        if start == 0 {
+            self.operations.remove(place);
+            return;
+        }
+        if self.is_damaged(start, end) {
+            self.completeness.bad_timestamps += 1;
+            self.operations.remove(place);
+            return;
+        }
+        self.observe(start, end);
+        if let Some(work) = leaf.work() {
+            self.dependencies.ran(device, stream, correlation.0, work, end);
+        }
+        let Some(index) = self.timeline_index(device) else {
+            self.operations.remove(place);
+            return;
+        };
+        let late = self.timelines[index].push(place, &mut self.operations, &mut self.replay);
+        self.completeness.late_ns += late.total;
+        self.completeness.patched_ns += late.patched;
+    }
+}
+
+/// Operations whose launch is not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// Where they lie.
+    places: Vec<u32>,
+    /// So many are looked through for those whose launch is known by now.
+    due: usize,
+}
+
+impl Arrivals {
+    /// What is left is looked at again when as much has come.
+    fn looked_through(&mut self) {
+        self.due = ARRIVALS.max(self.places.len() * 2);
+        if self.places.capacity() > 4 * self.due {
+            self.places.shrink_to(self.due);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::CLOCK_SLACK_NANOS;
 use super::step_sequence::StepSequence;
 use super::sweep::Operation;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
+use crate::runs::InOrder;
 use crate::slab::Slab;
 use crate::steps::{Cut, StepDetector};
 
@@ -74,30 +75,33 @@ pub(super) struct LaunchOrder {
     named: bool,
     /// When the newest launch returned.
     returned: u64,
-    /// Place in launch order, and in the slab.
-    due: Vec<(u64, u32)>,
+    /// Those that were not shown: place in launch order, and in the slab.
+    hidden: InOrder<(u64, u32)>,
 }
 
 impl LaunchOrder {
-    /// Shows those of `pending` that come before `watermark` in launch order and were not shown. `order` has their
-    /// places, about in launch order.
-    pub(super) fn show(&mut self, pending: &mut Slab<Operation>, order: &[(u64, u32)], watermark: u64, marks: &Marks) {
-        let mut due = std::mem::take(&mut self.due);
-        due.extend(order.iter().filter_map(|&(_, index)| {
-            let operation = &pending[index];
-            let place = place(operation);
-            let passed = place < watermark || watermark == u64::MAX;
-            (passed && !operation.standing.shown).then_some((place, index))
-        }));
-        due.sort_by(|a, b| match a.0.cmp(&b.0) {
+    /// An operation that lies at `index` waits to be shown.
+    pub(super) fn push(&mut self, operation: &Operation, index: u32) {
+        self.hidden.push((place(operation), index));
+    }
+
+    /// Puts what was pushed in launch order.
+    pub(super) fn sort(&mut self, pending: &Slab<Operation>) {
+        self.hidden.sort(|a, b| match a.0.cmp(&b.0) {
             Ordering::Equal => between_equals(&pending[a.1]).cmp(&between_equals(&pending[b.1])),
             unequal => unequal,
         });
-        for (_, index) in due.drain(..) {
+    }
+
+    /// Shows those that come before `watermark` in launch order.
+    pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &Marks) {
+        while let Some(&(place, index)) = self.hidden.first()
+            && (place < watermark || watermark == u64::MAX)
+        {
+            self.hidden.take();
             let standing = self.standing(&pending[index], marks);
             pending[index].standing = standing;
         }
-        self.due = due;
     }
 
     /// What steps launch; see [`StepSequence`].

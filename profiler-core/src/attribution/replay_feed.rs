@@ -51,7 +51,7 @@ impl ReplayFeed {
             stream: operation.stream,
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
-            excess: operation.excess.into(),
+            excess: operation.excess,
         });
     }
 

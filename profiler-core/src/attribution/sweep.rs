@@ -7,6 +7,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use super::CLOCK_SLACK_NANOS;
 use super::account::{DeviceAccount, Subject};
 use super::dependencies::{Dependencies, Waiting};
 use super::gap::{self, Next};
@@ -18,7 +19,7 @@ use super::replay_feed::ReplayFeed;
 use super::step_sequence::StepSequence;
 use super::threads::HostThread;
 use crate::record::{CorrelationId, DeviceId, StreamId};
-use crate::runs;
+use crate::runs::InOrder;
 use crate::slab::Slab;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
@@ -53,9 +54,8 @@ pub(super) struct Operation {
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) account: DeviceAccount,
-    pending: Slab<Operation>,
-    /// Begins and places of those that are pending.
-    order: Vec<(u64, u32)>,
+    /// Operations that the watermark has not passed: begins, and places in the slab.
+    pending: InOrder<(u64, u32)>,
     launch_order: LaunchOrder,
     running: BinaryHeap<Reverse<(u64, u8)>>,
     counts: [u32; BUSY_COUNT],
@@ -83,8 +83,7 @@ impl Timeline {
     pub(super) fn new(id: DeviceId) -> Self {
         Self {
             account: DeviceAccount::new(id),
-            pending: Slab::default(),
-            order: Vec::new(),
+            pending: InOrder::default(),
             launch_order: LaunchOrder::default(),
             running: BinaryHeap::new(),
             counts: [0; BUSY_COUNT],
@@ -99,11 +98,13 @@ impl Timeline {
 
     /// Operations that the watermark has not passed.
     pub(super) fn pending(&self) -> usize {
-        self.order.len()
+        self.pending.waiting().len()
     }
 
-    /// Adds an operation. If its time is entered already, it takes what idle time it can; the rest goes on.
-    pub(super) fn push(&mut self, operation: &mut Operation, replay: &mut ReplayFeed) -> Late {
+    /// Adds the operation that lies at `place`, which is freed once it is entered. If its time is entered already, it
+    /// takes what idle time it can; the rest goes on.
+    pub(super) fn push(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut ReplayFeed) -> Late {
+        let operation = &mut operations[place];
         let mut late = Late::default();
         self.account.operations += 1;
         self.account.graph_operations += u64::from(operation.graph);
@@ -114,16 +115,37 @@ impl Timeline {
             late.total = to - operation.start;
             late.patched = self.account.patch(operation.leaf, operation.start, to);
             if operation.end <= position {
+                operations.remove(place);
                 return late;
             }
             operation.start = position;
             // Its place in launch order has gone by.
             operation.standing.shown = true;
             operation.late = true;
+        } else {
+            self.launch_order.push(operation, place);
         }
-        let place = self.pending.insert(*operation);
-        self.order.push((operation.start, place));
+        self.pending.push((operation.start, place));
         late
+    }
+
+    /// Puts what was pushed in order: before the first advance behind it.
+    pub(super) fn sort(&mut self, operations: &Slab<Operation>) {
+        // Operations that begin together get an order of their own, so that the one which ends a gap does not depend on
+        // the order of delivery.
+        self.pending.sort(|a, b| match a.0.cmp(&b.0) {
+            Ordering::Equal => {
+                let (a, b) = (&operations[a.1], &operations[b.1]);
+                (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf))
+            }
+            unequal => unequal,
+        });
+        self.launch_order.sort(operations);
+    }
+
+    /// The begins of every so manyth of the operations that wait.
+    pub(super) fn every(&self, step: usize) -> impl Iterator<Item = u64> {
+        self.pending.waiting().iter().skip(step).step_by(step).map(|&(start, _)| start)
     }
 
     /// Enters everything before `watermark`, and tells the replay of it. Gives the number of operations that cannot be
@@ -131,20 +153,19 @@ impl Timeline {
     pub(super) fn advance(
         &mut self,
         watermark: u64,
+        operations: &mut Slab<Operation>,
         host: &Host<'_>,
         replay: &mut ReplayFeed,
         ranges: &mut Ranges,
     ) -> u64 {
         let mut refused = 0;
-        self.sort();
-        self.launch_order.show(&mut self.pending, &self.order, watermark, host.marks);
-        // The first that was not shown is the end: at most the clock slack before the watermark.
-        let hidden = self.order.iter().find(|&&(_, place)| !self.pending[place].standing.shown);
-        let watermark = hidden.map_or(watermark, |&(start, _)| start.min(watermark));
-        let count = self.order.partition_point(|&(start, _)| start < watermark);
-        let (order, pending) = (std::mem::take(&mut self.order), std::mem::take(&mut self.pending));
-        for &(_, place) in &order[..count] {
-            let operation = &pending[place];
+        self.launch_order.show(operations, watermark, host.marks);
+        let watermark = self.first_hidden(operations, watermark).unwrap_or(watermark);
+        while let Some(&(start, place)) = self.pending.first()
+            && start < watermark
+        {
+            self.pending.take();
+            let operation = &operations[place];
             if !operation.late {
                 replay.operation(operation);
             }
@@ -153,31 +174,24 @@ impl Timeline {
                 refused += 1;
                 self.account.operations -= 1;
                 self.account.graph_operations -= u64::from(operation.graph);
-                continue;
+            } else {
+                self.enter_ends(operation.start);
+                self.begin(operation, host, ranges);
             }
-            self.enter_ends(operation.start);
-            self.begin(operation, host, ranges);
-        }
-        (self.order, self.pending) = (order, pending);
-        for (_, place) in self.order.drain(..count) {
-            self.pending.remove(place);
+            operations.remove(place);
         }
         self.enter_ends(watermark);
         debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
         refused
     }
 
-    /// Adaptive: what is left from before is sorted, and streams deliver runs. Operations that begin together get an
-    /// order of their own, so that the one which ends a gap does not depend on the order of delivery.
-    fn sort(&mut self) {
-        let Self { order, pending, .. } = self;
-        runs::sort_by(order, |a, b| match a.0.cmp(&b.0) {
-            Ordering::Equal => {
-                let (a, b) = (&pending[a.1], &pending[b.1]);
-                (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf))
-            }
-            unequal => unequal,
-        });
+    /// The begin of the first operation before `watermark` that was not shown. None begins more than the clock slack
+    /// before its place in launch order.
+    fn first_hidden(&self, operations: &Slab<Operation>, watermark: u64) -> Option<u64> {
+        let waiting = self.pending.waiting();
+        let from = waiting.partition_point(|&(start, _)| start < watermark.saturating_sub(CLOCK_SLACK_NANOS));
+        let mut near = waiting[from..].iter().take_while(|&&(start, _)| start < watermark);
+        near.find(|&&(_, place)| !operations[place].standing.shown).map(|&(start, _)| start)
     }
 
     /// Enters busy time up to the last end that is not after `limit`.

@@ -55,13 +55,13 @@ pub struct WhatIf {
     pub base_error: Option<f64>,
     /// Why the ceilings are additive bounds (or missing), and not replayed.
     pub refused: Option<Refusal>,
-    /// One for each scenario that could be judged; scenarios that need evidence nobody gave are left out.
+    /// One for each scenario that could be judged.
     pub ceilings: Vec<Ceiling>,
 }
 
 impl WhatIf {
-    /// Judges these steps. `peers_known`: slower ranks were measured.
-    pub(super) fn of(rows: &[StepTimes], peers_known: bool) -> Self {
+    /// Judges these steps.
+    pub(super) fn of(rows: &[StepTimes]) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, real) = (sum(&|row| row.steps), sum(&|row| row.real));
         let base_error = median(rows.iter().map(StepTimes::base_error).collect());
@@ -76,10 +76,7 @@ impl WhatIf {
         if refused.is_none() {
             let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
             let base = replayed(ScenarioKind::Base).max(1);
-            for kind in ScenarioKind::ALL {
-                if kind == ScenarioKind::Base || (kind == ScenarioKind::FastRank && !peers_known) {
-                    continue;
-                }
+            for kind in ScenarioKind::ALL.into_iter().filter(|&kind| kind != ScenarioKind::Base) {
                 // The base error is in both, so the ratio is better than either.
                 let possible = real as f64 * replayed(kind) as f64 / base as f64;
                 ceilings.push(Ceiling::new(kind, real / steps, (possible / steps as f64) as u64));

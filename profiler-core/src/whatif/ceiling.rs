@@ -37,7 +37,7 @@ impl Ceiling {
     }
 
     /// The additive bounds of a step (or of any window) with these leaves. Time without work is left out of both
-    /// sides; communication waiting for a slow rank cannot be told from `Leaves` and has no bound here.
+    /// sides.
     #[must_use]
     pub fn additive(leaves: &Leaves) -> Vec<Self> {
         let nanos = |leaf: Leaf| leaves[leaf as usize];

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::gaps::QueuedGaps;
 use super::input::{Operation, OperationClass};
-use super::scenario::{Clocks, Origin, SCENARIO_COUNT, as_clock, each, later, latest, plus};
+use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 use crate::record::{DeviceId, StreamId, ThreadId};
 
@@ -185,9 +185,9 @@ impl Streams {
         }
         let nanos = end - start;
         let mut done = plus(&begin, nanos);
-        if operation.excess != 0 {
-            done =
-                each(|kind| begin[kind as usize] + as_clock(kind.duration(nanos, operation.class, operation.excess)));
+        if operation.excess != 0 && operation.class.is_copy() {
+            let index = ScenarioKind::CopiesOverlapped as usize;
+            done[index] = begin[index] + as_clock(nanos.saturating_sub(operation.excess.into()));
         }
         let mut free = done;
         // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.

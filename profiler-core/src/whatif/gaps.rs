@@ -28,17 +28,13 @@ pub(super) struct QueuedGaps {
 impl QueuedGaps {
     /// An operation that was queued began `nanos` after the one before it had ended.
     pub(super) fn add(&mut self, class: OperationClass, nanos: u64) {
-        if is_copy(class) { self.copies.add(nanos) } else { self.kernels.add(nanos) }
+        if class.is_copy() { self.copies.add(nanos) } else { self.kernels.add(nanos) }
     }
 
     /// The shortest that can be expected before such an operation, nanoseconds.
     pub(super) fn before(&self, class: OperationClass) -> u64 {
-        if is_copy(class) { self.copies.shortest() } else { self.kernels.shortest() }
+        if class.is_copy() { self.copies.shortest() } else { self.kernels.shortest() }
     }
-}
-
-const fn is_copy(class: OperationClass) -> bool {
-    matches!(class, OperationClass::CopyFromHost | OperationClass::CopyOther)
 }
 
 #[derive(Clone, Debug)]

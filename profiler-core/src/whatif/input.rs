@@ -80,6 +80,11 @@ impl OperationClass {
             _ => None,
         }
     }
+
+    /// Whether it moves data from or to the host, or on the device.
+    pub(super) const fn is_copy(self) -> bool {
+        matches!(self, Self::CopyFromHost | Self::CopyOther)
+    }
 }
 
 /// The call that launched an operation.
@@ -106,7 +111,6 @@ pub struct Operation {
     pub class: OperationClass,
     /// Who launched it; `None` when that is not known.
     pub launch: Option<LaunchedBy>,
-    /// How much shorter its run could be, nanoseconds; 0 when not known. Of communication, what it waited for slower
-    /// ranks; of a copy from or to ordinary memory, what it takes longer than from page-locked memory.
-    pub excess: u64,
+    /// What a copy from or to ordinary memory takes longer than from page-locked memory, nanoseconds; 0 when not known.
+    pub excess: u32,
 }

@@ -1,6 +1,6 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of nine
+//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of eight
 //! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
@@ -25,8 +25,8 @@
 //! 4. a step found: [`Replay::step_boundary`], at the begin of its first operation;
 //! 5. after the timelines have advanced to a watermark (and done 3 and 4): [`Replay::advance`] to the same one.
 //!
-//! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes), and any
-//! price of removing a cost.
+//! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
+//! [`crate::ranks`]), and any price of removing a cost.
 
 mod answer;
 mod ceiling;
@@ -49,7 +49,7 @@ use self::device::{Begun, Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
 use self::host::Threads;
 use self::launches::Launches;
-use self::queue::{Event, Queue};
+use self::queue::{Event, Queue, StepMark};
 use self::scenario::{Clocks, Origin, as_clock, each, later};
 use self::steps::Steps;
 use crate::attribution::api::BLOCKING_COPY_NANOS;
@@ -70,7 +70,6 @@ struct Device {
     progress: Progress,
     gaps: QueuedGaps,
     steps: Steps,
-    peers_known: bool,
 }
 
 /// The streaming replay. See the [module](self).
@@ -141,7 +140,7 @@ impl Replay {
         if at < self.position {
             self.late_boundaries += 1;
         } else {
-            self.queue.push_boundary(at, device, series);
+            self.queue.push_step(at, device, StepMark::Begin(series));
         }
     }
 
@@ -149,7 +148,7 @@ impl Replay {
     /// break before the watermark comes too late and is left out.
     pub fn step_break(&mut self, device: DeviceId, at: u64) {
         if !self.stopped && at >= self.position {
-            self.queue.push_break(at, device);
+            self.queue.push_step(at, device, StepMark::Break);
         }
     }
 
@@ -166,17 +165,16 @@ impl Replay {
         }
         self.position = self.position.max(watermark);
         let mut queue = std::mem::take(&mut self.queue);
-        queue.advance(watermark);
-        for (at, event) in queue.due() {
+        queue.sort();
+        while let Some((at, event)) = queue.next(watermark) {
             match event {
-                Event::Boundary(device, series) => self.boundary(device, series),
-                Event::Break(device) => self.break_off(device),
+                Event::Step(device, StepMark::Begin(series)) => self.boundary(device, series),
+                Event::Step(device, StepMark::Break) => self.break_off(device),
                 Event::Return(thread) => self.leave(thread, at),
                 Event::Enter(call) => self.enter(call),
                 Event::Operation(operation) => self.run(operation),
             }
         }
-        queue.forget_due();
         self.queue = queue;
     }
 
@@ -185,7 +183,7 @@ impl Replay {
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         let device = self.device(device)?;
         let rows = device.steps.rows(series);
-        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], device.peers_known))
+        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..]))
     }
 
     /// The steps of a device in order, several in one when there are many.
@@ -282,7 +280,6 @@ impl Replay {
         let device = &mut self.devices[place];
         let launched_by = operation.launch.map(|launch| launch.correlation);
         let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
-        device.peers_known |= operation.class == OperationClass::Communication && operation.excess != 0;
         let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin);
         if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)

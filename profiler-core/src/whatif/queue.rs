@@ -4,25 +4,25 @@
 //! operation, the end of an operation before the return of the call that waited for it. So one queue by time is all
 //! the graph there is. It is bounded: when more waits than [`PENDING_LIMIT`], the oldest goes on without waiting.
 //!
-//! What is sorted is small: a time and a place. Calls and operations stay where they were put, in slabs.
+//! Calls, operations and marks of steps wait in lines of their own, since each comes nearly in order by itself; the
+//! returns of the calls that were entered, which are few at a time, in a heap.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::input::{Call, Operation};
 use crate::record::{DeviceId, ThreadId};
-use crate::slab::Slab;
+use crate::runs::InOrder;
 use crate::steps::StepSeries;
 
-/// Events that may wait for the watermark (at most 80 bytes each): several seconds of the densest programs measured.
+/// What may wait for the watermark (at most 64 bytes each): several seconds of the densest programs measured.
 const PENDING_LIMIT: usize = 500_000;
 
 /// Something that happens at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
-    /// A step of this device begins.
-    Boundary(DeviceId, StepSeries),
-    /// The step that this device is in is none.
-    Break(DeviceId),
+    /// A step of this device begins, or is none.
+    Step(DeviceId, StepMark),
     /// The outermost call of this thread returns.
     Return(ThreadId),
     /// A call is entered.
@@ -31,130 +31,88 @@ pub(super) enum Event<'a> {
     Operation(&'a Operation),
 }
 
-/// At one instant, what ends comes before what begins, and a boundary before the operation that made it one.
+/// What happens to the steps of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-enum Rank {
-    Boundary,
+pub(super) enum StepMark {
+    /// One of these begins.
+    Begin(StepSeries),
+    /// The one that it is in is none.
     Break,
-    Return,
-    Enter,
-    Operation,
-}
-
-/// An event that waits.
-#[derive(Clone, Copy, Debug)]
-struct Key {
-    at: u64,
-    rank: Rank,
-    /// Device, thread, or place in the slab.
-    what: u32,
 }
 
 /// Events that wait for the watermark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// In order, then in the order of delivery, which decides between equals.
-    keys: Vec<Key>,
-    boundaries: Slab<(DeviceId, StepSeries)>,
-    calls: Slab<Call>,
-    operations: Slab<Operation>,
-    /// How many of the first keys are due.
-    due: usize,
+    calls: InOrder<Call>,
+    /// Ends and threads of the calls that were entered.
+    returns: BinaryHeap<Reverse<(u64, ThreadId)>>,
+    /// Each with the time at which it counts as beginning.
+    operations: InOrder<(u64, Operation)>,
+    steps: InOrder<(u64, StepMark, DeviceId)>,
+    /// Events that go on without waiting.
+    excess: usize,
 }
 
 impl Queue {
     /// A call is entered and returns.
     pub(super) fn push_call(&mut self, call: Call) {
-        let what = self.calls.insert(call);
-        self.keys.push(Key { at: call.start, rank: Rank::Enter, what });
-        self.keys.push(Key { at: call.end, rank: Rank::Return, what: call.thread.0 });
+        self.calls.push(call);
     }
 
     /// An operation counts as beginning at `at`.
     pub(super) fn push_operation(&mut self, at: u64, operation: Operation) {
-        let what = self.operations.insert(operation);
-        self.keys.push(Key { at, rank: Rank::Operation, what });
+        self.operations.push((at, operation));
     }
 
-    /// A step begins.
-    pub(super) fn push_boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) {
-        let what = self.boundaries.insert((device, series));
-        self.keys.push(Key { at, rank: Rank::Boundary, what });
+    /// Something happens to the steps of `device`.
+    pub(super) fn push_step(&mut self, at: u64, device: DeviceId, mark: StepMark) {
+        self.steps.push((at, mark, device));
     }
 
-    /// A step breaks off.
-    pub(super) fn push_break(&mut self, at: u64, device: DeviceId) {
-        self.keys.push(Key { at, rank: Rank::Break, what: device.0 });
+    /// Puts in order what was told. What is equal is told apart by what it is, so that the order of delivery does not show.
+    pub(super) fn sort(&mut self) {
+        // Of two calls entered at once, the longer one is the outer one.
+        let place = |call: &Call| (call.start, call.thread, Reverse(call.end));
+        self.calls.sort(|a, b| place(a).cmp(&place(b)));
+        let place = |&(at, operation): &(u64, Operation)| (at, operation.device, operation.stream, operation.end);
+        self.operations.sort(|a, b| place(a).cmp(&place(b)));
+        self.steps.sort(Ord::cmp);
+        // A call that waits is entered and returns.
+        let waiting = 2 * self.calls.waiting().len() + self.operations.waiting().len() + self.steps.waiting().len();
+        self.excess = (waiting + self.returns.len()).saturating_sub(PENDING_LIMIT);
     }
 
-    /// Makes everything before `watermark` due, and the oldest of the rest when too much waits.
-    pub(super) fn advance(&mut self, watermark: u64) {
-        let Self { keys, boundaries, calls, operations, due } = self;
-        // Threads and timelines deliver runs, which a stable sort merges; a heap would look at each event many times.
-        keys.sort_by(|a, b| match a.at.cmp(&b.at) {
-            Ordering::Equal => {
-                let content = |key| content(key, boundaries, calls, operations);
-                a.rank.cmp(&b.rank).then_with(|| content(a).cmp(&content(b)))
+    /// The next event before `watermark`, or the oldest one while too much waits. What was told since
+    /// [`sort`](Self::sort) is not looked at.
+    #[inline]
+    pub(super) fn next(&mut self, watermark: u64) -> Option<(u64, Event<'_>)> {
+        let step = self.steps.first().map_or(u64::MAX, |&(at, ..)| at);
+        let back = self.returns.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+        let call = self.calls.first().map_or(u64::MAX, |call| call.start);
+        let operation = self.operations.first().map_or(u64::MAX, |&(at, _)| at);
+        let at = step.min(back).min(call).min(operation);
+        if at >= watermark && self.excess == 0 {
+            return None;
+        }
+        self.excess = self.excess.saturating_sub(1);
+        // At one instant, what ends comes before what begins, and a mark before the operation that made it one.
+        let event = if step == at {
+            let &(_, mark, device) = self.steps.take()?;
+            Event::Step(device, mark)
+        } else if back == at {
+            let Reverse((_, thread)) = self.returns.pop()?;
+            Event::Return(thread)
+        } else if call == at {
+            let call = self.calls.take()?;
+            // One that returns at once is over when the next thing happens.
+            if call.end > call.start {
+                self.returns.push(Reverse((call.end, call.thread)));
             }
-            order => order,
-        });
-        let excess = keys.len().saturating_sub(PENDING_LIMIT);
-        *due = keys.partition_point(|key| key.at < watermark).max(excess);
-    }
-
-    /// What is due, in order.
-    pub(super) fn due(&self) -> impl Iterator<Item = (u64, Event<'_>)> {
-        self.keys[..self.due].iter().map(|key| {
-            let event = match key.rank {
-                Rank::Boundary => {
-                    let (device, series) = self.boundaries[key.what];
-                    Event::Boundary(device, series)
-                }
-                Rank::Break => Event::Break(DeviceId(key.what)),
-                Rank::Return => Event::Return(ThreadId(key.what)),
-                Rank::Enter => Event::Enter(&self.calls[key.what]),
-                Rank::Operation => Event::Operation(&self.operations[key.what]),
-            };
-            (key.at, event)
-        })
-    }
-
-    /// Forgets what is due.
-    pub(super) fn forget_due(&mut self) {
-        for key in self.keys.drain(..self.due) {
-            match key.rank {
-                Rank::Break | Rank::Return => {}
-                Rank::Boundary => self.boundaries.remove(key.what),
-                Rank::Enter => self.calls.remove(key.what),
-                Rank::Operation => self.operations.remove(key.what),
-            }
-        }
-        self.due = 0;
-    }
-}
-
-/// Decides between events of one rank at one instant by what they are, so that the order of delivery does not.
-fn content(
-    key: &Key,
-    boundaries: &Slab<(DeviceId, StepSeries)>,
-    calls: &Slab<Call>,
-    operations: &Slab<Operation>,
-) -> (u32, u32, u64) {
-    match key.rank {
-        Rank::Break | Rank::Return => (key.what, 0, 0),
-        Rank::Boundary => {
-            let (device, series) = boundaries[key.what];
-            (device.0, series.source as u32, series.period.into())
-        }
-        Rank::Enter => {
-            // Of two calls entered at once, the longer one is the outer one.
-            let call = &calls[key.what];
-            (call.thread.0, 0, u64::MAX - call.end)
-        }
-        Rank::Operation => {
-            let operation = &operations[key.what];
-            (operation.device.0, operation.stream.0, operation.end)
-        }
+            Event::Enter(call)
+        } else {
+            let (_, operation) = self.operations.take()?;
+            Event::Operation(operation)
+        };
+        Some((at, event))
     }
 }

@@ -1,4 +1,4 @@
-//! The worlds that are replayed side by side: the real one, and eight in which one cost is gone.
+//! The worlds that are replayed side by side: the real one, and seven in which one cost is gone.
 //!
 //! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
 //! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
@@ -97,15 +97,13 @@ pub enum ScenarioKind {
     CopiesOverlapped,
     /// Communication runs beside everything else on its stream.
     CommunicationHidden,
-    /// No communication kernel waits for a slower rank.
-    FastRank,
     /// The host costs nothing at all: what the device alone needs.
     DeviceOnly,
 }
 
 impl ScenarioKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Base,
         Self::DataReady,
         Self::LaunchesFree,
@@ -113,7 +111,6 @@ impl ScenarioKind {
         Self::NoAllocations,
         Self::CopiesOverlapped,
         Self::CommunicationHidden,
-        Self::FastRank,
         Self::DeviceOnly,
     ];
 
@@ -143,7 +140,6 @@ impl ScenarioKind {
             Self::NoAllocations => "no_allocations",
             Self::CopiesOverlapped => "copies_overlapped",
             Self::CommunicationHidden => "communication_hidden",
-            Self::FastRank => "fast_rank",
             Self::DeviceOnly => "device_only",
         }
     }
@@ -159,7 +155,6 @@ impl ScenarioKind {
             Self::NoAllocations => "memory were kept instead of freed and allocated anew",
             Self::CopiesOverlapped => "copies used page-locked memory and ran beside compute",
             Self::CommunicationHidden => "communication ran beside compute",
-            Self::FastRank => "no rank were slower than this one",
             Self::DeviceOnly => "the host cost nothing at all",
         }
     }
@@ -208,17 +203,6 @@ impl ScenarioKind {
     /// Whether a call that stages a copy from ordinary memory returns at once, as it does for page-locked memory.
     pub(super) const fn stages_nothing(self) -> bool {
         matches!(self, Self::CopiesOverlapped | Self::DeviceOnly)
-    }
-
-    /// How long an operation of `nanos` runs, of which `excess` goes when its cause goes.
-    pub(super) const fn duration(self, nanos: u64, class: OperationClass, excess: u64) -> u64 {
-        match (self, class) {
-            (Self::FastRank, OperationClass::Communication)
-            | (Self::CopiesOverlapped, OperationClass::CopyFromHost | OperationClass::CopyOther) => {
-                nanos.saturating_sub(excess)
-            }
-            _ => nanos,
-        }
     }
 }
 

@@ -1,0 +1,98 @@
+//! What the attributor can be asked, at any time: the books of the devices, tables, counters.
+//!
+//! Nothing is worked out that was not entered before; what is final and what may still change is told by the last flush.
+
+use super::statistics::ApiStatistics;
+use super::step_sequence::Place;
+use super::{
+    Attributor, DeviceAccount, HostLine, LineId, LookTotals, PeakCaller, RangeCounts, RangeInside, RangeTally,
+};
+use crate::memory::{Holding, Holdings, Place as MemoryPlace};
+use crate::record::{ApiFunctionId, DeviceId, Timestamp};
+use crate::report::Completeness;
+use crate::whatif::WhatIf;
+
+impl Attributor {
+    /// The books of every device on which something ran, by ordinal.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
+        self.timelines.iter().map(|timeline| &timeline.account)
+    }
+
+    /// Outermost API calls by function.
+    pub fn api_statistics(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
+        self.api_table.rows()
+    }
+
+    /// Memory that was allocated while measuring and how much of it is held; empty unless it was recorded.
+    #[must_use]
+    pub fn holdings(&self) -> &Holdings {
+        self.memory.holdings()
+    }
+
+    /// Memory by device and kind, with who took it to its peak, where that is known.
+    pub fn memory(&self) -> impl Iterator<Item = (MemoryPlace, &Holding, Option<PeakCaller>)> {
+        self.memory.rows()
+    }
+
+    /// Looks at the threads that launched, summed.
+    #[must_use]
+    pub fn look_totals(&self) -> LookTotals {
+        self.threads.look_totals()
+    }
+
+    /// The line that a [`Subject::Host`] names.
+    #[must_use]
+    pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
+        self.stacks.line(id)
+    }
+
+    /// Ranges by name, with what ran and idled in them.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
+        self.ranges.rows()
+    }
+
+    /// What of the ranges could not be placed, and how many are open.
+    #[must_use]
+    pub fn range_counts(&self) -> (RangeCounts, u64) {
+        (self.ranges.counts(), self.ranges.open())
+    }
+
+    /// What the program could gain at most, by the replay where it can be believed, else by the books of `device`
+    /// after start-up. `None` for a device on which nothing ran.
+    #[must_use]
+    pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
+        let account = self.devices().find(|account| account.id() == device)?;
+        self.replay.what_if(account)
+    }
+
+    /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
+    #[must_use]
+    pub fn step_sequence(&self, device: DeviceId) -> (&[Place], u64) {
+        let timeline = self.timelines.iter().find(|timeline| timeline.account.id() == device);
+        timeline.map_or((&[], 0), |timeline| timeline.sequence().places())
+    }
+
+    /// From the first begin to the last end of any record with times, nanoseconds.
+    #[must_use]
+    pub fn observed_ns(&self) -> u64 {
+        self.observed.map_or(0, |(first, last)| last - first)
+    }
+
+    /// The newest flush mark, and the nanoseconds from the one before it: 0 before there are two.
+    #[must_use]
+    pub fn last_flush(&self) -> Option<(Timestamp, u64)> {
+        self.last_flush
+    }
+
+    /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
+    #[must_use]
+    pub fn completeness(&self) -> Completeness {
+        let beyond = self.devices().map(|account| account.statistics.kernels_beyond_table()).sum();
+        Completeness {
+            launches_without_activity: self.launches.without_activity,
+            kernels_beyond_table: beyond,
+            ..self.completeness.clone()
+        }
+    }
+}
