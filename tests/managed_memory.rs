@@ -96,18 +96,18 @@ fn each_generation_of_records_gives_the_same_tables() {
         assert_eq!(
             rows(&stage, "um_sum", "trace.gpuprof"),
             json!([
-                {"Virtual Address": "0x7f4000010000", "HtoD Migration size (MB)": 2.097, "DtoH Migration size (MB)": null,
-                 "CPU Page Faults": null, "GPU Page Faults": null, "Migration Throughput (MB/s)": 41943.04},
-                {"Virtual Address": "0x7f4000000000", "HtoD Migration size (MB)": 0.066, "DtoH Migration size (MB)": 0.066,
-                 "CPU Page Faults": 1, "GPU Page Faults": 5, "Migration Throughput (MB/s)": 10922.623},
-                {"Virtual Address": "0x7f4000001000", "HtoD Migration size (MB)": null, "DtoH Migration size (MB)": null,
-                 "CPU Page Faults": 1, "GPU Page Faults": null, "Migration Throughput (MB/s)": null},
+                {"Virtual Address": "0x7F4000010000", "HtoD Migration size (MB)": 2.097, "DtoH Migration size (MB)": null,
+                 "CPU Page Faults": null, " GPU Page Faults": null, "Migration Throughput (MB/s)": 41943.04},
+                {"Virtual Address": "0x7F4000000000", "HtoD Migration size (MB)": 0.066, "DtoH Migration size (MB)": 0.066,
+                 "CPU Page Faults": 1, " GPU Page Faults": 5, "Migration Throughput (MB/s)": 10922.623},
+                {"Virtual Address": "0x7F4000001000", "HtoD Migration size (MB)": null, "DtoH Migration size (MB)": null,
+                 "CPU Page Faults": 1, " GPU Page Faults": null, "Migration Throughput (MB/s)": null},
             ])
         );
         let total = &rows(&stage, "um_total_sum", "trace.gpuprof")[0];
         assert_eq!(total["Total HtoD Migration Size (MB)"], 2.163);
         assert_eq!((&total["Total CPU Page Faults"], &total["Total GPU PageFaults"]), (&2.into(), &5.into()));
-        assert_eq!(total["Maximum Virtual Address"], "0x7f4000010000");
+        assert_eq!(total["Maximum Virtual Address"], "0x7F4000010000");
         let instruction = &rows(&stage, "um_cpu_page_faults_sum", "trace.gpuprof")[0];
         assert_eq!(instruction["CPU Instruction Address"], format!("{INSTRUCTION:#x}"));
         assert_eq!(instruction["CPU Page Faults"], 2);

@@ -1,6 +1,7 @@
 //! The main job from end to end without a GPU: buffers recorded on an NVIDIA H200, played by the replay library
 //! through the real libprof.so, into a trace, and from the trace into a report.
 
+#[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
 use std::fs;

@@ -166,6 +166,10 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     if !on && kind == Kind::CONCURRENT_KERNEL && version < KERNELS_CAN_BE_DISABLED {
         player.violations.note(Rule::EarlyKernelDisable, || format!("the library played is version {version}"));
     }
+    // As seen with CUPTI 13.0 on an H200.
+    if on && kind == Kind::UNIFIED_MEMORY_COUNTER && !player.is_initialised() {
+        return Err(CuptiResult::NOT_READY);
+    }
     player.client().filter.set_kind(kind.0, on, player.clock.now());
     if on {
         player.enabled();

@@ -64,6 +64,7 @@ pub struct Player {
     flushing: AtomicU32,
     /// Whether a buffer was ever asked for.
     begun: AtomicBool,
+    initialised: AtomicBool,
     /// Dropped records that the client has not asked for yet.
     unreported: AtomicUsize,
 }
@@ -115,6 +116,7 @@ impl Player {
             delivery: Mutex::new(delivery),
             flushing: AtomicU32::new(0),
             begun: AtomicBool::new(false),
+            initialised: AtomicBool::new(false),
             unreported: AtomicUsize::new(0),
         }
     }
@@ -132,6 +134,11 @@ impl Player {
     /// Whether the first buffer was asked for: too late for some attributes.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Whether `cuInit` is done.
+    pub fn is_initialised(&self) -> bool {
+        self.initialised.load(Ordering::SeqCst)
     }
 
     /// Dropped records since the last call.
@@ -224,6 +231,7 @@ impl Player {
                 border::tell_resource(&subscriber, id, context);
             }
         };
+        self.initialised.store(true, Ordering::SeqCst);
         tell(ResourceCallback::CU_INIT_FINISHED, None);
         for context in self.session.contexts() {
             tell(ResourceCallback::CONTEXT_CREATED, Some(context));

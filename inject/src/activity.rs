@@ -133,6 +133,12 @@ impl ResourceHandler for Callbacks {
         }
     }
 
+    fn initialised() {
+        if let Some(profiler) = Profiler::running() {
+            profiler.director().initialised();
+        }
+    }
+
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         if let Some(profiler) = Profiler::running() {
             profiler.director().api_called(domain, callback_id, site);

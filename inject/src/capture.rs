@@ -143,6 +143,11 @@ impl Director {
         }
     }
 
+    /// `cuInit` is done.
+    pub fn initialised(&self) {
+        self.switch.initialised();
+    }
+
     /// Whether `cudaProfilerStart` is to be listened to.
     pub fn wants_profiler_calls(&self) -> bool {
         self.desk().plan.request().range == Range::ProfilerApi

@@ -12,15 +12,18 @@ mod turn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use cupti_sys::abi::UnifiedMemoryCounter;
-use cupti_sys::{ActivityHandler, CallbackSite, Cupti, Domain, Error, Kind, Subscriber, ThreadIdType};
+use cupti_sys::{ActivityHandler, CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, Subscriber, ThreadIdType};
 use profiler_core::cost::Mode;
 
 use self::turn::Turn;
 pub use self::turn::Turned;
-use crate::interest;
+use crate::{interest, log};
 
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
+
+/// What the report says when managed memory cannot be recorded.
+const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
 
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
@@ -83,10 +86,9 @@ impl Switch {
         // Before kernels: CUPTI decides about a graph when it is instantiated.
         let graphs: &[Kind] = if whole_graphs { &[Kind::GRAPH_TRACE] } else { &[] };
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
-        let managed: &[Kind] = if unified_memory.is_empty() { &[] } else { &[Kind::UNIFIED_MEMORY_COUNTER] };
         let switch = Self {
             cupti,
-            kinds: graphs.iter().chain(interest::KINDS).chain(on_request).chain(managed).copied().collect(),
+            kinds: graphs.iter().chain(interest::KINDS).chain(on_request).copied().collect(),
             unified_memory,
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
@@ -149,7 +151,8 @@ impl Switch {
             }
         }
         let kinds = if mode == Mode::Watch { &self.kinds } else { &self.full_kinds };
-        for &kind in kinds.iter().filter(|kind| !self.stays.contains(kind)) {
+        let managed = self.unified_memory_kind().filter(|_| mode == Mode::Watch);
+        for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).chain(managed) {
             let _ = self.cupti.disable(kind);
         }
     }
@@ -160,10 +163,6 @@ impl Switch {
             return Ok(notes);
         }
         let full = !self.records_at_most(Mode::Light);
-        if !self.unified_memory.is_empty() {
-            let configured = self.cupti.configure_unified_memory(&self.unified_memory);
-            note(&mut notes, "no page faults and migrations of managed memory", configured);
-        }
         for &kind in self.kinds.iter().filter(|kind| full || !self.full_kinds.contains(kind)) {
             match self.cupti.enable(kind) {
                 Err(error) if kind == Kind::CONCURRENT_KERNEL => {
@@ -175,6 +174,11 @@ impl Switch {
                 }
                 result => note(&mut notes, &format!("no {kind} records"), result),
             }
+        }
+        match self.enable_unified_memory() {
+            // `initialised` tries again.
+            Err(error) if error.code == CuptiResult::NOT_READY => {}
+            result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
         for Calls { domain, ids, rest, all } in &self.calls {
             let wanted = ids.iter().chain(rest.iter().filter(|_| full));
@@ -189,6 +193,28 @@ impl Switch {
             }
         }
         Ok(notes)
+    }
+
+    /// `cuInit` is done: managed memory can be recorded from now on. From a callback of CUPTI.
+    pub fn initialised(&self) {
+        if self.is_on()
+            && !self.is_watching()
+            && let Err(error) = self.enable_unified_memory()
+        {
+            log::warning!("{NO_UNIFIED_MEMORY}: {error}");
+        }
+    }
+
+    /// CUPTI 13.0 answers `NOT_READY` until `cuInit` is done (seen on an H200).
+    fn enable_unified_memory(&self) -> Result<(), Error> {
+        let Some(kind) = self.unified_memory_kind() else { return Ok(()) };
+        self.cupti.configure_unified_memory(&self.unified_memory)?;
+        self.cupti.enable(kind)
+    }
+
+    /// The kind of managed memory, if it is wanted.
+    fn unified_memory_kind(&self) -> Option<Kind> {
+        (!self.unified_memory.is_empty()).then_some(Kind::UNIFIED_MEMORY_COUNTER)
     }
 
     /// No capture needs it any more: [`off`](Self::off) is to follow. `false` when it is not on. To be called where no
@@ -209,7 +235,8 @@ impl Switch {
             let kind = all.load(Ordering::Relaxed).then(|| Part::Kind(whole(*domain)));
             ids.iter().chain(rest).map(|&id| Part::Call(*domain, id)).chain(kind)
         });
-        let kinds = self.kinds.iter().filter(|kind| !self.stays.contains(kind)).map(|&kind| Part::Kind(kind));
+        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
+        let kinds = kinds.chain(self.unified_memory_kind()).map(Part::Kind);
         let parts = calls.chain(kinds).map(|part| {
             move || {
                 let _ = match part {

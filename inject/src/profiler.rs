@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use cupti_sys::{Cupti, CuptiResult, RecordSizes, Search, Subscriber};
+use cupti_sys::{Cupti, CuptiResult, RecordSizes, ResourceCallback, Search, Subscriber};
 use profiler_core::cost::Mode;
 use profiler_core::session::End;
 
@@ -208,6 +208,10 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
     let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
+    if !managed.is_empty() {
+        // Without it what needs CUDA to be initialised is tried now only, and the report says when that failed.
+        let _ = subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED);
+    }
     let prepared = Switch::prepare::<Callbacks>(cupti, settings.mode, settings.whole_graphs(), &requested, managed);
     let (switch, mut notes) = match prepared {
         Ok(prepared) => prepared,

@@ -66,18 +66,25 @@ fn gaps_are_those_that_sql_finds() {
 #[test]
 fn utilisation_of_all_parts_is_the_time_in_which_anything_ran() {
     let stage = play("sync_item");
+    let number = |row: &Value, column: &str| row[column].as_f64().unwrap();
     let parts = rows(&stage, "gpu_time_util:threshold=100:chunks=200:rows=-1");
-    assert!(parts.len() > 100);
-    let shares: Vec<f64> = parts.iter().map(|row| row["In-Use (%)"].as_f64().unwrap()).collect();
-    assert!(shares.is_sorted());
     let device = &stage.report()["devices"][0];
     let idle: u64 = sum(&device["leaves"]) - busy(device);
-    let length = parts[0]["Duration (ns)"].as_f64().unwrap();
     // Parts at 100 % are not in the table and idle for nothing.
-    let unused: f64 = shares.iter().map(|share| (100.0 - share) / 100.0 * length).sum();
-    // Each share is rounded to a tenth of a percent, and the last part may reach beyond the end.
-    let rounding = parts.len() as f64 * length * 0.0005 + length;
-    assert!((unused - idle as f64).abs() <= rounding, "{unused} {idle} {rounding}");
+    let unused: f64 =
+        parts.iter().map(|row| (100.0 - number(row, "In-Use (%)")) / 100.0 * number(row, "Duration (ns)")).sum();
+    // Each share is rounded to a tenth of a percent.
+    let rounding: f64 = parts.iter().map(|row| number(row, "Duration (ns)") * 0.0005).sum();
+    assert!((unused - idle as f64).abs() <= rounding + 1.0, "{unused} {idle} {rounding}");
+
+    let mut parts = rows(&stage, "gpu_time_util:threshold=48:chunks=200:rows=-1");
+    assert!(parts.len() > 3, "{parts:?}");
+    assert!(parts.is_sorted_by_key(|row| number(row, "In-Use (%)")) && number(&parts[0], "In-Use (%)") < 48.0);
+    parts.sort_by_key(|row| row["Start (ns)"].as_u64());
+    let touching = parts.windows(2).filter(|two| {
+        number(&two[0], "Start (ns)") + number(&two[0], "Duration (ns)") >= number(&two[1], "Start (ns)")
+    });
+    assert_eq!(touching.count(), 0, "parts that follow one another are one row");
 }
 
 /// Time in which a device ran anything: what the leaves of work hold.

@@ -4,15 +4,15 @@
 //! is empty, as soon as anything is known of managed memory. The host's instructions are numbers: which function they
 //! lie in is not looked up.
 
-use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind};
+use profiler_core::record::{ManagedEvent, ManagedKind};
 use rusqlite::{CachedStatement, Connection, Result, params};
 
 use super::facts::global_pid;
 use super::rows::insert;
 use crate::source::Scope;
 
-/// nsys's number for the kind of memory.
-const MANAGED: u32 = 4;
+/// nsys's number for the kind of memory, which it writes for migrations.
+const UNKNOWN: u32 = 7;
 
 /// The tables of faults.
 pub const FAULTS: [&str; 2] = ["CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS"];
@@ -74,9 +74,10 @@ impl<'c> Inserts<'c> {
             }
             ManagedKind::Unknown => return Ok(false),
         };
-        let at = |device: DeviceId| (device != ManagedEvent::HOST).then_some(device.0);
+        // nsys names both ends of neither; those of two devices would be lost otherwise.
+        let ends = (row.kind == ManagedKind::DeviceToDevice).then_some((row.source.0, row.destination.0));
+        let (source, destination) = ends.unzip();
         let (bytes, address) = (row.value as i64, row.address as i64);
-        let (source, destination) = (at(row.source), at(row.destination));
         self.migration.execute(params![
             start,
             end,
@@ -87,8 +88,8 @@ impl<'c> Inserts<'c> {
             pid,
             bytes,
             kind,
-            MANAGED,
-            MANAGED,
+            UNKNOWN,
+            UNKNOWN,
             source,
             destination,
             row.cause,

@@ -389,10 +389,12 @@ impl<'c> Inserts<'c> {
             Payload::Float(number) => (None, None, Some(number)),
         };
         let text = self.name(begin.message, scope.dictionary);
+        // Ranges may lie before the start of tracing, which began with CUDA.
+        let since = |at: Timestamp| at.nanos().wrapping_sub(origin.nanos()) as i64;
         let other_thread = end.map(|(_, thread)| thread).filter(|&thread| thread != begin.thread);
         self.range.execute(params![
-            begin.at.since(origin) as i64,
-            end.map(|(at, _)| at.since(origin) as i64),
+            since(begin.at),
+            end.map(|(at, _)| since(at)),
             kind,
             (begin.range_id != 0).then_some(begin.range_id as i64),
             (begin.color != 0).then_some(begin.color),

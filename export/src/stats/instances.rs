@@ -1,11 +1,14 @@
 //! Ranges of the program one by one, with the ranges around them.
 //!
-//! Pushed ranges of one thread and domain nest. Started ranges may overlap, so they nest in nothing, as nsys has it for
-//! their levels; each is put into a lane in which it overlaps with no other. A range that ends on another thread than it
-//! began on is left out, since nsys looks for launches on one thread only.
+//! Pushed ranges of one thread and domain nest, started ranges may overlap: each is put into a lane of its thread in which
+//! ranges are within each other or apart, so that those around a call are found quickly. The parent of a range is, as in
+//! nsys's reports, the range of the same thread that holds it with the least time to spare, of whatever domain and style.
+//! A range that ends on another thread than it began on is left out, since nsys looks for launches on one thread only.
 //!
 //! All ranges are kept (some 60 bytes each), which is the one place in this crate where memory grows with the trace; beyond a
 //! limit they are counted.
+
+use std::collections::VecDeque;
 
 use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::trace::Item;
@@ -19,6 +22,9 @@ use crate::source::Passed;
 /// Ranges that are kept, 250 MB of them.
 const LIMIT: usize = 1 << 22;
 
+/// Ranges of one thread that are open at once and can be parents; of more the oldest are not looked at.
+const OPEN: usize = 1 << 10;
+
 /// A range from begin to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instance {
@@ -29,13 +35,12 @@ pub(super) struct Instance {
     pub message: NameId,
     /// Started rather than pushed.
     pub started: bool,
-    /// The range around it, by its place.
+    /// The range that holds it most tightly, by its place.
     pub parent: Option<u32>,
-    /// How many are around it.
+    /// How many parents there are from it upwards.
     pub level: u32,
-    /// Ranges directly within it, and their time on the host.
-    pub children: u32,
-    pub children_ns: u64,
+    /// The range around it in its lane.
+    within: Option<u32>,
 }
 
 impl Instance {
@@ -53,12 +58,16 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    /// Reads the ranges of the trace.
-    pub fn read(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<(Self, Passed), ExportError> {
+    /// Reads the ranges of the trace that `wanted` takes.
+    pub fn read(input: &mut Input<'_, '_>, wanted: Wanted, notes: &mut Notes) -> Result<(Self, Passed), ExportError> {
         let mut open = OpenRanges::default();
         let mut all = Vec::new();
         let (mut last, mut beyond, mut elsewhere) = (Timestamp::ZERO, 0u64, 0u64);
         let mut take = |range: &Range| {
+            let started = range.begin.kind == RangeEventKind::Start;
+            if started && wanted == Wanted::Pushed {
+                return;
+            }
             if range.begin.thread != range.end_thread {
                 elsewhere += 1;
             } else if all.len() >= LIMIT {
@@ -70,11 +79,10 @@ impl Instances {
                     thread: range.begin.thread,
                     domain: range.begin.domain,
                     message: range.begin.message,
-                    started: range.begin.kind == RangeEventKind::Start,
+                    started,
                     parent: None,
                     level: 0,
-                    children: 0,
-                    children_ns: 0,
+                    within: None,
                 });
             }
         };
@@ -95,11 +103,15 @@ impl Instances {
         notes.0.extend(open.notes());
         notes.count(beyond, "ranges are left out: there are too many");
         notes.count(elsewhere, "ranges are left out because they ended on another thread");
-        Ok((Self::new(all), passed))
+        let (instances, unseen) = Self::new(all);
+        notes.count(unseen, "ranges could not be parents of others: there were too many open ones");
+        Ok((instances, passed))
     }
 
-    fn new(mut all: Vec<Instance>) -> Self {
+    /// Also answers how many open ranges were not looked at as parents.
+    fn new(mut all: Vec<Instance>) -> (Self, u64) {
         all.sort_by_key(|range| (range.begin, std::cmp::Reverse(range.end)));
+        let unseen = nest(&mut all);
         let mut instances = Self { all, lanes: FxHashMap::default() };
         let mut stacks: FxHashMap<(ThreadId, NameId), (usize, Vec<u32>)> = FxHashMap::default();
         for place in 0..instances.all.len() {
@@ -117,16 +129,10 @@ impl Instances {
             while stack.last().is_some_and(|&around| instances.all[around as usize].end < range.end) {
                 stack.pop();
             }
-            if let Some(&around) = stack.last() {
-                let parent = &mut instances.all[around as usize];
-                parent.children += 1;
-                parent.children_ns += range.duration();
-                instances.all[place].level = parent.level + 1;
-                instances.all[place].parent = Some(around);
-            }
+            instances.all[place].within = stack.last().copied();
             stack.push(place as u32);
         }
-        instances
+        (instances, unseen)
     }
 
     /// Puts a started range into the first lane of its thread that is free by then.
@@ -153,7 +159,7 @@ impl Instances {
             let mut next = before.checked_sub(1).map(|newest| lane[newest]);
             std::iter::from_fn(move || {
                 let place = next?;
-                next = self.all[place as usize].parent;
+                next = self.all[place as usize].within;
                 Some(place)
             })
             .filter(move |&place| self.all[place as usize].end >= end)
@@ -172,13 +178,49 @@ impl Instances {
     }
 }
 
+/// Which ranges are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Pushed and started ones.
+    All,
+    /// Pushed ones.
+    Pushed,
+}
+
+/// Gives each range its parent and level; those that hold others come before them. Answers how many open ranges were not
+/// looked at.
+fn nest(all: &mut [Instance]) -> u64 {
+    let mut open: FxHashMap<ThreadId, VecDeque<u32>> = FxHashMap::default();
+    let mut unseen = 0;
+    for place in 0..all.len() {
+        let range = all[place];
+        let open = open.entry(range.thread).or_default();
+        open.retain(|&other| all[other as usize].end >= range.begin);
+        let spare = |other: u32| {
+            let other = &all[other as usize];
+            other.end.checked_sub(range.end).map(|behind| range.begin - other.begin + behind)
+        };
+        let holding = open.iter().filter_map(|&other| Some((spare(other)?, other)));
+        // Of equally tight ones the newest.
+        let parent = holding.min_by_key(|&(spare, other)| (spare, std::cmp::Reverse(other))).map(|(_, other)| other);
+        all[place].level = parent.map_or(0, |parent| all[parent as usize].level + 1);
+        all[place].parent = parent;
+        open.push_back(place as u32);
+        if open.len() > OPEN {
+            open.pop_front();
+            unseen += 1;
+        }
+    }
+    unseen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn range(begin: u64, end: u64, domain: u32, started: bool) -> Instance {
         let (thread, domain, message) = (ThreadId(1), NameId(domain), NameId(0));
-        Instance { begin, end, thread, domain, message, started, parent: None, level: 0, children: 0, children_ns: 0 }
+        Instance { begin, end, thread, domain, message, started, parent: None, level: 0, within: None }
     }
 
     fn call(start: u64, end: u64) -> ApiCall {
@@ -187,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn ranges_nest_within_their_domain() {
-        let ranges = Instances::new(vec![
+    fn ranges_nest_in_whatever_holds_them_most_tightly() {
+        let (ranges, unseen) = Instances::new(vec![
             range(20, 30, 0, false),
             range(10, 100, 0, false),
             range(40, 90, 0, false),
@@ -198,9 +240,8 @@ mod tests {
         let begins: Vec<u64> = ranges.all.iter().map(|range| range.begin).collect();
         assert_eq!(begins, [10, 15, 20, 40, 45]);
         let levels: Vec<u32> = ranges.all.iter().map(|range| range.level).collect();
-        assert_eq!(levels, [0, 0, 1, 1, 2]);
-        assert_eq!((ranges.all[0].children, ranges.all[0].children_ns), (2, 10 + 50));
-        assert_eq!(ranges.stack(4), ":1:4:5");
+        assert_eq!((levels, unseen), (vec![0, 1, 2, 2, 3], 0));
+        assert_eq!(ranges.stack(4), ":1:2:4:5", "through another domain");
         let around = |start, end| {
             let mut found: Vec<u32> = ranges.around(&call(start, end)).collect();
             found.sort_unstable();
@@ -214,13 +255,14 @@ mod tests {
 
     #[test]
     fn started_ranges_overlap_and_are_all_found() {
-        let ranges = Instances::new(vec![
+        let (ranges, _) = Instances::new(vec![
             range(10, 50, 0, true),
             range(20, 60, 0, true),
             range(55, 70, 0, true),
             range(5, 80, 0, false),
         ]);
-        assert!(ranges.all.iter().all(|range| range.level == 0 && range.parent.is_none()));
+        let parents: Vec<_> = ranges.all.iter().map(|range| range.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(0)], "those that overlap hold each other not");
         assert_eq!(ranges.around(&call(30, 31)).count(), 3);
         assert_eq!(ranges.around(&call(57, 58)).count(), 3);
         assert_eq!(ranges.around(&call(65, 66)).count(), 2);

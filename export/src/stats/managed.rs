@@ -1,6 +1,6 @@
 //! Managed memory by address, in all, and by the instruction of the host that missed it.
 //!
-//! nsys makes these sums with SQL, whose rules show in its tables: what a page has none of is empty rather than 0, a
+//! nsys makes these sums with SQL, whose rules show in its tables: one column's name begins with a space, what a page has none of is empty rather than 0, a
 //! throughput is a product of whole numbers, and the lowest and highest address stand there only when there were
 //! migrations both ways and faults on both sides.
 
@@ -16,7 +16,7 @@ use crate::error::ExportError;
 
 /// Columns of the sums by address, in all, and by instruction.
 pub(super) const BY_ADDRESS: &str = "*Virtual Address, HtoD Migration size (MB), DtoH Migration size (MB), CPU Page Faults, \
-                                     GPU Page Faults, Migration Throughput (MB/s)";
+                                     \u{20}GPU Page Faults, Migration Throughput (MB/s)";
 pub(super) const TOTAL: &str = "Total HtoD Migration Size (MB), Total DtoH Migration Size (MB), Total CPU Page Faults, \
                                 Total GPU PageFaults, *Minimum Virtual Address, *Maximum Virtual Address";
 pub(super) const BY_INSTRUCTION: &str = "CPU Page Faults, *CPU Instruction Address, *Source File, Source Line";
@@ -171,13 +171,15 @@ impl Tally {
         let mut places: Vec<(u64, u64)> =
             self.places.into_iter().map(|(place, sums)| (place, sums.host_faults)).collect();
         places.sort_unstable_by_key(|&(place, faults)| (Reverse(faults), place));
-        let row = |(place, faults)| vec![Cell::Number(faults), address(place), Cell::Empty, Cell::Empty];
+        // nsys writes the function instead where it knows one, and an address as here.
+        let instruction = |place: u64| Cell::Text(format!("{place:#x}"));
+        let row = |(place, faults)| vec![Cell::Number(faults), instruction(place), Cell::Empty, Cell::Empty];
         places.into_iter().map(row).collect()
     }
 }
 
 fn address(number: u64) -> Cell {
-    Cell::Text(format!("{number:#x}"))
+    Cell::Text(format!("0x{number:X}"))
 }
 
 fn megabytes(bytes: Option<u64>) -> Cell {
@@ -256,9 +258,12 @@ mod tests {
     #[test]
     fn instructions_are_ordered_by_their_faults() {
         let fault = |instruction| event(ManagedKind::HostFault, 0x1000, instruction, 0);
-        let rows =
-            rows(Statistic::HostFaultSum, &[fault(8), fault(9), fault(9), event(ManagedKind::DeviceFault, 1, 1, 1)]);
+        let rows = rows(
+            Statistic::HostFaultSum,
+            &[fault(0xfd), fault(0xfe), fault(0xfe), event(ManagedKind::DeviceFault, 1, 1, 1)],
+        );
         let firsts: Vec<_> = rows.iter().map(|row| row[..2].to_vec()).collect();
-        assert_eq!(firsts, [[Cell::Number(2), address(9)], [Cell::Number(1), address(8)]]);
+        let instruction = |text: &str| Cell::Text(text.to_owned());
+        assert_eq!(firsts, [[Cell::Number(2), instruction("0xfe")], [Cell::Number(1), instruction("0xfd")]]);
     }
 }

@@ -51,7 +51,7 @@ impl Operation {
             // No call, context or stream moved them.
             Record::Managed(row) if row.kind.is_migration() => {
                 let (name, device) = (labels::migration(row.kind), row.device().unwrap_or(ManagedEvent::HOST));
-                let (bytes, source, destination) = (row.value, MemoryKind::Managed, Some(MemoryKind::Managed));
+                let (bytes, source, destination) = (row.value, MemoryKind::Unknown, Some(MemoryKind::Unknown));
                 let what = What::Memory { name, bytes, source, destination };
                 (row.start, row.end, device, ContextId(0), StreamId(0), CorrelationId(0), what)
             }
@@ -77,6 +77,8 @@ pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
             unit.whole(row.end.since(row.start)),
             Cell::Number(row.correlation.0.into()),
         ];
+        // Pages that moved have no context and no stream.
+        let some = |id: u32| if row.correlation.0 == 0 && id == 0 { Cell::Empty } else { Cell::Number(id.into()) };
         let megabytes = |bytes: u64| Cell::Decimal(bytes as f64 / 1e6, 3);
         let name = match row.what {
             What::Kernel(config) => {
@@ -101,9 +103,9 @@ pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
         };
         cells.extend([
             Cell::Text(device.clone()),
-            Cell::Number(row.context.0.into()),
+            some(row.context.0),
             Cell::Empty,
-            Cell::Number(row.stream.0.into()),
+            some(row.stream.0),
             Cell::Text(name),
         ]);
         sink.row(&cells).map_err(printing)

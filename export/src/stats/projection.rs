@@ -11,11 +11,12 @@ use profiler_core::record::{DeviceId, NameId, Record, StreamId, ThreadId, Timest
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::distribution::Distribution;
-use super::instances::{Instance, Instances};
+use super::instances::{Instance, Instances, Wanted};
 use super::launches::{join, kernels, operations};
 use super::sums::spread;
 use super::table::{Cell, RowSink};
 use super::{Input, Notes, TimeFilter, TimeUnit, printing};
+use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::names::demangled;
 use crate::operation::Operation;
@@ -67,7 +68,7 @@ pub fn projected_ranges(
 ) -> Result<(Vec<ProjectedRange>, Vec<String>), ExportError> {
     let mut input = Input { trace, filter: TimeFilter::default(), unit: TimeUnit::default(), progress };
     let mut unread = Notes::default();
-    let (ranges, _) = Instances::read(&mut input, &mut unread)?;
+    let (ranges, _) = Instances::read(&mut input, Wanted::All, &mut unread)?;
     let mut rows: FxHashMap<(u32, DeviceId, StreamId), ProjectedRange> = FxHashMap::default();
     let (_, without_call) = join(&mut input, operations, |call, record, _| {
         let Some(Operation { device, stream, start, end, .. }) = operation(record) else { return Ok(()) };
@@ -95,24 +96,36 @@ fn project(
     notes: &mut Notes,
 ) -> Result<(Instances, FxHashMap<u32, Projected>, Passed), ExportError> {
     let filter = input.filter;
-    let (ranges, passed) = Instances::read(input, notes)?;
+    let (ranges, passed) = Instances::read(input, Wanted::All, notes)?;
     let origin = passed.session.start;
+    let mut calls = Correlations::default();
     let mut projected: FxHashMap<u32, Projected> = FxHashMap::default();
     let (_, without_call) = join(input, operations, |call, record, _| {
-        let Some(Operation { start, end, .. }) = operation(record) else { return Ok(()) };
+        let Some(Operation { start, end, correlation, .. }) = operation(record) else { return Ok(()) };
+        // As in nsys, what one call launched is one operation, be it a graph.
+        let is_new = calls.insert(correlation);
         for place in ranges.around(call) {
             if admits(filter, origin, &ranges.all[place as usize]) {
                 let none = Projected { first: u64::MAX, last: 0, operations: 0 };
                 let row = projected.entry(place).or_insert(none);
                 row.first = row.first.min(start.nanos());
                 row.last = row.last.max(end.nanos());
-                row.operations += 1;
+                row.operations += u64::from(is_new);
             }
         }
         Ok(())
     })?;
     notes.count(without_call, WITHOUT_CALL);
     Ok((ranges, projected, passed))
+}
+
+/// How many ranges with a projection each range has directly within it.
+fn children(ranges: &Instances, projected: &FxHashMap<u32, Projected>) -> FxHashMap<u32, u64> {
+    let mut children: FxHashMap<u32, u64> = FxHashMap::default();
+    for parent in projected.keys().filter_map(|&place| ranges.all[place as usize].parent) {
+        *children.entry(parent).or_default() += 1;
+    }
+    children
 }
 
 fn operation(record: &Record) -> Option<Operation> {
@@ -140,6 +153,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
     }
     let unit = input.unit;
     let (ranges, projected, passed) = project(input, notes)?;
+    let children = children(&ranges, &projected);
     let mut groups: FxHashMap<(NameId, NameId, bool), Group> = FxHashMap::default();
     for (&place, row) in &projected {
         let range = &ranges.all[place as usize];
@@ -148,7 +162,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
         group.host += range.duration();
         group.operations += row.operations;
         group.levels += u64::from(range.level);
-        group.children += u64::from(range.children);
+        group.children += children.get(&place).copied().unwrap_or(0);
     }
     let mut groups: Vec<_> = groups
         .into_iter()
@@ -179,7 +193,8 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
 pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
     let unit = input.unit;
     let (ranges, projected, passed) = project(input, notes)?;
-    let since = |nanos: u64| unit.whole(Timestamp::from_nanos(nanos).since(passed.session.start));
+    let children = children(&ranges, &projected);
+    let since = |nanos: u64| unit.since(Timestamp::from_nanos(nanos), passed.session.start);
     for (place, range) in (0u32..).zip(&ranges.all) {
         let Some(row) = projected.get(&place) else { continue };
         let cells = [
@@ -193,7 +208,7 @@ pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &m
             Cell::Number(range.thread.0.into()),
             Cell::Number(row.operations),
             Cell::Number(range.level.into()),
-            Cell::Number(range.children.into()),
+            Cell::Number(children.get(&place).copied().unwrap_or(0)),
             Cell::Number(u64::from(place) + 1),
             range.parent.map_or(Cell::Empty, |parent| Cell::Number(u64::from(parent) + 1)),
             Cell::Text(ranges.stack(place)),
@@ -206,25 +221,35 @@ pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &m
 /// Every pushed range, in the order of their begins.
 pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
     let (filter, unit) = (input.filter, input.unit);
-    let (ranges, passed) = Instances::read(input, notes)?;
+    let (ranges, passed) = Instances::read(input, Wanted::Pushed, notes)?;
     let origin = passed.session.start;
+    // How many each has directly within it, and their time.
+    let mut children = vec![(0u64, 0u64); ranges.all.len()];
+    for range in &ranges.all {
+        if let Some(parent) = range.parent {
+            let (count, nanos) = &mut children[parent as usize];
+            *count += 1;
+            *nanos += range.duration();
+        }
+    }
     for (place, range) in (0u32..).zip(&ranges.all) {
-        if range.started || !admits(filter, origin, range) {
+        if !admits(filter, origin, range) {
             continue;
         }
-        let since = |nanos: u64| unit.whole(Timestamp::from_nanos(nanos).since(origin));
+        let since = |nanos: u64| unit.since(Timestamp::from_nanos(nanos), origin);
+        let (children, children_ns) = children[place as usize];
         let name = name(range.domain, range.message, &passed.dictionary);
         let cells = [
             since(range.begin),
             since(range.end),
             unit.whole(range.duration()),
-            unit.whole(range.children_ns),
-            unit.whole(range.duration().saturating_sub(range.children_ns)),
+            unit.whole(children_ns),
+            unit.whole(range.duration().saturating_sub(children_ns)),
             Cell::Text(name.clone()),
             Cell::Number(passed.session.process_id.into()),
             Cell::Number(range.thread.0.into()),
             Cell::Number(range.level.into()),
-            Cell::Number(range.children.into()),
+            Cell::Number(children),
             Cell::Number(u64::from(place) + 1),
             range.parent.map_or(Cell::Empty, |parent| Cell::Number(u64::from(parent) + 1)),
             Cell::Text(ranges.stack(place)),
@@ -235,36 +260,61 @@ pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
     Ok(())
 }
 
-/// Kernels by the ranges that hold their launches, the largest total first.
+/// Kernels by the ranges that hold their launches, those in no range first, as nsys orders them: by range, thread and
+/// the longest total.
 pub(super) fn kernel_summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<Vec<Cell>>, ExportError> {
-    /// Domain, text, style, thread, kernel.
-    type Key = (NameId, NameId, bool, ThreadId, NameId);
+    /// Domain, text and style of the range, if the launch is in one; thread, kernel.
+    type Key = (Option<(NameId, NameId, bool)>, ThreadId, NameId);
     let (filter, unit) = (input.filter, input.unit);
-    let (ranges, passed) = Instances::read(input, notes)?;
+    let (ranges, passed) = Instances::read(input, Wanted::All, notes)?;
     let origin = passed.session.start;
     let mut groups: FxHashMap<Key, (Distribution, u64)> = FxHashMap::default();
     let mut counted: FxHashSet<(u32, NameId)> = FxHashSet::default();
     let (_, without_call) = join(input, kernels, |call, record, scope| {
         let Record::Kernel(kernel) = record else { return Ok(()) };
         let kernel_name = scope.dictionary.launch_config(kernel.config).name;
+        let duration = kernel.end.since(kernel.start);
+        let mut in_range = false;
         for place in ranges.around(call) {
+            in_range = true;
             let range = &ranges.all[place as usize];
             if admits(filter, origin, range) {
-                let key = (range.domain, range.message, range.started, range.thread, kernel_name);
+                let key = (Some((range.domain, range.message, range.started)), range.thread, kernel_name);
                 let (durations, instances) = groups.entry(key).or_default();
-                durations.add(kernel.end.since(kernel.start));
+                durations.add(duration);
                 *instances += u64::from(counted.insert((place, kernel_name)));
             }
+        }
+        if !in_range && filter.admits(origin, kernel.start, kernel.end) {
+            groups.entry((None, call.thread, kernel_name)).or_default().0.add(duration);
         }
         Ok(())
     })?;
     notes.count(without_call, WITHOUT_CALL);
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(key, (durations, _))| (Reverse(durations.total()), *key));
-    let row = |((domain, message, started, thread, kernel), (durations, instances)): (Key, (Distribution, u64))| {
+    let dictionary = &passed.dictionary;
+    let named = |(key, group): (Key, (Distribution, u64))| {
+        let range = key.0.map(|(domain, message, started)| (name(domain, message, dictionary), style(started)));
+        (range, key.1, key.2, group)
+    };
+    let mut groups: Vec<_> = groups.into_iter().map(named).collect();
+    groups.sort_by(|(range, thread, kernel, left), (other_range, other_thread, other_kernel, right)| {
+        let of = |range: &Option<(String, &str)>| range.as_ref().map(|(name, _)| name.clone());
+        (of(range), thread, Reverse(left.0.total()), range, kernel).cmp(&(
+            of(other_range),
+            other_thread,
+            Reverse(right.0.total()),
+            other_range,
+            other_kernel,
+        ))
+    });
+    let row = |(range, thread, kernel, (durations, instances)): (_, ThreadId, NameId, (Distribution, u64))| {
+        let (name, style) = match range {
+            Some((name, style)) => (Cell::Text(name), Cell::Text(String::from(style))),
+            None => (Cell::Empty, Cell::Empty),
+        };
         let mut cells = vec![
-            Cell::Text(name(domain, message, &passed.dictionary)),
-            Cell::Text(style(started).to_owned()),
+            name,
+            style,
             Cell::Number(passed.session.process_id.into()),
             Cell::Number(thread.0.into()),
             Cell::Number(instances),
@@ -272,7 +322,7 @@ pub(super) fn kernel_summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Re
             unit.whole(durations.total()),
         ];
         cells.extend(spread(&durations, unit));
-        cells.push(Cell::Text(demangled(passed.dictionary.name(kernel))));
+        cells.push(Cell::Text(demangled(dictionary.name(kernel))));
         cells
     };
     Ok(groups.into_iter().map(row).collect())

@@ -6,6 +6,8 @@
 use std::io;
 use std::str::FromStr;
 
+use profiler_core::record::Timestamp;
+
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -65,6 +67,16 @@ impl TimeUnit {
         match self.scale() {
             (0, _) => Cell::Number(nanos),
             (decimals, divisor) => Cell::Decimal(nanos as f64 / divisor, decimals),
+        }
+    }
+
+    /// A time of day counted from `origin`; ranges of the program may lie before it.
+    #[must_use]
+    pub fn since(self, at: Timestamp, origin: Timestamp) -> Cell {
+        match (self.scale(), origin.since(at)) {
+            (_, 0) => self.whole(at.since(origin)),
+            ((0, _), before) => Cell::Signed(-(before as i64)),
+            ((decimals, divisor), before) => Cell::Decimal(-(before as f64) / divisor, decimals),
         }
     }
 

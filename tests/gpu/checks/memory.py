@@ -59,4 +59,4 @@ def memory(suite: Suite) -> Iterator[Result]:
 
 
 def checks() -> list[Check]:
-    return [Check("memory", memory, exclusive=False)]
+    return [Check("memory", memory, exclusive=True)]

@@ -91,26 +91,35 @@ pub(super) fn gaps(request: &Request, input: &mut Input<'_, '_>, notes: &mut Not
     Ok(((1..).zip(rows).map(row).collect(), left_out))
 }
 
-/// A device's time in equal parts.
+/// A device's time in equal parts, of which the last may be shorter.
 #[derive(Debug)]
 struct Parts {
     start: u64,
+    end: u64,
     length: u64,
-    /// Time in which something ran, of each part.
+    /// Time of operations in each part: what overlaps counts for each of them, as in nsys.
     used: Vec<u64>,
-    until: u64,
+}
+
+/// Parts one after another that were all used little.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stretch {
+    start: u64,
+    end: u64,
+    /// Percent.
+    share: f64,
 }
 
 impl Parts {
     fn new(start: u64, end: u64, count: u32) -> Self {
-        // Rounded up: the parts reach the end.
+        // Rounded up, as in nsys: the parts reach the end, perhaps before their number is used up.
         let length = (end - start).div_ceil(count.into()).max(1);
-        Self { start, length, used: vec![0; count as usize], until: start }
+        Self { start, end, length, used: vec![0; (end - start).div_ceil(length) as usize] }
     }
 
-    /// Something ran; begins never go back.
+    /// Something ran.
     fn take(&mut self, start: u64, end: u64) {
-        let mut at = start.max(self.until);
+        let mut at = start.max(self.start);
         while at < end {
             let part = (at - self.start) / self.length;
             let next = (self.start + (part + 1) * self.length).min(end);
@@ -119,11 +128,32 @@ impl Parts {
             }
             at = next;
         }
-        self.until = self.until.max(end);
+    }
+
+    /// Parts that were used for less than `threshold` percent; those that follow one another are one.
+    fn below(&self, threshold: f64) -> Vec<Stretch> {
+        let mut found: Vec<Stretch> = Vec::new();
+        for (number, &used) in (0..).zip(&self.used) {
+            let start = self.start + number * self.length;
+            let end = (start + self.length).min(self.end);
+            let share = used as f64 / (end - start) as f64 * 100.0;
+            if share >= threshold {
+                continue;
+            }
+            match found.last_mut().filter(|last| last.end == start) {
+                Some(last) => {
+                    let sum = last.share * (last.end - last.start) as f64 + share * (end - start) as f64;
+                    last.share = sum / (end - last.start) as f64;
+                    last.end = end;
+                }
+                None => found.push(Stretch { start, end, share }),
+            }
+        }
+        found
     }
 }
 
-/// Parts of a device's time in which it ran anything for less than the threshold, the emptiest first.
+/// Stretches of a device's time in which operations took less than the threshold, the emptiest first.
 pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {
     let unit = input.unit;
     let mut windows: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
@@ -143,24 +173,21 @@ pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut N
             parts.take(work.start, work.end);
         }
     })?;
-    // Sorted as whole numbers, since fractions have no order: millionths.
     let mut largest = Largest::new(request.rows);
     for (&device, parts) in &parts {
-        for (number, &used) in (0u64..).zip(&parts.used) {
-            let share = used as f64 / parts.length as f64 * 100.0;
-            if share < request.threshold {
-                let empty = 100_000_000 - (share * 1e6) as u64;
-                largest.push(empty, (device, share, parts.start + number * parts.length, parts.length));
-            }
+        for stretch in parts.below(request.threshold) {
+            // Sorted as whole numbers, since fractions have no order: millionths, then the shortest first.
+            let empty = u64::MAX - (stretch.share * 1e6) as u64;
+            largest.push((empty, u64::MAX - (stretch.end - stretch.start)), (device, stretch));
         }
     }
     let (rows, left_out) = largest.finish();
-    let row = |(number, (device, share, start, length)): (u64, (DeviceId, f64, u64, u64))| {
+    let row = |(number, (device, stretch)): (u64, (DeviceId, Stretch))| {
         vec![
             Cell::Number(number),
-            Cell::Decimal(share, 1),
-            unit.whole(length),
-            unit.whole(Timestamp::from_nanos(start).since(passed.session.start)),
+            Cell::Decimal(stretch.share, 1),
+            unit.whole(stretch.end - stretch.start),
+            unit.whole(Timestamp::from_nanos(stretch.start).since(passed.session.start)),
             Cell::Number(passed.session.process_id.into()),
             Cell::Number(device.0.into()),
             only(&contexts, device),
@@ -171,24 +198,28 @@ pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut N
 
 #[cfg(test)]
 mod tests {
-    use super::Parts;
+    use super::{Parts, Stretch};
 
     #[test]
-    fn overlapping_work_counts_once_and_in_every_part_it_touches() {
+    fn work_counts_in_every_part_it_touches_and_overlapping_work_twice() {
         let mut parts = Parts::new(100, 200, 4);
         for (start, end) in [(100, 110), (105, 120), (120, 130), (160, 200)] {
             parts.take(start, end);
         }
-        assert_eq!((parts.length, parts.used), (25, vec![25, 5, 15, 25]));
+        assert_eq!((parts.length, &parts.used[..]), (25, &[30, 5, 15, 25][..]));
+        let second = Stretch { start: 125, end: 175, share: 40.0 };
+        assert_eq!(parts.below(100.0), [second]);
+        assert_eq!(parts.below(30.0), [Stretch { start: 125, end: 150, share: 20.0 }]);
     }
 
     #[test]
     fn a_window_that_does_not_divide_is_covered() {
         let mut parts = Parts::new(0, 10, 3);
-        parts.take(0, 10);
-        assert_eq!((parts.length, parts.used), (4, vec![4, 4, 2]));
+        parts.take(0, 9);
+        assert_eq!((parts.length, &parts.used[..]), (4, &[4, 4, 1][..]));
+        assert_eq!(parts.below(60.0), [Stretch { start: 8, end: 10, share: 50.0 }]);
         let mut empty = Parts::new(5, 5, 2);
         empty.take(5, 5);
-        assert_eq!(empty.used, [0, 0]);
+        assert!(empty.below(100.0).is_empty());
     }
 }
