@@ -74,9 +74,10 @@ wire! {
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
         steps: Option<Steps>, what_if: Option<WhatIf>,
-        host_lead: HostLead, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
+        host_lead: HostLead, gaps: Vec<Gap>, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
+    Gap { leaf: String, kind: String, name: Option<String>, count: u64, total_ns: u64, longest_ns: u64 }
     Awaited { work: String, elsewhere: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
@@ -138,6 +139,10 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
     assert_eq!(device.leaves.len(), Leaf::ALL.len(), "leaves of zero are written too");
     assert_eq!(device.leaves.values().sum::<u64>(), device.window_ns);
     assert_eq!(device.leaves["compute"], 50 * 200_000);
+    let gap = &device.gaps[0];
+    assert_eq!((gap.leaf.as_str(), gap.kind.as_str(), gap.name.as_deref()), ("host_cpu", "kernel", Some("gemm")));
+    assert_eq!((gap.count, gap.total_ns, gap.longest_ns), (49, 49 * 790_000, 790_000));
+    assert_eq!((device.gaps.len(), gap.total_ns), (1, device.steady_leaves["host_cpu"]));
     let overlap = &device.overlap[0];
     assert_eq!((overlap.top.as_str(), overlap.beneath.as_str(), overlap.ns), ("compute", "copy", 50 * 100_000));
     let kernel = &device.kernels[0];

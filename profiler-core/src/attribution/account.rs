@@ -217,14 +217,24 @@ impl DeviceAccount {
     /// What `leaf` was blamed on after start-up, the largest first.
     #[must_use]
     pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, Tally)> {
+        self.causes_of(|of| of == leaf).into_iter().map(|(_, subject, tally)| (subject, tally)).collect()
+    }
+
+    /// What all leaves were blamed on after start-up, the largest first.
+    #[must_use]
+    pub fn all_causes(&self) -> Vec<(Leaf, Subject, Tally)> {
+        self.causes_of(|_| true)
+    }
+
+    fn causes_of(&self, wanted: impl Fn(Leaf) -> bool) -> Vec<(Leaf, Subject, Tally)> {
         let mut causes = Causes::default();
         for (&key, &tally) in self.stretches.steady().iter().flat_map(|stretch| &stretch.causes) {
-            if key.0 == leaf {
+            if wanted(key.0) {
                 causes.entry(key).or_default().add(tally);
             }
         }
-        let mut rows: Vec<_> = causes.into_iter().map(|((_, subject), tally)| (subject, tally)).collect();
-        rows.sort_by(|a, b| b.1.total_ns.cmp(&a.1.total_ns).then_with(|| a.0.cmp(&b.0)));
+        let mut rows: Vec<_> = causes.into_iter().map(|((leaf, subject), tally)| (leaf, subject, tally)).collect();
+        rows.sort_by(|a, b| b.2.total_ns.cmp(&a.2.total_ns).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
         rows
     }
 

@@ -8,6 +8,7 @@ pub mod captures;
 pub mod compute;
 pub mod copies;
 pub(crate) mod cost;
+mod gaps;
 pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
@@ -26,6 +27,7 @@ use std::fmt;
 use captures::CaptureTable;
 use compute::{ComputeSplit, KernelGeometry};
 use copies::{CopyClass, CopyFit, CopyOverlap};
+pub use gaps::{GapRow, GapSubject};
 use host::HostReport;
 use memory::MemoryReport;
 use ranges::RangesReport;
@@ -146,6 +148,8 @@ pub struct DeviceReport {
     pub what_if: Option<WhatIf>,
     /// How far the launching threads ran ahead of it after start-up.
     pub host_lead: HostLead,
+    /// Idle time after start-up by call, kernel, copy or what the host did, the longest first.
+    pub gaps: Vec<GapRow>,
     /// What idle time waited for where events tell, after start-up, the longest first.
     pub awaited: Vec<Awaited>,
     /// What ran beneath what.
@@ -230,7 +234,7 @@ impl Report {
         let devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
-        let verdict = verdict_of(attributor, dictionary, &devices, host.as_ref(), &completeness);
+        let verdict = verdict_of(attributor, &devices, host.as_ref(), &completeness);
         Self {
             process: session.clone(),
             observed_ns: attributor.observed_ns(),
@@ -345,6 +349,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         sequence: Sequence::of(attributor, account.id(), dictionary),
         what_if: attributor.what_if(account.id()),
         host_lead: account.host_lead(),
+        gaps: gaps::gaps(account, dictionary),
         awaited: waits::awaited(account),
         overlap: *account.overlap(),
         kernels,

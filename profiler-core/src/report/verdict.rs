@@ -18,7 +18,6 @@ use super::waits::awaited_sentence;
 use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
-use crate::dictionary::Dictionary;
 use crate::steps::Interval;
 use crate::terminal::duration;
 
@@ -71,7 +70,6 @@ pub struct StepBasis {
 #[must_use]
 pub fn verdict_of(
     attributor: &Attributor,
-    dictionary: &Dictionary,
     devices: &[DeviceReport],
     host: Option<&HostReport>,
     completeness: &Completeness,
@@ -96,7 +94,7 @@ pub fn verdict_of(
     match seen {
         Some(seen) => evidence.extend(host::sentences(seen, group)),
         None => {
-            evidence.extend(evidence::group_evidence(group, attributor, dictionary, devices).into_iter().take(3));
+            evidence.extend(evidence::group_evidence(group, devices).into_iter().take(3));
         }
     }
     if group == Group::Launch {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::report::compute::{GridClass, KernelGeometry};
-use crate::report::{Awaited, DeviceReport};
+use crate::report::{Awaited, DeviceReport, GapRow};
 use crate::steps::Steps;
 use crate::whatif::{Ceiling, WhatIf};
 
@@ -25,6 +25,7 @@ pub(super) struct DeviceJson {
     steps: Option<StepsJson>,
     what_if: Option<WhatIfJson>,
     host_lead: HostLeadJson,
+    gaps: Vec<GapJson>,
     awaited: Vec<AwaitedJson>,
     overlap: Vec<OverlapJson>,
     kernels: Vec<KernelJson>,
@@ -48,6 +49,16 @@ struct ScenarioJson {
     kind: &'static str,
     step_ns: u64,
     speedup: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct GapJson {
+    leaf: &'static str,
+    kind: &'static str,
+    name: Option<String>,
+    count: u64,
+    total_ns: u64,
+    longest_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -197,6 +208,17 @@ fn steps(from: &Steps) -> StepsJson {
     }
 }
 
+fn gap(from: &GapRow) -> GapJson {
+    GapJson {
+        leaf: from.leaf.name(),
+        kind: from.subject.kind(),
+        name: from.subject.name().map(str::to_owned),
+        count: from.tally.count,
+        total_ns: from.tally.total_ns,
+        longest_ns: from.tally.longest_ns,
+    }
+}
+
 fn awaited(from: &Awaited) -> AwaitedJson {
     let Awaited { producer, tally } = *from;
     AwaitedJson {
@@ -241,6 +263,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         steps: from.steps.as_ref().map(steps),
         what_if: from.what_if.as_ref().map(what_if),
         host_lead: host_lead(&from.host_lead),
+        gaps: from.gaps.iter().map(gap).collect(),
         awaited: from.awaited.iter().map(awaited).collect(),
         overlap,
         kernels: from

@@ -6,12 +6,10 @@ use super::ranking::{Ranking, median_duration};
 use super::recoverable::RecoverableBy;
 use super::{Ranked, WORTH_SHARE};
 use crate::attribution::leaf::{Group, Leaf, Leaves};
-use crate::attribution::{Attributor, Subject};
-use crate::dictionary::Dictionary;
+use crate::report::DeviceReport;
 use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
-use crate::report::waits::waited_for;
-use crate::report::{DeviceReport, names};
+use crate::report::gaps::GapRow;
 use crate::steps::Step;
 use crate::terminal::{duration, path_name, shortened};
 
@@ -98,12 +96,7 @@ pub(super) fn leaf_sentence(group: Group, steady: &Leaves, total: u64) -> String
     format!("Of {} of steady device time: {}.", duration(total), parts.join(", "))
 }
 
-pub(super) fn group_evidence(
-    group: Group,
-    attributor: &Attributor,
-    dictionary: &Dictionary,
-    devices: &[DeviceReport],
-) -> Vec<String> {
+pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     let mut evidence = Vec::new();
     match group {
         Group::GpuCompute | Group::Communication => {
@@ -165,41 +158,16 @@ pub(super) fn group_evidence(
                         .to_owned(),
                 );
             }
-            evidence.extend(cause_sentences(group, attributor, dictionary));
+            evidence.extend(cause_sentences(group, devices));
         }
     }
     evidence
 }
 
 /// The largest causes of a group.
-fn cause_sentences(group: Group, attributor: &Attributor, dictionary: &Dictionary) -> Vec<String> {
-    let mut rows = Vec::new();
-    for account in attributor.devices() {
-        for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == group) {
-            rows.extend(account.causes(leaf).into_iter().take(3).map(|(subject, tally)| (tally, subject)));
-        }
-    }
-    rows.sort_by(|a, b| b.0.total_ns.cmp(&a.0.total_ns).then_with(|| a.1.cmp(&b.1)));
-    rows.iter()
-        .take(3)
-        .map(|(tally, subject)| {
-            let what = match subject {
-                Subject::None => "Gaps".to_owned(),
-                Subject::Call(function) => format!("Gaps in or after {}", names::function(dictionary, *function)),
-                Subject::Kernel(name) => {
-                    format!("Gaps before kernel {}", shortened(&names::demangled(dictionary.name(*name)), 40))
-                }
-                Subject::HostToDevice => "Gaps before a copy from the host".to_owned(),
-                Subject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
-                Subject::Awaited(producer) => format!("Gaps behind an event after {}", waited_for(*producer)),
-                Subject::Host(cause, _) => format!("The launching thread seen in {}", cause.name()),
-            };
-            format!(
-                "{what}: {}, {} in all, the longest {}.",
-                tally.count,
-                duration(tally.total_ns),
-                duration(tally.longest_ns),
-            )
-        })
-        .collect()
+fn cause_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+    let mut rows: Vec<_> =
+        devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.group() == group).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.tally.total_ns));
+    rows.into_iter().take(3).map(GapRow::sentence).collect()
 }

@@ -1,0 +1,127 @@
+//! Idle time of a device by what it is blamed on: the rows behind the verdict's sentences.
+//!
+//! Leaves say which kind of cause idle time had; these rows say which call, kernel or copy. They are about the time after
+//! start-up, like the verdict. Leaves that are about the launch itself blame nothing else and have no row. Where exactly a
+//! gap lay is in the trace, not here.
+
+use crate::attribution::host_cause::HostCause;
+use crate::attribution::leaf::Leaf;
+use crate::attribution::{DeviceAccount, Producer, Subject, Tally};
+use crate::dictionary::Dictionary;
+use crate::report::names;
+use crate::report::waits::waited_for;
+use crate::terminal::{duration, shortened};
+
+/// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
+const ROWS: usize = 8;
+
+/// Idle time of one leaf that was blamed on one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GapRow {
+    /// The kind of cause.
+    pub leaf: Leaf,
+    /// What it is blamed on.
+    pub subject: GapSubject,
+    /// How often and how long.
+    pub tally: Tally,
+}
+
+/// What idle time is blamed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GapSubject {
+    /// More than one thing: the table was full.
+    None,
+    /// The API function that the launching thread was in, or had left.
+    Call(String),
+    /// The kernel that came next, demangled.
+    Kernel(String),
+    /// A copy from the host came next.
+    HostToDevice,
+    /// Another copy or a memset came next.
+    OtherTransfer,
+    /// Work before an event that the stream waited for.
+    Awaited(Producer),
+    /// What the launching thread was seen to do; the lines are in the report's `host`.
+    Host(HostCause),
+}
+
+impl GapSubject {
+    fn of(subject: Subject, dictionary: &Dictionary) -> Self {
+        match subject {
+            Subject::None => Self::None,
+            Subject::Call(function) => Self::Call(names::function(dictionary, function)),
+            Subject::Kernel(name) => Self::Kernel(names::demangled(dictionary.name(name))),
+            Subject::HostToDevice => Self::HostToDevice,
+            Subject::OtherTransfer => Self::OtherTransfer,
+            Subject::Awaited(producer) => Self::Awaited(producer),
+            Subject::Host(cause, _) => Self::Host(cause),
+        }
+    }
+
+    /// The word for what it is.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Call(_) => "call",
+            Self::Kernel(_) => "kernel",
+            Self::HostToDevice => "copy_from_host",
+            Self::OtherTransfer => "other_transfer",
+            Self::Awaited(_) => "event",
+            Self::Host(_) => "host",
+        }
+    }
+
+    /// Its name, where it has one: function, kernel, work before the event, or what the host did.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Call(name) | Self::Kernel(name) => Some(name),
+            Self::Awaited(producer) => Some(producer.work.name()),
+            Self::Host(cause) => Some(cause.name()),
+            Self::None | Self::HostToDevice | Self::OtherTransfer => None,
+        }
+    }
+}
+
+impl GapRow {
+    /// For people.
+    pub(super) fn sentence(&self) -> String {
+        let what = match &self.subject {
+            GapSubject::None => "Gaps".to_owned(),
+            GapSubject::Call(function) => format!("Gaps in or after {function}"),
+            GapSubject::Kernel(name) => format!("Gaps before kernel {}", shortened(name, 40)),
+            GapSubject::HostToDevice => "Gaps before a copy from the host".to_owned(),
+            GapSubject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
+            GapSubject::Awaited(producer) => format!("Gaps behind an event after {}", waited_for(*producer)),
+            GapSubject::Host(cause) => format!("The launching thread seen in {}", cause.name()),
+        };
+        let Tally { count, total_ns, longest_ns } = self.tally;
+        format!("{what}: {count}, {} in all, the longest {}.", duration(total_ns), duration(longest_ns))
+    }
+}
+
+/// The idle time of a device after start-up, at most eight rows for each leaf beside those of the host, the largest total first.
+pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapRow> {
+    let mut host: Vec<GapRow> = Vec::new();
+    let mut rows_of = [0; Leaf::ALL.len()];
+    let mut rows = Vec::new();
+    for (leaf, subject, tally) in account.all_causes() {
+        let of_leaf = &mut rows_of[leaf as usize];
+        if let Subject::Host(cause, _) = subject {
+            // Its lines are one row.
+            let subject = GapSubject::Host(cause);
+            match host.iter_mut().find(|row| row.leaf == leaf && row.subject == subject) {
+                Some(row) => row.tally.add(tally),
+                None => host.push(GapRow { leaf, subject, tally }),
+            }
+        } else if *of_leaf < ROWS {
+            *of_leaf += 1;
+            rows.push(GapRow { leaf, subject: GapSubject::of(subject, dictionary), tally });
+        }
+    }
+    rows.extend(host);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.tally.total_ns));
+    rows
+}
