@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
-use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, TELL_HELP, WATCH_HELP, WatchArgs};
+use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
@@ -75,7 +75,7 @@ pub enum Command {
     Start(ProcessArgs),
     /// End the capture in a running process; it goes on at full speed
     #[command(after_help = TELL_HELP)]
-    Stop(ProcessArgs),
+    Stop(StopArgs),
     /// Print the report of a running process so far
     #[command(after_help = TELL_HELP)]
     Snapshot(ProcessArgs),

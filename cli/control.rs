@@ -162,6 +162,9 @@ fn tell(process: u32, command: &str) -> Result<u8> {
     let state = answer["state"].as_str().unwrap_or("unknown");
     let capture = &answer["captures"];
     match (command, changed) {
+        ("release", _) => {
+            writeln!(out, "process {process} is {state}: it gives CUPTI back once what it has captured has come")?
+        }
         ("start", true) => writeln!(out, "capture {capture} has begun")?,
         (_, true) => writeln!(out, "capture {capture} has ended")?,
         (_, false) => writeln!(out, "nothing changed: process {process} is {state}")?,

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
-        Command::Stop(args) => (control::run(&args.tell("stop")), control::NO_ANSWER),
+        Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
         Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),

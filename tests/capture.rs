@@ -4,100 +4,14 @@
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::BufReader;
-use std::path::Path;
-use std::process::{Command, Output};
+#[path = "support/captured.rs"]
+mod captured;
 
-use profiler_core::capture::CaptureMark;
-use profiler_core::record::Record;
-use profiler_core::trace::{Item, TraceReader};
+use std::process::Command;
+
+use captured::{Truth, read, run};
 use serde_json::Value;
 use support::{GPUPROF, Stage, stderr};
-
-/// What a trace holds of one capture; number 0 for a whole run.
-#[derive(Default)]
-struct Capture {
-    /// Its range, nanoseconds since the start of the session.
-    begin: u64,
-    end: u64,
-    /// Correlation ids of its device work, ascending.
-    work: Vec<u32>,
-}
-
-/// Reads the captures of a trace, and when each call began (nanoseconds since the start of the session).
-fn read(trace: &Path) -> (BTreeMap<u32, Capture>, HashMap<u32, u64>) {
-    let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
-    let start = reader.session().start;
-    let (mut captures, mut calls, mut selected) = (BTreeMap::<u32, Capture>::new(), HashMap::new(), 0);
-    while let Some(item) = reader.next_item().unwrap() {
-        let id = match item {
-            Item::Capture(mark) => {
-                match mark {
-                    CaptureMark::Begin { number, at, .. } => {
-                        selected = number;
-                        captures.entry(number).or_default().begin = at.since(start);
-                    }
-                    CaptureMark::Select { number } => selected = number,
-                    CaptureMark::End { number, at } => captures.entry(number).or_default().end = at.since(start),
-                }
-                continue;
-            }
-            Item::Record(Record::Api(call)) => {
-                let begin = calls.entry(call.correlation.0).or_insert(u64::MAX);
-                *begin = call.start.since(start).min(*begin);
-                continue;
-            }
-            Item::Record(Record::Kernel(kernel)) => kernel.correlation.0,
-            Item::Record(Record::Copy(copy)) => copy.correlation.0,
-            Item::Record(Record::Memset(memset)) => memset.correlation.0,
-            _ => continue,
-        };
-        captures.entry(selected).or_default().work.push(id);
-    }
-    assert!(reader.damage().is_none(), "{:?}", reader.damage());
-    captures.values_mut().for_each(|capture| capture.work.sort_unstable());
-    (captures, calls)
-}
-
-/// What the whole recording launched, and when.
-struct Truth {
-    work: Vec<u32>,
-    calls: HashMap<u32, u64>,
-}
-
-impl Truth {
-    fn of(fixture: &str) -> Self {
-        let stage = Stage::new();
-        run(&mut stage.host(fixture));
-        let (mut captures, calls) = read(&stage.path("trace.gpuprof"));
-        Self { work: captures.remove(&0).unwrap().work, calls }
-    }
-
-    /// What was launched between two times, nanoseconds.
-    fn between(&self, from: u64, to: u64) -> Vec<u32> {
-        let inside = |id: &&u32| (from..=to).contains(&self.calls[id]);
-        self.work.iter().filter(inside).copied().collect()
-    }
-
-    /// Whether a capture holds what was launched in its range: all of it, once, and nothing else.
-    #[track_caller]
-    fn check(&self, capture: &Capture, context: &str) {
-        let expected = self.between(capture.begin, capture.end);
-        let times = |ids: &[u32], but: &[u32]| -> Vec<u64> {
-            ids.iter().filter(|id| !but.contains(id)).map(|id| self.calls[id]).collect()
-        };
-        let (missing, foreign) = (times(&expected, &capture.work), times(&capture.work, &expected));
-        assert!(
-            capture.work == expected,
-            "{context}, {} to {} ns: of {} missing those launched at {missing:?}, foreign {foreign:?}",
-            capture.begin,
-            capture.end,
-            expected.len(),
-        );
-    }
-}
 
 const MS: u64 = 1_000_000;
 
@@ -109,12 +23,6 @@ fn host(stage: &Stage, fixture: &str, calls: &[u64]) -> Command {
     }
     host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi");
     host
-}
-
-fn run(host: &mut Command) -> Output {
-    let output = host.output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    output
 }
 
 fn report(stage: &Stage, arguments: &[&str]) -> Value {

@@ -119,6 +119,21 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
 }
 
 #[test]
+fn a_process_can_be_told_to_let_others_have_cupti() {
+    let program = Program::start("0.1", &[]);
+    program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
+    let output = program.gpuprof(&["stop", "--release", &program.child.id().to_string()]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("gives CUPTI back"), "{}", stderr(&output));
+    program.wait_for(|| program.ask("status")["holds_cupti"] == false);
+    assert_eq!(program.tell("start"), "capture 2 has begun\n");
+    let status = program.ask("status");
+    assert_eq!((&status["holds_cupti"], &status["unobserved_ns"]), (&true.into(), &0.into()), "{status}");
+    let (stage, _) = program.end();
+    let captures = report(&stage.path("trace.gpuprof")).1["captures"].clone();
+    assert!(captures[1]["kernels"].as_u64().unwrap() > 10, "{captures}");
+}
+
+#[test]
 fn status_lists_all_processes_and_passes_over_dead_ones() {
     let first = Program::start("0.3", &[]);
     let folder = first.stage.path("gpuprof");

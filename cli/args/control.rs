@@ -22,6 +22,7 @@ EXIT CODES:
 
 EXAMPLES:
   gpuprof start 4711; sleep 10; gpuprof stop 4711
+  gpuprof stop --release 4711            and torch.profiler in it can have CUPTI until the next start
   gpuprof snapshot 4711";
 
 pub(super) const WATCH_HELP: &str = "\
@@ -57,6 +58,22 @@ impl ProcessArgs {
     /// A command of the protocol for this process.
     pub fn tell(self, command: &'static str) -> control::Props {
         control::Props::Tell { process: self.process, command }
+    }
+}
+
+#[derive(Args)]
+pub struct StopArgs {
+    /// Process id, as `gpuprof status` lists it
+    #[arg(value_name = "PID")]
+    process: u32,
+    /// Give CUPTI back too while no capture is taken, so that another profiler in the process can have it
+    #[arg(long)]
+    release: bool,
+}
+
+impl From<StopArgs> for control::Props {
+    fn from(args: StopArgs) -> Self {
+        Self::Tell { process: args.process, command: if args.release { "release" } else { "stop" } }
     }
 }
 

@@ -92,6 +92,10 @@ pub struct RunArgs {
     /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
     #[arg(long, value_name = "SIGNAL", help_heading = "What is measured")]
     kill: Option<String>,
+    /// Other profilers in the program: keep them out of CUPTI (hold), or let them have it and go on when they are done (yield)
+    /// [default: hold]
+    #[arg(long, value_name = "hold|yield", help_heading = "What is measured")]
+    neighbours: Option<String>,
     /// Record allocations and releases too: how much memory is held, the peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     cuda_memory_usage: Option<String>,
@@ -173,6 +177,7 @@ impl From<RunArgs> for run::Props {
                 (settings::DELAY, args.delay),
                 (settings::DURATION, args.duration),
                 (settings::KILL, args.kill),
+                (settings::NEIGHBOURS, args.neighbours),
                 (settings::MEMORY_USAGE, args.cuda_memory_usage),
                 (settings::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
                 (settings::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),

@@ -121,6 +121,12 @@ impl Return {
     }
 }
 
+/// The kernel's id of the calling thread.
+pub fn thread_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
 /// Memory that no client has lent, large enough for a record's head.
 #[must_use]
 pub fn foreign_memory() -> *mut u8 {

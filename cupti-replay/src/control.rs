@@ -71,6 +71,24 @@ pub unsafe extern "C" fn gpuprof_replay_call(name: *const c_char) -> i32 {
     })
 }
 
+/// The driver's function `name` was called on this thread, by somebody who has no part in the recording: a `libcuda` of a
+/// test tells it here.
+///
+/// # Safety
+/// `name` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_replay_call_aside(name: *const c_char) {
+    guard((), || {
+        if let Ok(player) = instance::player()
+            && !name.is_null()
+            && !instance::is_forked()
+        {
+            // SAFETY: not NULL, and then a text as promised by the caller.
+            player.call_aside(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
+        }
+    });
+}
+
 /// Length of the recording, nanoseconds; 0 when there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuprof_replay_duration() -> u64 {

@@ -170,6 +170,10 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     if on && kind == Kind::UNIFIED_MEMORY_COUNTER && !player.is_initialised() {
         return Err(CuptiResult::NOT_READY);
     }
+    let concurrent = || player.client().filter.wants(Kind::CONCURRENT_KERNEL.0, None, player.clock.now());
+    if on && kind == Kind::KERNEL && concurrent() {
+        return Err(CuptiResult::NOT_COMPATIBLE);
+    }
     player.client().filter.set_kind(kind.0, on, player.clock.now());
     if on {
         player.enabled();

@@ -37,12 +37,6 @@ impl Filter {
         self.0.get(&kind).and_then(|changes| changes.iter().rev().find(applies)).is_some_and(|change| change.on)
     }
 
-    /// Whether anything was ever enabled.
-    #[must_use]
-    pub fn is_used(&self) -> bool {
-        !self.0.is_empty()
-    }
-
     /// Whether any function of this kind of API records was on by itself at play time `at`.
     #[must_use]
     pub fn had_function_at(&self, kind: u32, at: u64) -> bool {

@@ -38,6 +38,20 @@ pub const fn function(kind: u32) -> Option<usize> {
     }
 }
 
+/// The record of a call of a driver function: 40 bytes from CUDA 11.7 to 13.4, without an id that joins it to anything.
+#[must_use]
+pub fn driver_call(function: u32, at: u64, thread: u32) -> [u8; 40] {
+    let mut record = [0; 40];
+    let mut put = |offset: usize, bytes: &[u8]| record[offset..offset + bytes.len()].copy_from_slice(bytes);
+    put(0, &Kind::DRIVER.0.to_le_bytes());
+    put(4, &function.to_le_bytes());
+    put(8, &at.to_le_bytes());
+    put(16, &(at + 1).to_le_bytes());
+    put(24, &std::process::id().to_le_bytes());
+    put(28, &thread.to_le_bytes());
+    record
+}
+
 /// Offset of the id that joins a call to the device work it caused.
 #[must_use]
 pub const fn correlation(kind: u32) -> Option<usize> {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cupti_sys::{CallbackSite, CuptiResult, Domain, ResourceCallback};
+use cupti_sys::{CallbackSite, CuptiResult, Domain, Kind, ResourceCallback};
 
 use crate::border::{self, Worker};
 use crate::client::{BufferCallbacks, Client};
@@ -195,6 +195,27 @@ impl Player {
         }
         self.tell_call(function, CallbackSite::EXIT);
         true
+    }
+
+    /// A driver function is called on a thread that has no part in the recording, such as one of the client's. If its calls
+    /// are recorded, the record takes a buffer of this thread, which goes back at once.
+    pub fn call_aside(&self, name: &str) {
+        let function = self.session.function(name).filter(|&(domain, _)| Domain(domain) == Domain::DRIVER);
+        let Some((_, id)) = function else { return };
+        let now = self.clock.now();
+        let buffers = {
+            let client = self.client();
+            client.buffers.filter(|_| client.filter.wants(Kind::DRIVER.0, Some(id), now))
+        };
+        let Some(buffers) = buffers else { return };
+        let mut delivery = self.delivery();
+        let in_use = delivery.open.take();
+        delivery.open = self.request(&delivery, buffers, false);
+        let written =
+            delivery.open.as_mut().is_some_and(|own| own.write(&layout::driver_call(id, now, border::thread_id())));
+        self.hand_over(&mut delivery, By::Worker, 0, 0);
+        delivery.open = in_use;
+        delivery.counts.delivered += u64::from(written);
     }
 
     fn tell_call(&self, (domain, id): (u32, u32), site: CallbackSite) {

@@ -34,7 +34,7 @@ mod symbols;
 pub mod walk;
 
 pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
-pub use buffer::{Buffer, CompletedBuffer, lent_buffers, mark_lent, oldest_lent};
+pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, oldest_lent};
 pub use callbacks::{ActivityHandler, ResourceHandler};
 pub use cupti::{Cupti, Error, Subscriber};
 pub use devices::{DeviceLink, DriverDevice, driver_devices};

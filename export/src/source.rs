@@ -85,6 +85,7 @@ impl Passed {
             (loss.broken_bytes, "bytes of broken activity buffers are not in the trace"),
             (loss.undelivered_buffers, "activity buffers were not delivered at the end"),
             (loss.dropped_ranges, "range events were dropped by gpuprof"),
+            (loss.unobserved_ns, "ns of captures were not recorded: another tool held CUPTI, or that refused"),
         ];
         notes.extend(lost.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
         if self.end != End::Clean {

@@ -4,7 +4,7 @@
 //! look at no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
 //! every buffer there is.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, RecordSizes, ResourceHandler};
@@ -15,6 +15,7 @@ use profiler_core::utilisation::Reading;
 
 use crate::control::Question;
 use crate::cost::Meters;
+use crate::enable;
 use crate::pool::Pool;
 use crate::profiler::Profiler;
 use crate::sampler::{Batch, Launchers, Outbox};
@@ -81,12 +82,37 @@ pub struct Inlet {
     pub dropped: AtomicU64,
     /// A bit for each device below 64 that has a context. `Relaxed`: it only grows, and a moment late does no harm.
     pub contexts: AtomicU64,
+    /// Buffers that went to another tool. `Relaxed`: a statistic.
+    pub undelivered: AtomicU64,
+    /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.
+    pub delivered: AtomicBool,
+    /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`: set
+    /// before its first call.
+    pub flusher: AtomicU32,
     /// What tracing takes.
     pub meters: Meters,
     /// Which threads the sampler should look at.
     pub launchers: Launchers,
     /// What it saw.
     pub outbox: Outbox,
+}
+
+impl Inlet {
+    /// Whether a buffer has come.
+    pub fn has_delivered(&self) -> bool {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Names the flushing thread.
+    pub fn set_flusher(&self, thread: u32) {
+        self.flusher.store(thread, Ordering::Relaxed);
+    }
+
+    /// So many buffers will not come back.
+    pub fn give_up(&self, buffers: usize) {
+        self.undelivered.fetch_add(buffers as u64, Ordering::Relaxed);
+        self.pool.forget(buffers);
+    }
 }
 
 /// The handlers that CUPTI calls, for the one [`Profiler`] of the process.
@@ -96,12 +122,17 @@ pub struct Callbacks;
 impl ActivityHandler for Callbacks {
     fn buffer_requested() -> Option<Buffer> {
         let inlet = Profiler::running()?.inlet();
+        enable::asked();
         inlet.meters.timed(|| inlet.pool.take())
     }
 
     fn buffer_completed(buffer: CompletedBuffer) {
         let Some(profiler) = Profiler::running() else { return };
         let inlet = profiler.inlet();
+        if !inlet.delivered.swap(true, Ordering::Relaxed) {
+            // Whoever leaves CUPTI to others is not told of it otherwise.
+            profiler.context_created();
+        }
         inlet.meters.timed(|| {
             // Refused only when the collector is dead; then the trace has ended and says so.
             if let Err(refused) = inlet.deliveries.try_send(Delivery::Buffer(buffer))

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use cupti_sys::{CallbackSite, Cupti, Domain, Error};
+use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
 use profiler_core::capture::{CaptureMark, Trigger};
 use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
@@ -28,7 +28,7 @@ use profiler_core::record::Timestamp;
 use self::plan::{Action, Event, Plan};
 use self::request::{Range, RangeName, Request};
 use crate::activity::Delivery;
-use crate::enable::{ProfilerCall, ProfilerCalls, Switch, Turned};
+use crate::enable::{Company, ProfilerCall, ProfilerCalls, Switch, Turned};
 use crate::flusher::{self, Order};
 use crate::log;
 
@@ -46,6 +46,10 @@ struct Desk {
     marks: Vec<Mark>,
     /// The newest time that an event had.
     newest: Timestamp,
+    /// Since when a capture is being taken although nothing can be recorded.
+    blind_since: Option<Timestamp>,
+    /// For how long that was so before, nanoseconds.
+    blind_nanos: u64,
 }
 
 /// What the plan has decided about a capture.
@@ -60,6 +64,15 @@ impl Desk {
     fn in_order(&mut self, at: Timestamp) -> Timestamp {
         self.newest = self.newest.max(at);
         self.newest
+    }
+
+    /// Notes whether what the capture that is being taken wants is recorded as of `at`.
+    fn observe(&mut self, at: Timestamp, recorded: bool) {
+        if self.plan.taking().is_some() && !recorded {
+            self.blind_since.get_or_insert(at);
+        } else if let Some(since) = self.blind_since.take() {
+            self.blind_nanos += at.since(since);
+        }
     }
 }
 
@@ -100,6 +113,8 @@ impl Director {
                 plan: Plan::new(request, flusher::now(cupti)),
                 marks: Vec::new(),
                 newest: Timestamp::ZERO,
+                blind_since: None,
+                blind_nanos: 0,
             }),
             deliveries,
             orders,
@@ -153,9 +168,14 @@ impl Director {
         self.desk().plan.request().range == Range::ProfilerApi
     }
 
-    /// From here on calls of the profiler API are understood.
-    pub fn listen(&self, calls: ProfilerCalls) {
+    /// From here on calls of the profiler API are understood, for as long as CUPTI's slot is held. Answers whether there are
+    /// any.
+    pub fn listen(&self) -> bool {
+        let calls = self.switch.slot().with(|subscriber| ProfilerCalls::listen(self.cupti, subscriber));
+        let calls = calls.unwrap_or_default();
+        let any = !calls.is_empty();
         let _ = self.profiler_calls.set(calls);
+        any
     }
 
     /// A call that was listened to. On the calling thread, inside a CUPTI callback.
@@ -193,10 +213,12 @@ impl Director {
                     let on = flusher::now(self.cupti);
                     desk = self.desk();
                     at = desk.in_order(on);
+                    desk.observe(at, self.is_recording());
                 }
                 self.send_marks(&mut desk, at);
             }
             Action::End { number } => {
+                desk.observe(at, self.is_recording());
                 // Behind a begin that is still to come.
                 let begun = desk.marks.is_empty();
                 desk.marks.push(Mark::End(number));
@@ -259,9 +281,114 @@ impl Director {
     }
 
     fn refused(&self, error: &Error) {
-        if !self.failure_said.swap(true, Ordering::Relaxed) {
+        if self.failure_said.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
+            log::warning!(
+                "a capture has begun while another tool holds CUPTI: nothing is recorded until that lets go, and the time is counted"
+            );
+        } else {
             log::error!("a capture has begun but nothing can be recorded: {error}");
         }
+    }
+
+    /// Time of captures so far in which nothing could be recorded, because another tool held CUPTI or because that
+    /// refused; nanoseconds.
+    ///
+    /// A stretch counts when it is over: it belongs to the capture that goes on behind it.
+    pub fn unobserved(&self) -> u64 {
+        self.desk().blind_nanos
+    }
+
+    /// The same with the stretch that lasts, as of now.
+    pub fn unobserved_so_far(&self) -> u64 {
+        let now = flusher::now(self.cupti);
+        let desk = self.desk();
+        desk.blind_nanos + desk.blind_since.map_or(0, |since| now.since(since))
+    }
+
+    /// Whether what a capture wants is recorded.
+    fn is_recording(&self) -> bool {
+        self.switch.is_on() && !self.switch.slot().is_taken()
+    }
+
+    /// Whether another tool has taken CUPTI's buffers in the middle of a capture.
+    pub fn is_displaced(&self) -> bool {
+        self.switch.is_on() && self.switch.slot().is_taken()
+    }
+
+    /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its buffers, and
+    /// takes them again when that is done. Answers whether one has, just now: what CUPTI had of ours is lost.
+    pub fn look_around(&self, company: &mut Company, at: Timestamp) -> bool {
+        let slot = self.switch.slot();
+        if !slot.is_yielded() || !self.switch.is_on() || self.is_watching() {
+            return false;
+        }
+        if slot.is_taken() {
+            if self.is_free(company, at) {
+                self.regain();
+            }
+            return false;
+        }
+        let Some(since) = slot.answers().and_then(|answered| company.heard(answered, at)) else { return false };
+        slot.lose();
+        log::warning!("another tool has taken CUPTI: nothing is recorded until it is done, and the time is counted");
+        let mut desk = self.desk();
+        if let Action::End { number } = desk.plan.on(Event::Lost, at) {
+            desk.blind_since = Some(since);
+            self.end(number, since);
+        }
+        true
+    }
+
+    /// Whether no other tool has CUPTI's buffers any more. One that has left without fetching its own is given them.
+    fn is_free(&self, company: &mut Company, at: Timestamp) -> bool {
+        let slot = self.switch.slot();
+        if !slot.is_taken() {
+            return true;
+        }
+        let free = company.is_done(slot.is_somebody_recording(), at);
+        if free {
+            let _ = self.cupti.flush(false);
+        }
+        free
+    }
+
+    fn regain(&self) {
+        if let Err(error) = self.switch.regain() {
+            log::debug!("CUPTI is not had back yet: {error}");
+            return;
+        }
+        log::warning!("the other tool is done with CUPTI: recording goes on");
+        let at = flusher::now(self.cupti);
+        let mut desk = self.desk();
+        let at = desk.in_order(at);
+        desk.observe(at, true);
+        if let Action::Begin { number, trigger } = desk.plan.on(Event::Regained, at) {
+            self.open.fetch_add(1, Ordering::Relaxed);
+            self.send(CaptureMark::Begin { number, at, trigger });
+        }
+    }
+
+    /// From now on CUPTI is left to others, as soon as nothing is recorded.
+    pub fn yield_slot(&self) {
+        self.switch.slot().set_yields(true);
+    }
+
+    /// Whether other tools are kept out of CUPTI.
+    pub fn holds_slot(&self) -> bool {
+        self.switch.slot().with(|_| ()).is_some()
+    }
+
+    /// Measuring cannot start: CUPTI goes back to whoever wants it.
+    pub fn give_up(&self) {
+        self.switch.slot().give_back();
+    }
+
+    /// Whether records are still to come for a capture that has ended.
+    pub fn is_draining(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > usize::from(self.is_capturing())
     }
 
     /// Whether records are being made, so that flushing brings something.
@@ -307,10 +434,14 @@ impl Director {
 
     /// On the flushing thread, after each flush: switches off what is no longer wanted. Answers whether measuring is
     /// over and its last record has come.
-    pub fn settle(&self) -> bool {
+    pub fn settle(&self, company: &mut Company) -> bool {
         let now = flusher::now(self.cupti);
         let (wanted, over, leaves) = {
-            let desk = self.desk();
+            let mut desk = self.desk();
+            // Marks that wait: a thread is just switching on, and will say what came of it.
+            if desk.marks.is_empty() {
+                desk.observe(now, self.is_recording());
+            }
             let over = desk.plan.is_over();
             let ended = Timestamp::from_nanos(self.ended.load(Ordering::Relaxed));
             let wanted = desk.plan.wants_records() || self.holders.load(Ordering::Acquire) > 0;
@@ -322,7 +453,13 @@ impl Director {
             self.leave();
         } else if wanted && self.switch.is_off() {
             // It was refused when the capture began; it may not be now.
-            self.switch_on();
+            if self.is_free(company, now) {
+                self.switch_on();
+                let now = flusher::now(self.cupti);
+                self.desk().observe(now, self.is_recording());
+            }
+        } else if self.switch.is_off() {
+            self.switch.slot().give_back_if_wanted();
         }
         over
     }

@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::{CaptureMark, Captures};
-use profiler_core::record::{HostSample, Loss, RangeEvent, Record, StackId, Timestamp};
+use profiler_core::record::{ApiCall, HostSample, Loss, RangeEvent, Record, StackId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use profiler_core::utilisation::{Gauges, Reading};
@@ -25,6 +25,7 @@ use crate::capture::segments::Segments;
 use crate::control::Answer;
 use crate::cost::Account;
 use crate::decode::{Decoded, Decoder};
+use crate::enable;
 use crate::flusher;
 use crate::log;
 use crate::nvtx;
@@ -172,8 +173,11 @@ impl Collector {
         }
         let inlet = Arc::clone(&self.inlet);
         let mut records = buffer.records(&inlet.sizes);
+        let flusher = inlet.flusher.load(Ordering::Relaxed);
         for record in &mut records {
             match self.decoder.decode(record) {
+                // How other tools are noticed is nothing that the program did.
+                Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_whistle(&call) => {}
                 Decoded::Record(record) => {
                     self.account.record(&record);
                     if let Record::Api(call) = &record {
@@ -192,6 +196,13 @@ impl Collector {
         self.inlet.pool.put(buffer.into_buffer());
         self.ranges(flusher::wall_clock());
         self.place();
+    }
+
+    /// Whether it is the function that is called to notice other tools; asked of calls of the flushing thread.
+    fn is_whistle(&self, call: &ApiCall) -> bool {
+        let dictionary = self.decoder.dictionary();
+        let function = dictionary.api_function(call.function);
+        function.is_some_and(|function| dictionary.name(function.name) == enable::WHISTLE)
     }
 
     /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
@@ -400,8 +411,9 @@ impl Collector {
         self.ranges(Timestamp::from_nanos(u64::MAX));
         self.count_loss(dropped_by_cupti);
         if end == End::TimedOut {
-            self.loss.undelivered_buffers = self.inlet.pool.in_use() as u64;
+            self.loss.undelivered_buffers += self.inlet.pool.in_use() as u64;
         }
+        self.loss.unobserved_ns = self.director.unobserved_so_far();
         while !self.segments.is_empty() {
             self.conclude();
         }
@@ -495,6 +507,8 @@ impl Collector {
         self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed) + self.segments.missed();
         self.loss.beyond_dictionary = self.decoder.dictionary().beyond();
         self.loss.dropped_ranges = nvtx::dropped();
+        self.loss.unobserved_ns = self.director.unobserved();
+        self.loss.undelivered_buffers = self.inlet.undelivered.load(Ordering::Relaxed);
         let foreign = self.inlet.foreign_bytes.swap(0, Ordering::Relaxed);
         if foreign > 0 && !self.foreign_buffers_said {
             self.foreign_buffers_said = true;

@@ -157,8 +157,12 @@ impl Desk<'_> {
             }
             Command::Start => self.switch(Event::CommandStart),
             Command::Stop => self.switch(Event::CommandStop),
+            Command::Release => {
+                self.director.yield_slot();
+                self.switch(Event::CommandStop)
+            }
             Command::Unknown => Object::new("error")
-                .text("message", "commands: status, start, stop, snapshot, watch [MILLISECONDS]")
+                .text("message", "commands: status, start, stop, release, snapshot, watch [MILLISECONDS]")
                 .end(),
         }
     }
@@ -187,6 +191,8 @@ impl Desk<'_> {
             .text("line", line)
             .number("kernels", *kernels)
             .number("lost", *lost)
+            .number("unobserved_ns", self.director.unobserved_so_far())
+            .flag("holds_cupti", self.director.holds_slot())
             .optional_text("trace", trace.as_deref())
             .end()
     }

@@ -7,14 +7,18 @@
 //! injection sample does it. Off is only called from the flushing thread: it may wait for what such a thread holds.
 //! What happens when one meets the other is in [`turn`].
 
+mod company;
+mod slot;
 mod turn;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use cupti_sys::abi::UnifiedMemoryCounter;
-use cupti_sys::{ActivityHandler, CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, Subscriber, ThreadIdType};
+use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, Subscriber, ThreadIdType};
 use profiler_core::cost::Mode;
 
+pub use self::company::Company;
+pub use self::slot::{Neighbours, Slot, asked};
 use self::turn::Turn;
 pub use self::turn::Turned;
 use crate::{interest, log};
@@ -25,10 +29,14 @@ const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 /// What the report says when managed memory cannot be recorded.
 const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
 
+/// The driver's function by whose record other tools are noticed.
+pub const WHISTLE: &str = "cuDriverGetVersion";
+
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
 pub struct Switch {
     cupti: &'static Cupti,
+    slot: Slot,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
@@ -57,9 +65,11 @@ struct Calls {
 impl Switch {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
     /// which programs hardly call. `on_request` are kinds beyond the usual ones; those that `mode` brings go with it when
-    /// it is lowered; `unified_memory` is what is wanted of managed memory. Also returns notes for the report.
-    pub fn prepare<H: ActivityHandler>(
+    /// it is lowered; `unified_memory` is what is wanted of managed memory. Also returns notes for the report. When it fails
+    /// the slot is given back: one that measures nothing would only keep other tools out.
+    pub fn prepare(
         cupti: &'static Cupti,
+        slot: Slot,
         mode: Mode,
         whole_graphs: bool,
         on_request: &[Kind],
@@ -71,7 +81,16 @@ impl Switch {
             "thread ids of API calls are not the kernel's",
             cupti.set_thread_id_type(ThreadIdType::SYSTEM),
         );
-        cupti.register_callbacks::<H>()?;
+        // How others are noticed was seen with this library and later ones.
+        let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
+        if old && slot.is_yielded() {
+            slot.set_yields(false);
+            notes.push("GPUPROF_NEIGHBOURS=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
+        }
+        if let Err(error) = slot.register() {
+            slot.give_back();
+            return Err(error);
+        }
         for domain in [Domain::RUNTIME, Domain::DRIVER] {
             open_door(cupti, domain);
         }
@@ -80,14 +99,17 @@ impl Switch {
                 .filter(|_| cupti.can_filter_api())
                 .partition(|(_, name)| interest::wants(name));
             let ids = |calls: Vec<(u32, String)>| calls.into_iter().map(|(id, _)| id).collect();
+            // The call by which other tools are noticed.
+            let whistle = others.iter().filter(|(_, name)| slot.is_yielded() && name == WHISTLE);
+            let whistle: Vec<_> = whistle.map(|&(id, _)| id).collect();
             let rest = if mode == Mode::Full { ids(others) } else { Vec::new() };
-            Calls { domain, ids: ids(wanted), rest, all: AtomicBool::new(false) }
+            Calls { domain, ids: [ids(wanted), whistle].concat(), rest, all: AtomicBool::new(false) }
         });
         // Before kernels: CUPTI decides about a graph when it is instantiated.
         let graphs: &[Kind] = if whole_graphs { &[Kind::GRAPH_TRACE] } else { &[] };
-        let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         let switch = Self {
             cupti,
+            slot,
             kinds: graphs.iter().chain(interest::KINDS).chain(on_request).copied().collect(),
             unified_memory,
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
@@ -127,6 +149,19 @@ impl Switch {
         self.turn.on(|| self.enable())
     }
 
+    /// Records again after another tool has had the buffers. Only from the flushing thread, while it is on.
+    ///
+    /// # Errors
+    /// When another tool records, or kernels cannot be recorded.
+    pub fn regain(&self) -> Result<(), Error> {
+        self.enable().map(drop)
+    }
+
+    /// The slot.
+    pub fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
     /// Whether the run is only watched: on, and nothing of CUPTI's is recorded.
     pub fn is_watching(&self) -> bool {
         self.records_at_most(Mode::Watch)
@@ -140,6 +175,9 @@ impl Switch {
     /// until the next time that everything is switched off.
     pub fn lower(&self, mode: Mode) {
         self.level.store(mode as u8, Ordering::Relaxed);
+        if self.slot.is_taken() {
+            return;
+        }
         // What was never on answers with an error, which is no news.
         for Calls { domain, ids, rest, all } in &self.calls {
             let watching = mode == Mode::Watch;
@@ -162,6 +200,7 @@ impl Switch {
         if self.is_watching() {
             return Ok(notes);
         }
+        self.slot.claim()?;
         let full = !self.records_at_most(Mode::Light);
         for &kind in self.kinds.iter().filter(|kind| full || !self.full_kinds.contains(kind)) {
             match self.cupti.enable(kind) {
@@ -181,14 +220,15 @@ impl Switch {
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
         for Calls { domain, ids, rest, all } in &self.calls {
-            let wanted = ids.iter().chain(rest.iter().filter(|_| full));
+            let shared = self.slot.was_shared();
+            let wanted = ids.iter().chain(rest.iter().filter(|_| full)).filter(|_| !shared);
             let enabled = wanted.filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
             all.store(enabled == 0, Ordering::Relaxed);
             if enabled == 0 {
                 let kind = whole(*domain);
-                let text =
-                    format!("this CUPTI cannot choose API calls: all {kind} calls are recorded, which costs more");
-                notes.push(text);
+                let why =
+                    if shared { "another tool may have been at CUPTI" } else { "this CUPTI cannot choose API calls" };
+                notes.push(format!("{why}: all {kind} calls are recorded, which costs more"));
                 note(&mut notes, &format!("no {kind} records"), self.cupti.enable(kind));
             }
         }
@@ -229,6 +269,12 @@ impl Switch {
     /// # Errors
     /// When it was to be switched on again and kernels cannot be recorded.
     pub fn off(&self) -> Result<bool, Error> {
+        let yielded = self.slot.is_yielded();
+        if yielded && (self.slot.is_taken() || self.slot.answers() == Some(false)) {
+            // What is on is another tool's by now, which disables it.
+            self.slot.lose();
+            return self.turn.off(std::iter::empty::<fn()>(), || self.enable().map(drop));
+        }
         // What was never on answers with an error, which is no news.
         let calls = self.calls.iter().flat_map(|Calls { domain, ids, rest, all }| {
             // The whole kind only when it was on: it might take along the one function that must stay.
@@ -237,11 +283,17 @@ impl Switch {
         });
         let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
         let kinds = kinds.chain(self.unified_memory_kind()).map(Part::Kind);
-        let parts = calls.chain(kinds).map(|part| {
+        // Only behind everything else: then kernels that are recorded are somebody else's.
+        let parts = calls.chain(kinds).chain(yielded.then_some(Part::Slot)).map(|part| {
             move || {
                 let _ = match part {
                     Part::Call(domain, id) => self.cupti.disable_api(domain, id),
                     Part::Kind(kind) => self.cupti.disable(kind),
+                    Part::Slot => {
+                        // Whoever registers its callbacks next would be handed what CUPTI has of ours.
+                        let _ = self.cupti.flush(false);
+                        return self.slot.leave();
+                    }
                 };
             }
         });
@@ -254,6 +306,8 @@ impl Switch {
 enum Part {
     Call(Domain, u32),
     Kind(Kind),
+    /// The claim to the buffers.
+    Slot,
 }
 
 /// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that are

@@ -22,8 +22,9 @@ use profiler_core::session::End;
 use crate::activity::{Delivery, Inlet};
 use crate::capture::Director;
 use crate::capture::plan::Event;
+use crate::enable::Company;
 use crate::gauges::Gauges;
-use crate::log;
+use crate::{border, log};
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
@@ -58,6 +59,7 @@ pub fn run(
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // the one before it had left nowhere else.
     inlet.meters.add_this_thread();
+    inlet.set_flusher(border::thread_id());
     let mut vouched = now(cupti);
     let mut flushed_at = vouched;
     let mut marked = Timestamp::ZERO;
@@ -65,6 +67,7 @@ pub fn run(
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
     let mut gauges = Gauges::new();
+    let mut company = Company::default();
     loop {
         let stopping = match orders.recv_timeout(director.wait(period)) {
             Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
@@ -80,15 +83,16 @@ pub fn run(
         };
         if !stopping {
             director.event(Event::Tick);
-            if director.settle()
+            if director.settle(&mut company)
                 && let Some(over) = over.take()
             {
                 over();
             }
-            if !director.is_on() {
+            if !director.is_on() && !director.is_draining() {
                 gauges.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
-                // No mark goes out, so none has to be kept.
+                // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem old.
+                cupti_sys::mark_lent(now(cupti).nanos());
                 let looks = inlet.outbox.take(Timestamp::ZERO);
                 let _ = inlet.deliveries.try_send(Delivery::Looks(looks));
                 let _ = inlet.deliveries.try_send(Delivery::Idle);
@@ -103,7 +107,12 @@ pub fn run(
         }
         let at = now(cupti);
         cupti_sys::mark_lent(at.nanos());
-        let mut flushed = cupti.flush(false);
+        // Before CUDA is up calls have no records, so silence would say nothing.
+        if inlet.has_delivered() && director.look_around(&mut company, at) {
+            inlet.give_up(cupti_sys::forget_lent());
+        }
+        // While another tool has the buffers, its own flushes are enough.
+        let mut flushed = if director.is_displaced() && !stopping { Ok(()) } else { cupti.flush(false) };
         if stopping {
             // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
             flushed = flushed.and(cupti.flush(true));

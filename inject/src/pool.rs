@@ -18,7 +18,7 @@ pub const BUFFER_BYTES: usize = 1 << 20;
 pub struct Pool {
     give: Sender<Buffer>,
     take: Receiver<Buffer>,
-    /// Buffers allocated so far; only grows, up to `limit`. `Relaxed`: it orders nothing but itself.
+    /// Buffers that there are, up to `limit`; fewer only when some are given up. `Relaxed`: it orders nothing but itself.
     made: AtomicUsize,
     limit: usize,
 }
@@ -58,6 +58,12 @@ impl Pool {
     pub fn put(&self, buffer: Buffer) {
         // The queue has room for every buffer there is; a refused one would only be freed.
         let _ = self.give.try_send(buffer);
+    }
+
+    /// So many buffers that were taken never come back; others may be made in their place.
+    pub fn forget(&self, buffers: usize) {
+        let shrink = |made: usize| Some(made.saturating_sub(buffers));
+        let _ = self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shrink);
     }
 
     /// Buffers allocated that are not in the pool: lent to CUPTI or waiting to be decoded.

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use cupti_sys::{Cupti, CuptiResult, RecordSizes, ResourceCallback, Search, Subscriber};
+use cupti_sys::{Cupti, CuptiResult, RecordSizes, ResourceCallback, Search};
 use profiler_core::cost::Mode;
 use profiler_core::session::End;
 
@@ -26,7 +26,7 @@ use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
 use crate::control::{self, Control};
 use crate::cost::Meters;
-use crate::enable::{ProfilerCalls, Switch};
+use crate::enable::{Neighbours, Slot, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
 use crate::nvtx;
@@ -176,7 +176,11 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
     let failed = |error: cupti_sys::Error| StartError::of_cupti(&error);
-    let subscriber = cupti.subscribe::<Callbacks>().map_err(failed)?;
+    // The slot is what tells of cudaProfilerStart, of the devices whose gauges are read, and that CUDA is initialised.
+    let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
+    let held = settings.capture.range == Range::ProfilerApi || settings.mode == Mode::Watch || !managed.is_empty();
+    let neighbours = if held { Neighbours::Hold } else { settings.neighbours };
+    let slot = Slot::open::<Callbacks>(cupti, neighbours).map_err(failed)?;
 
     let sizes = RecordSizes::probe(cupti).map_err(failed)?;
     let pool = Pool::new(settings.memory);
@@ -191,15 +195,13 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         dropped: 0.into(),
         foreign_bytes: 0.into(),
         contexts: 0.into(),
+        undelivered: 0.into(),
+        delivered: false.into(),
+        flusher: 0.into(),
         launchers: Launchers::new(),
         outbox: Outbox::default(),
         meters: Meters::default(),
     });
-    let give_up = |error: cupti_sys::Error, subscriber: Subscriber| {
-        // A slot that measures nothing would only keep other tools out; the first error says more than a second.
-        let _ = subscriber.unsubscribe();
-        failed(error)
-    };
     let full = settings.mode == Mode::Full;
     let requested = [
         (settings.dependencies || full, interest::DEPENDENCY_KINDS),
@@ -207,16 +209,12 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
     if !managed.is_empty() {
         // Without it what needs CUDA to be initialised is tried now only, and the report says when that failed.
-        let _ = subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED);
+        let _ = slot.with(|subscriber| subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED));
     }
-    let prepared = Switch::prepare::<Callbacks>(cupti, settings.mode, settings.whole_graphs(), &requested, managed);
-    let (switch, mut notes) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return Err(give_up(error, subscriber)),
-    };
+    let (switch, mut notes) =
+        Switch::prepare(cupti, slot, settings.mode, settings.whole_graphs(), &requested, managed).map_err(failed)?;
     let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
         cupti,
@@ -233,17 +231,22 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     }
     match director.start() {
         Ok(more) => notes.extend(more),
-        Err(error) => return Err(give_up(error, subscriber)),
-    }
-    if director.wants_profiler_calls() {
-        let calls = ProfilerCalls::listen(cupti, &subscriber);
-        if calls.is_empty() {
-            notes.push("this CUPTI does not tell of cudaProfilerStart: no capture can begin by it".to_owned());
+        Err(error) => {
+            director.give_up();
+            return Err(failed(error));
         }
-        director.listen(calls);
+    }
+    if director.wants_profiler_calls() && !director.listen() {
+        notes.push("this CUPTI does not tell of cudaProfilerStart: no capture can begin by it".to_owned());
     }
     if let Some(range) = director.wanted_range() {
         watch::arm(range);
+    }
+    if neighbours != settings.neighbours {
+        notes.push(format!(
+            "{}=yield has no effect: whoever waits for cudaProfilerStart, only watches, or records page faults has to hold CUPTI",
+            settings::NEIGHBOURS
+        ));
     }
     notes.extend(settings.describe_tracing());
     notes.extend(settings.capture.describe());

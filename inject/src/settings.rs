@@ -20,6 +20,7 @@ pub use value::parse_duration;
 pub use variable::*;
 
 use crate::capture::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
+use crate::enable::Neighbours;
 use crate::log::Level;
 use crate::output::Pattern;
 
@@ -95,6 +96,8 @@ pub struct Settings {
     pub flush: Duration,
     /// Injection library to load after this one.
     pub chain: Option<PathBuf>,
+    /// Whether other tools get CUPTI.
+    pub neighbours: Neighbours,
     /// Most memory for activity buffers, bytes.
     pub memory: u64,
     /// Look at host threads.
@@ -185,6 +188,7 @@ impl Settings {
             chain: read(&lookup, &mut bad, CHAIN, "a file name or `off`", None, |text| {
                 Some(if is_off(text) { None } else { Some(PathBuf::from(text)) })
             }),
+            neighbours: read(&lookup, &mut bad, NEIGHBOURS, "hold or yield", Neighbours::Hold, Neighbours::parse),
             memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
                 parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
             }),

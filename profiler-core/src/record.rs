@@ -75,6 +75,9 @@ pub struct Loss {
     /// How often a name, launch configuration, function, frame, device or context found its table full and became
     /// one with others (see [`Dictionary`](crate::dictionary::Dictionary)).
     pub beyond_dictionary: u64,
+    /// Time of captures in which nothing could be recorded, because another tool held the tracing library or because that
+    /// refused; nanoseconds.
+    pub unobserved_ns: u64,
 }
 
 impl Loss {
@@ -91,6 +94,7 @@ impl Loss {
             dropped_ranges: self.dropped_ranges.saturating_sub(earlier.dropped_ranges),
             failed_samples: self.failed_samples.saturating_sub(earlier.failed_samples),
             beyond_dictionary: self.beyond_dictionary.saturating_sub(earlier.beyond_dictionary),
+            unobserved_ns: self.unobserved_ns.saturating_sub(earlier.unobserved_ns),
         }
     }
 }

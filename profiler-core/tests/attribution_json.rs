@@ -63,7 +63,7 @@ wire! {
     Completeness {
         records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64,
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
-        dropped_ranges: u64, failed_samples: u64, beyond_dictionary: u64, zero_timestamps: u64,
+        dropped_ranges: u64, failed_samples: u64, beyond_dictionary: u64, unobserved_ns: u64, zero_timestamps: u64,
         launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,
         kernels_beyond_table: u64, whole_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }

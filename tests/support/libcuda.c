@@ -1,8 +1,18 @@
-// A driver with one device, for what gpuprof asks the driver about a device that CUPTI has not described.
+// A driver with one device, for what gpuprof asks the driver about a device that CUPTI has not described. The replay library
+// hears of the one call that gpuprof makes again and again, as CUPTI does.
+#include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDriverGetVersion(int *version) {
+    const char *path = getenv("GPUPROF_CUPTI_PATH");
+    void *replay = path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void (*called)(const char *) = replay ? (void (*)(const char *))dlsym(replay, "gpuprof_replay_call_aside") : NULL;
+    if (called) called("cuDriverGetVersion");
+    *version = 13000;
+    return 0;
+}
 int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal != 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 150ul << 30; return device; }

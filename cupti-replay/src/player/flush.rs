@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::held::Held;
 use crate::layout;
 use crate::player::{By, Delivery, Player};
+use crate::session::Item;
 
 /// A buffer out of use that still has something incomplete in it.
 #[derive(Debug)]
@@ -62,11 +63,17 @@ impl Player {
     /// the thread that is about to record asks for it, so the client knows of the buffer before the record begins.
     pub(super) fn lend_ahead(&self, delivery: &mut Delivery) {
         let Some(step) = self.session.steps().get(delivery.next_step) else { return };
-        let next = self.next_to_begin(delivery);
-        if delivery.open.is_none() && next.is_some_and(|at| at <= step.at) && self.client().filter.is_used() {
-            let buffers = self.client().buffers;
-            delivery.open = buffers.and_then(|buffers| self.request(delivery, buffers, false));
+        if delivery.open.is_some() || self.next_to_begin(delivery).is_none_or(|at| at > step.at) {
+            return;
         }
+        let order = self.session.by_creation().get(delivery.begun..).unwrap_or_default();
+        let next = order.iter().filter_map(|&index| self.session.items().get(index));
+        let buffers = {
+            let client = self.client();
+            let wanted = |item: &&Item| client.filter.wants(item.kind, item.function, item.decided);
+            next.take_while(|item| item.decided <= step.at).find(wanted).and(client.buffers)
+        };
+        delivery.open = buffers.and_then(|buffers| self.request(delivery, buffers, false));
     }
 
     /// Whether something has begun that is in no buffer here: on the real machine it is in the one in use.

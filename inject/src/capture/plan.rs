@@ -35,6 +35,10 @@ pub enum Event {
     CommandStart,
     /// A command from outside.
     CommandStop,
+    /// Another tool has taken what records are made with.
+    Lost,
+    /// It has left.
+    Regained,
 }
 
 /// What is to be done.
@@ -79,13 +83,16 @@ pub struct Plan {
     /// Steps begun, when they are named.
     steps: u64,
     warm: bool,
+    /// Nothing is recorded of the capture that is being taken: it has ended as far as others know, and another one takes its
+    /// place when records are made again.
+    lost: bool,
 }
 
 impl Plan {
     /// The plan of a process that starts now.
     #[must_use]
     pub fn new(request: Request, start: Timestamp) -> Self {
-        Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false }
+        Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false, lost: false }
     }
 
     /// The wishes behind it.
@@ -134,6 +141,17 @@ impl Plan {
     pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
         match (self.phase, event) {
             (Phase::Over, _) => Action::None,
+            (Phase::Taking { number, .. }, Event::Lost) if !self.lost => {
+                self.lost = true;
+                Action::End { number }
+            }
+            (Phase::Taking { since, trigger, cycle, .. }, Event::Regained) if self.lost => {
+                self.begun += 1;
+                self.lost = false;
+                self.phase = Phase::Taking { number: self.begun, since, trigger, cycle };
+                Action::Begin { number: self.begun, trigger }
+            }
+            (_, Event::Lost | Event::Regained) => Action::None,
             (Phase::Taking { trigger, .. }, Event::CommandStop) => {
                 // What a command stops, only a command begins again.
                 let next = if trigger == Trigger::Command { self.next_of_commands() } else { Phase::Idle };
@@ -272,7 +290,7 @@ impl Plan {
     fn end(&mut self, next: Phase) -> Action {
         let Some(number) = self.taking() else { return Action::None };
         self.phase = next;
-        Action::End { number }
+        if std::mem::take(&mut self.lost) { Action::None } else { Action::End { number } }
     }
 }
 

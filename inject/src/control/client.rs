@@ -25,6 +25,8 @@ pub enum Command {
     Start,
     /// End it.
     Stop,
+    /// End it, and let other tools have CUPTI while none is taken.
+    Release,
     /// The report so far.
     Snapshot,
     /// A line each interval from now on.
@@ -103,6 +105,7 @@ impl<S: Read + Write> Client<S> {
             "status" => Command::Status,
             "start" => Command::Start,
             "stop" => Command::Stop,
+            "release" => Command::Release,
             "snapshot" => Command::Snapshot,
             "watch" => {
                 let wish = rest.trim().parse().map_or(WATCH, Duration::from_millis);

@@ -50,6 +50,8 @@ pub const WHAT_IF: &str = "GPUPROF_WHAT_IF";
 pub const FLUSH: &str = "GPUPROF_FLUSH";
 /// Another injection library.
 pub const CHAIN: &str = "GPUPROF_CHAIN";
+/// Whether other tools get CUPTI.
+pub const NEIGHBOURS: &str = "GPUPROF_NEIGHBOURS";
 /// Memory for activity buffers.
 pub const MEMORY: &str = "GPUPROF_MEMORY";
 /// Whether host threads are looked at.
@@ -229,6 +231,15 @@ pub const VARIABLES: &[Variable] = &[
         default: "off",
         meaning: "Another injection library, loaded and initialised after this one: the driver itself loads only one. It works \
                   beside gpuprof unless it needs CUPTI too, which serves one tool in a process.",
+    },
+    Variable {
+        name: NEIGHBOURS,
+        default: "hold",
+        meaning: "CUPTI serves one tool in a process: `hold` keeps it to the end, so that another profiler in the \
+                  process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
+                  goes on when it is done. The time between is counted as `unobserved_ns`. `yield` needs CUPTI of CUDA \
+                  13.0 update 1, and has no effect with GPUPROF_CAPTURE_RANGE=cudaProfilerApi, GPUPROF_MODE=watch or \
+                  page faults. See docs/RELIABILITY.md.",
     },
     Variable {
         name: MEMORY,

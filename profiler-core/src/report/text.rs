@@ -252,6 +252,12 @@ fn completeness_lines(out: &mut String, report: &Report) {
             parts.push(format!("{count} {what}"));
         }
     }
+    if loss.unobserved_ns > 0 {
+        parts.push(format!(
+            "nothing recorded for {} of it, because another tool held CUPTI or that refused",
+            duration(loss.unobserved_ns)
+        ));
+    }
     if completeness.late_ns > 0 {
         parts.push(format!(
             "{} late, {} of it put right",

@@ -99,6 +99,7 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
         loss.dropped_ranges,
         loss.failed_samples,
         loss.beyond_dictionary,
+        loss.unobserved_ns,
     ] {
         varint::put(body, counter);
     }
@@ -117,6 +118,7 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         dropped_ranges: cursor.optional()?,
         failed_samples: cursor.optional()?,
         beyond_dictionary: cursor.optional()?,
+        unobserved_ns: cursor.optional()?,
     })
 }
 

@@ -1,0 +1,100 @@
+//! Another profiler in the program, such as torch.profiler: it uses the CUPTI that the first one has loaded.
+//!
+//! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end it
+//! disables them and flushes. Kineto then keeps the slot to the end of the process, others give it back.
+#![expect(unsafe_code, reason = "calls the C functions of a libcupti")]
+
+use std::ffi::{OsStr, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cupti_sys::abi::{Context, FLUSH_FORCED, Flush, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
+use cupti_sys::{CuptiResult, Domain, Kind};
+use libloading::os::unix::{Library, RTLD_LAZY};
+
+/// Bytes of one buffer.
+const BUFFER: usize = 1 << 20;
+
+/// The slot, while it is held: what `cuptiSubscribe` gave.
+static SLOT: Mutex<Option<usize>> = Mutex::new(None);
+/// Buffers of its own that it has got back with records, and whether it was ever given one that it did not lend.
+static FILLED: AtomicUsize = AtomicUsize::new(0);
+static STRANGE: AtomicBool = AtomicBool::new(false);
+/// Addresses of the buffers that it has lent.
+static LENT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+extern "C" fn called(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {}
+
+unsafe extern "C" fn requested(address: *mut *mut u8, size: *mut usize, records: *mut usize) {
+    let memory = Box::leak(vec![0_u64; BUFFER / 8].into_boxed_slice()).as_mut_ptr();
+    if let Ok(mut lent) = LENT.lock() {
+        lent.push(memory.addr());
+    }
+    // SAFETY: CUPTI passes three places to fill in.
+    unsafe {
+        address.write(memory.cast());
+        size.write(BUFFER);
+        records.write(0);
+    }
+}
+
+unsafe extern "C" fn completed(_: Context, _: u32, address: *mut u8, _: usize, valid: usize) {
+    let ours = LENT.lock().is_ok_and(|lent| lent.contains(&address.addr()));
+    STRANGE.fetch_or(!ours, Ordering::SeqCst);
+    FILLED.fetch_add(usize::from(ours && valid > 0), Ordering::SeqCst);
+}
+
+/// Does one of its steps with the libcupti at `path`, and says on stderr what came of it.
+///
+/// # Errors
+/// When the library is not loaded, lacks a function, or there is no such step.
+pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
+    // SAFETY: RTLD_NOLOAD only looks at what is loaded; no code runs.
+    let library = unsafe { Library::open(Some(path), RTLD_LAZY | libc::RTLD_NOLOAD) }
+        .map_err(|error| format!("{}: {error}", path.to_string_lossy()))?;
+    let missing = |error: libloading::Error| error.to_string();
+    // SAFETY: each name stands for the C function of this type.
+    let (subscribe, unsubscribe, register, enable, disable, flush) = unsafe {
+        (
+            *library.get::<Subscribe>("cuptiSubscribe").map_err(missing)?,
+            *library.get::<Unsubscribe>("cuptiUnsubscribe").map_err(missing)?,
+            *library.get::<RegisterCallbacks>("cuptiActivityRegisterCallbacks").map_err(missing)?,
+            *library.get::<SetKind>("cuptiActivityEnable").map_err(missing)?,
+            *library.get::<SetKind>("cuptiActivityDisable").map_err(missing)?,
+            *library.get::<Flush>("cuptiActivityFlushAll").map_err(missing)?,
+        )
+    };
+    let mut slot = SLOT.lock().map_err(|_| "the other tool has panicked".to_owned())?;
+    match step {
+        "begin" => {
+            if slot.is_none() {
+                let mut handle = ptr::null_mut();
+                // SAFETY: the place is live, and the callback is a function of this program.
+                let code = unsafe { subscribe(&raw mut handle, Some(called), ptr::null_mut()) };
+                if code != CuptiResult::SUCCESS {
+                    eprintln!("other tool: refused: {code}");
+                    return Ok(());
+                }
+                *slot = Some(handle.expose_provenance());
+            }
+            // SAFETY: functions of this program, which keep the contract of CUPTI's buffers; numbers.
+            let codes = unsafe { [register(Some(requested), Some(completed)), enable(Kind::CONCURRENT_KERNEL)] };
+            eprintln!("other tool: has CUPTI: {codes:?}");
+        }
+        "pause" | "end" => {
+            // SAFETY: numbers, and the handle that `cuptiSubscribe` gave.
+            unsafe {
+                disable(Kind::CONCURRENT_KERNEL);
+                flush(FLUSH_FORCED);
+                if let Some(handle) = slot.take_if(|_| step == "end") {
+                    unsubscribe(ptr::with_exposed_provenance_mut(handle));
+                }
+            }
+            let strange = if STRANGE.load(Ordering::SeqCst) { ", and some of another tool" } else { "" };
+            eprintln!("other tool: {step}s with {} buffers{strange}", FILLED.load(Ordering::SeqCst));
+        }
+        _ => return Err(format!("otherTool={step}: give begin, pause or end")),
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Whether another tool has come to CUPTI, and whether it is done.
+//!
+//! No clock or library: what was seen comes with its time.
+
+use profiler_core::record::Timestamp;
+
+/// So many calls of ours in a row without a request for a buffer mean that somebody else is asked.
+const UNANSWERED: u32 = 2;
+/// Another tool is done when it has recorded nothing for so long: it fetches its last buffers after switching off, and who
+/// registers callbacks in between gets them. Kineto does both in one call of the program.
+const QUIET_NANOS: u64 = 500_000_000;
+
+/// What is known of another tool. On the flushing thread.
+#[derive(Debug, Default)]
+pub struct Company {
+    answered_at: Timestamp,
+    unanswered: u32,
+    quiet_since: Option<Timestamp>,
+}
+
+impl Company {
+    /// A call of ours at `at` was answered, or not. When somebody else must have come: since when what was recorded may have
+    /// gone to it.
+    pub fn heard(&mut self, answered: bool, at: Timestamp) -> Option<Timestamp> {
+        self.quiet_since = None;
+        if answered {
+            (self.answered_at, self.unanswered) = (at, 0);
+            return None;
+        }
+        self.unanswered += 1;
+        (self.unanswered == UNANSWERED).then_some(self.answered_at)
+    }
+
+    /// While somebody else has the buffers: it records at `at`, or not. Whether it is done.
+    pub fn is_done(&mut self, recording: bool, at: Timestamp) -> bool {
+        if recording {
+            self.quiet_since = None;
+            return false;
+        }
+        let done = at.since(*self.quiet_since.get_or_insert(at)) >= QUIET_NANOS;
+        if done {
+            *self = Self { answered_at: at, ..Self::default() };
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn one_silence_is_chance_and_two_are_somebody() {
+        let mut company = Company::default();
+        assert_eq!(company.heard(true, at(100)), None);
+        assert_eq!(company.heard(false, at(200)), None);
+        assert_eq!(company.heard(true, at(300)), None);
+        assert_eq!([company.heard(false, at(400)), company.heard(false, at(500))], [None, Some(at(300))]);
+        assert_eq!(company.heard(false, at(600)), None, "it is said once");
+    }
+
+    #[test]
+    fn somebody_is_done_after_a_time_of_quiet() {
+        let mut company = Company::default();
+        let seen = [(true, 0), (false, 100), (false, 500), (true, 550), (false, 600), (false, 1000), (false, 1100)];
+        let done: Vec<bool> = seen.iter().map(|&(recording, millis)| company.is_done(recording, at(millis))).collect();
+        assert_eq!(done, [false, false, false, false, false, false, true]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Another profiler in the process: CUPTI serves one at a time, neither harms the other, and what is missed is counted.
+//!
+//! The other one is the host program itself, which does what PyTorch's Kineto does (`otherTool`). A driver of the test's own
+//! tells the replay library of the call by which gpuprof notices it (`support/libcuda.c`).
+
+#[path = "support/captured.rs"]
+mod captured;
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use captured::{Capture, Truth, read, run};
+use support::{GPUPROF, Stage, stderr};
+
+const MS: u64 = 1_000_000;
+/// Two ranges of the program, milliseconds of the recording. Tracing lingers for 200 ms behind the first.
+const RANGES: &[(u64, u64)] = &[(300, 500), (1200, 1500)];
+
+/// A program that is captured in these ranges, or as a whole, and in which another profiler acts at the given times.
+fn host(stage: &Stage, policy: &str, ranges: &[(u64, u64)], other: &[(u64, &str)]) -> Command {
+    let mut calls: Vec<(u64, String)> = ranges
+        .iter()
+        .copied()
+        .flat_map(|(from, to)| [(from, "nvtxRangePushA=epoch".to_owned()), (to, "nvtxRangePop".to_owned())])
+        .collect();
+    calls.extend(other.iter().map(|(at, does)| (*at, format!("otherTool={does}"))));
+    calls.sort();
+    let mut host = stage.host("multi_stream");
+    host.args(["--ranges", "after"]);
+    for (at, call) in calls {
+        host.args(["--call", &format!("{at}:{call}")]);
+    }
+    if !ranges.is_empty() {
+        host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch");
+    }
+    host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_NEIGHBOURS", policy);
+    host.env("LD_PRELOAD", driver(stage));
+    // Half the recorded speed and frequent looks: CUPTI is given back soon also on a busy machine.
+    host.env("GPUPROF_REPLAY_SPEED", "0.5").env("GPUPROF_FLUSH", "20ms").env("GPUPROF_LOG", "info");
+    host
+}
+
+/// Builds the driver.
+fn driver(stage: &Stage) -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");
+    let library = stage.path("libcuda.so.1");
+    let options = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"];
+    assert!(Command::new("cc").args(options).arg(&library).arg(source).status().unwrap().success());
+    library
+}
+
+/// What the program said, and its captures.
+fn captures(
+    stage: &Stage,
+    policy: &str,
+    ranges: &[(u64, u64)],
+    other: &[(u64, &str)],
+) -> (String, BTreeMap<u32, Capture>) {
+    let text = stderr(&run(&mut host(stage, policy, ranges, other)));
+    let (mut captures, _) = read(&stage.path("trace.gpuprof"));
+    // What is recorded before there is a mark belongs to the first.
+    if let Some(unmarked) = captures.remove(&0) {
+        captures.get_mut(&1).unwrap().work = unmarked.work;
+    }
+    assert_eq!(captures.len(), 2, "{text}");
+    (text, captures)
+}
+
+fn unobserved(stage: &Stage, capture: &str) -> u64 {
+    let trace = stage.path("trace.gpuprof");
+    let output = Command::new(GPUPROF).args(["report", "--json", "--capture", capture]).arg(trace).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["completeness"]["unobserved_ns"].as_u64().unwrap()
+}
+
+/// Number of buffers with records that the other tool got, and whether one of gpuprof's was handed to it.
+fn got(text: &str) -> (u64, bool) {
+    let (_, with) = text.rsplit_once("buffers").unwrap().0.rsplit_once(" with ").unwrap();
+    (with.trim().parse().unwrap(), text.contains("some of another tool"))
+}
+
+/// The line that says what became of the other tool.
+fn line<'a>(text: &'a str, does: &str) -> &'a str {
+    text.lines().find(|line| line.starts_with(&format!("other tool: {does}"))).expect(text)
+}
+
+#[test]
+fn whoever_holds_cupti_keeps_others_out() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    let (text, captures) = captures(&stage, "hold", RANGES, &[(900, "begin"), (1000, "end")]);
+    assert!(text.contains("other tool: refused: MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"), "{text}");
+    captures.iter().for_each(|(number, capture)| truth.check(capture, &number.to_string()));
+    assert_eq!(unobserved(&stage, "2"), 0);
+}
+
+#[test]
+fn between_captures_another_tool_has_its_turn() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    let (text, captures) = captures(&stage, "yield", RANGES, &[(900, "begin"), (1000, "pause")]);
+    assert!(text.contains("other tool: has CUPTI: [CuptiResult(0), CuptiResult(0)]"), "{text}");
+    let (buffers, handed_ours) = got(line(&text, "pauses"));
+    assert!(buffers > 0 && !handed_ours, "{text}");
+    captures.iter().for_each(|(number, capture)| truth.check(capture, &number.to_string()));
+    assert_eq!(unobserved(&stage, "2"), 0);
+}
+
+#[test]
+fn a_capture_that_finds_another_tool_recording_says_what_it_missed() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    let (text, captures) = captures(&stage, "yield", &[(300, 500), (950, 1800)], &[(900, "begin"), (1050, "end")]);
+    assert!(text.contains("another tool holds CUPTI"), "{text}");
+    let (buffers, handed_ours) = got(line(&text, "ends"));
+    assert!(buffers > 0 && !handed_ours, "{text}");
+    truth.check(&captures[&1], "before");
+    let second = &captures[&2];
+    let missed = unobserved(&stage, "2");
+    // It has to be quiet for half a second before it counts as done.
+    assert!((590 * MS..second.end - second.begin).contains(&missed), "{missed} ns missed");
+    let (most, least) = (truth.between(1050 * MS, second.end), truth.between(second.begin + missed, second.end));
+    assert!(second.work.iter().all(|id| most.contains(id)) && least.iter().all(|id| second.work.contains(id)));
+    assert!(least.len() > 20, "{}", least.len());
+    assert!(text.contains("nothing recorded for"), "the report says so: {text}");
+}
+
+#[test]
+fn another_tool_that_comes_in_the_middle_is_noticed_and_recording_goes_on_when_it_is_done() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    let (text, captures) = captures(&stage, "yield", &[], &[(600, "begin"), (700, "pause")]);
+    assert!(text.contains("another tool has taken CUPTI") && text.contains("recording goes on"), "{text}");
+    // What CUPTI had of ours at that moment goes to the other one, which is not to be helped, and is counted.
+    assert!(got(line(&text, "pauses")).0 > 0 && text.contains("buffers never delivered"), "{text}");
+    let (first, second) = (&captures[&1], &captures[&2]);
+    // The first is whole up to the last time that CUPTI answered before 600 ms, the second from when it was had back.
+    assert!((400 * MS..=600 * MS).contains(&first.end), "{}", first.end);
+    // What the device had not finished by then is not known to have run; the report counts it.
+    let launched = truth.between(0, first.end);
+    assert!(launched.starts_with(&first.work) && first.work.len() >= truth.between(0, 450 * MS).len());
+    assert!(second.begin >= 1200 * MS, "{}", second.begin);
+    assert_eq!(second.work, truth.between(second.begin, u64::MAX));
+    assert!(first.work.len() > 20 && second.work.len() > 20);
+    let missed = unobserved(&stage, "2");
+    assert_eq!(missed, second.begin - first.end, "all that lies between is accounted for");
+}
+
+#[test]
+fn a_program_that_announces_its_captures_to_cupti_is_told_that_it_cannot_yield() {
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    for call in ["300:cudaProfilerStart", "500:cudaProfilerStop", "900:otherTool=begin"] {
+        host.args(["--call", call]);
+    }
+    host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi").env("GPUPROF_CAPTURE_RANGE_END", "repeat");
+    let text = stderr(&run(host.env("GPUPROF_NEIGHBOURS", "yield").env("GPUPROF_REPLAY_SPEED", "1")));
+    assert!(text.contains("other tool: refused"), "{text}");
+    let notes = stage.report()["process"]["notes"].to_string();
+    assert!(notes.contains("GPUPROF_NEIGHBOURS=yield has no effect"), "{notes}");
+}
