@@ -9,7 +9,6 @@ mod captured;
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Command;
 
 use captured::{Capture, Truth, read, run};
@@ -37,19 +36,10 @@ fn host(stage: &Stage, policy: &str, ranges: &[(u64, u64)], other: &[(u64, &str)
         host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch");
     }
     host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_NEIGHBOURS", policy);
-    host.env("LD_PRELOAD", driver(stage));
+    host.env("LD_PRELOAD", stage.driver());
     // Half the recorded speed and frequent looks: CUPTI is given back soon also on a busy machine.
     host.env("GPUPROF_REPLAY_SPEED", "0.5").env("GPUPROF_FLUSH", "20ms").env("GPUPROF_LOG", "info");
     host
-}
-
-/// Builds the driver.
-fn driver(stage: &Stage) -> PathBuf {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");
-    let library = stage.path("libcuda.so.1");
-    let options = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"];
-    assert!(Command::new("cc").args(options).arg(&library).arg(source).status().unwrap().success());
-    library
 }
 
 /// What the program said, and its captures.

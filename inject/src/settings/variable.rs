@@ -89,8 +89,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: MODE,
         default: "light",
-        meaning: "How much is recorded at most: `watch` no device work and no API call, only ranges (NVTX) and what host threads do, \
-                  without a division of device time; `light` device work and the API calls that launch, copy, wait, allocate or load; \
+        meaning: "How much is recorded at most: `watch` no device work and no API call, only ranges (NVTX), what host threads do \
+                  and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
+                  on](METRICS.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronisations and events too.",
     },
     Variable {
