@@ -2,23 +2,120 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from collections.abc import Iterator
 
+from checks.capture import capture
 from checks.transparency import compare
-from harness import Check, Mode, Result, Suite, expect
-from trace_report import single
+from harness import Check, Mode, Result, Run, Suite, expect, skipped
+from trace_report import Trace, single
+
+# The exit status of a workload whose profiler is not installed.
+NOT_INSTALLED = 77
 
 
-def torch_profiler(suite: Suite) -> Iterator[Result]:
-    """CUPTI has one subscriber a process: torch.profiler may see nothing, but nobody crashes and our trace is whole."""
-    command = suite.python("profiled_by_torch.py")
-    bare = suite.bare("torch-profiler", command)
-    traced = suite.run("torch-profiler-variable", command, Mode.VARIABLE)
-    yield from compare("neighbours.torch_profiler", bare, traced, with_stderr=False)
-    trace = single(suite, traced)
-    # Two profiles of 8 rounds of 50 kernels.
-    yield expect("neighbours.torch_profiler.trace", trace.records("kernels") >= 800, f"{trace.records('kernels')} kernels")
+TOOLS = ("torch", "proton", "jax")
+# Two sessions of one second each lie in a run, and after each half a second of quiet passes before recording goes on.
+MISSED_SECONDS = 2.0
+# What the other profiler may lack of what was launched in its sessions: nothing but its own begin and end.
+SEEN = 0.9
+
+
+def said(run: Run, word: str) -> list[str]:
+    """What the program says of its profiler, one text for each session."""
+    return [line.removeprefix(f"{word} ") for line in run.stderr.splitlines() if line.startswith(f"{word} ")]
+
+
+def beside(tool: str, policy: str) -> Check:
+    """Another profiler in the program. `hold`: it may see nothing, ours is whole. `yield`: it sees what it sees alone, and our
+    report says what was missed meanwhile. Either way the program ends as it does without gpuprof."""
+    name = f"neighbours.{tool}.{policy}"
+
+    def check(suite: Suite) -> Iterator[Result]:
+        command = suite.python("profiled.py", tool)
+        # JAX takes most of the device's memory otherwise, which other checks need.
+        extra = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        bare = suite.run(f"{tool}-bare", command, Mode.BARE, extra)
+        if bare.code == NOT_INSTALLED:
+            yield skipped(name, bare.stderr.strip().splitlines()[-1])
+            return
+        yield expect(f"{name}.bare", bare.code == 0, f"{bare.ending()}; alone {said(bare, tool)}")
+        traced = suite.run(f"{tool}-{policy}", command, Mode.VARIABLE, {**extra, "GPUPROF_NEIGHBOURS": policy})
+        yield from compare(name, bare, traced, with_stderr=False)
+        launched = json.loads(traced.stderr[traced.stderr.rindex("{"):].splitlines()[0])
+        trace = single(suite, traced)
+        everything = launched["alone"] + launched["beside"]
+        if policy == "hold":
+            found = trace.records("kernels")
+            yield expect(f"{name}.trace", found >= everything, f"{found} kernels of {everything}; it: {said(traced, tool)}")
+            return
+        rows = trace.report.get("captures", [])
+        found = sum(row["kernels"] for row in rows)
+        missed = sum(capture(suite, trace, row["number"])["completeness"]["unobserved_ns"] for row in rows) / 1e9
+        yield expect(
+            f"{name}.trace", len(rows) == 3 and 0 < found <= launched["alone"] + launched["beside"],
+            f"{len(rows)} captures with {found} kernels of {launched['alone']} launched while it was not there")
+        yield expect(f"{name}.missed", missed >= MISSED_SECONDS, f"{missed:.2f} s are said to be missing")
+        sessions = said(traced, tool)
+        counts = [int(session.split()[0]) for session in sessions if session.split()[0].isdigit()]
+        # JAX says how much it wrote, a sixth of it when it was refused; the others how many kernels they saw.
+        written = sum(int(session.split()[0]) for session in said(bare, tool))
+        least = written / 2 if tool == "jax" else SEEN * launched["beside"]
+        yield expect(f"{name}.other", len(counts) == 2 and sum(counts) >= least, f"{sessions}, without gpuprof {said(bare, tool)}")
+
+    return Check(name, check, exclusive=False)
+
+
+def around(tool: str, words: list[str]) -> Check:
+    """A tool that starts the program. It may keep gpuprof out, which is said; the program's words and status are its own. ncu
+    refuses to start anything while CUDA_INJECTION64_PATH is set, and says so itself."""
+    name = f"neighbours.around.{tool}"
+
+    def check(suite: Suite) -> Iterator[Result]:
+        file = suite.nsys if tool == "nsys" else shutil.which(tool)
+        if not file:
+            yield skipped(name, f"{tool} is not on the PATH")
+            return
+        command = [file, *words, suite.microbench, "launch", "200", "--quiet-times"]
+        alone = suite.run(f"{tool}-alone", command, Mode.BARE, suite.nsys_environment())
+        if alone.code != 0:
+            yield skipped(name, f"it fails without gpuprof: {alone.ending()}: {(alone.stdout + alone.stderr).strip()[-200:]}")
+            return
+        traced = suite.run(f"{tool}-traced", command, Mode.VARIABLE, suite.nsys_environment())
+        if "unset CUDA_INJECTION64_PATH" in traced.stdout + traced.stderr:
+            yield expect(f"{name}.refused", traced.code != 0, "the tool asks for CUDA_INJECTION64_PATH to be unset")
+            return
+        yield expect(f"{name}.exit", traced.code == alone.code, f"alone {alone.ending()}, with gpuprof {traced.ending()}")
+        own = [line for line in alone.stdout.splitlines() if line.startswith("microbench")]
+        yield expect(
+            f"{name}.stdout", bool(own) and all(line in traced.stdout.splitlines() for line in own), f"the program's lines: {own}")
+        held = "another profiler already holds CUPTI" in traced.stderr
+        kernels = [Trace(suite, file).records("kernels") for file in traced.traces()]
+        yield expect(
+            f"{name}.said", held or tool == "nsys" or any(kernels),
+            f"{'it keeps gpuprof out, which is said' if held else 'nothing is said'}; kernels in our traces: {kernels}")
+
+    return Check(name, check, exclusive=False)
+
+
+def chained(suite: Suite) -> Iterator[Result]:
+    """CUDA_INJECTION64_PATH is taken: `run` says so, and with GPUPROF_CHAIN a library that does without CUPTI is loaded too."""
+    try:
+        library = suite.compile_injection(suite.workloads / "dormant.cpp")
+    except (FileNotFoundError, RuntimeError) as error:
+        yield skipped("neighbours.chained", str(error))
+        return
+    command = [suite.microbench, "launch", "200", "--quiet-times"]
+    bare = suite.bare("chained", command)
+    taken = suite.run("chained-taken", command, Mode.COMMAND, {"CUDA_INJECTION64_PATH": str(library)})
+    yield expect(
+        "neighbours.chained.said", taken.code == 125 and "GPUPROF_CHAIN" in taken.stderr and not taken.stdout, taken.stderr.strip()[:200])
+    both = suite.run("chained-both", command, Mode.VARIABLE, {"GPUPROF_CHAIN": str(library), "DORMANT_PARTS": "none"})
+    yield from compare("neighbours.chained", bare, both, with_stderr=True)
+    trace = single(suite, both)
+    yield expect("neighbours.chained.trace", trace.records("kernels") > 0 and trace.end == "clean", f"{trace.records('kernels')} kernels")
 
 
 def no_kernels(suite: Suite) -> Iterator[Result]:
@@ -66,7 +163,11 @@ def live_line(suite: Suite) -> Iterator[Result]:
 
 def checks() -> list[Check]:
     return [
-        Check("neighbours.torch_profiler", torch_profiler, exclusive=False),
+        *(beside(tool, policy) for tool in TOOLS for policy in ("hold", "yield")),
+        around("compute-sanitizer", []),
+        around("ncu", ["--launch-count", "3", "--set", "none"]),
+        around("nsys", ["profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "around"]),
+        Check("neighbours.chained", chained, exclusive=False),
         Check("neighbours.no_kernels", no_kernels, exclusive=False),
         Check("neighbours.no_cuda", no_cuda, exclusive=False),
         Check("neighbours.unwritable", unwritable, exclusive=False),
