@@ -4,16 +4,20 @@
 //! order of files, streams and exit codes.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use gpuprof::Report;
 use gpuprof_export::TraceFile;
 use profiler_core::report::json::Document;
+use profiler_core::trace::Answer;
 
 use crate::{complain, traces};
 
+/// Read at once: a system call is not free.
+const BUFFER_BYTES: usize = 1 << 20;
 /// Exit code when a trace was reported but is not complete.
 const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
@@ -34,6 +38,8 @@ pub struct Props {
     pub pid: Option<u32>,
     /// The capture to report; `None` is the newest.
     pub capture: Option<u32>,
+    /// Makes the report from the records, also where the trace holds what the run said at its end.
+    pub recompute: bool,
 }
 
 /// How much the text says.
@@ -48,6 +54,24 @@ pub enum Extent {
     Top(usize),
 }
 
+/// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told by
+/// reading it in full.
+fn kept(props: &Props, file: &Path) -> Option<String> {
+    if props.recompute || props.json || props.capture.is_some() || props.pid.is_some() {
+        return None;
+    }
+    let answer = Answer::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;
+    if answer.gpuprof_version != env!("CARGO_PKG_VERSION") {
+        return None;
+    }
+    let text = match props.extent {
+        Extent::Summary => answer.summary,
+        Extent::Full => answer.full,
+        Extent::Top(_) => return None,
+    };
+    Some(if props.ranges { text + &answer.ranges } else { text })
+}
+
 /// Prints the reports and answers with the exit code: that of the worst file.
 ///
 /// # Errors
@@ -57,6 +81,11 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let files = traces::expanded(&props.files)?;
     for file in &files {
+        if let Some(text) = kept(props, file) {
+            let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
+            io::stdout().write_all((title + &text).as_bytes())?;
+            continue;
+        }
         match opened(file, props) {
             Err(complaint) => {
                 complain(&complaint);

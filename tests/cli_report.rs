@@ -11,7 +11,7 @@ use profiler_core::record::{
 };
 use profiler_core::report::json::Document;
 use profiler_core::session::{End, Session};
-use profiler_core::trace::TraceWriter;
+use profiler_core::trace::{Answer, TraceWriter};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -251,4 +251,47 @@ fn a_reader_that_leaves_early_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
+}
+
+/// A small trace that keeps an answer of gpuprof `version`.
+fn with_answer(version: &str) -> Vec<u8> {
+    let (dictionary, mut trace) = (Dictionary::new(), Vec::new());
+    let mut writer = TraceWriter::new(&mut trace, &Session::default()).unwrap();
+    let at = Timestamp::from_nanos(1_000);
+    let call = ApiCall { start: at, end: Timestamp::from_nanos(2_000), ..ApiCall::default() };
+    writer.push(&Record::Api(call), &dictionary).unwrap();
+    let text = |words: &str| format!("{words} of the run\n");
+    let answer = Answer {
+        gpuprof_version: version.to_owned(),
+        summary: text("summary"),
+        full: text("tables"),
+        ranges: text("ranges"),
+    };
+    writer.answer(at, &answer, &dictionary).unwrap();
+    writer.finish(End::Clean, at, &Loss::default(), &dictionary).unwrap();
+    trace
+}
+
+#[test]
+fn what_a_long_run_said_is_printed_unless_something_else_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("long.gpuprof");
+    let report = |trace: &[u8], options: &[&str]| {
+        fs::write(&file, trace).unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_gpuprof")).arg("report").args(options).arg(&file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let ours = with_answer(env!("CARGO_PKG_VERSION"));
+    assert_eq!(report(&ours, &[]), "summary of the run\n");
+    assert_eq!(report(&ours, &["--full", "--ranges"]), "tables of the run\nranges of the run\n");
+    for options in [&["--recompute"][..], &["--json"], &["--top", "3"], &["--capture", "1"]] {
+        assert!(!report(&ours, options).contains("of the run"), "{options:?}");
+    }
+    assert!(!report(&with_answer("0.0.1"), &[]).contains("of the run"), "another version may know better");
+    let mut damaged = ours.clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    let text = report(&damaged, &[]);
+    assert!(text.contains("verdict: ") && !text.contains("of the run"), "{text}");
 }

@@ -23,7 +23,12 @@ fn watching_claims_no_division_of_device_time() {
     assert!(!stage.path("trace.gpuprof").exists());
 }
 
-/// `fixture` at the recorded speed, watched, with a driver that has one device and an NVML that `says` what it is like.
+/// What it said, without the breaks of lines.
+fn words(output: &Output) -> String {
+    stderr(output).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is like.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
     let mut host = stage.host("resnet_workers0");
     host.env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1").env("LD_PRELOAD", stage.driver());
@@ -39,11 +44,10 @@ fn watched(stage: &Stage, says: Option<&str>) -> Output {
 #[test]
 fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let stage = Stage::new();
-    let text = stderr(&watched(&stage, Some("busy=34,memory=5,sm=12,pcie=1024")));
-    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = words(&watched(&stage, Some("busy=34,memory=5,sm=12,pcie=1024")));
     for wanted in ["busy 34 % of ", "multiprocessors active 12 %", "PCI Express 1.07 GB/s out", "no share was measured"]
     {
-        assert!(joined.contains(wanted), "no {wanted:?} in {text}");
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(text.contains("verdict: cannot_tell"), "nobody looked at a thread of this program: {text}");
     let gauges = stage.report()["utilisation"].clone();
@@ -73,9 +77,8 @@ fn a_gauge_that_is_not_there_is_told_with_its_reason() {
         (Some("sm=12"), "no utilisation: this device does not have it"),
     ] {
         let stage = Stage::new();
-        let text = stderr(&watched(&stage, says));
-        let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(joined.contains(wanted), "{says:?}: no {wanted:?} in {text}");
+        let text = words(&watched(&stage, says));
+        assert!(text.contains(wanted), "{says:?}: no {wanted:?} in {text}");
     }
 }
 
@@ -126,6 +129,27 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
             notes.iter().filter_map(Value::as_str).any(|note| note.contains(variable) && note.contains("as a whole"));
         assert!(said, "{notes:?}");
     }
+}
+
+#[test]
+fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
+    let recommends = |value: &str| {
+        let stage = Stage::new();
+        let output = stage.host("graph_dense").env("GPUPROF_CUDA_GRAPHS", value).output().unwrap();
+        words(&output).contains("nodes of CUDA graphs, each a record of its own; --cuda-graph-trace")
+    };
+    assert!(recommends("node") && !recommends("graph"));
+}
+
+#[test]
+fn whole_graphs_are_never_switched_on_in_mid_run() {
+    let stage = Stage::new();
+    let mut host = stage.host("graph_torch");
+    host.args(["--call", "100:cudaProfilerStart", "--call", "300:cudaProfilerStop", "--call", "500:cudaProfilerStart"]);
+    host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi").env("GPUPROF_CAPTURE_RANGE_END", "repeat");
+    let output = host.env("GPUPROF_CUDA_GRAPHS", "graph").output().unwrap();
+    // Not so when the replay library was misused.
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub struct ReportArgs {
     /// Report this capture of a run that was measured in pieces [default: the newest]
     #[arg(long, value_name = "N")]
     capture: Option<u32>,
+    /// Make the report from all records, also where the trace of a long run holds what was printed at its end
+    #[arg(long)]
+    recompute: bool,
 }
 
 impl From<ReportArgs> for report::Props {
@@ -51,6 +54,14 @@ impl From<ReportArgs> for report::Props {
             (None, true) => report::Extent::Full,
             (None, false) => report::Extent::Summary,
         };
-        Self { files: args.files, json: args.json, extent, ranges: args.ranges, pid: args.pid, capture: args.capture }
+        Self {
+            files: args.files,
+            json: args.json,
+            extent,
+            ranges: args.ranges,
+            pid: args.pid,
+            capture: args.capture,
+            recompute: args.recompute,
+        }
     }
 }

@@ -174,6 +174,9 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     if on && kind == Kind::KERNEL && concurrent() {
         return Err(CuptiResult::NOT_COMPATIBLE);
     }
+    if on && kind == Kind::GRAPH_TRACE && player.has_begun() {
+        player.violations.note(Rule::LateGraphTrace, || "enabled after the first record".to_owned());
+    }
     player.client().filter.set_kind(kind.0, on, player.clock.now());
     if on {
         player.enabled();

@@ -32,6 +32,9 @@ pub enum Rule {
     DisableInCallback,
     /// `cuptiActivityDisable` of kernel records before CUDA 13.0 update 1, whose release notes list it as a deadlock.
     EarlyKernelDisable,
+    /// `CUPTI_ACTIVITY_KIND_GRAPH_TRACE` enabled after CUDA started: the next launch of a graph that was instantiated before
+    /// crashes (seen with CUPTI 13.0).
+    LateGraphTrace,
     /// Records had to be written while no buffer callbacks were registered.
     NoCallbacks,
     /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
@@ -52,6 +55,7 @@ impl Rule {
             Self::LateAttribute => "attribute set after the first buffer was requested",
             Self::DisableInCallback => "cuptiActivityDisable called from inside a callback",
             Self::EarlyKernelDisable => "kernel records disabled in a library that can deadlock on it",
+            Self::LateGraphTrace => "graph records enabled where launches of older graphs crash",
             Self::NoCallbacks => "records to deliver but no buffer callbacks",
             Self::CallAfterFork => "called in the child of a fork",
         }

@@ -16,6 +16,7 @@ use profiler_core::capture::{CaptureMark, Captures};
 use profiler_core::record::{ApiCall, HostSample, Loss, RangeEvent, Record, StackId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
+use profiler_core::trace::{ANSWER_FROM, Answer as KeptAnswer};
 use profiler_core::utilisation::{Gauges, Reading};
 
 use crate::activity::{Delivery, Inlet};
@@ -434,8 +435,21 @@ impl Collector {
         self.write_gauges(at);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.trace.write(|trace| trace.cost(at, &cost, dictionary));
+        if let Some(answer) = self.answer_to_keep(&report) {
+            self.trace.write(|trace| trace.answer(at, &answer, dictionary));
+        }
         let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
         Outcome { report, trace, captured_nothing }
+    }
+
+    /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it up.
+    fn answer_to_keep(&self, report: &Report) -> Option<KeptAnswer> {
+        (report.completeness.records() >= ANSWER_FROM && self.what_if != WhatIf::Off).then(|| KeptAnswer {
+            gpuprof_version: self.session.gpuprof_version.clone(),
+            summary: report.summary(),
+            full: report.full(),
+            ranges: report.range_tables(),
+        })
     }
 
     /// Tells how many steps there were so far, when somebody counts them.

@@ -46,6 +46,8 @@ pub struct Switch {
     calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
+    /// Whether a graph is one record, from before CUDA starts until a step down to watching.
+    whole_graphs: bool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
     turn: Turn,
@@ -64,9 +66,9 @@ struct Calls {
 
 impl Switch {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
-    /// which programs hardly call. `on_request` are kinds beyond the usual ones; those that `mode` brings go with it when
-    /// it is lowered; `unified_memory` is what is wanted of managed memory. Also returns notes for the report. When it fails
-    /// the slot is given back: one that measures nothing would only keep other tools out.
+    /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones; those
+    /// that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory. Also returns
+    /// notes for the report. When it fails the slot is given back: one that measures nothing would only keep other tools out.
     pub fn prepare(
         cupti: &'static Cupti,
         slot: Slot,
@@ -105,13 +107,17 @@ impl Switch {
             let rest = if mode == Mode::Full { ids(others) } else { Vec::new() };
             Calls { domain, ids: [ids(wanted), whistle].concat(), rest, all: AtomicBool::new(false) }
         });
-        // Before kernels: CUPTI decides about a graph when it is instantiated.
-        let graphs: &[Kind] = if whole_graphs { &[Kind::GRAPH_TRACE] } else { &[] };
+        // Now or never: enabled later, the next launch of a graph that was instantiated before crashes the program
+        // (docs/OVERHEAD.md). So it stays on between captures too.
+        if whole_graphs {
+            note(&mut notes, "CUDA graphs are recorded by nodes", cupti.enable(Kind::GRAPH_TRACE));
+        }
         let switch = Self {
             cupti,
             slot,
-            kinds: graphs.iter().chain(interest::KINDS).chain(on_request).copied().collect(),
+            kinds: interest::KINDS.iter().chain(on_request).copied().collect(),
             unified_memory,
+            whole_graphs,
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
             level: AtomicU8::new(mode as u8),
@@ -187,6 +193,9 @@ impl Switch {
             if watching && all.load(Ordering::Relaxed) {
                 let _ = self.cupti.disable(whole(*domain));
             }
+        }
+        if self.whole_graphs && mode == Mode::Watch {
+            let _ = self.cupti.disable(Kind::GRAPH_TRACE);
         }
         let kinds = if mode == Mode::Watch { &self.kinds } else { &self.full_kinds };
         let managed = self.unified_memory_kind().filter(|_| mode == Mode::Watch);

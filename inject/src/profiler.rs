@@ -143,7 +143,12 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
     let mode = silent.mode.max(Mode::Light);
-    start(&Settings { capture, chain: None, mode, max_overhead: None, ..silent })?;
+    let mut graphs = silent.graphs;
+    if graphs == Some(true) && !cupti_sys::driver_devices().is_empty() {
+        log::warning!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
+        graphs = Some(false);
+    }
+    start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, ..silent })?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.director.hold();
     }

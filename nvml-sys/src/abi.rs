@@ -20,7 +20,7 @@ pub const METRIC_CAPACITY: usize = 512;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Utilization {
-    /// Time in which at least one kernel was executing.
+    /// Time in which at least one kernel was executing, by the reference; copies count too (H200, driver 580).
     pub gpu: c_uint,
     /// Time in which device memory was read or written.
     pub memory: c_uint,

@@ -1,7 +1,8 @@
 //! GPM: metrics between two readings of hardware counters, on Hopper and later.
 //!
 //! A [`Sample`] is a reading; a metric is a mean over the time between two. So nothing happens in between, and readings
-//! far apart lose nothing but detail. NVIDIA's reference wants them more than 100 ms apart.
+//! far apart lose nothing but detail. The counters advance ten times a second (H200, driver 580): readings 20 ms apart
+//! differ by nothing or by what 100 ms brought, and some ratios are then no numbers.
 
 use std::ffi::c_void;
 
@@ -18,7 +19,7 @@ use crate::{Device, Nvml, Status, function};
 pub struct Metric(pub u32);
 
 impl Metric {
-    /// Time in which any compute or graphics application was active on the device, percent.
+    /// Time in which kernels ran on the device, percent: not copies (H200, driver 580).
     pub const GRAPHICS_UTIL: Self = Self(1);
     /// Mean of the multiprocessors that were busy, percent of all.
     pub const SM_UTIL: Self = Self(2);

@@ -1,6 +1,6 @@
 //! How busy devices were by their own gauges: what is known of a run in which no device work was recorded.
 //!
-//! The driver's management library tells rates (percent of the time with a kernel executing, on any device) and means of
+//! The driver's management library tells rates (percent of the time in which kernels or copies ran, on any device) and means of
 //! hardware counters (Hopper and later). They are about the device, whichever process used it, and have no place on a
 //! timeline. What is kept are totals: nanoseconds for shares, bytes for traffic, and beside each the time that it covers.
 //! So two states of the same run can be subtracted, means need no list of readings, and a gauge that is not there is
@@ -50,7 +50,7 @@ impl Absence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Counter {
-    /// Share of time in which anything ran on the device.
+    /// Share of time in which kernels ran on the device.
     Active,
     /// Share of the multiprocessors that were busy.
     Multiprocessors,
@@ -137,7 +137,7 @@ impl Total {
 pub struct Utilisation {
     /// The device.
     pub device: DeviceId,
-    /// Share of time with at least one kernel executing.
+    /// Share of time in which kernels or copies ran.
     pub busy: Total,
     /// Share of time in which device memory was read or written.
     pub memory: Total,
@@ -199,7 +199,7 @@ impl Gauges {
         self.absence.is_none() && self.devices.is_empty()
     }
 
-    /// The mean share of time with a kernel executing, over the devices that have that gauge.
+    /// The mean share of time in which kernels or copies ran, over the devices that have that gauge.
     #[must_use]
     pub fn busy(&self) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.busy.mean()))

@@ -127,6 +127,15 @@ pub struct Completeness {
     pub damage: Vec<String>,
 }
 
+impl Completeness {
+    /// Records received, of all kinds.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        let work = self.kernels + self.copies + self.memsets + self.api_calls + self.syncs + self.events;
+        work + self.overheads + self.ranges + self.samples + self.memory_events
+    }
+}
+
 /// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
@@ -152,6 +161,8 @@ pub struct DeviceReport {
     pub gaps: Vec<GapRow>,
     /// What idle time waited for where events tell, after start-up, the longest first.
     pub awaited: Vec<Awaited>,
+    /// Operations that CUDA graphs launched; a graph that is recorded as a whole is one.
+    pub graph_operations: u64,
     /// What ran beneath what.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
@@ -351,6 +362,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),
         awaited: waits::awaited(account),
+        graph_operations: account.graph_operations(),
         overlap: *account.overlap(),
         kernels,
         copies: copies::rows(statistics.copies(), dictionary.link(account.id())),

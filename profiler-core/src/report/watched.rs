@@ -3,7 +3,8 @@
 //! Nothing here divides device time: gauges tell how much of it was used, looks at the launching thread tell what that
 //! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
 //! synchronisation looks as one that computes, and one that waits for a lock may wait for the device, so neither is a
-//! cause here. Shares of a verdict are 0: none was measured.
+//! cause here. Shares of a verdict are 0: none was measured. The utilisation rate counts copies as well as kernels, and is
+//! coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it (docs/OVERHEAD.md).
 
 use std::fmt::Write;
 
@@ -20,6 +21,9 @@ use crate::utilisation::{Absence, Counter, Gauges, Utilisation};
 const SPEAKING_SHARE: f64 = 0.5;
 /// From this share of busy multiprocessors on, a device that is never idle computes: half of it or more is at work.
 const FILLED_SHARE: f64 = 0.5;
+/// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of empty
+/// launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/OVERHEAD.md).
+const COPYING: f64 = 1.0;
 /// Looks and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses between them.
 const SHORTEST: u64 = 2_500_000_000;
 
@@ -63,14 +67,15 @@ fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
     if covered < SHORTEST {
         return cannot(&format!("its utilisation was read over {} only", duration(covered)));
     }
-    let idle = 1.0 - busy;
+    let computing = gauges.counter(Counter::Active).unwrap_or(busy);
+    let idle = 1.0 - computing;
     if idle < WORTH_SHARE {
         return match gauges.counter(Counter::Multiprocessors) {
             Some(filled) if filled >= FILLED_SHARE => likely(
                 Group::GpuCompute,
                 format!(
                     "a kernel ran {:.0} % of the time on {:.0} % of the multiprocessors",
-                    busy * 100.0,
+                    computing * 100.0,
                     filled * 100.0
                 ),
             ),
@@ -81,6 +86,16 @@ fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
             )),
             None => cannot("a kernel ran nearly all the time, but how much of the device it used is not known"),
         };
+    }
+    let host_traffic =
+        [Counter::PcieSent, Counter::PcieReceived].into_iter().filter_map(|way| gauges.counter(way)).sum::<f64>();
+    if busy - computing >= SPEAKING_SHARE * idle && host_traffic >= COPYING {
+        let (busy, computing) = (busy * 100.0, computing * 100.0);
+        let why = format!(
+            "the device was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
+             Express"
+        );
+        return likely(Group::Copy, why);
     }
     if looks.covered_ns < SHORTEST {
         return cannot("the device was idle, but what the launching thread did was not seen");
@@ -137,6 +152,7 @@ fn gauge_words(device: &Utilisation) -> Vec<String> {
         return words;
     }
     for (counter, name) in [
+        (Counter::Active, "with kernels"),
         (Counter::Multiprocessors, "multiprocessors active"),
         (Counter::Occupancy, "warps resident"),
         (Counter::Tensor, "tensor pipes"),
@@ -214,6 +230,21 @@ mod tests {
         assert_eq!(group(&gauges(0.97, None), &looks(0.0, 0.0)), Group::CannotTell);
         assert_eq!(group(&Gauges::default(), &looks(0.9, 0.0)), Group::CannotTell, "an idle device was not seen");
         assert_eq!(group(&gauges(0.2, None), &LookTotals::default()), Group::CannotTell, "nobody looked");
+    }
+
+    #[test]
+    fn copies_keep_a_device_busy_without_kernels() {
+        let mut copying = gauges(1.0, Some(0.0));
+        copying.devices[0].counters[Counter::Active as usize].add(RUN, 0.01);
+        assert_eq!(
+            verdict(&copying, &looks(0.0, 0.0)).group,
+            Group::CannotTell,
+            "the rate is coarse: launches may be short"
+        );
+        copying.devices[0].counters[Counter::PcieReceived as usize].add(RUN, 55.0);
+        let found = verdict(&copying, &looks(0.0, 0.0));
+        assert_eq!(found.group, Group::Copy, "{:?}", found.evidence);
+        assert!(found.evidence[0].contains("55.0 GB/s over PCI Express"), "{:?}", found.evidence);
     }
 
     #[test]

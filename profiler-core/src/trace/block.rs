@@ -44,6 +44,8 @@ pub(super) mod kind {
     pub(in crate::trace) const COST: u16 = 8;
     /// What the gauges of a device said so far.
     pub(in crate::trace) const UTILISATION: u16 = 9;
+    /// The report that a long run ended with.
+    pub(in crate::trace) const ANSWER: u16 = 10;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

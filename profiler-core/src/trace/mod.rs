@@ -6,11 +6,12 @@
 //! a predictor expects. `docs/FORMAT.md` specifies every byte.
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
-//! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `pack`, `writer`, `source` (recovery),
+//! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `answer`, `pack`, `writer`, `source` (recovery),
 //! `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
+mod answer;
 mod block;
 mod column;
 pub mod compact;
@@ -28,6 +29,7 @@ mod split;
 mod varint;
 mod writer;
 
+pub use answer::{ANSWER_FROM, Answer};
 pub use error::{Damage, TraceError};
 pub use reader::TraceReader;
 pub use writer::TraceWriter;

@@ -6,13 +6,28 @@
 
 use std::io;
 
+use zstd::bulk::Decompressor;
 use zstd::stream::raw::{CParameter, InBuffer, OutBuffer};
 use zstd::zstd_safe::{self, CCtx, ResetDirective, zstd_sys::ZSTD_EndDirective};
+
+use super::block::MAX_BODY;
+use super::varint::Malformed;
 
 /// Parts below this many bytes share a block with their neighbours: a header and a table of its own take some 60 bytes.
 const SMALLEST_PART: usize = 1 << 10;
 /// What a boundary may add to the bound of one frame: the header of a block that is stored as it is, and its rounding.
 const BOUNDARY_BYTES: usize = 32;
+
+/// The real body of a block that is stored packed: its length, then one frame.
+pub(super) fn unpack(decompressor: &mut Decompressor<'_>, stored: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let (length, frame) = stored.split_first_chunk::<4>().ok_or(Malformed)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > MAX_BODY {
+        return Err(Malformed);
+    }
+    let body = decompressor.decompress(frame, length).map_err(|_| Malformed)?;
+    if body.len() == length { Ok(body) } else { Err(Malformed) }
+}
 
 /// A compressor that is used again and again.
 pub(super) struct Packer {

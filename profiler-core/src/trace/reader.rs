@@ -8,11 +8,11 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
-use super::block::{Header, MAX_BODY, MUST_UNDERSTAND, ZSTD, kind};
+use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::entry::Rebuilt;
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, events, gauges, meta};
+use super::{Damage, Item, TraceError, events, gauges, meta, pack};
 use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
 use crate::session::Session;
@@ -101,7 +101,7 @@ impl<R: Read> TraceReader<R> {
     /// Takes in one block; false when there is none.
     fn read_block(&mut self) -> Result<bool, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(false) };
-        let known = (kind::SESSION..=kind::UTILISATION).contains(&header.kind)
+        let known = (kind::SESSION..=kind::ANSWER).contains(&header.kind)
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -121,19 +121,13 @@ impl<R: Read> TraceReader<R> {
         let unpacked;
         let mut body = self.source.body();
         if header.flags & ZSTD != 0 {
-            let (length, frame) = body.split_first_chunk::<4>().ok_or(Malformed)?;
-            let length = u32::from_le_bytes(*length) as usize;
-            if length > MAX_BODY {
-                return Err(Malformed);
-            }
-            unpacked = self.decompressor.decompress(frame, length).map_err(|_| Malformed)?;
-            if unpacked.len() != length {
-                return Err(Malformed);
-            }
+            unpacked = pack::unpack(&mut self.decompressor, body)?;
             body = &unpacked;
         }
         let at = Timestamp::from_nanos(header.t_max);
         match header.kind {
+            // Not a part of what was recorded: `Answer::read` is for it.
+            kind::ANSWER => {}
             kind::SESSION => self.session = meta::decode_session(body)?,
             kind::DICTIONARY => self.rebuilt.apply(body)?,
             kind::EVENTS => {

@@ -12,7 +12,7 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{gauges, meta};
+use super::{Answer, answer, gauges, meta};
 use crate::capture::CaptureMark;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
@@ -183,6 +183,19 @@ impl<W: Write> TraceWriter<W> {
             writer.stage_chunk(dictionary)?;
             gauges::encode(reading, &mut writer.body);
             writer.stage(kind::UTILISATION, 0, (at.nanos(), at.nanos()))
+        })
+    }
+
+    /// Writes everything that waits and what the run says at its end; nothing but the end is to come behind it.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers.
+    pub fn answer(&mut self, at: Timestamp, answer: &Answer, dictionary: &Dictionary) -> io::Result<()> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            answer::encode(answer, &mut writer.body);
+            if writer.body.is_empty() { Ok(()) } else { writer.stage(kind::ANSWER, 0, (at.nanos(), at.nanos())) }
         })
     }
 

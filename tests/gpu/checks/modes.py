@@ -32,6 +32,17 @@ def whole_graphs(suite: Suite) -> Iterator[Result]:
                  f"{launches} graphs and {others} others as a whole, {total} kernels by node")
 
 
+def late_graphs(suite: Suite) -> Iterator[Result]:
+    """Graphs as a whole in captures that begin long after graphs were instantiated: switched on then, CUPTI 13.0 crashes."""
+    command = [str(suite.microbench), "graph", "1000", "2000", "--reps", "3", "--quiet-times"]
+    extra = {"GPUPROF_CUDA_GRAPHS": "graph", "GPUPROF_DELAY": "1s", "GPUPROF_DURATION": "500ms"}
+    run = suite.run("modes-late-graphs", command, Mode.VARIABLE, extra=extra)
+    yield expect("modes.late_graphs.exit", run.code == 0, run.ending())
+    counts = single(suite, run).kernel_counts()
+    launches = sum(count for name, count in counts.items() if name.startswith(WHOLE))
+    yield expect("modes.late_graphs.whole", launches > 0 and sum(counts.values()) == launches, f"{launches} of {sum(counts.values())}")
+
+
 def full(suite: Suite) -> Iterator[Result]:
     """Every call: as many kernels, more calls, and no record that is not understood."""
     program = programs(suite)["mlp"]
@@ -112,6 +123,7 @@ def budget(suite: Suite) -> Iterator[Result]:
 def checks() -> list[Check]:
     return [
         Check("modes.graphs", whole_graphs, exclusive=False),
+        Check("modes.late_graphs", late_graphs, exclusive=False),
         Check("modes.full", full, exclusive=False),
         Check("modes.watch", watch, exclusive=False),
         Check("modes.gauges", gauges),
