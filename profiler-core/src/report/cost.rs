@@ -6,7 +6,7 @@ use crate::terminal::{duration, wrapped};
 
 /// From this share of the time on it is said what nodes of graphs take. The estimate is low where nodes are short: a PyTorch
 /// replay that was estimated at 9 % was slowed down by 26 %, one of empty nodes at 27 % by 56 % (docs/OVERHEAD.md).
-const NODES_SHARE: f64 = 0.02;
+const NODES_SHARE: f64 = 0.01;
 
 /// Some lines on what tracing took; none for traces that do not say.
 pub(super) fn lines(out: &mut String, report: &Report) {
