@@ -26,7 +26,7 @@ RANGE_REPORTS = (
 # Rules, with what makes them find something in a short program.
 RULES = (
     "cuda_memcpy_async:rows=-1", "cuda_memcpy_sync:rows=-1", "cuda_memset_sync:rows=-1", "cuda_api_sync:rows=-1",
-    "gpu_gaps:gap=1:rows=-1", "gpu_time_util:threshold=100:rows=-1",
+    "gpu_gaps:gap=1:rows=-1", "gpu_time_util:threshold=15:rows=-1",
 )
 # Numbers that nsys gives to ranges as it likes.
 ARBITRARY = {"RangeId", "ParentId", "RangeStack"}
@@ -37,7 +37,7 @@ ROUNDING = 0.11
 def rows(text: str) -> list[dict[str, str]]:
     """The rows of a CSV text, from its header on: nsys writes notices before it."""
     lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if line.count(",") >= 4), len(lines))
+    start = next((number for number, line in enumerate(lines) if line.count(",") >= 3), len(lines))
     return list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
 
 
