@@ -45,7 +45,7 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut opened: Vec<(usize, TraceFile)> = Vec::new();
     let mut worst = 0;
     for (number, trace) in traces.iter().enumerate() {
-        match TraceFile::open_process(trace, props.pid) {
+        match traces::open(trace, props.pid) {
             Ok(trace) => opened.push((number, trace)),
             Err(error) => {
                 complain(&error.to_string());

@@ -55,7 +55,7 @@ pub fn run(props: &Props) -> Result<u8> {
 /// The traces with their labels, which are ranks of one job.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
     let files: Vec<TraceFile> =
-        traces::expanded(paths)?.iter().map(TraceFile::open).collect::<Result<_, ExportError>>()?;
+        traces::expanded(paths)?.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
             "{}: this trace knows no rank: RANK, or what Open MPI, PMI or Slurm set, was not in its environment",

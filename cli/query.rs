@@ -50,7 +50,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     let query = Query::new(sql)?;
     let files: Vec<TraceFile> =
-        traces::expanded(traces)?.iter().map(TraceFile::open).collect::<Result<_, ExportError>>()?;
+        traces::expanded(traces)?.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
     let labels = labels(&files, run.as_deref());
     let labelled: Vec<_> = files.into_iter().zip(labels).collect();
     let notes = match progress::shown(|progress| query.answer(&labelled, *format, &mut output, progress)) {

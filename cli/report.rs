@@ -129,6 +129,6 @@ fn opened(file: &Path, props: &Props) -> Result<Report, String> {
     let Some(pid) = props.pid else {
         return gpuprof::open_capture(file, props.capture).map_err(|error| error.to_string());
     };
-    let process = TraceFile::open_process(file, Some(pid)).map_err(|error| error.to_string())?;
+    let process = TraceFile::open_process(file, Some(pid), None).map_err(|error| error.to_string())?;
     gpuprof::open_capture(process.readable(), props.capture).map_err(|error| error.to_string())
 }

@@ -74,7 +74,7 @@ impl Tables {
     ) -> Result<u8> {
         let paths = traces::expanded(&self.traces)?;
         let files: Vec<TraceFile> =
-            paths.iter().map(|path| TraceFile::open_process(path, self.pid)).collect::<Result<_, ExportError>>()?;
+            paths.iter().map(|path| traces::open(path, self.pid)).collect::<Result<_, ExportError>>()?;
         let mut subjects = Vec::new();
         for (trace, label) in files.iter().zip(labels(&files, None)) {
             let filter = match &self.range {

@@ -1,16 +1,33 @@
-//! Trace files from what stands on the command line: a folder stands for the traces in it.
+//! Trace files from what stands on the command line: a folder stands for the traces in it, and what others recorded is
+//! translated.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufWriter};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, bail};
+use gpuprof_export::{ExportError, TraceFile};
+
+/// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or a
+/// trace of the PyTorch profiler.
+///
+/// # Errors
+///
+/// When it is none of them or cannot be read.
+pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, ExportError> {
+    TraceFile::open_process(path, pid, Some(translate))
+}
+
+fn translate(json: &mut dyn BufRead, trace: File) -> Result<(), String> {
+    gpuprof::translate_kineto(json, BufWriter::new(trace)).map_err(|error| error.to_string())
+}
 
 /// The files of `paths`, those of a folder in the order of their names. Folders within it are not entered.
 ///
 /// # Errors
 ///
 /// When a folder cannot be read or holds no trace.
-pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -22,7 +39,7 @@ pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn within(folder: &Path) -> Result<Vec<PathBuf>> {
+fn within(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let cannot = || format!("{}: cannot read this folder", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(cannot)? {

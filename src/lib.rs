@@ -87,7 +87,7 @@ pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
 pub use gpuprof_export as export;
-pub use import::{KinetoError, import_kineto};
+pub use import::{KinetoError, import_kineto, translate_kineto};
 pub use open::{OpenError, open, open_capture, read};
 pub use profiler_core;
 pub use profiler_core::diff::{Diff, Refusal, compare};

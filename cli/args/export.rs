@@ -26,7 +26,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// Trace files of gpuprof, or folders with them
+    /// Trace files of gpuprof, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// The format

@@ -44,8 +44,8 @@ pub struct StatsArgs {
 /// What all commands have that print tables about traces.
 #[derive(Args)]
 pub(super) struct TableArgs {
-    /// Trace files of gpuprof, folders with them, or SQLite files of Nsight Systems; several are told apart by their run
-    /// and rank
+    /// Trace files of gpuprof, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler; several
+    /// are told apart by their run and rank
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]

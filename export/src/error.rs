@@ -44,6 +44,11 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Library(which) }
     }
 
+    /// `path` cannot be translated into a trace; `why` is a sentence.
+    pub fn translation(path: &Path, why: String) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Library(why) }
+    }
+
     /// A query that cannot be asked; `what` says why.
     pub fn query(what: String) -> Self {
         Self { path: "query".into(), cause: Cause::Library(what) }

@@ -36,7 +36,7 @@ use std::path::Path;
 use tables::Label;
 
 pub use error::ExportError;
-pub use source::{Progress, TraceFile, stem};
+pub use source::{Progress, TraceFile, TranslateJson, stem};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

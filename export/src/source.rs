@@ -14,7 +14,7 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::Loss;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::{Damage, Item, TraceReader};
-use tempfile::TempPath;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::ExportError;
 use crate::nsys;
@@ -24,6 +24,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// A report of progress every so many items.
 const PROGRESS_ITEMS: u32 = 1 << 14;
+
+/// Writes what a JSON text says as a trace into the file, or says why it cannot.
+pub type TranslateJson = fn(&mut dyn BufRead, File) -> Result<(), String>;
 
 /// Is told now and then how much of a pass is done: bytes read and bytes in all.
 pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
@@ -110,16 +113,21 @@ impl TraceFile {
     ///
     /// When the file cannot be opened or is neither.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ExportError> {
-        Self::open_process(path, None)
+        Self::open_process(path, None, None)
     }
 
-    /// As [`open`](Self::open); of a file that holds several processes the one of the number `pid`.
+    /// As [`open`](Self::open); of a file that holds several processes the one of the number `pid`. With `json` a JSON
+    /// text is translated too.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open), and when a number is given and the file has no such process, or is none of the files that
     /// can hold several.
-    pub fn open_process(path: impl AsRef<Path>, pid: Option<u32>) -> Result<Self, ExportError> {
+    pub fn open_process(
+        path: impl AsRef<Path>,
+        pid: Option<u32>,
+        json: Option<TranslateJson>,
+    ) -> Result<Self, ExportError> {
         let path = path.as_ref();
         let metadata = std::fs::metadata(path).map_err(|error| ExportError::io(path, error))?;
         if metadata.is_dir() {
@@ -141,9 +149,19 @@ impl TraceFile {
         let mut beginning = trace.unpacked(&Rc::default())?;
         let text = beginning.fill_buf().map_err(|error| ExportError::io(path, error))?;
         if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+            if let Some(translate) = json {
+                let file = NamedTempFile::with_prefix("gpuprof-json-").map_err(|error| ExportError::io(path, error))?;
+                let (file, translated) = file.into_parts();
+                translate(&mut beginning, file).map_err(|why| ExportError::translation(path, why))?;
+                return Self::open(&translated).map(|opened| Self {
+                    path: path.to_owned(),
+                    translated: Some(translated),
+                    ..opened
+                });
+            }
             return Err(ExportError::foreign(
                 path,
-                "this is JSON, perhaps a trace of another profiler; only traces of gpuprof can be converted",
+                "this is JSON, perhaps a trace of another profiler; it has to be translated first",
             ));
         }
         let reader = TraceReader::new(beginning).map_err(|error| ExportError::trace(path, error))?;

@@ -21,12 +21,13 @@ mod time;
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use profiler_core::attribution::Attributor;
 use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
+use profiler_core::trace::TraceWriter;
 use serde::de::DeserializeSeed;
 
 use self::collector::{Collector, Range};
@@ -55,6 +56,8 @@ pub enum KinetoError {
         /// What was wrong there.
         what: String,
     },
+    /// The translation cannot be written.
+    Write(io::Error),
 }
 
 impl fmt::Display for KinetoError {
@@ -69,6 +72,7 @@ impl fmt::Display for KinetoError {
                 }
             }
             Self::Unreadable { offset, what } => write!(f, "unreadable at byte {offset}: {what}"),
+            Self::Write(error) => write!(f, "cannot write its translation: {error}"),
         }
     }
 }
@@ -83,51 +87,97 @@ impl Error for KinetoError {}
 /// # Errors
 /// When it is no trace, when it holds no device work, or when it cannot be read at all.
 pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
-    let mut counted = Counted { source, bytes: 0 };
-    let mut collector = Collector::default();
-    let mut deserializer = serde_json::Deserializer::from_reader(&mut counted);
-    let outcome = Document(&mut collector).deserialize(&mut deserializer).and_then(|()| deserializer.end());
-    let stopped = outcome.err().map(|error| (counted.bytes, describe(&error)));
-    match stopped {
-        None if !collector.found_rows => return Err(KinetoError::NotATrace),
-        Some((offset, what)) if collector.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
-        _ => {}
-    }
-    let stopped = stopped.map(|(offset, what)| format!("reading stopped at byte {offset} of the JSON text: {what}"));
-    if collector.device_rows == 0 {
-        return Err(KinetoError::NoDeviceWork { rows: collector.rows, stopped });
-    }
-    Ok(report(collector, stopped))
+    Ok(report(Imported::read(source)?))
 }
 
-fn report(mut collector: Collector, stopped: Option<String>) -> Report {
-    let base = u64::try_from(collector.base_ns).unwrap_or(0);
-    let empty = collector.dictionary.intern_name("");
-    let events = range_events(std::mem::take(&mut collector.ranges), empty);
-    collector.records.extend(events.into_iter().map(Record::Range));
-    for record in &mut collector.records {
-        shift(record, base);
+/// Writes a Kineto trace as a trace of gpuprof, for everything that reads those. `source` is the JSON text.
+///
+/// The whole trace is held in memory. Ranges other than those that name the fetching of batches, and marks of steps, are
+/// not in the result; what could not be used or read is among the notes of its session.
+///
+/// # Errors
+/// As [`import_kineto`], and when `out` cannot be written.
+pub fn translate_kineto(source: impl Read, out: impl Write) -> Result<(), KinetoError> {
+    let Imported { collector, mut session, notes, end, .. } = Imported::read(source)?;
+    session.notes.extend(notes);
+    let write = || -> io::Result<()> {
+        let (loss, dictionary) = (Loss::default(), &collector.dictionary);
+        let mut writer = TraceWriter::new(out, &session)?;
+        let (mut portion_end, mut last) = (None, session.start);
+        for record in &collector.records {
+            last = last.max(span(record).1);
+            let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
+            if last.nanos() > boundary {
+                writer.flush(Timestamp::from_nanos(boundary), &loss, dictionary)?;
+                portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
+            }
+            writer.push(record, dictionary)?;
+        }
+        writer.finish(end, last, &loss, dictionary).map(drop)
+    };
+    write().map_err(KinetoError::Write)
+}
+
+/// What a file holds, in the order in which a live run would have delivered it.
+struct Imported {
+    collector: Collector,
+    session: Session,
+    /// What was not used, and where reading stopped.
+    notes: Vec<String>,
+    end: End,
+    /// What times in the collector's steps count from.
+    base: u64,
+}
+
+impl Imported {
+    fn read(source: impl Read) -> Result<Self, KinetoError> {
+        let mut counted = Counted { source, bytes: 0 };
+        let mut collector = Collector::default();
+        let mut deserializer = serde_json::Deserializer::from_reader(&mut counted);
+        let outcome = Document(&mut collector).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+        let stopped = outcome.err().map(|error| (counted.bytes, describe(&error)));
+        match stopped {
+            None if !collector.found_rows => return Err(KinetoError::NotATrace),
+            Some((offset, what)) if collector.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
+            _ => {}
+        }
+        let stopped =
+            stopped.map(|(offset, what)| format!("reading stopped at byte {offset} of the JSON text: {what}"));
+        if collector.device_rows == 0 {
+            return Err(KinetoError::NoDeviceWork { rows: collector.rows, stopped });
+        }
+        let base = u64::try_from(collector.base_ns).unwrap_or(0);
+        let empty = collector.dictionary.intern_name("");
+        let events = range_events(std::mem::take(&mut collector.ranges), empty);
+        collector.records.extend(events.into_iter().map(Record::Range));
+        for record in &mut collector.records {
+            shift(record, base);
+        }
+        // A stable order even where two records end together, and the one in which they would have been delivered.
+        collector.records.sort_by_key(|record| span(record).1);
+        let session = Session {
+            process_id: collector.process_id,
+            command: vec!["Kineto trace".to_owned()],
+            host: std::mem::take(&mut collector.host),
+            start: collector.records.iter().map(|record| span(record).0).min().unwrap_or_default(),
+            rank_variables: std::mem::take(&mut collector.rank_variables),
+            notes: vec![format!("imported from a Kineto trace with {} rows", collector.rows)],
+            ..Session::default()
+        };
+        let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
+        let mut notes: Vec<String> = stopped.into_iter().collect();
+        for (reason, count) in &collector.unusable {
+            notes.push(format!("{count} row{} not used: {reason}", if *count == 1 { "" } else { "s" }));
+        }
+        Ok(Self { collector, session, notes, end, base })
     }
-    // A stable order even where two records end together, and the one in which they would have been delivered.
-    collector.records.sort_by_key(|record| span(record).1);
-    let start = collector.records.iter().map(|record| span(record).0).min().unwrap_or_default();
+}
+
+fn report(imported: Imported) -> Report {
+    let Imported { collector, session, notes, end, base } = imported;
     let mut attributor = Attributor::new();
     let last = feed(&mut attributor, &collector, base);
-    let session = Session {
-        process_id: collector.process_id,
-        command: vec!["Kineto trace".to_owned()],
-        host: collector.host,
-        start,
-        rank_variables: collector.rank_variables,
-        notes: vec![format!("imported from a Kineto trace with {} rows", collector.rows)],
-        ..Session::default()
-    };
     attributor.finish(last, &collector.dictionary);
-    let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
-    let mut notes: Vec<String> = stopped.into_iter().collect();
-    for (reason, count) in &collector.unusable {
-        notes.push(format!("{count} row{} not used: {reason}", if *count == 1 { "" } else { "s" }));
-    }
     Report::new(&session, &attributor, &collector.dictionary, &Loss::default(), end, notes)
 }
 

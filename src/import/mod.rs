@@ -7,4 +7,4 @@
 
 mod kineto;
 
-pub use kineto::{KinetoError, import_kineto};
+pub use kineto::{KinetoError, import_kineto, translate_kineto};

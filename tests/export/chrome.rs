@@ -104,3 +104,37 @@ fn ranges_stand_over_what_was_launched_in_them() {
     assert!(found.len() > steps, "on several streams: {} of {steps} steps", found.len());
     assert_eq!(found, wanted);
 }
+
+#[test]
+fn what_the_pytorch_profiler_wrote_is_a_trace_for_every_command() {
+    let stage = play("copy_pageable");
+    let (trace, json) = (stage.path("trace.gpuprof"), stage.path("trace.json.gz"));
+    let output = gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &json]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = |report: &str, file: &std::path::Path| -> Vec<Value> {
+        let output = gpuprof(&[&"stats", &"-r", &report, &"-f", &"json", &file]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let mut rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        // Calls lose the version suffix in such a file.
+        for name in rows.iter_mut().filter_map(|row| row.get_mut("Name")) {
+            *name = name.as_str().and_then(|name| name.split("_v").next()).into();
+        }
+        rows
+    };
+    for report in ["cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "cuda_api_sum"] {
+        assert_eq!(table(report, &json), table(report, &trace), "{report}");
+    }
+    let columns = ["Queue Dur (ns)", "Kernel Dur (ns)", "DevId", "GridXYZ"];
+    let launches = |file: &std::path::Path| -> Vec<Vec<Value>> {
+        let row = |row: &Value| columns.iter().map(|&column| row[column].clone()).collect();
+        table("cuda_kern_exec_trace", file).iter().map(row).collect()
+    };
+    assert_eq!(launches(&json), launches(&trace));
+    let database = stage.path("kineto.sqlite");
+    let output = gpuprof(&[&"export", &"--to", &"sqlite", &json, &"-o", &database]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(table("cuda_gpu_kern_sum", &database), table("cuda_gpu_kern_sum", &trace));
+    let query = "SELECT count(*) AS n FROM copies WHERE direction = 'host_to_device'";
+    let asked = |file: &std::path::Path| gpuprof(&[&"query", &file, &query]).stdout;
+    assert_eq!(asked(&json), asked(&trace));
+}
