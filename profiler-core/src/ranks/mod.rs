@@ -90,6 +90,16 @@ pub struct RankRow {
     pub late_ns: u64,
 }
 
+impl RankRow {
+    /// The least that is left of its window if it waited for nobody, nanoseconds: waiting goes, as far as nothing but
+    /// communication ran meanwhile. An additive bound, and one for this rank alone: a job becomes as fast only if its
+    /// slowest rank does.
+    #[must_use]
+    pub fn without_waiting_ns(&self) -> u64 {
+        self.window_ns.saturating_sub(self.waited_ns.min(self.leaves[Leaf::Communication as usize]))
+    }
+}
+
 /// The rank that the others wait for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {

@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
-use super::RanksReport;
+use super::{RankRow, RanksReport};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::terminal::{duration, shortened, wrapped};
 
 /// Ranks of the table; the others are counted.
 const SHOWN: usize = 32;
+/// A gain below this is not worth a line.
+const WORTH_SHOWING: f64 = 1.01;
 
 pub(super) fn text(report: &RanksReport) -> String {
     let mut out = String::new();
@@ -43,6 +45,9 @@ pub(super) fn text(report: &RanksReport) -> String {
             report.collectives
         );
         wrapped(&mut out, "collectives: ", &sentence);
+    }
+    if let Some(sentence) = ceiling(report) {
+        wrapped(&mut out, "ceiling: ", &sentence);
     }
     match report.straggler {
         Some(straggler) => {
@@ -88,4 +93,17 @@ pub(super) fn text(report: &RanksReport) -> String {
         wrapped(&mut out, "not known: ", doubt);
     }
     out
+}
+
+/// What the rank that waits most could gain.
+fn ceiling(report: &RanksReport) -> Option<String> {
+    let speedup = |row: &RankRow| row.window_ns as f64 / row.without_waiting_ns().max(1) as f64;
+    let row = report.rows.iter().max_by(|a, b| speedup(a).total_cmp(&speedup(b)))?;
+    (speedup(row) >= WORTH_SHOWING).then(|| {
+        format!(
+            "rank {} would be at most {:.2}x as fast if it waited for nobody in collectives; additive bound",
+            row.rank,
+            speedup(row)
+        )
+    })
 }
