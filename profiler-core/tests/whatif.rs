@@ -238,3 +238,44 @@ fn a_line_says_ceiling_and_how_good_the_replay_was() {
     assert!(text.contains("ceiling: at most 2.00x if data were always ready; base replay within 0.0 %\n"), "{text}");
     assert!(text.lines().all(|line| line.starts_with("ceiling: at most ")), "{text}");
 }
+
+#[test]
+fn a_long_run_is_judged_by_bursts_of_its_steps() {
+    // The host waits for the device in every step, and in every sixteenth for something else as well.
+    let step: Vec<Act> = [Act::Work(5_000), kernel(20_000), kernel(30_000), Act::Synchronize].to_vec();
+    let mut longer = step.clone();
+    longer.push(Act::Free(60_000));
+    let program: Vec<Act> =
+        (0..16).flat_map(|number| if number == 7 { longer.clone() } else { step.clone() }).collect();
+    let mut recording = MACHINE.run(&program, 600);
+    // Each of the sixteen is found as a step.
+    recording.boundaries = recording.operations.iter().step_by(2).map(|operation| operation.start).collect();
+    let found = recording.boundaries.len() as u64;
+    let sampled = answer(&recording);
+    assert_eq!((sampled.refused, found), (None, 9_600));
+    assert!((4_096 + 500..4_096 + 900).contains(&sampled.steps), "{} steps", sampled.steps);
+
+    // The same, in parts that are replayed without a pause.
+    let mut parts = Vec::new();
+    for part in recording.boundaries.chunks(3_200) {
+        let replay = Recording { boundaries: part.to_vec(), ..recording.clone() }.replay();
+        parts.extend(replay.what_if(DEVICE, whatif_program::STEPS, 0));
+    }
+    for ceiling in &sampled.ceilings {
+        let of = |part: &WhatIf| part.ceiling(ceiling.kind).expect("judged").speedup;
+        let mean = parts.iter().map(of).sum::<f64>() / parts.len() as f64;
+        assert!((ceiling.speedup / mean - 1.0).abs() < 0.01, "{}: {} {mean}", ceiling.kind.name(), ceiling.speedup);
+    }
+}
+
+#[test]
+fn pauses_do_not_depend_on_when_things_are_told() {
+    let step = [Act::Work(5_000), kernel(20_000), Act::Work(20_000), kernel(30_000)];
+    let recording = MACHINE.run(&step, 6_000);
+    let whole = recording.replay();
+    assert!(whole.what_if(DEVICE, whatif_program::STEPS, 0).expect("steps").steps < 4_600, "it pauses");
+    for flush in [70_000, 3_000_000, 40_000_000] {
+        let parts = recording.replay_by(flush);
+        assert_eq!(whole.steps(DEVICE, whatif_program::STEPS), parts.steps(DEVICE, whatif_program::STEPS), "{flush}");
+    }
+}

@@ -48,7 +48,7 @@ impl fmt::Display for Refusal {
 /// What the program could gain at most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
-    /// Complete steps looked at: all after start-up.
+    /// Complete steps looked at: all after start-up that were replayed.
     pub steps: u64,
     /// Median over the steps of how far the base replay is off, as a part of the step, without sign (over means of
     /// neighbours when there are more than 128). `None` without steps.
@@ -63,7 +63,7 @@ impl WhatIf {
     /// Judges these steps.
     pub(super) fn of(rows: &[StepTimes]) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
-        let (steps, real) = (sum(&|row| row.steps), sum(&|row| row.real));
+        let (steps, stand_for, real) = (sum(&|row| row.steps), sum(&|row| row.stand_for), sum(&|row| row.real));
         let base_error = median(rows.iter().map(StepTimes::base_error).collect());
         let unexplained = if real == 0 { 0.0 } else { sum(&|row| row.unexplained) as f64 / real as f64 };
         let refused = match base_error {
@@ -79,7 +79,7 @@ impl WhatIf {
             for kind in ScenarioKind::ALL.into_iter().filter(|&kind| kind != ScenarioKind::Base) {
                 // The base error is in both, so the ratio is better than either.
                 let possible = real as f64 * replayed(kind) as f64 / base as f64;
-                ceilings.push(Ceiling::new(kind, real / steps, (possible / steps as f64) as u64));
+                ceilings.push(Ceiling::new(kind, real / stand_for, (possible / stand_for as f64) as u64));
             }
         }
         Self { steps, base_error, refused, ceilings }

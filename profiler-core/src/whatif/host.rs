@@ -75,6 +75,11 @@ impl Threads {
         inputs.push_back((start, end));
     }
 
+    /// Forgets all threads, but not the waits for input that are still to come.
+    pub(super) fn forget_clocks(&mut self) {
+        *self = Self { inputs: std::mem::take(&mut self.inputs), ..Self::default() };
+    }
+
     /// A thread that was seen before and is not forgotten.
     pub(super) fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
         let place = self.find(id)?;

@@ -25,6 +25,8 @@
 //! 4. a step found: [`Replay::step_boundary`], at the begin of its first operation;
 //! 5. after the timelines have advanced to a watermark (and done 3 and 4): [`Replay::advance`] to the same one.
 //!
+//! After some thousand steps the replay pauses most of the time (`sampling`).
+//!
 //! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
 //! [`crate::ranks`]), and any price of removing a cost.
 
@@ -36,6 +38,7 @@ mod host;
 mod input;
 mod launches;
 mod queue;
+mod sampling;
 mod scenario;
 mod steps;
 
@@ -50,6 +53,7 @@ use self::gaps::QueuedGaps;
 use self::host::Threads;
 use self::launches::Launches;
 use self::queue::{Event, Queue, StepMark};
+use self::sampling::Sampling;
 use self::scenario::{Clocks, Origin, as_clock, each, later};
 use self::steps::Steps;
 use crate::attribution::api::BLOCKING_COPY_NANOS;
@@ -81,6 +85,7 @@ pub struct Replay {
     devices: Vec<Device>,
     origin: Origin,
     launches: Launches,
+    sampling: Sampling,
     /// The newest watermark.
     position: u64,
     late_boundaries: u64,
@@ -106,8 +111,9 @@ impl Replay {
             return;
         }
         self.origin.tell(call.start);
-        let call = Call { end: call.end.max(call.start), ..*call };
-        self.queue.push_call(call);
+        if !self.sampling.is_paused(call.start) {
+            self.queue.push_call(Call { end: call.end.max(call.start), ..*call });
+        }
     }
 
     /// An operation ran.
@@ -118,7 +124,9 @@ impl Replay {
         self.origin.tell(operation.start);
         // Clocks differ a little: whatever they say, it began after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
-        self.queue.push_operation(at, *operation);
+        if !self.sampling.is_paused(at) {
+            self.queue.push_operation(at, *operation);
+        }
     }
 
     /// The thread waited for an input batch from `start` to `end`, between two calls.
@@ -167,8 +175,11 @@ impl Replay {
         let mut queue = std::mem::take(&mut self.queue);
         queue.sort();
         while let Some((at, event)) = queue.next(watermark) {
+            if self.sampling.is_paused(at) {
+                continue;
+            }
             match event {
-                Event::Step(device, StepMark::Begin(series)) => self.boundary(device, series),
+                Event::Step(device, StepMark::Begin(series)) => self.boundary(at, device, series),
                 Event::Step(device, StepMark::Break) => self.break_off(device),
                 Event::Return(thread) => self.leave(thread, at),
                 Event::Enter(call) => self.enter(call),
@@ -178,7 +189,7 @@ impl Replay {
         self.queue = queue;
     }
 
-    /// What those steps of `series` say that began at `since` or later, if any operation ran on the device.
+    /// What those steps of `series` say that were replayed and began at `since` or later, if any operation ran on the device.
     #[must_use]
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         let device = self.device(device)?;
@@ -192,7 +203,8 @@ impl Replay {
         self.device(device).map_or(&[], |device| device.steps.rows(series))
     }
 
-    /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds.
+    /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds; after the first pause
+    /// of the replay, counted from the real end of the newest one.
     #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
         self.device(device).map(|device| device.progress.clocks.map(|clock| self.origin.time(clock)))
@@ -202,9 +214,25 @@ impl Replay {
         self.devices.iter().find(|device| device.id == id)
     }
 
-    fn boundary(&mut self, device: DeviceId, series: StepSeries) {
-        if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
-            device.steps.boundary(&device.progress, series);
+    fn boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) {
+        let devices = self.devices.len() as u64;
+        let Some(device) = self.devices.iter_mut().find(|known| known.id == device) else { return };
+        if !self.sampling.counts(devices) {
+            return;
+        }
+        device.steps.boundary(&device.progress, series, self.sampling.stands_for());
+        if self.sampling.counted(at, devices) {
+            self.restart();
+        }
+    }
+
+    /// Begins anew, with what was counted: what comes next is the first that is replayed.
+    fn restart(&mut self) {
+        self.threads.forget_clocks();
+        self.streams = Streams::default();
+        for device in &mut self.devices {
+            device.steps.break_off();
+            device.progress.clocks = [self.origin.clock(device.progress.real); SCENARIO_COUNT];
         }
     }
 
@@ -280,6 +308,10 @@ impl Replay {
         let device = &mut self.devices[place];
         let launched_by = operation.launch.map(|launch| launch.correlation);
         let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
+        let launch = launch.filter(|launch| self.sampling.knows(launch.start));
+        if launch.is_some() || launched_by.is_none() {
+            self.sampling.caught_up();
+        }
         let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin);
         if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)

@@ -24,6 +24,8 @@ pub struct StepTimes {
     pub began: u64,
     /// How many there are; never 0.
     pub steps: u64,
+    /// How many steps of the run they stand for; all that follows is for as many.
+    pub stand_for: u64,
     /// Real time. Never 0.
     pub real: u64,
     /// Replayed time in each scenario, indexed by `ScenarioKind as usize`.
@@ -44,9 +46,10 @@ impl StepTimes {
     /// Adds the steps that come right after these.
     fn append(&mut self, next: &Self) {
         self.steps += next.steps;
-        self.real += next.real;
+        self.stand_for += next.stand_for;
+        self.real = self.real.saturating_add(next.real);
         for (sum, nanos) in self.replayed.iter_mut().zip(next.replayed) {
-            *sum += nanos;
+            *sum = sum.saturating_add(nanos);
         }
         self.error = self.error.saturating_add(next.error);
         self.unexplained = self.unexplained.saturating_add(next.unexplained);
@@ -71,8 +74,9 @@ struct Series {
 }
 
 impl Steps {
-    /// A step of `id` begins: everything before it is in `now`. What is between steps of different series is none.
-    pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries) {
+    /// A step of `id` begins: everything before it is in `now`, and the one before stands for `stands_for` steps. What is
+    /// between steps of different series is none.
+    pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries, stands_for: u64) {
         if now.real == 0 {
             return; // Nothing has run: the first step has no begin yet.
         }
@@ -83,13 +87,15 @@ impl Steps {
             }
             let replayed: [u64; SCENARIO_COUNT] =
                 std::array::from_fn(|index| (now.clocks[index] - last.clocks[index]) as u64);
+            let times = |nanos: u64| nanos.saturating_mul(stands_for);
             self.find_or_add(id).push(&StepTimes {
                 began: last.real,
                 steps: 1,
-                real,
-                replayed,
-                error: replayed[ScenarioKind::Base as usize].abs_diff(real),
-                unexplained: now.unexplained - last.unexplained,
+                stand_for: stands_for,
+                real: times(real),
+                replayed: replayed.map(times),
+                error: times(replayed[ScenarioKind::Base as usize].abs_diff(real)),
+                unexplained: times(now.unexplained - last.unexplained),
             });
         }
         self.last = Some((id, *now));
@@ -152,12 +158,12 @@ mod tests {
     fn every_step_is_in_one_row_however_many_there_are() {
         let mut steps = Steps::default();
         let mut now = Progress { real: 1_000, clocks: [0.0; SCENARIO_COUNT], ..Progress::default() };
-        steps.boundary(&now, PERIOD);
+        steps.boundary(&now, PERIOD, 1);
         for count in 1..=5_000u64 {
             now.real += count;
             now.clocks[ScenarioKind::Base as usize] += (count - 1) as f64;
             now.clocks[ScenarioKind::NoSyncs as usize] += (count / 2) as f64;
-            steps.boundary(&now, PERIOD);
+            steps.boundary(&now, PERIOD, 1);
             let rows = steps.rows(PERIOD);
             assert!(rows.len() <= ROW_LIMIT);
             assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), count);
@@ -176,7 +182,7 @@ mod tests {
     fn neither_what_broke_off_nor_what_is_between_two_series_is_a_step() {
         let other = StepSeries { period: 7, ..PERIOD };
         let mut steps = Steps::default();
-        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id);
+        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
         at(10, PERIOD);
         at(20, PERIOD);
         at(50, other);
@@ -184,7 +190,7 @@ mod tests {
         at(70, PERIOD);
         at(80, PERIOD);
         steps.break_off();
-        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id);
+        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
         at(200, PERIOD);
         at(210, PERIOD);
         let times = |id| steps.rows(id).iter().map(|row| (row.began, row.real)).collect::<Vec<_>>();

@@ -157,4 +157,29 @@ impl Recording {
         replay.advance(u64::MAX);
         replay
     }
+
+    /// Replays every so many nanoseconds what began until then, on one stream in the order in which it is launched.
+    pub fn replay_by(&self, flush: u64) -> Replay {
+        let mut replay = Replay::new();
+        let end = self.finished.last().map_or(ORIGIN, |last| last + 1_000_000_000);
+        let mut from = 0;
+        let mut to = ORIGIN;
+        let (mut calls, mut operations, mut boundaries) =
+            (self.calls.iter().peekable(), self.operations.iter().peekable(), self.boundaries.iter().peekable());
+        while from < end {
+            while let Some(call) = calls.next_if(|call| call.start < to) {
+                replay.call(call);
+            }
+            while let Some(operation) = operations.next_if(|operation| operation.start < to) {
+                replay.operation(operation);
+            }
+            while let Some(&at) = boundaries.next_if(|&&at| at < to) {
+                replay.step_boundary(DEVICE, at, STEPS);
+            }
+            replay.advance(to);
+            (from, to) = (to, to + flush);
+        }
+        replay.advance(u64::MAX);
+        replay
+    }
 }
