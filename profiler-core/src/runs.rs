@@ -26,7 +26,12 @@ impl<T> Default for InOrder<T> {
 
 impl<T: Copy> InOrder<T> {
     /// Puts `item` aside.
+    #[inline]
     pub(crate) fn push(&mut self, item: T) {
+        if self.taken == self.items.len() {
+            self.items.clear();
+            (self.taken, self.sorted) = (0, 0);
+        }
         self.items.push(item);
     }
 

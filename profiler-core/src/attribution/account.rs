@@ -3,8 +3,6 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the stretch and the step it falls in, and, when idle, to
 //! a short log, so that an operation that arrives too late can still take the idle time it fills.
 
-use std::collections::VecDeque;
-
 use super::dependencies::Producer;
 use super::gap::InputHoles;
 use super::host_cause::HostCause;
@@ -19,7 +17,7 @@ use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
 use crate::steps::books::StepBooks;
 use crate::steps::{Boundary, Cut, StepSeries, StepSource, Steps};
 
-/// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
+/// Idle segments that late operations can still fill (24 bytes each, twice as many for room). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
 const LOG_LIMIT: usize = 4_096;
 
@@ -84,7 +82,8 @@ pub struct DeviceAccount {
     overlap: Overlap,
     stretches: Stretches,
     steps: StepBooks,
-    log: VecDeque<(Leaf, u64, u64)>,
+    /// The newest idle segments, of which the last [`LOG_LIMIT`] count.
+    log: Vec<(Leaf, u64, u64)>,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
     /// Of them, those of CUDA graphs.
@@ -115,7 +114,7 @@ impl DeviceAccount {
             overlap: Overlap::default(),
             stretches: Stretches::new(0),
             steps: StepBooks::default(),
-            log: VecDeque::new(),
+            log: Vec::new(),
             statistics: DeviceStatistics::default(),
             operations: 0,
             graph_operations: 0,
@@ -156,7 +155,7 @@ impl DeviceAccount {
     /// The window without start-up, by cause.
     #[must_use]
     pub fn steady_leaves(&self) -> Leaves {
-        self.stretches.steady_leaves()
+        self.stretches.steady_leaves(&self.leaves)
     }
 
     /// How far launching threads ran ahead of the device after start-up.
@@ -257,7 +256,7 @@ impl DeviceAccount {
             novel = self.known_kernels[word] & bit == 0;
             self.known_kernels[word] |= bit;
         }
-        self.stretches.operation(self.position, novel);
+        self.stretches.operation(self.position, novel, &self.leaves);
         self.steps.operation(self.position, standing.marked, standing.cut, &self.leaves);
         self.named_steps |= standing.marked;
         let series = match standing.cut {
@@ -324,13 +323,13 @@ impl DeviceAccount {
             self.breaks.push(from);
         }
         self.enter(leaf, to);
-        match self.log.back_mut() {
+        match self.log.last_mut() {
             Some(last) if last.0 == leaf && last.2 == from => last.2 = to,
             _ => {
-                if self.log.len() >= LOG_LIMIT {
-                    self.log.pop_front();
+                if self.log.len() >= 2 * LOG_LIMIT {
+                    self.log.drain(..self.log.len() - LOG_LIMIT);
                 }
-                self.log.push_back((leaf, from, to));
+                self.log.push((leaf, from, to));
             }
         }
         if subject != Subject::None {
@@ -346,7 +345,6 @@ impl DeviceAccount {
 
     fn enter(&mut self, leaf: Leaf, to: u64) {
         self.leaves[leaf as usize] += to - self.position;
-        self.stretches.add(leaf, to - self.position);
         self.position = to;
     }
 
@@ -354,16 +352,17 @@ impl DeviceAccount {
     /// still knows. Returns how much that was.
     pub(super) fn patch(&mut self, leaf: Leaf, from: u64, to: u64) -> u64 {
         let mut patched = 0;
-        let mut index = self.log.partition_point(|&(_, _, end)| end <= from);
+        let forgotten = self.log.len().saturating_sub(LOG_LIMIT);
+        let mut index = self.log.partition_point(|&(_, _, end)| end <= from).max(forgotten);
         while let Some(&(was, start, end)) = self.log.get(index) {
             if start >= to {
                 break;
             }
             let (a, b) = (start.max(from), end.min(to));
             self.steps.transfer(was, leaf, a, b, &self.leaves);
+            self.stretches.transfer(was, leaf, a, b, &self.leaves);
             self.leaves[was as usize] -= b - a;
             self.leaves[leaf as usize] += b - a;
-            self.stretches.transfer(was, leaf, a, b);
             patched += b - a;
             self.log.remove(index);
             for (rest_start, rest_end) in [(b, end), (start, a)] {

@@ -40,7 +40,7 @@ impl Attributor {
         self.threads.look_totals()
     }
 
-    /// The line that a [`Subject::Host`] names.
+    /// The line that a [`Subject::Host`](super::Subject::Host) names.
     #[must_use]
     pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
         self.stacks.line(id)

@@ -44,12 +44,12 @@ impl Attributor {
     }
 
     pub(super) fn place_calls(&mut self, horizon: u64, dictionary: &Dictionary) {
-        let mut ready = std::mem::take(&mut self.ready);
+        let latest = self.newest_flush.saturating_add(FUTURE_NANOS);
         let threads = self.threads.rows.len();
         for index in 0..self.threads.rows.len() {
             let mut newest_launch = None;
-            self.threads.rows[index].take_ready(horizon, self.newest_flush.saturating_add(FUTURE_NANOS), &mut ready);
-            for call in &ready {
+            let (pending, count) = self.threads.rows[index].take_pending(horizon, latest);
+            for call in &pending[..count] {
                 let (start, end) = (call.start.nanos(), call.end.nanos());
                 if self.is_damaged(start, end) {
                     self.completeness.bad_timestamps += 1;
@@ -58,9 +58,9 @@ impl Attributor {
                 self.observe(start, end);
                 self.place_call(index, call, &mut newest_launch, dictionary);
             }
+            self.threads.rows[index].give_back(pending, count);
             self.threads.rows[index].limit_calls(threads);
         }
-        self.ready = ready;
     }
 
     /// `newest_launch` is the launch of the newest outermost call, when it launches: its bounds and sequence.

@@ -82,6 +82,13 @@ impl Queue {
     fn get_mut(&mut self, sequence: u64) -> Option<&mut Waiting> {
         self.waiting.get_mut(usize::try_from(sequence.checked_sub(self.base)?).ok()?)
     }
+
+    /// Drops what nothing waits for in front of what still waits.
+    fn drop_resolved(&mut self) {
+        let count = self.waiting.iter().take_while(|waiting| waiting.resolved).count();
+        self.waiting.drain(..count);
+        self.base += count as u64;
+    }
 }
 
 /// Launches by correlation id, and the queue of those that wait, by thread.
@@ -223,6 +230,7 @@ impl Launches {
         self.newest_node = None;
         let mut oldest: Option<u64> = None;
         for thread in 0..self.queues.len() {
+            self.queues[thread].drop_resolved();
             while let Some(front) = self.queues[thread].waiting.front() {
                 let full = self.queues[thread].waiting.len() > WAITING_LIMIT;
                 if !front.resolved && !full && !gives_up(front, at, self.flush) {

@@ -16,9 +16,12 @@ use crate::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId}
 /// this bounds the table to 16 MiB.
 const KERNEL_LIMIT: usize = 16_384;
 
-/// Launch configurations tallied for one device, by id (24 bytes each, 1.5 MiB). Dynamic shapes make many; kernels
+/// Launch configurations tallied for one device, by id (32 bytes each, 2 MiB). Dynamic shapes make many; kernels
 /// whose configuration has a higher id are of unknown geometry.
 const CONFIG_LIMIT: usize = 65_536;
+
+/// API functions whose ids are indices; CUDA has some 1,500 in all.
+const FUNCTIONS: usize = 4_096;
 
 /// A kernel shorter than this is tiny: launching it costs the host 5 to 10 us, so a stream of them runs at the pace
 /// of the host, and start and end of the grid are a large part of it.
@@ -94,10 +97,13 @@ pub struct ApiStatistics {
 /// What ran on one device.
 #[derive(Debug, Default)]
 pub struct DeviceStatistics {
-    kernels: FxHashMap<NameId, KernelStatistics>,
+    kernels: Vec<(NameId, KernelStatistics)>,
+    /// Places in `kernels`.
+    places: FxHashMap<NameId, u32>,
     other_kernels: KernelStatistics,
     kernels_beyond_table: u64,
-    configs: Vec<ConfigTally>,
+    /// With the place in `kernels` of the newest kernel of each.
+    configs: Vec<(ConfigTally, u32)>,
     copies: FxHashMap<CopyPath, CopyStatistics>,
 }
 
@@ -105,13 +111,13 @@ impl DeviceStatistics {
     /// Kernels by name; `None` is the row of those beyond the table.
     pub fn kernels(&self) -> impl Iterator<Item = (Option<NameId>, &KernelStatistics)> {
         let other = (self.other_kernels.durations.count() > 0).then_some((None, &self.other_kernels));
-        self.kernels.iter().map(|(&name, row)| (Some(name), row)).chain(other)
+        self.kernels.iter().map(|(name, row)| (Some(*name), row)).chain(other)
     }
 
     /// Launch configurations that ran. Their sum may be less than that of [`kernels`](Self::kernels).
     pub fn configs(&self) -> impl Iterator<Item = (LaunchConfigId, &ConfigTally)> {
-        let ran = |(_, tally): &(usize, &ConfigTally)| tally.count > 0;
-        self.configs.iter().enumerate().filter(ran).map(|(index, tally)| (LaunchConfigId(index as u32), tally))
+        let all = self.configs.iter().enumerate().map(|(index, (tally, _))| (LaunchConfigId(index as u32), tally));
+        all.filter(|(_, tally)| tally.count > 0)
     }
 
     /// Copies by path.
@@ -125,38 +131,50 @@ impl DeviceStatistics {
         self.kernels_beyond_table
     }
 
-    /// Counts a kernel; tells whether its name is new on this device.
-    pub(super) fn add_kernel(&mut self, config: LaunchConfigId, name: NameId, communication: bool, nanos: u64) -> bool {
-        self.add_config(config, nanos);
-        if let Some(row) = self.kernels.get_mut(&name) {
-            row.durations.add(nanos);
-            return false;
-        }
-        if self.kernels.len() >= KERNEL_LIMIT {
-            self.kernels_beyond_table += 1;
-            self.other_kernels.durations.add(nanos);
-            return false;
-        }
-        let row = self.kernels.entry(name).or_default();
-        row.communication = communication;
-        row.durations.add(nanos);
-        true
-    }
-
-    fn add_config(&mut self, config: LaunchConfigId, nanos: u64) {
+    /// Counts a kernel.
+    pub(super) fn add_kernel(&mut self, config: LaunchConfigId, name: NameId, communication: bool, nanos: u64) {
         let index = config.0 as usize;
-        if index >= CONFIG_LIMIT {
+        if index < CONFIG_LIMIT && self.configs.len() <= index {
+            self.configs.resize(index + 1, (ConfigTally::default(), 0));
+        }
+        let mut newest = 0;
+        if let Some((tally, place)) = self.configs.get_mut(index) {
+            tally.count += 1;
+            tally.total_ns = tally.total_ns.saturating_add(nanos);
+            if nanos < TINY_NANOS {
+                tally.tiny_ns = tally.tiny_ns.saturating_add(nanos);
+            }
+            newest = *place;
+        }
+        // Nearly always a configuration stands for the same name as before.
+        if let Some((known, row)) = self.kernels.get_mut(newest as usize)
+            && *known == name
+        {
+            row.durations.add(nanos);
             return;
         }
-        if self.configs.len() <= index {
-            self.configs.resize(index + 1, ConfigTally::default());
+        let Some(place) = self.find_or_add_kernel(name, communication) else {
+            self.kernels_beyond_table += 1;
+            self.other_kernels.durations.add(nanos);
+            return;
+        };
+        self.kernels[place as usize].1.durations.add(nanos);
+        if let Some((_, newest)) = self.configs.get_mut(index) {
+            *newest = place;
         }
-        let tally = &mut self.configs[index];
-        tally.count += 1;
-        tally.total_ns = tally.total_ns.saturating_add(nanos);
-        if nanos < TINY_NANOS {
-            tally.tiny_ns = tally.tiny_ns.saturating_add(nanos);
+    }
+
+    fn find_or_add_kernel(&mut self, name: NameId, communication: bool) -> Option<u32> {
+        if let Some(&place) = self.places.get(&name) {
+            return Some(place);
         }
+        if self.kernels.len() >= KERNEL_LIMIT {
+            return None;
+        }
+        let place = self.kernels.len() as u32;
+        self.kernels.push((name, KernelStatistics { communication, ..KernelStatistics::default() }));
+        self.places.insert(name, place);
+        Some(place)
     }
 
     /// Counts a copy. Paths are pairs of small enumerations, so the table bounds itself.
@@ -175,13 +193,25 @@ impl DeviceStatistics {
     }
 }
 
-/// API calls by function, indexed by its id.
+/// API calls by function.
 #[derive(Debug, Default)]
-pub(super) struct ApiTable(FxHashMap<ApiFunctionId, ApiStatistics>);
+pub(super) struct ApiTable {
+    /// Indexed by id, which counts the functions of a program.
+    rows: Vec<ApiStatistics>,
+    /// Those with ids that no program comes to.
+    beyond: FxHashMap<ApiFunctionId, ApiStatistics>,
+}
 
 impl ApiTable {
     pub(super) fn add(&mut self, function: ApiFunctionId, nanos: u64, succeeded: bool) {
-        let row = self.0.entry(function).or_default();
+        let index = function.0 as usize;
+        if index < FUNCTIONS && self.rows.len() <= index {
+            self.rows.resize(index + 1, ApiStatistics::default());
+        }
+        let row = match self.rows.get_mut(index) {
+            Some(row) => row,
+            None => self.beyond.entry(function).or_default(),
+        };
         row.calls += 1;
         row.failed += u64::from(!succeeded);
         row.total_ns = row.total_ns.saturating_add(nanos);
@@ -189,6 +219,8 @@ impl ApiTable {
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
-        self.0.iter().map(|(&function, row)| (function, row))
+        let called = |(_, row): &(usize, &ApiStatistics)| row.calls > 0;
+        let rows = self.rows.iter().enumerate().filter(called).map(|(index, row)| (ApiFunctionId(index as u32), row));
+        rows.chain(self.beyond.iter().map(|(&function, row)| (function, row)))
     }
 }

@@ -8,7 +8,7 @@
 use super::Subject;
 use super::leaf::Leaf;
 
-/// Places of a sequence (56 bytes each). The longest period that is found has 65,536 launches.
+/// Places of a sequence (56 bytes each). The longest period that is found has fewer launches.
 pub const PLACE_LIMIT: usize = 65_536;
 /// Steps in a row that differ from the kept sequence before they replace it.
 const PATIENCE: u32 = 3;

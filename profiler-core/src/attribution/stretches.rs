@@ -4,6 +4,8 @@
 //! their algorithms, caches are filled. So a new stretch begins with each such kernel. Start-up ends with the last of
 //! them within the first half of all operations: half the operations rather than half the time, because start-up is
 //! long and does little, and what is new in the second half (another phase, a last evaluation) is not start-up.
+//!
+//! The time of the newest stretch is what the books of the device gained since it began, so that entering time costs it nothing.
 
 use rustc_hash::FxHashMap;
 
@@ -27,7 +29,8 @@ pub(super) struct Stretch {
     start: u64,
     /// Operations before it.
     operations_before: u64,
-    pub(super) leaves: Leaves,
+    /// Its time by cause, once it is over.
+    leaves: Leaves,
     pub(super) causes: Causes,
     lead: HostLead,
 }
@@ -37,32 +40,36 @@ pub(super) struct Stretch {
 pub(super) struct Stretches {
     rows: Vec<Stretch>,
     operations: u64,
+    /// What stood in the books of the device when the newest began.
+    books: Leaves,
 }
 
 impl Stretches {
-    /// The first stretch, from `start`.
+    /// The first stretch, from `start`, at which nothing is in the books.
     pub(super) fn new(start: u64) -> Self {
-        Self { rows: vec![Stretch::new(start, 0)], operations: 0 }
+        Self { rows: vec![Stretch::new(start, 0)], operations: 0, books: [0; LEAF_COUNT] }
     }
 
-    /// An operation begins at `at`, the end of what was entered so far; `novel`: for the first time.
-    pub(super) fn operation(&mut self, at: u64, novel: bool) {
+    /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device; `novel`: for the
+    /// first time.
+    pub(super) fn operation(&mut self, at: u64, novel: bool, leaves: &Leaves) {
         if novel {
-            match self.rows.last_mut() {
-                Some(last) if last.operations_before == self.operations && last.start == at => {}
-                _ => self.rows.push(Stretch::new(at, self.operations)),
-            }
-            if self.rows.len() > LIMIT {
-                self.join_the_smallest();
-            }
+            self.begin(at, leaves);
         }
         self.operations += 1;
     }
 
-    /// Gives `nanos` of the newest stretch to `leaf`.
-    pub(super) fn add(&mut self, leaf: Leaf, nanos: u64) {
+    fn begin(&mut self, at: u64, leaves: &Leaves) {
         if let Some(last) = self.rows.last_mut() {
-            last.leaves[leaf as usize] += nanos;
+            if last.operations_before == self.operations && last.start == at {
+                return;
+            }
+            last.leaves = difference(leaves, &self.books);
+        }
+        self.rows.push(Stretch::new(at, self.operations));
+        self.books = *leaves;
+        if self.rows.len() > LIMIT {
+            self.join_the_smallest();
         }
     }
 
@@ -88,21 +95,28 @@ impl Stretches {
         lead
     }
 
-    /// Takes `from..to` from one leaf and gives it to another.
-    pub(super) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64) {
+    /// Takes `from..to` from one leaf and gives it to another. `leaves`: the books before.
+    pub(super) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
+        let (was, is) = (was as usize, is as usize);
+        let Some((newest, over)) = self.rows.split_last_mut() else { return };
+        // A joined neighbour may have moved a boundary: what is not there cannot be taken.
+        let has = leaves[was].wrapping_sub(self.books[was]);
         let mut end = to;
-        for row in self.rows.iter_mut().rev() {
+        let taken = end.saturating_sub(newest.start.max(from)).min(has);
+        end = end.min(newest.start);
+        // The rest moves in the books that the newest began with.
+        let rest = to - from - taken;
+        self.books[was] = self.books[was].wrapping_sub(rest);
+        self.books[is] = self.books[is].wrapping_add(rest);
+        for row in over.iter_mut().rev() {
             let begin = row.start.max(from);
-            if begin < end {
-                // A joined neighbour may have moved the boundary: what is not there cannot be taken.
-                let nanos = (end - begin).min(row.leaves[was as usize]);
-                row.leaves[was as usize] -= nanos;
-                row.leaves[is as usize] += nanos;
-                end = begin;
-            }
-            if row.start <= from {
+            if begin >= end {
                 break;
             }
+            let nanos = (end - begin).min(row.leaves[was]);
+            row.leaves[was] -= nanos;
+            row.leaves[is] += nanos;
+            end = begin;
         }
     }
 
@@ -117,15 +131,10 @@ impl Stretches {
         self.steady().first().map_or(0, |row| row.start)
     }
 
-    /// Leaves after start-up.
-    pub(super) fn steady_leaves(&self) -> Leaves {
-        let mut leaves = [0; LEAF_COUNT];
-        for row in self.steady() {
-            for (sum, nanos) in leaves.iter_mut().zip(row.leaves) {
-                *sum += nanos;
-            }
-        }
-        leaves
+    /// Time after start-up, of what is in `leaves`, the books of the device.
+    pub(super) fn steady_leaves(&self, leaves: &Leaves) -> Leaves {
+        let over = self.steady().split_last().map_or(&[][..], |(_, over)| over);
+        over.iter().fold(difference(leaves, &self.books), |sum, row| total(&sum, &row.leaves))
     }
 
     fn join_the_smallest(&mut self) {
@@ -133,15 +142,28 @@ impl Stretches {
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
         let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
         let Stretch { leaves, causes, lead, .. } = self.rows.remove(index + 1);
+        let newest = index + 1 == self.rows.len();
         let row = &mut self.rows[index];
-        for (sum, nanos) in row.leaves.iter_mut().zip(leaves) {
-            *sum += nanos;
+        if newest {
+            // Now it began when the one before it did.
+            self.books = difference(&self.books, &row.leaves);
+        } else {
+            row.leaves = total(&row.leaves, &leaves);
         }
         row.lead.merge(&lead);
         for (key, tally) in causes {
             row.causes.entry(key).or_default().add(tally);
         }
     }
+}
+
+/// Modulo 2^64, so that moving time about in the past never underflows in between.
+fn difference(a: &Leaves, b: &Leaves) -> Leaves {
+    std::array::from_fn(|leaf| a[leaf].wrapping_sub(b[leaf]))
+}
+
+fn total(a: &Leaves, b: &Leaves) -> Leaves {
+    std::array::from_fn(|leaf| a[leaf].wrapping_add(b[leaf]))
 }
 
 impl Stretch {
@@ -154,57 +176,85 @@ impl Stretch {
 mod tests {
     use super::*;
 
-    /// A long start-up of few operations, then many.
-    fn program() -> Stretches {
-        let mut stretches = Stretches::new(0);
-        stretches.operation(0, true);
-        stretches.add(Leaf::HostCpu, 9_000);
-        stretches.blame(Leaf::HostCpu, Subject::None, 9_000);
-        stretches.operation(9_000, true);
-        for step in 0..100 {
-            stretches.add(Leaf::Compute, 10);
-            // Something new shortly before the end, too.
-            stretches.operation(9_010 + 10 * step, step == 90);
+    /// Stretches beside the books of their device.
+    struct Device {
+        stretches: Stretches,
+        leaves: Leaves,
+    }
+
+    impl Device {
+        fn new() -> Self {
+            Self { stretches: Stretches::new(0), leaves: [0; LEAF_COUNT] }
         }
-        stretches
+
+        /// A long start-up of few operations, then many.
+        fn program() -> Self {
+            let mut device = Self::new();
+            device.operation(0, true);
+            device.add(Leaf::HostCpu, 9_000);
+            device.stretches.blame(Leaf::HostCpu, Subject::None, 9_000);
+            device.operation(9_000, true);
+            for step in 0..100 {
+                device.add(Leaf::Compute, 10);
+                // Something new shortly before the end, too.
+                device.operation(9_010 + 10 * step, step == 90);
+            }
+            device
+        }
+
+        fn operation(&mut self, at: u64, novel: bool) {
+            self.stretches.operation(at, novel, &self.leaves);
+        }
+
+        fn add(&mut self, leaf: Leaf, nanos: u64) {
+            self.leaves[leaf as usize] += nanos;
+        }
+
+        /// Of each stretch.
+        fn times(&self) -> Vec<Leaves> {
+            let (newest, over) = (difference(&self.leaves, &self.stretches.books), self.stretches.rows.split_last());
+            over.map_or(&[][..], |(_, over)| over).iter().map(|row| row.leaves).chain([newest]).collect()
+        }
     }
 
     #[test]
     fn start_up_is_what_comes_before_the_last_new_kernel_of_the_first_half() {
-        let stretches = program();
-        assert_eq!(stretches.steady_start(), 9_000);
-        assert_eq!(stretches.steady_leaves()[Leaf::HostCpu as usize], 0);
-        assert_eq!(stretches.steady_leaves()[Leaf::Compute as usize], 1_000);
-        assert!(stretches.steady().iter().all(|stretch| stretch.causes.is_empty()));
+        let device = Device::program();
+        let steady = device.stretches.steady_leaves(&device.leaves);
+        assert_eq!(device.stretches.steady_start(), 9_000);
+        assert_eq!((steady[Leaf::HostCpu as usize], steady[Leaf::Compute as usize]), (0, 1_000));
+        assert!(device.stretches.steady().iter().all(|stretch| stretch.causes.is_empty()));
     }
 
     #[test]
     fn joining_keeps_every_nanosecond_and_the_large_stretches() {
-        let mut stretches = program();
+        let mut device = Device::program();
         for novelty in 0..1_000 {
-            stretches.add(Leaf::Dispatch, 1);
-            stretches.operation(20_000 + novelty, true);
+            device.add(Leaf::Dispatch, 1);
+            device.operation(20_000 + novelty, true);
         }
-        assert!(stretches.rows.len() <= LIMIT);
-        let total: u64 = stretches.rows.iter().flat_map(|row| row.leaves).sum();
-        assert_eq!(total, 9_000 + 1_000 + 1_000);
-        assert!(
-            stretches.rows.iter().any(|row| row.leaves[Leaf::Compute as usize] == 910),
-            "the 91 steps stay together"
-        );
+        let times = device.times();
+        assert!(times.len() <= LIMIT);
+        assert_eq!(times.iter().flatten().sum::<u64>(), 9_000 + 1_000 + 1_000);
+        assert!(times.iter().any(|leaves| leaves[Leaf::Compute as usize] == 910), "the 91 steps stay together");
     }
 
     #[test]
     fn a_transfer_crosses_boundaries() {
-        let mut stretches = Stretches::new(0);
-        stretches.operation(0, true);
-        stretches.add(Leaf::HostCpu, 100);
-        stretches.operation(100, true);
-        stretches.add(Leaf::HostCpu, 100);
-        stretches.transfer(Leaf::HostCpu, Leaf::Compute, 50, 120);
-        let compute: Vec<_> = stretches.rows.iter().map(|row| row.leaves[Leaf::Compute as usize]).collect();
-        assert_eq!(compute, [50, 20]);
-        let total: u64 = stretches.rows.iter().flat_map(|row| row.leaves).sum();
-        assert_eq!(total, 200);
+        let compute = |device: &Device| -> Vec<u64> {
+            device.times().iter().map(|leaves| leaves[Leaf::Compute as usize]).collect()
+        };
+        let mut device = Device::new();
+        for at in [0, 100, 200] {
+            device.operation(at, true);
+            device.add(Leaf::HostCpu, 100);
+        }
+        for (from, to) in [(50, 120), (190, 230)] {
+            device.stretches.transfer(Leaf::HostCpu, Leaf::Compute, from, to, &device.leaves);
+            device.leaves[Leaf::HostCpu as usize] -= to - from;
+            device.leaves[Leaf::Compute as usize] += to - from;
+        }
+        assert_eq!(compute(&device), [50, 30, 30]);
+        assert!(device.times().iter().all(|leaves| leaves.iter().sum::<u64>() == 100));
     }
 }

@@ -74,14 +74,20 @@ impl HostThread {
         }
     }
 
-    /// Moves the calls that can be placed into `ready`, in order of begin, enclosing before enclosed. A call that ends
-    /// after `latest` is damaged and must not hold up the others; it goes with them.
-    pub(super) fn take_ready(&mut self, horizon: u64, latest: u64, ready: &mut Vec<ApiCall>) {
-        ready.clear();
-        runs::sort_by(&mut self.pending, |a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
+    /// Takes what is pending in order of begin, enclosing before enclosed, and how many of it can be placed. A call that
+    /// ends after `latest` is damaged and must not hold up the others; it goes with them.
+    pub(super) fn take_pending(&mut self, horizon: u64, latest: u64) -> (Vec<ApiCall>, usize) {
+        let mut pending = std::mem::take(&mut self.pending);
+        runs::sort_by(&mut pending, |a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
         let waits = |call: &ApiCall| call.end.nanos() > horizon && call.end.nanos() <= latest;
-        let count = self.pending.iter().position(waits).unwrap_or(self.pending.len());
-        ready.extend(self.pending.drain(..count));
+        let count = pending.iter().position(waits).unwrap_or(pending.len());
+        (pending, count)
+    }
+
+    /// Gives back what was taken, of which `count` are placed.
+    pub(super) fn give_back(&mut self, mut pending: Vec<ApiCall>, count: usize) {
+        pending.drain(..count);
+        self.pending = pending;
     }
 
     /// The begin of the earliest call that is not placed yet.
@@ -143,6 +149,14 @@ impl HostThread {
     fn first_ending_after(&self, at: u64) -> usize {
         let ended = |index: usize| self.calls[index].end <= at;
         let hint = self.searched.get().min(self.calls.len());
+        // Mostly the next gap is behind the next call.
+        if let Some(next) = self.calls.get(hint + 1)
+            && next.end > at
+            && ended(hint)
+        {
+            self.searched.set(hint + 1);
+            return hint + 1;
+        }
         // All before `low` have ended, none from `high` on.
         let (mut low, mut high) = (0, self.calls.len());
         let mut step = 1;
@@ -215,24 +229,24 @@ mod tests {
     #[test]
     fn a_call_waits_for_the_one_around_it() {
         let mut thread = HostThread::default();
-        let mut ready = Vec::new();
         thread.push(call(12, 18));
         thread.push(call(10, 120));
-        thread.take_ready(100, 1_000, &mut ready);
-        assert!(ready.is_empty());
+        let (pending, count) = thread.take_pending(100, 1_000);
+        assert_eq!(count, 0);
+        thread.give_back(pending, count);
         assert_eq!(thread.earliest_pending(), Some(10));
-        thread.take_ready(200, 1_000, &mut ready);
-        assert_eq!(ready.iter().map(|c| c.start.nanos()).collect::<Vec<_>>(), [10, 12]);
+        let (pending, count) = thread.take_pending(200, 1_000);
+        assert_eq!(pending[..count].iter().map(|c| c.start.nanos()).collect::<Vec<_>>(), [10, 12]);
     }
 
     #[test]
     fn a_damaged_call_holds_up_nothing() {
         let mut thread = HostThread::default();
-        let mut ready = Vec::new();
         thread.push(call(10, u64::MAX));
         thread.push(call(20, 30));
-        thread.take_ready(100, 1_000, &mut ready);
-        assert_eq!(ready.len(), 2);
+        let (pending, count) = thread.take_pending(100, 1_000);
+        assert_eq!(count, 2);
+        thread.give_back(pending, count);
         assert!(thread.is_placed());
     }
 

@@ -74,13 +74,15 @@ impl Series {
 pub(crate) struct StepBooks {
     /// The first are the windows.
     series: Vec<Series>,
+    /// When the open window has its length; 0 before the first.
+    window_end: u64,
     /// Operations so far.
     operations: u64,
 }
 
 impl Default for StepBooks {
     fn default() -> Self {
-        Self { series: vec![Series::new(StepSource::Window, 0)], operations: 0 }
+        Self { series: vec![Series::new(StepSource::Window, 0)], window_end: 0, operations: 0 }
     }
 }
 
@@ -88,7 +90,7 @@ impl StepBooks {
     /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device so far.
     /// `annotated`: a named step begins with it.
     pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
-        let window_ends = self.series[0].open.as_ref().is_none_or(|open| at - open.start >= WINDOW_NANOS);
+        let window_ends = at >= self.window_end;
         if annotated || cut.is_some() || window_ends {
             let now = Open { start: at, operations: self.operations, leaves: *leaves };
             if annotated {
@@ -101,6 +103,7 @@ impl StepBooks {
             }
             if window_ends {
                 self.series[0].begin(&now);
+                self.window_end = at.saturating_add(WINDOW_NANOS);
             }
         }
         self.operations += 1;

@@ -106,8 +106,10 @@ impl StepDetector {
     }
 
     /// Whether the first `since` launches of the epoch are enough.
-    fn repeats_early(&self, since: u64) -> bool {
-        self.tracker.is_none() && EARLY.contains(&since) && self.lags.has_perfect(since / EARLY_REPEATS, since)
+    fn repeats_early(&mut self, since: u64) -> bool {
+        self.tracker.is_none()
+            && EARLY.contains(&since)
+            && self.lags.has_perfect(since / EARLY_REPEATS, since, &self.sequence)
     }
 
     /// Whether the steps published so far are given up.
@@ -141,7 +143,7 @@ impl StepDetector {
     /// What the epoch shows, and whether it leaves no doubt.
     fn find(&mut self) -> (Finding, bool) {
         let length = self.sequence.count() - self.epoch;
-        let period = self.lags.close_epoch(length);
+        let period = self.lags.close_epoch(length, &self.sequence);
         if let Some((period, score)) = period
             && score >= SURE_SCORE
         {

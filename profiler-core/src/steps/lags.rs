@@ -2,7 +2,8 @@
 //!
 //! The distance between two equal symbols is a vote for that lag. A few lags with the most votes are scored: the
 //! share of launches that equal the one that far before. All are scored over the same epoch, because a score of
-//! its own stretch would let an inner loop that repeats perfectly for a while win over the step around it.
+//! its own stretch would let an inner loop that repeats perfectly for a while win over the step around it. Launches are
+//! scored some at a time, which costs a fraction of scoring each.
 
 use rustc_hash::FxHashMap;
 
@@ -19,6 +20,10 @@ pub(super) const LEAST_SCORE: f64 = 0.80;
 const LEAST_TRIALS: u32 = 64;
 /// Lags whose votes are counted; beyond, the quarter with the most votes is kept.
 const VOTE_LIMIT: usize = 4_096;
+/// Launches that are scored at a time.
+const CHUNK: u32 = 64;
+/// Lags are shorter, so that what the launches of a chunk are compared with is still remembered.
+const LONGEST: u32 = CAPACITY - CHUNK;
 /// Launches that scoring a new candidate may look back on, earned by each launch: bounds the work per launch.
 const CREDIT: u64 = 64;
 
@@ -43,6 +48,10 @@ pub(super) struct Lags {
     last_seen: FxHashMap<u32, u64>,
     votes: FxHashMap<u32, u32>,
     candidates: Vec<Candidate>,
+    /// The candidate that got the newest vote.
+    voted: usize,
+    /// Number of the first launch that was not scored.
+    scored: u64,
     credit: u64,
 }
 
@@ -55,20 +64,30 @@ impl Lags {
             self.last_seen.retain(|_, &mut seen| seen >= sequence.oldest());
         }
         if let Some(gap) = before.and_then(|before| u32::try_from(number - before).ok())
-            && gap < CAPACITY
+            && gap < LONGEST
         {
             self.vote(gap, sequence, number, epoch);
         }
-        for candidate in &mut self.candidates {
-            if let Some(before) = sequence.before_newest(candidate.lag) {
-                candidate.trials += 1;
-                candidate.hits += u32::from(before.symbol == symbol);
-            }
+        if number + 1 - self.scored >= u64::from(CHUNK) {
+            self.score(sequence, number + 1);
         }
     }
 
+    /// Scores the candidates on the launches before `to` that were not scored.
+    fn score(&mut self, sequence: &Sequence, to: u64) {
+        for candidate in &mut self.candidates {
+            let from = self.scored.max(candidate.lag.into());
+            candidate.trials += to.saturating_sub(from) as u32;
+            candidate.hits += sequence.repeats_within(from..to, candidate.lag);
+        }
+        self.scored = to;
+    }
+
     fn vote(&mut self, gap: u32, sequence: &Sequence, number: u64, epoch: u64) {
-        if let Some(candidate) = self.candidates.iter_mut().find(|candidate| candidate.lag == gap) {
+        if self.candidates.get(self.voted).is_none_or(|candidate| candidate.lag != gap) {
+            self.voted = self.candidates.iter().position(|candidate| candidate.lag == gap).unwrap_or(usize::MAX);
+        }
+        if let Some(candidate) = self.candidates.get_mut(self.voted) {
             candidate.votes = candidate.votes.saturating_add(1);
             return;
         }
@@ -83,16 +102,13 @@ impl Lags {
         if evicted.is_some_and(|index| self.candidates[index].weight() >= candidate.weight()) {
             return;
         }
+        self.score(sequence, number);
         // What it would have scored had it been there since the epoch began.
         let from = epoch.max(sequence.oldest() + u64::from(gap)).max(u64::from(gap));
         let Some(credit) = self.credit.checked_sub(number.saturating_sub(from)) else { return };
         self.credit = credit;
-        for earlier in from..number {
-            if let Some(hit) = sequence.repeats(earlier, gap) {
-                candidate.trials += 1;
-                candidate.hits += u32::from(hit);
-            }
-        }
+        candidate.trials = number.saturating_sub(from) as u32;
+        candidate.hits = sequence.repeats_within(from..number, gap);
         self.votes.remove(&gap);
         match evicted {
             Some(index) => {
@@ -105,7 +121,8 @@ impl Lags {
 
     /// Whether a lag of at most `longest` has held for every one of the `length` launches of the epoch that could tell.
     /// Launches that are all equal do not count: what repeats there need not be a step.
-    pub(super) fn has_perfect(&self, longest: u64, length: u64) -> bool {
+    pub(super) fn has_perfect(&mut self, longest: u64, length: u64, sequence: &Sequence) -> bool {
+        self.score(sequence, sequence.count());
         let perfect = |candidate: &&Candidate| {
             4 * u64::from(candidate.trials) >= 3 * length && candidate.hits == candidate.trials
         };
@@ -114,7 +131,8 @@ impl Lags {
     }
 
     /// Ends an epoch of `length` launches: the shortest lag that scores as well as the best one, and its score.
-    pub(super) fn close_epoch(&mut self, length: u64) -> Option<(u32, f64)> {
+    pub(super) fn close_epoch(&mut self, length: u64, sequence: &Sequence) -> Option<(u32, f64)> {
+        self.score(sequence, sequence.count());
         let scored = |candidate: &Candidate| {
             let trials = u64::from(candidate.trials);
             let enough = u64::from(LEAST_TRIALS).max(u64::from(candidate.lag).min(length / 3));

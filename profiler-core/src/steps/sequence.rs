@@ -3,6 +3,8 @@
 //! Looking back is all that finding a period needs, so a ring suffices; it grows up to its capacity only when a
 //! program launches that much. What a symbol stands for is not known here.
 
+use std::ops::Range;
+
 /// Launches that are remembered (8 bytes each, 512 KiB). The longest period that can be found is shorter.
 pub(super) const CAPACITY: u32 = 1 << 16;
 
@@ -56,11 +58,19 @@ impl Sequence {
         Some(self.get(number)?.symbol == before.symbol)
     }
 
-    /// The launch `lag` before the newest one, if there was one; `lag` is less than [`CAPACITY`].
-    pub(super) fn before_newest(&self, lag: u32) -> Option<Launched> {
-        debug_assert!(lag < CAPACITY);
-        let number = self.count.checked_sub(u64::from(lag) + 1)?;
-        self.ring.get(Self::place(number)).copied()
+    /// How many of these launches do the same as the one `lag` before. All of them and those must be remembered.
+    pub(super) fn repeats_within(&self, numbers: Range<u64>, lag: u32) -> u32 {
+        let (mut number, mut equal) = (numbers.start, 0);
+        while number < numbers.end {
+            let (place, before) = (Self::place(number), Self::place(number - u64::from(lag)));
+            // As far as neither of the two comes to the end of the ring.
+            let left = (numbers.end - number).min(u64::from(CAPACITY)) as usize;
+            let length = left.min(self.ring.len() - place.max(before));
+            let pairs = self.ring[place..place + length].iter().zip(&self.ring[before..before + length]);
+            equal += pairs.map(|(launched, before)| u32::from(launched.symbol == before.symbol)).sum::<u32>();
+            number += length as u64;
+        }
+        equal
     }
 
     /// The launches from `from` on that are remembered, oldest first.
@@ -90,9 +100,20 @@ mod tests {
         assert_eq!(sequence.since(u64::from(CAPACITY) + 7).count(), 3);
         assert_eq!(sequence.repeats(11, 2), None);
         assert_eq!(sequence.repeats(12, 2), Some(false));
-        let newest = u64::from(CAPACITY) + 9;
-        for lag in [0, 1, CAPACITY - 1] {
-            assert_eq!(sequence.before_newest(lag), sequence.get(newest - u64::from(lag)));
+    }
+
+    #[test]
+    fn repeats_are_counted_across_the_end_of_the_ring() {
+        let mut sequence = Sequence::default();
+        let count = 2 * u64::from(CAPACITY) + 300;
+        for number in 0..count {
+            sequence.push(Launched { symbol: (number % 7 * (number % 50)) as u32, pause: 0 });
         }
+        for (lag, back) in [(7, 1_000), (50, 400), (350, 350), (CAPACITY - 64, 64), (1, u64::from(CAPACITY) - 1)] {
+            let numbers = count - back..count;
+            let one_by_one = numbers.clone().filter(|&number| sequence.repeats(number, lag) == Some(true)).count();
+            assert_eq!(sequence.repeats_within(numbers, lag), one_by_one as u32, "{lag}");
+        }
+        assert_eq!(sequence.repeats_within(count - 350..count, 350), 350);
     }
 }
