@@ -49,24 +49,24 @@ pub enum Command {
     /// Compare two traces of one program: what changed, why, and whether it could be chance
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Print the statistics of `nsys stats` about a trace
+    #[command(after_help = STATS_HELP)]
+    Stats(StatsArgs),
+    /// Look for what commonly goes wrong, by the rules of `nsys analyze`
+    #[command(after_help = ANALYZE_HELP)]
+    Analyze(AnalyzeArgs),
+    /// Ask traces in SQL
+    #[command(after_help = QUERY_HELP)]
+    Query(QueryArgs),
+    /// Compare the ranks of a job: who waits for whom; or write them to one file
+    #[command(after_help = MERGE_HELP)]
+    Merge(MergeArgs),
     /// Write traces in the format of another tool
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
     /// Write a trace again, smaller and with the same contents
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),
-    /// Print the statistics of `nsys stats` about a trace
-    #[command(after_help = STATS_HELP)]
-    Stats(StatsArgs),
-    /// Compare the ranks of a job: who waits for whom; or write them to one file
-    #[command(after_help = MERGE_HELP)]
-    Merge(MergeArgs),
-    /// Ask traces in SQL
-    #[command(after_help = QUERY_HELP)]
-    Query(QueryArgs),
-    /// Look for what commonly goes wrong, by the rules of `nsys analyze`
-    #[command(after_help = ANALYZE_HELP)]
-    Analyze(AnalyzeArgs),
     /// List this user's processes that run with gpuprof, and what holds them back
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
