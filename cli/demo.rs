@@ -176,6 +176,8 @@ impl Stage {
             .env("GPUPROF_REPLAY_SPEED", if fast { "max" } else { "1" })
             .env("GPUPROF_LIVE", if fast { "off" } else { "1s" })
             .env("GPUPROF_REPORT", "summary")
+            // As fast as possible is faster than a busy machine takes records in; nobody waits for this program.
+            .env("GPUPROF_EXIT_TIMEOUT", "60s")
             .env("GPUPROF_OUTPUT", pattern(trace))
             .status()
             .with_context(|| format!("cannot start {}", self.host.display()))

@@ -60,6 +60,26 @@
 //! Streams cross as plain pointers where they are needed ([`L2Flush::on`]). Other languages have `include/gpuprof.h`.
 //! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
+#![cfg_attr(
+    feature = "export",
+    doc = r#"# Other tools' formats
+
+What a session leaves in a named file is a trace like any other:
+
+```no_run
+use std::path::Path;
+use gpuprof::export::{Format, Options, TraceFile, export};
+
+let session = gpuprof::Session::builder().trace("run.gpuprof").start()?;
+// ... launch kernels ...
+session.finish()?;
+let trace = TraceFile::open("run.gpuprof")?;
+let outcome = export(&trace, Format::Perfetto, Path::new("run.perfetto-trace"), &Options::default(), &mut |_, _| {})?;
+outcome.notes.iter().for_each(|note| eprintln!("{note}"));
+# Ok::<(), Box<dyn std::error::Error>>(())
+```
+"#
+)]
 //! # Features
 //!
 //! * `cli` (default): the command `gpuprof`. Programs that only measure themselves turn it off.
