@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
+use gpuprof_export::stats::{RangeFilter, TimeFilter};
 use gpuprof_export::tables::labels;
 use gpuprof_export::{Format, Options, Outcome, TraceFile, stem};
 
@@ -15,6 +16,27 @@ use crate::{complain, progress, traces};
 const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read or written.
 pub const FAILED: u8 = 2;
+
+/// The part of a trace that is written.
+#[derive(Debug)]
+pub enum Stretch {
+    /// Of time.
+    Time(TimeFilter),
+    /// A range of the program.
+    Range(RangeFilter),
+}
+
+impl Stretch {
+    /// That part of `trace`, and what it lacks: sentences for the user.
+    fn of(&self, trace: &TraceFile) -> Result<(TraceFile, Vec<String>)> {
+        let filter = match self {
+            Self::Time(filter) => *filter,
+            Self::Range(range) => progress::shown(|progress| range.stretch(trace, progress))?
+                .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
+        };
+        Ok(progress::shown(|progress| gpuprof_export::cut(trace, filter, progress))?)
+    }
+}
 
 /// Which traces to write and how.
 #[derive(Debug)]
@@ -27,6 +49,8 @@ pub struct Props {
     pub output: Option<PathBuf>,
     /// The name of the ranges that are steps.
     pub step_range: Option<String>,
+    /// The part of each trace.
+    pub stretch: Option<Stretch>,
     /// The process, of files that hold several.
     pub pid: Option<u32>,
     /// The run that all traces belong to.
@@ -45,8 +69,18 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut opened: Vec<(usize, TraceFile)> = Vec::new();
     let mut worst = 0;
     for (number, trace) in traces.iter().enumerate() {
-        match traces::open(trace, props.pid) {
-            Ok(trace) => opened.push((number, trace)),
+        let trace = traces::open(trace, props.pid).map_err(Error::from).and_then(|whole| match &props.stretch {
+            Some(stretch) => stretch.of(&whole),
+            None => Ok((whole, Vec::new())),
+        });
+        match trace {
+            Ok((trace, notes)) => {
+                for note in &notes {
+                    complain(&format!("{}: {note}", trace.path().display()));
+                    worst = worst.max(INCOMPLETE);
+                }
+                opened.push((number, trace));
+            }
             Err(error) => {
                 complain(&error.to_string());
                 worst = FAILED;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use gpuprof_export::Format;
+use gpuprof_export::stats::{RangeFilter, TimeFilter};
 
-use crate::export;
+use crate::export::{self, Stretch};
 
 pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder; for parquet OUT is the folder of all runs [default:
@@ -20,6 +21,7 @@ EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
   gpuprof export --to chrome rank*.gpuprof -o log/
   gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof
+  gpuprof export --to perfetto --filter-nvtx step/100 gpuprof-4711.gpuprof
   gpuprof export --to parquet run1/ -o traces/ && duckdb -c \
     \"SELECT rank, count(*) FROM 'traces/*/*/kernels.parquet' GROUP BY rank\"
   gpuprof export --to sqlite gpuprof-4711.gpuprof && nsys stats gpuprof-4711.sqlite";
@@ -35,6 +37,12 @@ pub struct ExportArgs {
     /// The file to write, or the folder for several [default: in the working directory, named after the trace]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
+    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
+    #[arg(long, value_name = "STRETCH")]
+    filter_time: Option<TimeFilter>,
+    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
+    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    filter_nvtx: Option<RangeFilter>,
     /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
     step_range: Option<String>,
@@ -74,6 +82,10 @@ impl From<ExportArgs> for export::Props {
             format,
             output: args.output,
             step_range: args.step_range,
+            stretch: match (args.filter_time, args.filter_nvtx) {
+                (Some(filter), _) => Some(Stretch::Time(filter)),
+                (None, filter) => filter.map(Stretch::Range),
+            },
             pid: args.pid,
             run: args.run,
         }

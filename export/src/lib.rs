@@ -8,6 +8,7 @@
 mod attributed;
 mod chrome;
 mod correlations;
+mod cut;
 mod error;
 mod job;
 mod json;
@@ -35,6 +36,7 @@ use std::path::Path;
 
 use tables::Label;
 
+pub use cut::cut;
 pub use error::ExportError;
 pub use source::{Progress, TraceFile, TranslateJson, stem};
 

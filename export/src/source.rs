@@ -153,11 +153,8 @@ impl TraceFile {
                 let file = NamedTempFile::with_prefix("gpuprof-json-").map_err(|error| ExportError::io(path, error))?;
                 let (file, translated) = file.into_parts();
                 translate(&mut beginning, file).map_err(|why| ExportError::translation(path, why))?;
-                return Self::open(&translated).map(|opened| Self {
-                    path: path.to_owned(),
-                    translated: Some(translated),
-                    ..opened
-                });
+                let opened = Self::open(&translated)?.replaced(translated)?;
+                return Ok(Self { path: path.to_owned(), ..opened });
             }
             return Err(ExportError::foreign(
                 path,
@@ -167,6 +164,12 @@ impl TraceFile {
         let reader = TraceReader::new(beginning).map_err(|error| ExportError::trace(path, error))?;
         trace.session = reader.session().clone();
         Ok(trace)
+    }
+
+    /// The same with the contents of another file, which vanishes with the answer.
+    pub(crate) fn replaced(&self, by: TempPath) -> Result<Self, ExportError> {
+        let bytes = std::fs::metadata(&by).map_err(|error| ExportError::io(&by, error))?.len();
+        Ok(Self { path: self.path.clone(), translated: Some(by), bytes, session: self.session.clone() })
     }
 
     /// The file.

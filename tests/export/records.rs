@@ -1,11 +1,11 @@
 //! The lines of JSON: as many of each kind as there were records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::support::stderr;
-use crate::{gpuprof, play};
+use crate::{gpuprof, hta, play};
 
 #[test]
 fn every_record_is_a_line_and_names_are_written_out() {
@@ -27,4 +27,53 @@ fn every_record_is_a_line_and_names_are_written_out() {
     let copy = lines.iter().find(|line| line["kind"] == "copy").unwrap();
     assert_eq!((&copy["direction"], &copy["source"]), (&Value::from("host_to_device"), &Value::from("pageable")));
     assert!(lines.iter().any(|line| line["name"].as_str().is_some_and(|name| name.starts_with("cudaLaunchKernel"))));
+}
+
+#[test]
+fn a_stretch_holds_what_overlaps_it_with_its_launches_and_whole_ranges() {
+    let stage = play("multi_stream");
+    let (trace, _) = hta::annotated(&stage);
+    let exported = |out: &str, filter: &[&str]| -> Vec<Value> {
+        let out = stage.path(out);
+        let mut arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"export", &"--to", &"json", &trace, &"-o", &out];
+        filter.iter().for_each(|argument| arguments.push(argument));
+        let output = gpuprof(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = std::fs::read_to_string(&out).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let whole = exported("whole.jsonl", &[]);
+    let begin = whole[0]["start_ns"].as_u64().unwrap();
+    let (from, to) = (begin + 400_000_000, begin + 900_000_000);
+    let part = exported("part.jsonl", &["--filter-time", "400ms/900ms"]);
+    assert_eq!(part[0]["start_ns"], begin, "times are those of the whole trace");
+    let of = |lines: &[Value], kind: &str| -> Vec<Value> {
+        lines.iter().filter(|line| line["kind"] == kind).cloned().collect()
+    };
+    let number = |line: &Value, name: &str| line[name].as_u64().unwrap();
+    let overlaps = |line: &Value| number(line, "start_ns") <= to && number(line, "end_ns") >= from;
+    let kernels = of(&part, "kernel");
+    assert!(!kernels.is_empty() && kernels.len() < of(&whole, "kernel").len());
+    assert_eq!(kernels, of(&whole, "kernel").into_iter().filter(overlaps).collect::<Vec<_>>());
+    let launched: BTreeSet<u64> = kernels.iter().map(|line| number(line, "correlation")).collect();
+    let wanted: Vec<Value> = of(&whole, "call")
+        .into_iter()
+        .filter(|line| overlaps(line) || launched.contains(&number(line, "correlation")))
+        .collect();
+    assert_eq!(of(&part, "call").len(), wanted.len(), "this program has no copies");
+    let ranges = of(&part, "range");
+    let count = |what: &str| ranges.iter().filter(|line| line["what"] == what).count();
+    assert!(count("push") > 0 && ranges.len() < of(&whole, "range").len());
+    assert_eq!(count("push"), count("pop"), "ranges are whole");
+
+    let name = ranges.iter().find(|line| line["what"] == "push").map(|line| {
+        let (message, domain) = (line["message"].as_str().unwrap(), line["domain"].as_str().unwrap());
+        if domain.is_empty() { message.to_owned() } else { format!("{message}@{domain}") }
+    });
+    let within = exported("range.jsonl", &["--filter-nvtx", &name.unwrap()]);
+    let fewer = of(&within, "kernel").len();
+    assert!(fewer > 0 && fewer < of(&whole, "kernel").len(), "{fewer}");
+    let output = gpuprof(&[&"export", &"--to", &"json", &trace, &"--filter-nvtx", &"no such range"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("it has no such range"), "{}", stderr(&output));
 }

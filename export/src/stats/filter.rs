@@ -21,7 +21,7 @@ pub struct TimeFilter {
 
 impl TimeFilter {
     /// Whether something from `start` to `end` overlaps it. `origin` is the start of tracing.
-    pub(super) fn admits(&self, origin: Timestamp, start: Timestamp, end: Timestamp) -> bool {
+    pub(crate) fn admits(&self, origin: Timestamp, start: Timestamp, end: Timestamp) -> bool {
         self.start.is_none_or(|from| end.since(origin) >= from) && self.end.is_none_or(|to| start.since(origin) <= to)
     }
 }

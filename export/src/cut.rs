@@ -1,0 +1,148 @@
+//! A stretch of a trace, as a trace of its own: for exports that are to hold a part.
+//!
+//! What overlaps the stretch is kept whole, as in the statistics: device work together with the call that launched it,
+//! whenever that was; calls; ranges with both of their ends. Recordings of events have no time and go with their call.
+//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the stretch, by an eighth of a byte a
+//! launch and some 30 bytes a range.
+
+use std::io::BufWriter;
+
+use profiler_core::record::{CorrelationId, Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
+use profiler_core::trace::{Item, TraceWriter};
+use rustc_hash::FxHashSet;
+use tempfile::NamedTempFile;
+
+use crate::correlations::Correlations;
+use crate::error::ExportError;
+use crate::ranges::{OpenRanges, Range};
+use crate::source::{Progress, TraceFile};
+use crate::stats::TimeFilter;
+
+/// Writes the part of `trace` that overlaps the stretch, and what it lacks: sentences for the user.
+///
+/// # Errors
+///
+/// When the trace cannot be read, or there is no room for the part.
+pub fn cut(
+    trace: &TraceFile,
+    filter: TimeFilter,
+    progress: &mut Progress<'_>,
+) -> Result<(TraceFile, Vec<String>), ExportError> {
+    let mut kept = Kept { origin: trace.session().start, filter, ..Kept::default() };
+    trace.pass(&mut |done, total| progress(done / 2, total), |item, _| {
+        if let Item::Record(record) = item {
+            kept.look(record);
+        }
+        Ok(())
+    })?;
+    kept.close();
+    let file = NamedTempFile::with_prefix("gpuprof-cut-").map_err(|error| ExportError::io(trace.path(), error))?;
+    let (file, part) = file.into_parts();
+    let written = |error| ExportError::io(&part, error);
+    let mut writer = TraceWriter::new(BufWriter::new(file), trace.session()).map_err(written)?;
+    let (mut loss, mut at) = (Loss::default(), trace.session().start);
+    let passed = trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
+        let dictionary = scope.dictionary;
+        match item {
+            Item::Record(record) if kept.holds(record) => writer.push(record, dictionary),
+            Item::Record(_) | Item::End(..) => Ok(()),
+            Item::Flush(mark) => {
+                at = *mark;
+                writer.flush(*mark, &loss, dictionary)
+            }
+            Item::Loss(newer) => {
+                loss = *newer;
+                Ok(())
+            }
+            Item::Capture(mark) => writer.capture(*mark, dictionary),
+            Item::Cost(cost) => writer.cost(at, cost, dictionary),
+            Item::Utilisation(reading) => writer.utilisation(at, reading, dictionary),
+        }
+        .map_err(written)
+    })?;
+    writer.finish(passed.end, at, &passed.loss, &passed.dictionary).map_err(written)?;
+    Ok((trace.replaced(part)?, passed.damaged()))
+}
+
+/// What of a trace is in the stretch.
+#[derive(Default)]
+struct Kept {
+    origin: Timestamp,
+    filter: TimeFilter,
+    /// Device work that is kept, whose calls are kept too.
+    launched: Correlations,
+    /// Calls that are kept for their own sake.
+    called: Correlations,
+    open: OpenRanges,
+    /// Begins and ends of ranges that are kept.
+    ends: FxHashSet<(ThreadId, Timestamp, bool)>,
+    last: Timestamp,
+}
+
+impl Kept {
+    fn overlaps(&self, start: Timestamp, end: Timestamp) -> bool {
+        self.filter.admits(self.origin, start, end)
+    }
+
+    fn look(&mut self, record: &Record) {
+        match record {
+            Record::Kernel(row) => self.work(row.correlation, row.start, row.end),
+            Record::Copy(row) => self.work(row.correlation, row.start, row.end),
+            Record::Memset(row) => self.work(row.correlation, row.start, row.end),
+            Record::Api(row) if self.overlaps(row.start, row.end) => {
+                self.called.insert(row.correlation);
+            }
+            Record::Range(row) => {
+                self.last = self.last.max(row.at);
+                if let Some(range) = self.open.take(row) {
+                    self.range(&range);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn work(&mut self, correlation: CorrelationId, start: Timestamp, end: Timestamp) {
+        if self.overlaps(start, end) {
+            self.launched.insert(correlation);
+        }
+    }
+
+    fn range(&mut self, range: &Range) {
+        if self.overlaps(range.begin.at, range.end) {
+            self.ends.insert((range.begin.thread, range.begin.at, true));
+            self.ends.insert((range.end_thread, range.end, false));
+        }
+    }
+
+    /// Ranges that never ended last as long as anything is known of ranges.
+    fn close(&mut self) {
+        let open = std::mem::take(&mut self.open).finish(self.last);
+        open.iter().for_each(|range| self.range(range));
+    }
+
+    fn holds(&self, record: &Record) -> bool {
+        match record {
+            Record::Kernel(row) => self.overlaps(row.start, row.end),
+            Record::Copy(row) => self.overlaps(row.start, row.end),
+            Record::Memset(row) => self.overlaps(row.start, row.end),
+            Record::Api(row) => self.overlaps(row.start, row.end) || self.launched.contains(row.correlation),
+            Record::Sync(row) => self.overlaps(row.start, row.end),
+            Record::Event(row) => self.called.contains(row.correlation),
+            Record::Overhead(row) => self.overlaps(row.start, row.end),
+            Record::Range(row) => self.holds_range(row),
+            Record::Sample(row) => self.overlaps(row.since, row.at),
+            Record::Memory(row) => self.overlaps(row.at, row.at),
+            Record::Managed(row) => self.overlaps(row.start, row.end),
+        }
+    }
+
+    fn holds_range(&self, row: &RangeEvent) -> bool {
+        let begins = match row.kind {
+            RangeEventKind::Push | RangeEventKind::Start => true,
+            RangeEventKind::Pop | RangeEventKind::End => false,
+            RangeEventKind::Mark | RangeEventKind::Unknown => return self.overlaps(row.at, row.at),
+        };
+        self.ends.contains(&(row.thread, row.at, begins))
+    }
+}
