@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use gpuprof::Report;
@@ -38,6 +39,8 @@ pub struct Props {
     pub pid: Option<u32>,
     /// The capture to report; `None` is the newest.
     pub capture: Option<u32>,
+    /// The part of the run to report, by time after its start.
+    pub window: Option<(Duration, Duration)>,
     /// Makes the report from the records, also where the trace holds what the run said at its end.
     pub recompute: bool,
 }
@@ -57,7 +60,7 @@ pub enum Extent {
 /// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told by
 /// reading it in full.
 fn kept(props: &Props, file: &Path) -> Option<String> {
-    if props.recompute || props.json || props.capture.is_some() || props.pid.is_some() {
+    if props.recompute || props.window.is_some() || props.json || props.capture.is_some() || props.pid.is_some() {
         return None;
     }
     let answer = Answer::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;
@@ -126,6 +129,9 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// The report of a file, or why there is none.
 fn opened(file: &Path, props: &Props) -> Result<Report, String> {
+    if let Some((from, to)) = props.window {
+        return gpuprof::open_window(file, from, to).map_err(|error| error.to_string());
+    }
     let Some(pid) = props.pid else {
         return gpuprof::open_capture(file, props.capture).map_err(|error| error.to_string());
     };

@@ -108,7 +108,7 @@ pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
 pub use gpuprof_export as export;
 pub use import::{KinetoError, import_kineto, translate_kineto};
-pub use open::{OpenError, open, open_capture, read};
+pub use open::{OpenError, open, open_capture, open_window, read};
 pub use profiler_core;
 pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;

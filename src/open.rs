@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
 use profiler_core::capture::Captures;
@@ -90,6 +91,31 @@ pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Repo
     report_of(path, capture).map_err(|cause| OpenError { path: path.to_owned(), cause })
 }
 
+/// As [`open`], about a part of the run: from `from` to `to` after its start, and up to 0.1 s or 16,384 records more on either
+/// side. Nothing else is decoded. What was launched before the part and ran in it counts as launched by a call that was not
+/// seen. Only traces of gpuprof, not packed, can be read in part.
+///
+/// # Errors
+///
+/// As [`open`], and when the file is of another kind.
+pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Result<Report, OpenError> {
+    let path = path.as_ref();
+    window_of(path, from, to).map_err(|cause| OpenError { path: path.to_owned(), cause })
+}
+
+fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause> {
+    let file = File::open(path).map_err(Cause::Io)?;
+    let mut reader = TraceReader::new(BufReader::with_capacity(BUFFER_BYTES, file)).map_err(Cause::Trace)?;
+    let start = reader.session().start.nanos();
+    let time = |since: Duration| {
+        Timestamp::from_nanos(start.saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+    };
+    reader.only(time(from), time(to));
+    let mut report = report_from(reader, None).map_err(Cause::Trace)?;
+    report.process.notes.push(format!("a part of the run: from {from:?} to {to:?} after its start"));
+    Ok(report)
+}
+
 fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
     let file = File::open(path).map_err(Cause::Io)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
@@ -145,7 +171,10 @@ pub fn read(source: impl Read) -> Result<Report, TraceError> {
 }
 
 fn read_capture(source: impl Read, capture: Option<u32>) -> Result<Report, TraceError> {
-    let mut reader = TraceReader::new(source)?;
+    report_from(TraceReader::new(source)?, capture)
+}
+
+fn report_from(mut reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
     let mut captures = Captures::new(capture);
     let mut loss = Loss::default();
     let mut end = End::Abrupt;

@@ -295,3 +295,40 @@ fn what_a_long_run_said_is_printed_unless_something_else_is_asked_for() {
     let text = report(&damaged, &[]);
     assert!(text.contains("verdict: ") && !text.contains("of the run"), "{text}");
 }
+
+#[test]
+fn a_part_of_a_run_is_reported_without_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, dictionary) = (folder.path().join("long.gpuprof"), Dictionary::new());
+    let start = 5_000_000_000;
+    let session = Session { start: Timestamp::from_nanos(start), ..Session::default() };
+    let mut writer = TraceWriter::new(fs::File::create(&file).unwrap(), &session).unwrap();
+    // A call each millisecond for ten seconds, a flush each second.
+    for millis in 0..10_000 {
+        let at = |nanos| Timestamp::from_nanos(start + millis * 1_000_000 + nanos);
+        let call = ApiCall { start: at(1_000), end: at(2_000), ..ApiCall::default() };
+        writer.push(&Record::Api(call), &dictionary).unwrap();
+        if millis % 1_000 == 999 {
+            writer.flush(at(3_000), &Loss::default(), &dictionary).unwrap();
+        }
+    }
+    let end = Timestamp::from_nanos(start + 10_000_000_000);
+    writer.finish(End::Clean, end, &Loss::default(), &dictionary).unwrap();
+    let calls = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
+        let output = command.args(["report", "--json"]).args(options).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report.pointer("/completeness/records/api_calls").and_then(Value::as_u64).unwrap()
+    };
+    assert_eq!(calls(&[]), 10_000);
+    assert_eq!(calls(&["--from", "2500ms", "--to", "4500ms"]), 3_000, "three blocks");
+    assert_eq!(calls(&["--from", "9s"]), 1_000);
+    assert_eq!(calls(&["--to", "10ms"]), 1_000);
+    assert_eq!(calls(&["--from", "11s"]), 0);
+    let kineto = folder.path().join("trace.json");
+    fs::write(&kineto, "{}").unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(["report", "--from", "1s"]).arg(&kineto).output().unwrap();
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.json"), "{}", stderr(&output));
+}

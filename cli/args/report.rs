@@ -1,8 +1,10 @@
 //! Options of `gpuprof report`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use prof::settings;
 
 use crate::report;
 
@@ -42,6 +44,12 @@ pub struct ReportArgs {
     /// Report this capture of a run that was measured in pieces [default: the newest]
     #[arg(long, value_name = "N")]
     capture: Option<u32>,
+    /// Report the run from this time after its start on, without decoding what lies before: 500ms, 10s, 2m
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
+    from: Option<Duration>,
+    /// Report the run up to this time after its start
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
+    to: Option<Duration>,
     /// Make the report from all records, also where the trace of a long run holds what was printed at its end
     #[arg(long)]
     recompute: bool,
@@ -54,7 +62,10 @@ impl From<ReportArgs> for report::Props {
             (None, true) => report::Extent::Full,
             (None, false) => report::Extent::Summary,
         };
+        let window = (args.from.is_some() || args.to.is_some())
+            .then(|| (args.from.unwrap_or(Duration::ZERO), args.to.unwrap_or(Duration::MAX)));
         Self {
+            window,
             files: args.files,
             json: args.json,
             extent,
@@ -64,4 +75,8 @@ impl From<ReportArgs> for report::Props {
             recompute: args.recompute,
         }
     }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    settings::parse_duration(text).ok_or_else(|| "expected a time such as 500ms, 10s or 2m".to_owned())
 }

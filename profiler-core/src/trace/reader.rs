@@ -27,6 +27,8 @@ pub struct TraceReader<R> {
     session: Session,
     rebuilt: Rebuilt,
     items: VecDeque<Item>,
+    /// Blocks of records wholly outside are not decoded.
+    window: Option<(Timestamp, Timestamp)>,
     ended: bool,
 }
 
@@ -46,9 +48,16 @@ impl<R: Read> TraceReader<R> {
             session: Session::default(),
             rebuilt: Rebuilt::default(),
             items: VecDeque::new(),
+            window: None,
             ended: false,
         };
         if reader.read_block()? { Ok(reader) } else { Err(TraceError::Truncated { offset: reader.source.offset() }) }
+    }
+
+    /// From here on, decodes only blocks of records with a time between `from` and `to`, and those without times. What
+    /// comes out reaches beyond the window by up to a block on either side: what lay between two flushes, or 16,384 records.
+    pub fn only(&mut self, from: Timestamp, to: Timestamp) {
+        self.window = Some((from, to));
     }
 
     /// Who was traced.
@@ -108,8 +117,11 @@ impl<R: Read> TraceReader<R> {
             let (kind, version) = (header.kind, header.version);
             return Err(TraceError::MustUnderstand { kind, version, offset: self.source.offset() });
         }
+        let outside = |(from, to): (Timestamp, Timestamp)| header.t_max < from.nanos() || header.t_min > to.nanos();
         if !known {
             self.source.damage.unknown_blocks += 1;
+        } else if header.kind == kind::EVENTS && header.t_max > 0 && self.window.is_some_and(outside) {
+            // Checked, and passed over.
         } else if self.take_in(&header).is_err() {
             self.items.clear();
             self.source.reject();
