@@ -27,7 +27,7 @@ use crate::{interest, log};
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 
 /// What the report says when managed memory cannot be recorded.
-const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
+pub const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
 
 /// The driver's function by whose record other tools are noticed.
 pub const WHISTLE: &str = "cuDriverGetVersion";

@@ -26,7 +26,7 @@ use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
 use crate::control::{self, Control};
 use crate::cost::Meters;
-use crate::enable::{Neighbours, Slot, Switch};
+use crate::enable::{NO_UNIFIED_MEMORY, Neighbours, Slot, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
 use crate::nvtx;
@@ -214,12 +214,15 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    if !managed.is_empty() {
-        // Without it what needs CUDA to be initialised is tried now only, and the report says when that failed.
-        let _ = slot.with(|subscriber| subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED));
-    }
+    // Managed memory can be switched on when CUDA is initialised, and not before.
+    let wanted = !managed.is_empty();
+    let told = slot.with(|subscriber| match wanted {
+        true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
+        false => Ok(()),
+    });
     let (switch, mut notes) =
         Switch::prepare(cupti, slot, settings.mode, settings.whole_graphs(), &requested, managed).map_err(failed)?;
+    notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
     let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
         cupti,
