@@ -1,14 +1,18 @@
 """What an abrupt end costs under gpuprof, nsys and torch.profiler: the same program, ended in the same ways.
 
-Prints a Markdown table for docs/RELIABILITY.md: for each way out and each tool, whether the program's exit status is
-that of the bare run, and how many of the kernels that it had completed are in what the tool left behind.
+Prints a Markdown table: for each way out and each tool, how many of the kernels that the program had completed are in what
+the tool left behind, which time at the end is missing, and how the program ended if that is another way than without the
+tool. With --docs the table replaces the one between the markers in RELIABILITY.md of that folder.
 
-    python3 tests/gpu/faults_table.py --bin target/release --out DIR [--nsys NSYS] [--nsys-libs DIR]
+    python3 tests/gpu/faults_table.py --bin target/release --out DIR [--docs docs] [--nsys NSYS] [--nsys-libs DIR]
+
+Several ways out run at the same time, so that it takes about two minutes: what is counted does not depend on time.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -24,6 +28,12 @@ from harness import REPOSITORY, Mode, Run, Suite, find_nsys
 from trace_report import Trace, Unreadable
 
 WORK = 2.0
+# Ways out at the same time.
+JOBS = 4
+# In place of a share when there is no file that can be read.
+NOTHING = "nothing"
+# Between these lines of RELIABILITY.md the table stands.
+MARKERS = ("<!-- faults -->\n", "<!-- /faults -->\n")
 # Way out -> (argument of the program, signal that the program itself is sent).
 WAYS: dict[str, tuple[str, signal.Signals | None]] = {
     "exit": ("exit", None),
@@ -52,8 +62,12 @@ def worker(name: str, process: subprocess.Popen) -> int:
     return process.pid
 
 
-def run(suite: Suite, name: str, way: str, prefix: list[str], mode: Mode, more: list[str]) -> tuple[Run, int]:
-    """Runs the program under a tool to its end. Answers the run and how many kernels it had completed."""
+# What the program said it had completed, and when: (unix nanoseconds, kernels).
+Progress = list[tuple[int, int]]
+
+
+def run(suite: Suite, name: str, way: str, prefix: list[str], mode: Mode, more: list[str]) -> tuple[Run, Progress]:
+    """Runs the program under a tool to its end. Answers the run and what it had completed."""
     argument, sent = WAYS[way]
     file = suite.folder(f"{name}-progress") / "progress"
     command = [*prefix, *suite.python("endings.py", argument, "--progress", str(file), "--seconds", str(WORK), *more)]
@@ -64,11 +78,10 @@ def run(suite: Suite, name: str, way: str, prefix: list[str], mode: Mode, more: 
             time.sleep(0.02)
         os.kill(worker("endings.py", process), sent)
     finished = suite.finish(process, folder, began)
-    lines = progress(file)
-    return finished, lines[-1][1] if lines else 0
+    return finished, progress(file)
 
 
-def under_gpuprof(suite: Suite, name: str, way: str) -> tuple[Run, int, int | None]:
+def under_gpuprof(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int | None]:
     traced, completed = run(suite, name, way, [], Mode.VARIABLE, [])
     files = traced.traces()
     try:
@@ -77,7 +90,7 @@ def under_gpuprof(suite: Suite, name: str, way: str) -> tuple[Run, int, int | No
         return traced, completed, None
 
 
-def under_nsys(suite: Suite, name: str, way: str) -> tuple[Run, int, int | None]:
+def under_nsys(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int | None]:
     report = suite.folder(name) / "report"
     prefix = [suite.nsys or "nsys", "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(report)]
     traced, completed = run(suite, name, way, prefix, Mode.BARE, [])
@@ -89,7 +102,7 @@ def under_nsys(suite: Suite, name: str, way: str) -> tuple[Run, int, int | None]
     return traced, completed, oracles.read_nsys(database).records["kernels"] if database.exists() else None
 
 
-def under_torch(suite: Suite, name: str, way: str) -> tuple[Run, int, int | None]:
+def under_torch(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int | None]:
     file = suite.folder(name) / "trace.json"
     traced, completed = run(suite, name, way, [], Mode.BARE, ["--torch-trace", str(file)])
     try:
@@ -99,33 +112,61 @@ def under_torch(suite: Suite, name: str, way: str) -> tuple[Run, int, int | None
     return traced, completed, sum(event.get("cat") == oracles.TORCH_CATEGORIES["kernels"] for event in events)
 
 
-def cell(bare: Run, traced: Run, completed: int, kept: int | None) -> str:
-    """Share of the completed kernels that is there, and how the program ended if that is another way than bare."""
-    found = "nothing" if kept is None else f"{min(kept / max(completed, 1), 1):.1%}"
-    return found if traced.code == bare.code else f"{found}, {traced.ending()}"
+def cell(bare: Run, traced: Run, completed: Progress, kept: int | None) -> str:
+    """Share of the completed kernels that is there, the time at the end that is missing, and how the program ended."""
+    if kept is None or not completed:
+        found = NOTHING
+    else:
+        (ended_at, all_kernels) = completed[-1]
+        missing_from = next((at for at, kernels in completed if kernels > kept), ended_at)
+        share = min(kept / max(all_kernels, 1), 1)
+        found = "all" if kept >= all_kernels else f"{share:.1%}, last {(ended_at - missing_from) / 1e9:.2f} s missing"
+    return found if traced.code == bare.code else f"{found}; {traced.ending()}"
+
+
+def row(suite: Suite, way: str, tools: dict[str, Callable[[Suite, str, str], tuple[Run, Progress, int | None]]]) -> str:
+    slug = "".join(letter if letter.isalnum() else "-" for letter in way)
+    bare, _ = run(suite, f"{slug}-bare", way, [], Mode.BARE, [])
+    cells = [cell(bare, *tool(suite, f"{slug}-{name}", way)) for name, tool in tools.items()]
+    return f"| {way} | {bare.ending()} | {' | '.join(cells)} |"
+
+
+def replace_between_markers(file: pathlib.Path, table: str) -> None:
+    """Raises ValueError when the file has no such markers."""
+    text = file.read_text()
+    begin, end = (text.find(marker) for marker in MARKERS)
+    if begin < 0 or end < begin:
+        raise ValueError(f"{file} has no lines {MARKERS[0].strip()} and {MARKERS[1].strip()}")
+    file.write_text(text[:begin] + MARKERS[0] + table + text[end:])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", metavar="DIR")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-faults-out"), metavar="DIR")
+    parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="folder of RELIABILITY.md, which gets the table")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="ways out at the same time")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     suite = Suite(options.bin.resolve(), options.out, options.nsys, options.nsys_libs, "faults-log.txt")
-    tools: dict[str, Callable[[Suite, str, str], tuple[Run, int, int | None]]] = {"gpuprof": under_gpuprof}
+    tools: dict[str, Callable[[Suite, str, str], tuple[Run, Progress, int | None]]] = {"gpuprof": under_gpuprof}
     if options.nsys:
         tools["nsys"] = under_nsys
     tools["torch.profiler"] = under_torch
     rows = [f"| the program ends by | bare | {' | '.join(tools)} |", "|---|---|" + "---|" * len(tools)]
-    for way in WAYS:
-        slug = "".join(letter if letter.isalnum() else "-" for letter in way)
-        bare, _ = run(suite, f"{slug}-bare", way, [], Mode.BARE, [])
-        cells = [cell(bare, *tool(suite, f"{slug}-{name}", way)) for name, tool in tools.items()]
-        rows.append(f"| {way} | {bare.ending()} | {' | '.join(cells)} |")
-        print(rows[-1], flush=True)
-    (options.out / "faults.md").write_text("\n".join(rows) + "\n")
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
+        for line in pool.map(lambda way: row(suite, way, tools), WAYS):
+            rows.append(line)
+            print(line, flush=True)
+    if "nsys" in tools and rows[2].split("|")[4].strip().startswith(NOTHING):
+        print("nsys left nothing of a program that ended by itself: give --nsys-libs (README.md)", file=sys.stderr)
+        return 1
+    table = "\n".join(rows) + "\n"
+    (options.out / "faults.md").write_text(table)
+    if options.docs:
+        replace_between_markers(options.docs / "RELIABILITY.md", table)
     print(f"written to {options.out / 'faults.md'}")
     return 0
 
