@@ -3,12 +3,17 @@
 //!
 //! Any input may be refused; none may panic, hang, or lead to a read outside it.
 
+use std::ffi::CString;
 use std::io::{self, Read, Write};
+use std::ptr;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use cupti_sys::record::Activity;
 use cupti_sys::recording::RecordingReader;
 use cupti_sys::{CompletedBuffer, Kind, RecordSizes};
+use nvtx_sys::abi::{EventAttributes, message_type};
+use nvtx_sys::program::Program;
 
 #[path = "../inject/src/control/client.rs"]
 #[allow(dead_code, reason = "libprof.so uses the rest")]
@@ -129,4 +134,65 @@ pub fn control(bytes: &[u8]) {
     }
     assert!(client.has_output() || client.stream().sent.is_empty(), "bytes are left that nobody looks at");
     assert!(!client.is_alive(now + Duration::from_secs(120)), "a connection on which nothing goes is closed");
+}
+
+/// Bytes of one call of NVTX.
+const CALL: usize = 40;
+
+/// Calls of NVTX as the bytes say, into libprof.so's own receiver. Texts end with NUL, as NVTX demands of a program; every
+/// number, size and handle is the stranger's.
+#[expect(unsafe_code, reason = "C functions that take pointers")]
+pub fn nvtx(bytes: &[u8]) {
+    const PROGRAM: Program<0> = Program;
+    static ATTACHED: Once = Once::new();
+    // SAFETY: a tool's function, which is never unloaded.
+    ATTACHED.call_once(|| assert_eq!(unsafe { PROGRAM.initialize(prof::session_functions().nvtx) }, 1));
+    for call in bytes.chunks_exact(CALL) {
+        let number =
+            |at: usize| call.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()));
+        let long = |at: usize| u64::from(number(at)) << 32 | u64::from(number(at + 4));
+        let letters = call.iter().copied().filter(|&letter| letter != 0).collect::<Vec<_>>();
+        let narrow = CString::new(letters.repeat(1 + number(0) as usize % 200)).unwrap_or_default();
+        let wide: Vec<u32> = (0..CALL / 4).map(|at| number(at * 4) | 1).chain([0]).collect();
+        let kind = (number(4) % 5).cast_signed();
+        let event = EventAttributes {
+            version: (number(4) >> 16) as u16,
+            size: number(8) as u16,
+            category: number(8) >> 16,
+            color_type: (number(12) % 3).cast_signed(),
+            color: number(12),
+            payload_type: (number(16) % 9).cast_signed(),
+            reserved: 0,
+            payload: long(20),
+            message_type: kind,
+            message: match kind {
+                message_type::ASCII => narrow.as_ptr(),
+                message_type::UNICODE => wide.as_ptr().cast(),
+                message_type::REGISTERED => ptr::without_provenance(number(28) as usize % 64),
+                _ => ptr::null(),
+            },
+        };
+        let domain = ptr::without_provenance(number(32) as usize % 64);
+        // SAFETY: texts end with NUL, the attributes are whole whatever size they name, and handles are only numbers.
+        unsafe {
+            match number(36) % 16 {
+                0 => PROGRAM.mark_ex(&raw const event),
+                1 => drop(PROGRAM.push_ex(&raw const event)),
+                2 => drop(PROGRAM.pop()),
+                3 => PROGRAM.domain_mark_ex(domain, &raw const event),
+                4 => drop(PROGRAM.domain_push_ex(domain, &raw const event)),
+                5 => drop(PROGRAM.domain_pop(domain)),
+                6 => PROGRAM.domain_end(domain, long(20)),
+                7 => PROGRAM.end(PROGRAM.domain_start_ex(domain, &raw const event)),
+                8 => PROGRAM.end(long(20)),
+                9 => drop(PROGRAM.domain_create_a(narrow.as_ptr())),
+                10 => drop(PROGRAM.register_string_a(domain, narrow.as_ptr())),
+                11 => PROGRAM.name_category_a(domain, number(8), narrow.as_ptr()),
+                12 => PROGRAM.name_os_thread_w(number(8), wide.as_ptr()),
+                13 => PROGRAM.mark_w(wide.as_ptr()),
+                14 => PROGRAM.name_os_thread_a(number(8), ptr::null()),
+                _ => drop(PROGRAM.push_ex(ptr::null())),
+            }
+        }
+    }
 }

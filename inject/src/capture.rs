@@ -301,11 +301,10 @@ impl Director {
         self.desk().blind_nanos
     }
 
-    /// The same with the stretch that lasts, as of now.
-    pub fn unobserved_so_far(&self) -> u64 {
-        let now = flusher::now(self.cupti);
+    /// The same with the stretch that lasts, up to `at`.
+    pub fn unobserved_until(&self, at: Timestamp) -> u64 {
         let desk = self.desk();
-        desk.blind_nanos + desk.blind_since.map_or(0, |since| now.since(since))
+        desk.blind_nanos + desk.blind_since.map_or(0, |since| at.since(since))
     }
 
     /// Whether what a capture wants is recorded.

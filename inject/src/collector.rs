@@ -414,7 +414,7 @@ impl Collector {
         if end == End::TimedOut {
             self.loss.undelivered_buffers += self.inlet.pool.in_use() as u64;
         }
-        self.loss.unobserved_ns = self.director.unobserved_so_far();
+        self.loss.unobserved_ns = self.director.unobserved_until(at);
         while !self.segments.is_empty() {
             self.conclude();
         }

@@ -191,7 +191,7 @@ impl Desk<'_> {
             .text("line", line)
             .number("kernels", *kernels)
             .number("lost", *lost)
-            .number("unobserved_ns", self.director.unobserved_so_far())
+            .number("unobserved_ns", self.director.unobserved())
             .flag("holds_cupti", self.director.holds_slot())
             .optional_text("trace", trace.as_deref())
             .end()

@@ -113,6 +113,13 @@ fn commands_of_strangers() {
 }
 
 #[test]
+fn ranges_of_strangers() {
+    let mut random = Random::new(9);
+    let corpus: Vec<Vec<u8>> = (0..8).map(|_| (0..4_000).map(|_| random.below(256) as u8).collect()).collect();
+    run("nvtx", &corpus, |_, _| {}, targets::nvtx);
+}
+
+#[test]
 fn json_of_strangers() {
     let row = |category: &str, at: u64, correlation: u32| {
         json!({"ph": "X", "cat": category, "name": "gemm", "pid": 0, "tid": 7, "ts": at, "dur": 5.5,
