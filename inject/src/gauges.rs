@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use cupti_sys::driver_devices;
+use cupti_sys::{DriverDevice, driver_devices};
 use nvml_sys::{LoadError, Metric, Nvml, Sample, Status};
 use profiler_core::record::DeviceId;
 use profiler_core::utilisation::{Absence, Counter, Reading, Utilisation};
@@ -52,9 +52,19 @@ pub struct Gauges {
 enum State {
     /// Until there is a context.
     Waiting,
-    Open(Vec<Gauge>),
+    Open(Open),
     /// For good.
     Absent,
+}
+
+/// The library, and what was opened of it.
+#[derive(Debug)]
+struct Open {
+    nvml: &'static Nvml,
+    devices: Vec<DriverDevice>,
+    /// The contexts that the gauges were opened for.
+    contexts: u64,
+    gauges: Vec<Gauge>,
 }
 
 /// One device.
@@ -96,23 +106,29 @@ impl Gauges {
         let paused = std::mem::take(&mut self.paused);
         match &mut self.state {
             State::Waiting if contexts == 0 && now - self.begun < PATIENCE => {}
-            State::Waiting => match open(contexts, &mut hand_over) {
-                Ok(gauges) => self.state = State::Open(gauges),
+            State::Waiting => match Open::new() {
+                Ok(mut open) => {
+                    open.add(contexts, &mut hand_over);
+                    self.state = State::Open(open);
+                }
                 Err(why) => {
                     log::info!("utilisation is not read: {}", why.words());
                     hand_over(Reading::Absent(why));
                     self.state = State::Absent;
                 }
             },
-            State::Open(gauges) => {
-                gauges.iter_mut().filter(|gauge| uses(contexts, gauge.totals.device)).for_each(|gauge| {
+            State::Open(open) => {
+                for gauge in open.gauges.iter_mut().filter(|gauge| uses(contexts, gauge.totals.device)) {
                     if paused {
-                        gauge.begin_again()
+                        gauge.begin_again();
                     } else {
-                        gauge.read()
+                        gauge.read();
                     }
                     hand_over(Reading::Device(gauge.totals));
-                });
+                }
+                if contexts != open.contexts {
+                    open.add(contexts, &mut hand_over);
+                }
             }
             State::Absent => {}
         }
@@ -124,33 +140,41 @@ fn uses(contexts: u64, device: DeviceId) -> bool {
     contexts == 0 || device.0 >= u64::BITS || contexts & (1 << device.0) != 0
 }
 
-/// The gauges of the devices in use; what is absent is handed over at once.
-fn open(contexts: u64, hand_over: &mut impl FnMut(Reading)) -> Result<Vec<Gauge>, Absence> {
-    let devices = driver_devices();
-    if devices.is_empty() {
-        return Err(Absence::NoDevice);
+impl Open {
+    fn new() -> Result<Self, Absence> {
+        let devices = driver_devices();
+        if devices.is_empty() {
+            return Err(Absence::NoDevice);
+        }
+        let nvml = Nvml::load().map_err(|error| match error {
+            LoadError::Absent => Absence::NoLibrary,
+            LoadError::Refused(status) => Absence::Refused(status.0),
+        })?;
+        Ok(Self { nvml, devices, contexts: 0, gauges: Vec::new() })
     }
-    let nvml = Nvml::load().map_err(|error| match error {
-        LoadError::Absent => Absence::NoLibrary,
-        LoadError::Refused(status) => Absence::Refused(status.0),
-    })?;
-    let mut gauges = Vec::new();
-    for device in devices.iter().filter(|device| uses(contexts, DeviceId(device.ordinal))) {
-        let id = DeviceId(device.ordinal);
-        match nvml.device(device.uuid) {
-            Ok(opened) => {
-                let gauge = Gauge::new(id, opened);
-                hand_over(Reading::Device(gauge.totals));
-                gauges.push(gauge);
+
+    /// Opens the gauges of devices that have come into use; what is absent is handed over at once.
+    fn add(&mut self, contexts: u64, hand_over: &mut impl FnMut(Reading)) {
+        for device in &self.devices {
+            let id = DeviceId(device.ordinal);
+            if !uses(contexts, id) || self.gauges.iter().any(|gauge| gauge.totals.device == id) {
+                continue;
             }
-            Err(status) => {
-                let why = Some(absence(status));
-                let totals = Utilisation { device: id, no_rates: why, no_counters: why, ..Utilisation::default() };
-                hand_over(Reading::Device(totals));
+            match self.nvml.device(device.uuid) {
+                Ok(opened) => {
+                    let gauge = Gauge::new(id, opened);
+                    hand_over(Reading::Device(gauge.totals));
+                    self.gauges.push(gauge);
+                }
+                Err(status) => {
+                    let why = Some(absence(status));
+                    let totals = Utilisation { device: id, no_rates: why, no_counters: why, ..Utilisation::default() };
+                    hand_over(Reading::Device(totals));
+                }
             }
         }
+        self.contexts = contexts;
     }
-    Ok(gauges)
 }
 
 fn absence(status: Status) -> Absence {
@@ -185,7 +209,11 @@ impl Gauge {
         if let Some(counters) = &mut self.counters {
             match self.device.sample_again(&mut counters.last) {
                 Ok(()) => counters.at = self.read,
-                Err(_) => self.totals.failed += 1,
+                // There is nothing to compare with any more.
+                Err(status) => {
+                    self.counters = None;
+                    self.totals.no_counters = Some(absence(status));
+                }
             }
         }
     }
