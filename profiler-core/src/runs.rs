@@ -4,6 +4,7 @@
 //! begin, and only then what still overlaps is merged.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Runs of a mean length below this are no buffers.
 const SHORTEST_RUN: usize = 8;
@@ -81,11 +82,16 @@ pub(crate) fn sort_by<T: Copy>(items: &mut Vec<T>, compare: impl Fn(&T, &T) -> O
     runs.push(begin..items.len());
     if items.len() / runs.len() >= SHORTEST_RUN {
         runs.sort_by(|a, b| compare(&items[a.start], &items[b.start]));
+        let follows = |pair: &[Range<usize>]| compare(&items[pair[0].end - 1], &items[pair[1].start]).is_le();
+        let apart = runs.windows(2).all(follows);
         let mut ordered = Vec::with_capacity(items.capacity());
         for run in runs {
             ordered.extend_from_slice(&items[run]);
         }
         *items = ordered;
+        if apart {
+            return;
+        }
     }
     items.sort_by(compare);
 }
