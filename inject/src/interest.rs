@@ -25,7 +25,7 @@ pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT]
 pub const MEMORY_KINDS: &[Kind] = &[Kind::MEMORY2, Kind::MEMORY_POOL];
 
 /// What is recorded of managed memory, when faults of the host or of devices are asked for: those, and what they moved.
-/// Only on request: a kernel that misses its pages took 1.7 times as long with CUPTI alone (64 MiB, one H200).
+/// Only on request: a kernel that missed its pages took 1.3 to 2 times as long with CUPTI alone (64 MiB, one H200).
 pub fn unified_memory(host_faults: bool, device_faults: bool) -> Vec<UnifiedMemoryCounter> {
     let migrations = [
         UnifiedMemoryCounter::BYTES_TRANSFER_HTOD,
