@@ -279,3 +279,19 @@ fn pauses_do_not_depend_on_when_things_are_told() {
         assert_eq!(whole.steps(DEVICE, whatif_program::STEPS), parts.steps(DEVICE, whatif_program::STEPS), "{flush}");
     }
 }
+
+#[test]
+fn a_device_that_had_nothing_to_do_does_not_make_a_pause_long() {
+    // Found steps break off where the device is idle for an hour, shortly before the first pause.
+    let step = [Act::Work(5_000), kernel(3_000)];
+    let hour = [Act::Work(3_600_000 * MS), kernel(3_000)];
+    let run: Vec<Act> = (0..4_060).flat_map(|_| step).chain(hour).chain((0..3_000).flat_map(|_| step)).collect();
+    let mut recording = MACHINE.run(&run, 1);
+    recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
+    let steps = recording
+        .replay_with_break(recording.operations[4_060].start - 1)
+        .what_if(DEVICE, whatif_program::STEPS, 0)
+        .expect("steps")
+        .steps;
+    assert!((4_096 + 200..4_096 + 600).contains(&steps), "{steps} steps");
+}

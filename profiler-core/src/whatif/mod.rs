@@ -237,6 +237,7 @@ impl Replay {
     }
 
     fn break_off(&mut self, device: DeviceId) {
+        self.sampling.break_off(self.devices.len() as u64);
         if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
             device.steps.break_off();
         }

@@ -14,7 +14,7 @@ const UNBROKEN: u64 = 4_096;
 /// Steps of a device in each burst afterwards: four times the sixteen tensors of the allocating lesson, each of which
 /// is found as a step.
 const BURST: u64 = 64;
-/// A pause lasts this many times as long as the burst before it (the first one: as so many steps of those before it).
+/// A pause lasts this many times as long as the burst before it, or as the last of the unbroken steps.
 const PAUSE: u64 = 7;
 /// Steps of a device after a pause that do not count.
 const SETTLING: u64 = 8;
@@ -25,8 +25,9 @@ pub(super) struct Sampling {
     /// The newest pause: nothing that happens in it is replayed.
     from: u64,
     to: u64,
-    /// Begins of steps that count, since then, and the first of them.
+    /// Begins of steps that count, since then.
     counted: u64,
+    /// The first begin of the burst.
     since: u64,
     /// Begins of steps since then that did not count.
     settled: u64,
@@ -72,16 +73,25 @@ impl Sampling {
 
     /// A step that counts has begun at `at`, on one of `devices`: whether a pause begins there.
     pub(super) fn counted(&mut self, at: u64, devices: u64) -> bool {
-        let burst = if self.to == 0 { UNBROKEN } else { BURST };
-        if self.counted == 0 {
+        if self.counted == self.before_burst(devices) {
             self.since = at;
         }
         self.counted += 1;
-        if self.counted <= burst * devices {
+        if self.counted <= self.before_burst(devices) + BURST * devices {
             return false;
         }
-        let lasted = at.saturating_sub(self.since) / (burst / BURST);
+        let lasted = at.saturating_sub(self.since);
         *self = Self { from: at, to: at.saturating_add(PAUSE.saturating_mul(lasted)), ..Self::default() };
         true
+    }
+
+    /// A device had no work for long, which must not make a pause long: its burst begins anew.
+    pub(super) fn break_off(&mut self, devices: u64) {
+        self.counted = self.counted.min(self.before_burst(devices));
+    }
+
+    /// Steps that count before those whose time says how long the next pause is.
+    fn before_burst(&self, devices: u64) -> u64 {
+        if self.to == 0 { (UNBROKEN - BURST) * devices } else { 0 }
     }
 }

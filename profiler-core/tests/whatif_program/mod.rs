@@ -149,7 +149,17 @@ impl Recording {
 
     /// Replays everything at once.
     pub fn replay(&self) -> Replay {
+        self.replayed(Replay::new())
+    }
+
+    /// As [`replay`](Self::replay), when a step broke off at `at`.
+    pub fn replay_with_break(&self, at: u64) -> Replay {
         let mut replay = Replay::new();
+        replay.step_break(DEVICE, at);
+        self.replayed(replay)
+    }
+
+    fn replayed(&self, mut replay: Replay) -> Replay {
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));
         self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
