@@ -312,11 +312,6 @@ impl Director {
         self.switch.is_on() && !self.switch.slot().is_taken()
     }
 
-    /// Whether another tool has taken CUPTI's buffers in the middle of a capture.
-    pub fn is_displaced(&self) -> bool {
-        self.switch.is_on() && self.switch.slot().is_taken()
-    }
-
     /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its buffers, and
     /// takes them again when that is done. Answers whether one has, just now: what CUPTI had of ours is lost.
     pub fn look_around(&self, company: &mut Company, at: Timestamp) -> bool {
@@ -325,7 +320,11 @@ impl Director {
             return false;
         }
         if slot.is_taken() {
-            if self.is_free(company, at) {
+            if slot.answers() == Some(true) {
+                // CUPTI was only late.
+                slot.keep();
+                self.regain();
+            } else if self.is_free(company, at) {
                 self.regain();
             }
             return false;

@@ -111,8 +111,7 @@ pub fn run(
         if inlet.has_delivered() && director.look_around(&mut company, at) {
             inlet.give_up(cupti_sys::forget_lent());
         }
-        // While another tool has the buffers, its own flushes are enough.
-        let mut flushed = if director.is_displaced() && !stopping { Ok(()) } else { cupti.flush(false) };
+        let mut flushed = cupti.flush(false);
         if stopping {
             // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
             flushed = flushed.and(cupti.flush(true));

@@ -142,6 +142,12 @@ impl Slot {
         self.taken.store(true, Ordering::Relaxed);
     }
 
+    /// They are ours after all.
+    pub fn keep(&self) {
+        self.ours.store(true, Ordering::Relaxed);
+        self.taken.store(false, Ordering::Relaxed);
+    }
+
     /// Whether somebody else has the buffers, as far as is known.
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed)
