@@ -101,7 +101,7 @@ def document(measured: dict) -> str:
         "",
         "Written by `benches/gpu/performance.py` from the measurements of one session; `benches/gpu/overhead.py --docs docs`",
         "measures and writes it again. Ratios are paired within rounds; where a target holds for every program, the worst is",
-        "shown. What each figure means and how much it scatters is in [OVERHEAD.md](OVERHEAD.md).",
+        "shown. What each figure means and how much it scatters is in [OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
         "",
         f"Machine: {measured['machine']}. Date: {measured.get('date', 'not recorded')}. "
         f"Version: {measured.get('version', 'not recorded')}.",

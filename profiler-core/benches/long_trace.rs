@@ -1,0 +1,140 @@
+//! What opening a long trace takes: `cargo bench -p profiler-core --bench long_trace -- 100000000`.
+//!
+//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronisation, flushed every 0.1 s of its
+//! time, with an answer at its end; it is written to a file in the folder for temporary files and read again as `gpuprof report`
+//! does it: by its answer, in part, and from all of its records. Times are one run's, with the file in the page cache; memory
+//! is the peak of the process while it reads (Linux).
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::time::Instant;
+
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::*;
+use profiler_core::session::{End, Session};
+use profiler_core::trace::{Answer, Item, TraceReader, TraceWriter};
+
+/// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
+const EVENTS: u64 = 1_000_000;
+const START: u64 = 1_790_000_000_000_000_000;
+const FLUSH_NANOS: u64 = 100_000_000;
+/// Kernels of a step.
+const KERNELS: u64 = 100;
+
+fn main() {
+    let events = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(EVENTS);
+    let path = std::env::temp_dir().join(format!("gpuprof-long-{}.gpuprof", std::process::id()));
+    let end = timed("written", events, || write(&path, events).expect("a trace"));
+    let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    println!("{events} events, {:.1} MB, {:.1} s of a run", bytes as f64 / 1e6, (end - START) as f64 / 1e9);
+    let open = || BufReader::with_capacity(1 << 20, File::open(&path).expect("the trace"));
+    timed("its answer", events, || Answer::read(open()).expect("a trace").expect("an answer"));
+    let middle = START + (end - START) / 2;
+    let part = timed("a hundredth of it", events, || {
+        let mut reader = TraceReader::new(open()).expect("a trace");
+        reader.only(time(middle), time(middle + (end - START) / 100));
+        report(reader)
+    });
+    let whole = timed("all of it", events, || report(TraceReader::new(open()).expect("a trace")));
+    println!("kernels: {part} in a hundredth, {whole} in all");
+    fs::remove_file(&path).expect("the trace can be removed");
+}
+
+fn time(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+/// A number without pattern for each `number`: splitmix64 (Steele, Lea and Flood, 2014).
+fn noise(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Answers the end of the run.
+fn write(path: &Path, events: u64) -> io::Result<u64> {
+    let mut dictionary = Dictionary::new();
+    dictionary.add_device(Device { id: DeviceId(0), multiprocessors: 132, ..Device::default() });
+    let name = dictionary.intern_name("cudaLaunchKernel");
+    let launch = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
+    let configs: Vec<_> = (0..KERNELS)
+        .map(|index| {
+            let name = dictionary.intern_name(&format!("kernel_{index}"));
+            dictionary.intern_launch_config(LaunchConfig { name, grid: [64, 1, 1], ..LaunchConfig::default() })
+        })
+        .collect();
+    let mut writer = TraceWriter::new(File::create(path)?, &Session { start: time(START), ..Session::default() })?;
+    let (mut host, mut device, mut flushed) = (START, START, START);
+    for number in 0..events / 2 {
+        let (place, noise) = (number % KERNELS, noise(number));
+        // Calls, pauses between them and kernels differ from step to step.
+        if place == 0 {
+            // The step before is waited for.
+            host = host.max(device) + 20_000;
+        }
+        let correlation = CorrelationId(number as u32 + 1);
+        let call = ApiCall {
+            start: time(host),
+            end: time(host + 4_000 + noise % 512),
+            function: launch,
+            correlation,
+            ..ApiCall::default()
+        };
+        let begin = device.max(host + 5_000) + 900;
+        device = begin + 3_000 + place * 160 + (noise >> 32) % 64 * 32;
+        let kernel = Kernel {
+            start: time(begin),
+            end: time(device),
+            correlation,
+            config: configs[place as usize],
+            stream: StreamId(7),
+            ..Kernel::default()
+        };
+        writer.push(&Record::Api(call), &dictionary)?;
+        writer.push(&Record::Kernel(kernel), &dictionary)?;
+        host += 6_000 + (noise >> 16) % 1_024;
+        if host - flushed >= FLUSH_NANOS && place == KERNELS - 1 {
+            flushed = host.max(device);
+            writer.flush(time(flushed), &Loss::default(), &dictionary)?;
+        }
+    }
+    let text = "kept\n".to_owned();
+    let answer = Answer { summary: text.clone(), full: text, ..Answer::default() };
+    writer.answer(time(device), &answer, &dictionary)?;
+    writer.finish(End::Clean, time(device), &Loss::default(), &dictionary)?;
+    Ok(device)
+}
+
+/// Reads what the reader gives, makes the report, and answers its kernels.
+fn report(mut reader: TraceReader<impl io::Read>) -> u64 {
+    let (mut captures, loss, mut last) = (Captures::new(None), Loss::default(), Timestamp::ZERO);
+    while let Some(item) = reader.next_item().expect("a trace") {
+        match item {
+            Item::Record(record) => captures.push(&record, reader.dictionary()),
+            Item::Flush(at) => {
+                captures.flushed(at, reader.dictionary());
+                last = at;
+            }
+            _ => {}
+        }
+    }
+    captures.finish(last, reader.session(), &loss, reader.dictionary());
+    let report = captures.report(reader.session(), reader.dictionary(), &loss, End::Clean, Vec::new());
+    assert!(!report.summary().is_empty());
+    report.completeness.kernels
+}
+
+fn timed<T>(what: &str, events: u64, work: impl FnOnce() -> T) -> T {
+    // The peak starts anew (proc(5)).
+    let _ = fs::write("/proc/self/clear_refs", "5");
+    let begun = Instant::now();
+    let answer = work();
+    let seconds = begun.elapsed().as_secs_f64();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
+    println!("{what:<18} {seconds:>8.2} s {:>12.0} events/s, peak {peak}", events as f64 / seconds);
+    answer
+}
