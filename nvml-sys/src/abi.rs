@@ -30,7 +30,7 @@ pub struct Utilization {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GpmSupport {
-    /// [`GPM_SUPPORT_VERSION`]
+    /// `NVML_GPM_SUPPORT_VERSION`: 1.
     pub version: c_uint,
     /// Not 0 when it is.
     pub is_supported: c_uint,
@@ -59,7 +59,7 @@ impl GpmMetric {
 #[derive(Debug)]
 #[repr(C)]
 pub struct GpmMetricsGet {
-    /// [`GPM_METRICS_GET_VERSION`]
+    /// `NVML_GPM_METRICS_GET_VERSION`: 1.
     pub version: c_uint,
     /// Rows that are filled in.
     pub count: c_uint,
