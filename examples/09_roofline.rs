@@ -14,12 +14,12 @@ use cudarc::nvrtc::Ptx;
 use gpuprof::{Bench, Bound, L2Flush, Measurement, Precision, Session};
 use lesson::{Gpu, Outcome, promise, run};
 
-/// `add`: y += x, four floats a thread. `multiply`: 32 multiply-adds in eight independent chains, `rounds` times.
+/// `vector_add`: y += x, four floats a thread. `multiply`: 32 multiply-adds in eight different chains, `rounds` times.
 const KERNELS: &str = "
 .version 6.0
 .target sm_50
 .address_size 64
-.visible .entry add(.param .u64 x, .param .u64 y)
+.visible .entry vector_add(.param .u64 x, .param .u64 y)
 {
     .reg .b32 %block, %size, %thread, %index;
     .reg .b64 %from, %to, %offset;
@@ -56,8 +56,14 @@ const KERNELS: &str = "
     mad.lo.u32 %index, %block, %size, %thread;
     ld.param.u32 %left, [rounds];
     cvt.rn.f32.u32 %m, %thread;
-    mov.f32 %v0, %m; mov.f32 %v1, %m; mov.f32 %v2, %m; mov.f32 %v3, %m;
-    mov.f32 %v4, %m; mov.f32 %v5, %m; mov.f32 %v6, %m; mov.f32 %v7, %m;
+    mov.f32 %v0, %m;
+    add.f32 %v1, %v0, 0f3F800000;
+    add.f32 %v2, %v1, 0f3F800000;
+    add.f32 %v3, %v2, 0f3F800000;
+    add.f32 %v4, %v3, 0f3F800000;
+    add.f32 %v5, %v4, 0f3F800000;
+    add.f32 %v6, %v5, 0f3F800000;
+    add.f32 %v7, %v6, 0f3F800000;
 AGAIN:
     MULTIPLY_ADDS
     sub.u32 %left, %left, 1;
@@ -88,7 +94,7 @@ fn main() -> ExitCode {
         drop(session);
         let adds: String = (0..MULTIPLY_ADDS).map(|n| format!("fma.rn.f32 %v{0}, %v{0}, %m, %m;\n", n % 8)).collect();
         let module = gpu.context.load_module(Ptx::from_src(KERNELS.replace("MULTIPLY_ADDS", &adds)))?;
-        let (add, multiply) = (module.load_function("add")?, module.load_function("multiply")?);
+        let (add, multiply) = (module.load_function("vector_add")?, module.load_function("multiply")?);
         let x = gpu.stream.alloc_zeros::<f32>(LARGE as usize)?;
         let mut y = gpu.stream.alloc_zeros::<f32>(LARGE as usize)?;
         let shape = |threads: u32| LaunchConfig {
