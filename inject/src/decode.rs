@@ -66,16 +66,19 @@ impl Decoder {
         &mut self.dictionary
     }
 
-    /// Describes the devices as the driver does, unless CUPTI has described them, or CUDA is not initialised.
+    /// Describes the devices and their links as the driver does, unless they are described, or CUDA is not initialised.
     pub fn describe_devices(&mut self) {
-        if !self.dictionary.devices().is_empty() {
+        let (no_devices, no_links) = (self.dictionary.devices().is_empty(), self.dictionary.links().is_empty());
+        if !no_devices && !no_links {
             return;
         }
         for device in cupti_sys::driver_devices() {
-            if let Some(link) = device.link {
+            if let Some(link) = device.link.filter(|_| no_links) {
                 self.dictionary.add_link(driver_link(device.ordinal, link));
             }
-            self.dictionary.add_device(driver_device(device));
+            if no_devices {
+                self.dictionary.add_device(driver_device(device));
+            }
         }
     }
 
@@ -95,6 +98,7 @@ impl Decoder {
             Activity::UnifiedMemory(event) => Record::Managed(unified_memory(&event)),
             Activity::Device(device) => {
                 self.dictionary.add_device(self::device(&device));
+                self.describe_devices();
                 return Decoded::Description;
             }
             Activity::Context(context) => {

@@ -127,7 +127,7 @@ impl Switch {
         Ok((switch, notes))
     }
 
-    /// Has devices, links and contexts describe themselves, each when CUDA or the context starts: for a program that is
+    /// Has devices and contexts describe themselves, each when CUDA or the context starts: for a program that is
     /// measured from then on. Answers with notes for the report.
     pub fn describe(&self) -> Vec<String> {
         let mut notes = Vec::new();

@@ -25,7 +25,7 @@ WAITS = {
     "command": {"GPUPROF_CAPTURE_RANGE": "nvtx", "GPUPROF_NVTX_CAPTURE": "never"},
 }
 PARTS = (
-    "subscribe", "subscribe,profiler", "door", "descriptions", "thread", "subscribe,profiler,door",
+    "subscribe", "subscribe,profiler", "door", "descriptions", "links", "thread", "subscribe,profiler,door",
     "subscribe,profiler,door,descriptions,thread",
 )
 

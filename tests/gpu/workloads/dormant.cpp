@@ -4,7 +4,8 @@
 //   subscribe     the subscriber, with the callback that libprof.so has for new contexts
 //   profiler      and callbacks for cudaProfilerStart and cudaProfilerStop, in both domains
 //   door          buffer callbacks, and one API function of each domain that programs hardly call
-//   descriptions  records of devices, links and contexts
+//   descriptions  records of devices and contexts
+//   links         records of links, which libprof.so never asks for
 //   thread        a thread that wakes up ten times a second
 #include <cupti.h>
 
@@ -58,15 +59,15 @@ extern "C" int InitializeInjection() {
     functions(CUPTI_CB_DOMAIN_RUNTIME_API, "cudaProfilerSt", listen(CUPTI_CB_DOMAIN_RUNTIME_API));
     functions(CUPTI_CB_DOMAIN_DRIVER_API, "cuProfilerSt", listen(CUPTI_CB_DOMAIN_DRIVER_API));
   }
-  if (has("door") || has("descriptions")) cuptiActivityRegisterCallbacks(requested, completed);
+  if (has("door") || has("descriptions") || has("links")) cuptiActivityRegisterCallbacks(requested, completed);
   if (has("door")) {
     functions(CUPTI_CB_DOMAIN_RUNTIME_API, "cudaProfilerStop", [](uint32_t id) { cuptiActivityEnableRuntimeApi(id, 1); });
     functions(CUPTI_CB_DOMAIN_DRIVER_API, "cuProfilerStop", [](uint32_t id) { cuptiActivityEnableDriverApi(id, 1); });
   }
   if (has("descriptions")) {
-    for (CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_PCIE, CUPTI_ACTIVITY_KIND_CONTEXT})
-      cuptiActivityEnable(kind);
+    for (CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT}) cuptiActivityEnable(kind);
   }
+  if (has("links")) cuptiActivityEnable(CUPTI_ACTIVITY_KIND_PCIE);
   if (has("thread")) {
     std::thread([] {
       for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(100));
