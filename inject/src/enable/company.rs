@@ -15,7 +15,8 @@ const QUIET_NANOS: u64 = 500_000_000;
 /// What is known of another tool. On the flushing thread.
 #[derive(Debug, Default)]
 pub struct Company {
-    answered_at: Timestamp,
+    /// When a call of ours was last answered; before that, when it was first looked.
+    answered_at: Option<Timestamp>,
     unanswered: u32,
     quiet_since: Option<Timestamp>,
 }
@@ -26,12 +27,13 @@ impl Company {
     pub fn heard(&mut self, answered: bool, at: Timestamp) -> Option<Timestamp> {
         self.quiet_since = None;
         if answered {
-            (self.answered_at, self.unanswered) = (at, 0);
+            (self.answered_at, self.unanswered) = (Some(at), 0);
             return None;
         }
         self.unanswered += 1;
-        let silent = self.unanswered >= UNANSWERED && at.since(self.answered_at) >= SILENCE_NANOS;
-        silent.then_some(self.answered_at)
+        let since = *self.answered_at.get_or_insert(at);
+        let silent = self.unanswered >= UNANSWERED && at.since(since) >= SILENCE_NANOS;
+        silent.then_some(since)
     }
 
     /// While somebody else has the buffers: it records at `at`, or not. Whether it is done.
@@ -42,7 +44,7 @@ impl Company {
         }
         let done = at.since(*self.quiet_since.get_or_insert(at)) >= QUIET_NANOS;
         if done {
-            *self = Self { answered_at: at, ..Self::default() };
+            *self = Self { answered_at: Some(at), ..Self::default() };
         }
         done
     }
@@ -64,6 +66,13 @@ mod tests {
         assert_eq!(company.heard(true, at(300)), None);
         let silence = [310, 320, 500].map(|millis| company.heard(false, at(millis)));
         assert_eq!(silence, [None, None, Some(at(300))], "only when it lasts");
+    }
+
+    #[test]
+    fn silence_from_the_beginning_lasts_since_the_first_look() {
+        let mut company = Company::default();
+        let silence = [5_000, 5_100, 5_150].map(|millis| company.heard(false, at(millis)));
+        assert_eq!(silence, [None, None, Some(at(5_000))]);
     }
 
     #[test]
