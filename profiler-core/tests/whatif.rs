@@ -199,7 +199,7 @@ fn what_nothing_explains_is_refused_and_the_books_answer() {
     leaves[Leaf::Compute as usize] = 5 * MS;
     leaves[Leaf::DependencyWait as usize] = 2 * MS;
     leaves[Leaf::SyncDrain as usize] = MS;
-    let text = answer.or_additive(&leaves).to_string();
+    let text = answer.or_additive(&leaves, 0).to_string();
     assert!(
         text.contains("ceiling: at most 1.14x if the host never waited for the device; additive bound\n"),
         "{text}"
@@ -221,14 +221,31 @@ fn additive_bounds_take_a_cause_off_the_books() {
     leaves[Leaf::CopyH2dPinned as usize] = 60;
     leaves[Leaf::DataLoading as usize] = 100;
     leaves[Leaf::NoWork as usize] = 1_000;
-    let ceilings = Ceiling::additive(&leaves);
+    let ceilings = Ceiling::additive(&leaves, 0);
     let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
     assert_eq!(step(ScenarioKind::DataReady), 100);
     // No more copying can hide than there is compute to hide behind.
     assert_eq!(step(ScenarioKind::CopiesOverlapped), 160);
     assert_eq!(step(ScenarioKind::LaunchesFree), 200);
     assert_eq!(step(ScenarioKind::DeviceOnly), 100);
-    assert!(Ceiling::additive(&[0; LEAF_COUNT]).iter().all(|ceiling| ceiling.speedup == 1.0));
+    assert!(Ceiling::additive(&[0; LEAF_COUNT], 0).iter().all(|ceiling| ceiling.speedup == 1.0));
+}
+
+#[test]
+fn copies_that_are_hidden_still_cross_the_link() {
+    let mut leaves = [0; LEAF_COUNT];
+    leaves[Leaf::Compute as usize] = 10;
+    leaves[Leaf::CopyH2dPageable as usize] = 90;
+    let bounds = |link_ns| {
+        let ceilings = Ceiling::additive(&leaves, link_ns);
+        let step =
+            |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+        (step(ScenarioKind::CopiesOverlapped), step(ScenarioKind::DeviceOnly))
+    };
+    assert_eq!(bounds(0), (10, 100), "nothing is known of the link");
+    assert_eq!(bounds(8), (10, 100), "hidden beneath compute");
+    assert_eq!(bounds(14), (14, 100), "all at the rate of the link");
+    assert_eq!(bounds(300), (100, 100), "never longer than it was");
 }
 
 #[test]

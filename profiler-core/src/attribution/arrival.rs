@@ -13,7 +13,7 @@ use super::statistics::CopyPath;
 use super::sweep::Operation;
 use super::{Attributor, FUTURE_NANOS, Subject};
 use crate::dictionary::Dictionary;
-use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, MemoryKind, Memset, StreamId, Timestamp};
+use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, Memset, StreamId, Timestamp};
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
@@ -48,7 +48,7 @@ impl Attributor {
             graph: copy.graph_id != 0,
             symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
-            excess: excess(copy, dictionary),
+            link: link_nanos(copy, dictionary),
             ..operation(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
@@ -216,15 +216,16 @@ fn operation(
         symbol: 0,
         standing: Standing::default(),
         late: false,
-        excess: 0,
+        link: 0,
     }
 }
 
-/// What a copy from or to ordinary memory takes longer than it would from page-locked memory, as far as the link tells.
-fn excess(copy: &Copy, dictionary: &Dictionary) -> u32 {
-    let pageable = [copy.source, copy.destination].contains(&MemoryKind::Pageable);
-    let shortest =
-        dictionary.link(copy.device).filter(|_| pageable).and_then(|link| link.shortest_copy_nanos(copy.bytes));
-    let excess = shortest.map_or(0, |shortest| copy.end.since(copy.start).saturating_sub(shortest));
-    u32::try_from(excess).unwrap_or(u32::MAX)
+/// How long a copy between host and device needs the link at least, no longer than it took; 0 where the link is not known.
+fn link_nanos(copy: &Copy, dictionary: &Dictionary) -> u32 {
+    let over_link = matches!(copy.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
+    let link = dictionary.link(copy.device).filter(|_| over_link);
+    let shortest = link.and_then(|link| link.shortest_copy_nanos(copy.bytes));
+    // A few bytes take no time by their number, which is known all the same.
+    let nanos = shortest.map_or(0, |shortest| shortest.max(1).min(copy.end.since(copy.start)));
+    u32::try_from(nanos).unwrap_or(u32::MAX)
 }

@@ -172,6 +172,11 @@ impl Leaf {
         (self as usize) < BUSY_COUNT
     }
 
+    /// Whether it is a copy from or to ordinary host memory.
+    pub(crate) fn is_pageable(self) -> bool {
+        matches!(self, Self::CopyH2dPageable | Self::CopyD2hPageable)
+    }
+
     /// What kind of work this is, for the overlap matrix; `None` for the idle leaves.
     #[must_use]
     pub const fn work(self) -> Option<Work> {

@@ -28,6 +28,7 @@ mod host_records;
 mod join;
 mod launch_order;
 pub mod leaf;
+mod link_time;
 mod loaders;
 mod looks;
 mod memory;

@@ -24,7 +24,7 @@ impl ReplayFeed {
     /// What the replay says about a device, its ceilings additive where it is not believed.
     pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
         let answer = self.replay.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
-        Some(answer.or_additive(&account.steady_leaves()))
+        Some(answer.or_additive(&account.steady_leaves(), account.steady_link_ns()))
     }
 
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
@@ -51,7 +51,7 @@ impl ReplayFeed {
             stream: operation.stream,
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
-            excess: operation.excess,
+            excess: operation.excess(),
         });
     }
 

@@ -13,6 +13,7 @@ use super::account::{Subject, Tally};
 use super::host_lead::HostLead;
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
+use super::link_time::LinkTime;
 
 /// Stretches that are told apart; beyond, the two neighbours with the fewest operations are joined.
 const LIMIT: usize = 64;
@@ -33,6 +34,7 @@ pub(super) struct Stretch {
     leaves: Leaves,
     pub(super) causes: Causes,
     lead: HostLead,
+    link: LinkTime,
 }
 
 /// All stretches, which together are the window.
@@ -88,6 +90,20 @@ impl Stretches {
         }
     }
 
+    /// An operation of the newest stretch, a copy of this leaf, needs the host link for `nanos`.
+    pub(super) fn crossed(&mut self, leaf: Leaf, nanos: u64) {
+        if let Some(last) = self.rows.last_mut() {
+            last.link.add(leaf, nanos);
+        }
+    }
+
+    /// How long the copies after start-up need the host link at least.
+    pub(super) fn steady_link_nanos(&self) -> u64 {
+        let mut link = LinkTime::default();
+        self.steady().iter().for_each(|row| link.merge(&row.link));
+        link.nanos()
+    }
+
     /// Leads after start-up.
     pub(super) fn steady_lead(&self) -> HostLead {
         let mut lead = HostLead::default();
@@ -141,7 +157,7 @@ impl Stretches {
         let end = |index: usize| self.rows.get(index + 1).map_or(self.operations, |next| next.operations_before);
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
         let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
-        let Stretch { leaves, causes, lead, .. } = self.rows.remove(index + 1);
+        let Stretch { leaves, causes, lead, link, .. } = self.rows.remove(index + 1);
         let newest = index + 1 == self.rows.len();
         let row = &mut self.rows[index];
         if newest {
@@ -151,6 +167,7 @@ impl Stretches {
             row.leaves = total(&row.leaves, &leaves);
         }
         row.lead.merge(&lead);
+        row.link.merge(&link);
         for (key, tally) in causes {
             row.causes.entry(key).or_default().add(tally);
         }
@@ -168,7 +185,14 @@ fn total(a: &Leaves, b: &Leaves) -> Leaves {
 
 impl Stretch {
     fn new(start: u64, operations_before: u64) -> Self {
-        Self { start, operations_before, leaves: [0; LEAF_COUNT], causes: Causes::default(), lead: HostLead::default() }
+        Self {
+            start,
+            operations_before,
+            leaves: [0; LEAF_COUNT],
+            causes: Causes::default(),
+            lead: HostLead::default(),
+            link: LinkTime::default(),
+        }
     }
 }
 
@@ -237,6 +261,24 @@ mod tests {
         assert!(times.len() <= LIMIT);
         assert_eq!(times.iter().flatten().sum::<u64>(), 9_000 + 1_000 + 1_000);
         assert!(times.iter().any(|leaves| leaves[Leaf::Compute as usize] == 910), "the 91 steps stay together");
+    }
+
+    #[test]
+    fn the_busier_direction_of_the_link_counts_and_joining_keeps_it() {
+        let mut device = Device::new();
+        for at in 0..1_000 {
+            device.operation(at, true);
+            device.stretches.crossed(Leaf::CopyH2dPageable, 2);
+            device.stretches.crossed(Leaf::CopyH2dPinned, 1);
+            device.stretches.crossed(Leaf::CopyD2hPinned, 2);
+            device.stretches.crossed(Leaf::CopyD2d, 50);
+        }
+        let mut whole = LinkTime::default();
+        device.stretches.rows.iter().for_each(|row| whole.merge(&row.link));
+        assert_eq!(whole.nanos(), 3_000);
+        // A stretch begins with each operation, so start-up ends with the first half of them, as far as joining leaves that cut.
+        let steady = device.stretches.steady_link_nanos();
+        assert!((1_500..3_000).contains(&steady), "{steady}");
     }
 
     #[test]

@@ -46,8 +46,20 @@ pub(super) struct Operation {
     pub(super) standing: Standing,
     /// It came when its begin was entered already.
     pub(super) late: bool,
-    /// What a copy from or to ordinary memory takes longer than from page-locked memory, nanoseconds.
-    pub(super) excess: u32,
+    /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that is
+    /// not known.
+    pub(super) link: u32,
+}
+
+impl Operation {
+    /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when that
+    /// is not known.
+    pub(super) fn excess(&self) -> u32 {
+        if self.link == 0 || !self.leaf.is_pageable() {
+            return 0;
+        }
+        u32::try_from((self.end - self.start).saturating_sub(self.link.into())).unwrap_or(u32::MAX)
+    }
 }
 
 /// One device's timeline and its books.
@@ -253,7 +265,7 @@ impl Timeline {
             let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
             ranges.operation(launch.thread, launch.start, (start, operation.end), kernel);
         }
-        self.account.begin(operation.subject, &operation.standing);
+        self.account.begin(operation);
         if let Some(launch) = operation.launch.filter(|_| operation.standing.first) {
             self.account.launched(&launch, busy_until);
         }

@@ -85,11 +85,12 @@ impl WhatIf {
         Self { steps, base_error, refused, ceilings }
     }
 
-    /// With the additive bounds of `leaves` in place of the replay, if that was refused.
+    /// With the additive bounds of `leaves` in place of the replay, if that was refused; `link_ns` as for
+    /// [`Ceiling::additive`].
     #[must_use]
-    pub fn or_additive(mut self, leaves: &Leaves) -> Self {
+    pub fn or_additive(mut self, leaves: &Leaves, link_ns: u64) -> Self {
         if self.refused.is_some() {
-            self.ceilings = Ceiling::additive(leaves);
+            self.ceilings = Ceiling::additive(leaves, link_ns);
         }
         self
     }

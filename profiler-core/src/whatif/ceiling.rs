@@ -37,9 +37,10 @@ impl Ceiling {
     }
 
     /// The additive bounds of a step (or of any window) with these leaves. Time without work is left out of both
-    /// sides.
+    /// sides. `link_ns`: how long the host link needs at least for what was copied meanwhile, nanoseconds, 0 when not known:
+    /// copies that are hidden must still cross it.
     #[must_use]
-    pub fn additive(leaves: &Leaves) -> Vec<Self> {
+    pub fn additive(leaves: &Leaves, link_ns: u64) -> Vec<Self> {
         let nanos = |leaf: Leaf| leaves[leaf as usize];
         let sum = |wanted: fn(Leaf) -> bool| -> u64 {
             Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(nanos).fold(0, u64::saturating_add)
@@ -47,15 +48,16 @@ impl Ceiling {
         let total = sum(|leaf| leaf != Leaf::NoWork);
         let compute = nanos(Leaf::Compute);
         let is_copy = |leaf: Leaf| leaf.is_busy() && leaf.group() == Group::Copy && leaf != Leaf::Memset;
-        let is_pageable = |leaf: Leaf| matches!(leaf, Leaf::CopyH2dPageable | Leaf::CopyD2hPageable);
+        // Beside compute, only as much can be hidden as there is compute. How much shorter copies of ordinary memory would be
+        // is not on the books: all of it might go, down to what the link needs.
+        let pageable = sum(Leaf::is_pageable);
+        let hidden_copies = pageable + (sum(is_copy) - pageable).min(compute);
         let removable = [
             (ScenarioKind::DataReady, nanos(Leaf::DataLoading)),
             (ScenarioKind::LaunchesFree, sum(|leaf| leaf.group() == Group::Launch)),
             (ScenarioKind::NoSyncs, nanos(Leaf::SyncDrain)),
             (ScenarioKind::NoAllocations, nanos(Leaf::Allocator)),
-            // Beside compute, only as much can be hidden as there is compute; how much shorter copies of ordinary memory
-            // would be is not on the books, so all of it might go.
-            (ScenarioKind::CopiesOverlapped, sum(is_pageable) + (sum(is_copy) - sum(is_pageable)).min(compute)),
+            (ScenarioKind::CopiesOverlapped, hidden_copies.min(total.saturating_sub(link_ns))),
             (ScenarioKind::CommunicationHidden, nanos(Leaf::Communication).min(compute)),
             (ScenarioKind::DeviceOnly, sum(|leaf| !leaf.is_busy() && leaf != Leaf::NoWork)),
         ];
