@@ -222,6 +222,7 @@ fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
     for (variable, value, said) in [
         ("GPUPROF_LIFE", "2s", "did you mean GPUPROF_LIVE?"),
         ("GPUPROF_FLUSH", "1ms", "from 10ms to 10s; the default is 100ms"),
+        ("GPUPROF_CAPTURE_RANGE", "nvtx", "-c nvtx needs -p RANGE[@DOMAIN]"),
     ] {
         let place = Place::new();
         let output = place.gpuprof(&["--", "touch", "started"]).env(variable, value).output().unwrap();

@@ -9,6 +9,7 @@ mod captured;
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
 
 use captured::{Capture, Truth, read, run};
@@ -137,6 +138,39 @@ fn another_tool_that_comes_in_the_middle_is_noticed_and_recording_goes_on_when_i
     assert!(first.work.len() > 20 && second.work.len() > 20);
     let missed = unobserved(&stage, "2");
     assert_eq!(missed, second.begin - first.end, "all that lies between is accounted for");
+}
+
+#[test]
+fn nothing_is_recorded_by_a_clock_that_another_tool_has_left() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    let text = stderr(&run(&mut host(&stage, "yield", &[], &[(600, "begin"), (620, "clock"), (700, "pause")])));
+    assert!(text.contains("other tool: clock: SUCCESS"), "{text}");
+    assert_eq!(text.matches("has left CUPTI on a clock of its own").count(), 1, "{text}");
+    assert!(!text.contains("recording goes on"), "{text}");
+    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    let work: Vec<_> = captures.values().flat_map(|capture| capture.work.clone()).collect();
+    let whole = truth.between(0, 600 * MS);
+    assert!(work.len() > 20 && whole.starts_with(&work), "{} of {}: {text}", work.len(), whole.len());
+    assert!(unobserved(&stage, "1") > 0 && text.contains("nothing recorded for"), "{text}");
+}
+
+#[test]
+fn that_yielding_is_in_vain_for_another_copy_of_cupti_is_said() {
+    for copies in [1, 2] {
+        let stage = Stage::new();
+        let mut host = host(&stage, "yield", &[], &[]);
+        // The first is the one in use, since libraries are found in load order. The second is any library.
+        let files = [stage.path("libcupti.so.13"), stage.path("libcupti.so.12")];
+        fs::copy(support::built("libcupti_replay.so"), &files[0]).unwrap();
+        fs::copy(stage.driver(), &files[1]).unwrap();
+        let preload: Vec<_> = files[..copies].iter().map(|file| file.display().to_string()).collect();
+        host.env("LD_PRELOAD", preload.join(":"))
+            .env("GPUPROF_CUPTI_PATH", &files[0])
+            .env("GPUPROF_REPLAY_SPEED", "max");
+        let text = stderr(&run(&mut host));
+        assert_eq!(text.contains("copies of CUPTI in the program"), copies == 2, "{text}");
+    }
 }
 
 #[test]

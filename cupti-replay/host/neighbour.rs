@@ -1,13 +1,14 @@
 //! Another profiler in the program, such as torch.profiler: it uses the CUPTI that the first one has loaded.
 //!
 //! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end it
-//! disables them and flushes. Kineto then keeps the slot to the end of the process, others give it back.
+//! disables them and flushes. Between it may give CUPTI a clock of its own, as Kineto does. Kineto then keeps the slot to the end of the process, others give it back.
 #![expect(unsafe_code, reason = "calls the C functions of a libcupti")]
 
 use std::ffi::{OsStr, c_void};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
 
 use cupti_sys::abi::{Context, FLUSH_FORCED, Flush, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
 use cupti_sys::{CuptiResult, Domain, Kind};
@@ -23,6 +24,12 @@ static FILLED: AtomicUsize = AtomicUsize::new(0);
 static STRANGE: AtomicBool = AtomicBool::new(false);
 /// Addresses of the buffers that it has lent.
 static LENT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// A clock that counts from some start, as ticks of the processor do.
+extern "C" fn ticks() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
 
 extern "C" fn called(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {}
 
@@ -94,7 +101,14 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             let strange = if STRANGE.load(Ordering::SeqCst) { ", and some of another tool" } else { "" };
             eprintln!("other tool: {step}s with {} buffers{strange}", FILLED.load(Ordering::SeqCst));
         }
-        _ => return Err(format!("otherTool={step}: give begin, pause or end")),
+        "clock" => {
+            type Register = extern "C" fn(Option<extern "C" fn() -> u64>) -> CuptiResult;
+            // SAFETY: the name stands for the C function of this type.
+            let replace =
+                unsafe { library.get::<Register>("cuptiActivityRegisterTimestampCallback") }.map_err(missing)?;
+            eprintln!("other tool: clock: {}", replace(Some(ticks)));
+        }
+        _ => return Err(format!("otherTool={step}: give begin, clock, pause or end")),
     }
     Ok(())
 }

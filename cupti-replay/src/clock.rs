@@ -54,7 +54,12 @@ pub struct Clock {
     step: AtomicU64,
     /// When play began, on the wall.
     begun: OnceLock<Instant>,
+    /// A tool's own clock, which the others are told the time by too.
+    replaced: OnceLock<TimestampCallback>,
 }
+
+/// `CUpti_TimestampCallbackFunc`
+pub type TimestampCallback = extern "C" fn() -> u64;
 
 impl Clock {
     /// A clock that stands at `start` and will stop at `end`, nanoseconds.
@@ -67,7 +72,18 @@ impl Clock {
             reached: AtomicU64::new(start),
             step: AtomicU64::new(u64::MAX),
             begun: OnceLock::new(),
+            replaced: OnceLock::new(),
         }
+    }
+
+    /// Has the time told by another clock from here on; play keeps to its own.
+    pub fn replace(&self, clock: TimestampCallback) {
+        let _ = self.replaced.set(clock);
+    }
+
+    /// The time as clients are told it.
+    pub fn told(&self) -> u64 {
+        self.replaced.get().map_or_else(|| self.now(), |clock| clock())
     }
 
     /// When play begins, nanoseconds.

@@ -1,7 +1,7 @@
 //! The C functions of libcupti, under their real names.
 //!
-//! Exactly those that `cupti-sys` looks up: a library that exports more would invite a client to rely on functions
-//! that are not played. A symbol cannot be hidden from a client by the version that is played, so functions that
+//! Exactly those that `cupti-sys` looks up, and the one by which other tools replace the clock: a library that exports
+//! more would invite a client to rely on functions that are not played. A symbol cannot be hidden from a client by the version that is played, so functions that
 //! came later than that version are there and answer `API_NOT_IMPLEMENTED`, as a missing symbol does in `cupti-sys`.
 //!
 //! All pointers are checked for NULL, as CUPTI does, and otherwise trusted, as CUPTI does.
@@ -17,6 +17,7 @@ use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
 use crate::border;
 use crate::client::{self, BufferCallbacks};
+use crate::clock::TimestampCallback;
 use crate::instance::answer;
 use crate::player::Player;
 use crate::violation::Rule;
@@ -67,14 +68,23 @@ pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CuptiResult {
     answer("cuptiGetVersion", |player| unsafe { put(version, player.session.origin.version) })
 }
 
-/// `cuptiGetTimestamp`: the play clock.
+/// `cuptiActivityRegisterTimestampCallback`: for all clients, as with CUPTI. Recorded times stay as they are.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityRegisterTimestampCallback(clock: Option<TimestampCallback>) -> CuptiResult {
+    answer("cuptiActivityRegisterTimestampCallback", |player| {
+        player.clock.replace(clock.ok_or(CuptiResult::INVALID_PARAMETER)?);
+        Ok(())
+    })
+}
+
+/// `cuptiGetTimestamp`: the play clock, or what has replaced it.
 ///
 /// # Safety
 /// `timestamp` is NULL or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(timestamp: *mut u64) -> CuptiResult {
     // SAFETY: as promised by the caller.
-    answer("cuptiGetTimestamp", |player| unsafe { put(timestamp, player.clock.now()) })
+    answer("cuptiGetTimestamp", |player| unsafe { put(timestamp, player.clock.told()) })
 }
 
 /// `cuptiGetCallbackName`: the names that the recording has.

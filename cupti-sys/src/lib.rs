@@ -41,6 +41,6 @@ pub use devices::{DeviceLink, DriverDevice, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
 pub use library::LoadError;
 pub use record::Record;
-pub use search::{Candidate, FoundBy, Search, Skip, discover};
+pub use search::{Candidate, FoundBy, Search, Skip, discover, loaded_copies};
 pub use sizes::RecordSizes;
 pub use walk::{Broken, Records, count_by_library};

@@ -56,6 +56,12 @@ impl Search {
     }
 }
 
+/// Files of libcupti that are loaded into this process, in load order. Each is a CUPTI of its own.
+#[must_use]
+pub fn loaded_copies() -> Vec<PathBuf> {
+    mapped_libraries().into_iter().filter(|path| is_libcupti(path)).collect()
+}
+
 /// Why a libcupti was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundBy {

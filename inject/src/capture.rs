@@ -30,7 +30,7 @@ use self::request::{Range, RangeName, Request};
 use crate::activity::Delivery;
 use crate::enable::{Company, ProfilerCall, ProfilerCalls, Switch, Turned};
 use crate::flusher::{self, Order};
-use crate::log;
+use crate::{log, settings};
 
 /// Tracing stays on for so long after the last capture: the next one may follow at once, and switching back and forth
 /// costs more than it saves (`cuptiActivityDisable` does not give the launch path its full speed back).
@@ -372,6 +372,20 @@ impl Director {
     /// From now on CUPTI is left to others, as soon as nothing is recorded.
     pub fn yield_slot(&self) {
         self.switch.slot().set_yields(true);
+    }
+
+    /// At the end: leaving CUPTI to others helps only those that use the same copy of it.
+    pub fn say_if_yielded_in_vain(&self) {
+        let copies = cupti_sys::loaded_copies();
+        if self.switch.slot().is_yielded() && copies.len() > 1 {
+            let ours = self.cupti.path().display();
+            let copies: Vec<_> = copies.iter().map(|path| path.display().to_string()).collect();
+            log::warning!(
+                "copies of CUPTI in the program: {}. {}=yield is for tools that use {ours}; one that uses another copy is refused (39)",
+                copies.join(", "),
+                settings::NEIGHBOURS
+            );
+        }
     }
 
     /// Whether other tools are kept out of CUPTI.

@@ -415,6 +415,7 @@ impl Collector {
             self.loss.undelivered_buffers += self.inlet.pool.in_use() as u64;
         }
         self.loss.unobserved_ns = self.director.unobserved_until(at);
+        self.director.say_if_yielded_in_vain();
         while !self.segments.is_empty() {
             self.conclude();
         }

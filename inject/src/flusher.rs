@@ -34,6 +34,9 @@ const STRAGGLERS: Duration = Duration::from_millis(50);
 /// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
 const WITHHELD_NANOS: u64 = 2_000_000_000;
 
+/// The year 2020. No clock that counts from the start of a machine gets there: it takes 17 years of ticks at 3 GHz.
+const EARLIEST_NANOS: u64 = 1_577_836_800_000_000_000;
+
 /// What the flushing thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -169,8 +172,16 @@ fn wait_for_stragglers() {
 
 /// The time on the clock of the records.
 pub fn now(cupti: &Cupti) -> Timestamp {
-    // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more.
-    cupti.timestamp().map_or_else(|_| wall_clock(), Timestamp::from_nanos)
+    // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more, or on
+    // another tool's clock.
+    cupti.timestamp().ok().filter(|&nanos| nanos >= EARLIEST_NANOS).map_or_else(wall_clock, Timestamp::from_nanos)
+}
+
+/// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`), and
+/// that cannot be taken back. torch.profiler's counts the processor's ticks: 391 s after 18:27 in the year 2026 (CUPTI
+/// 13.0.85), and calls that are recorded then have no times.
+pub fn is_on_foreign_clock(cupti: &Cupti) -> bool {
+    cupti.timestamp().is_ok_and(|nanos| nanos < EARLIEST_NANOS)
 }
 
 /// CLOCK_REALTIME.

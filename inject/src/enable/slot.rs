@@ -20,6 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Error, Kind, ResourceHandler, Subscriber, ThreadIdType};
 
+use crate::{flusher, log};
+
 /// Whether other tools get a turn: `GPUPROF_NEIGHBOURS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbours {
@@ -65,6 +67,8 @@ pub struct Slot {
     shared: AtomicBool,
     /// Whether a call of ours was ever answered by a request: only then does silence say something.
     answered: AtomicBool,
+    /// Whether the user knows of another tool's clock.
+    clock_said: AtomicBool,
 }
 
 impl fmt::Debug for Slot {
@@ -91,6 +95,7 @@ impl Slot {
             taken: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             answered: AtomicBool::new(false),
+            clock_said: AtomicBool::new(false),
         };
         if neighbours == Neighbours::Yield {
             slot.give_back();
@@ -111,12 +116,19 @@ impl Slot {
     /// To be called before anything is enabled, and when another tool has had the buffers: makes sure that they are ours.
     ///
     /// # Errors
-    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records.
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one has given CUPTI
+    /// its own clock.
     pub fn claim(&self) -> Result<(), Error> {
         if !self.is_yielded() || self.ours.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if self.is_somebody_recording() {
+        let foreign_clock = flusher::is_on_foreign_clock(self.cupti);
+        if foreign_clock && !self.clock_said.swap(true, Ordering::Relaxed) {
+            log::warning!(
+                "another tool has left CUPTI on a clock of its own: nothing is recorded any more, and the time is counted"
+            );
+        }
+        if foreign_clock || self.is_somebody_recording() {
             self.taken.store(true, Ordering::Relaxed);
             return Err(Error {
                 function: "cuptiActivityEnable",

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use super::VARIABLES;
+use super::{CAPTURE_RANGE, NVTX_CAPTURE, VARIABLES};
 
 /// What all of our variables begin with.
 const PREFIX: &str = "GPUPROF_";
@@ -48,6 +48,8 @@ pub enum Complaint {
         /// The variable that was probably meant.
         nearest: Option<&'static str>,
     },
+    /// A named range is to be captured, and no name is given.
+    RangeWithoutName,
 }
 
 impl fmt::Display for Complaint {
@@ -63,6 +65,10 @@ impl fmt::Display for Complaint {
             Self::Name { name, nearest: None } => {
                 write!(f, "{name} is no variable of gpuprof and has no effect: docs/ENVIRONMENT.md lists them")
             }
+            Self::RangeWithoutName => write!(
+                f,
+                "-c nvtx needs -p RANGE[@DOMAIN], in the environment {CAPTURE_RANGE}=nvtx {NVTX_CAPTURE}=RANGE[@DOMAIN]"
+            ),
         }
     }
 }

@@ -239,8 +239,8 @@ pub const VARIABLES: &[Variable] = &[
         default: "hold",
         meaning: "CUPTI serves one tool in a process: `hold` keeps it to the end, so that another profiler in the \
                   process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
-                  goes on when it is done. The time between is counted as `unobserved_ns`. `yield` needs CUPTI of CUDA \
-                  13.0 update 1, and has no effect with GPUPROF_CAPTURE_RANGE=cudaProfilerApi, GPUPROF_MODE=watch or \
+                  goes on when it is done, unless that leaves its own clock in CUPTI (torch.profiler). The time between is \
+                  counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUPROF_CAPTURE_RANGE=cudaProfilerApi, GPUPROF_MODE=watch or \
                   page faults. See docs/RELIABILITY.md.",
     },
     Variable {

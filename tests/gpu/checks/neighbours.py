@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from checks.capture import capture
 from checks.transparency import compare
 from harness import Check, Mode, Result, Run, Suite, expect, skipped
 from trace_report import Trace, single
@@ -30,7 +29,9 @@ def said(run: Run, word: str) -> list[str]:
 
 def beside(tool: str, policy: str) -> Check:
     """Another profiler in the program. `hold`: it may see nothing, ours is whole. `yield`: it sees what it sees alone, and our
-    report says what was missed meanwhile. Either way the program ends as it does without gpuprof."""
+    report says what was missed meanwhile. One that brings a libcupti of its own is refused by the driver whatever gpuprof yields:
+    then, and only when two were in the process, ours must be whole and say why. One that leaves its own clock in CUPTI ends our
+    recording, which is said and counted. Either way the program ends as it does without gpuprof."""
     name = f"neighbours.{tool}.{policy}"
 
     def check(suite: Suite) -> Iterator[Result]:
@@ -47,20 +48,29 @@ def beside(tool: str, policy: str) -> Check:
         launched = json.loads(traced.stderr[traced.stderr.rindex("{"):].splitlines()[0])
         trace = single(suite, traced)
         everything = launched["alone"] + launched["beside"]
+        sessions = said(traced, tool)
+        found = trace.records("kernels")
+        copies = launched["libcupti"]
+        shut_out = len(copies) > 1 and all(session.startswith("refused: ") for session in sessions)
+        missed = trace.report["completeness"]["unobserved_ns"] / 1e9
+        if policy == "yield" and shut_out:
+            yield expect(
+                f"{name}.own_copy", found >= everything and missed == 0.0,
+                f"refused with a CUPTI of its own ({copies}); {found} kernels of {everything}, {missed:.2f} s missing")
+            yield expect(f"{name}.said", "copies of CUPTI" in traced.stderr, traced.stderr.strip()[-300:])
+            return
         if policy == "hold":
-            found = trace.records("kernels")
             yield expect(f"{name}.trace", found >= everything, f"{found} kernels of {everything}; it: {said(traced, tool)}")
             return
         rows = trace.report.get("captures", [])
         found = sum(row["kernels"] for row in rows)
-        missed = sum(capture(suite, trace, row["number"])["completeness"]["unobserved_ns"] for row in rows) / 1e9
+        stopped = "has left CUPTI on a clock of its own" in traced.stderr
         yield expect(
-            f"{name}.trace", len(rows) == 3 and 0 < found <= launched["alone"] + launched["beside"],
-            f"{len(rows)} captures with {found} kernels of {launched['alone']} launched while it was not there")
+            f"{name}.trace", len(rows) == (1 if stopped else 3) and 0 < found <= everything,
+            f"{len(rows)} captures with {found} kernels of {launched['alone']} launched while it was not there; clock left: {stopped}")
         yield expect(
             f"{name}.missed", MISSED_SECONDS <= missed <= traced.seconds,
-            f"{missed:.2f} of {traced.seconds:.2f} s are said to be missing")
-        sessions = said(traced, tool)
+            f"{missed:.2f} s of {traced.seconds:.2f} s are said to be missing")
         counts = [int(session.split()[0]) for session in sessions if session.split()[0].isdigit()]
         # JAX says how much it wrote, a sixth of it when it was refused; the others how many kernels they saw.
         written = sum(int(session.split()[0]) for session in said(bare, tool))

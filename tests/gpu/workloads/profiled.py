@@ -7,6 +7,8 @@
 Work, then the other profiler around work, then work again, twice; each part is long enough for gpuprof to notice. What the
 profiler saw, or how it failed, goes to stderr, because it may be nothing under another tool: a program that lets its profiler
 fail ends as its author wishes. On stdout stands what must not depend on it. Exit status 77: the profiler is not installed.
+
+The last line on stderr is JSON: kernels launched `alone` and `beside` the profiler, and the copies of `libcupti` in the process.
 """
 
 from __future__ import annotations
@@ -105,6 +107,13 @@ PROGRAMS: dict[str, Callable[[], Torch | Jax]] = {"torch": Torch, "proton": Prot
 PROFILERS = {"torch": "torch.profiler", "proton": "triton.profiler", "jax": "jax.profiler"}
 
 
+def cupti_copies() -> list[str]:
+    """Files of libcupti that are mapped into this process. Each is a CUPTI of its own."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = {line.split(maxsplit=5)[5].strip() for line in maps if "/libcupti.so" in line}
+    return sorted(paths)
+
+
 def worked(program: Torch | Jax) -> int:
     """Works for one part; answers with the kernels launched."""
     before, end = program.kernels, time.monotonic() + PART
@@ -136,7 +145,7 @@ def main() -> int:
             beside += program.kernels - before
         print(f"{options.tool} {'; '.join(report)}", file=sys.stderr)
         alone += worked(program)
-    print(json.dumps({"alone": alone, "beside": beside}), file=sys.stderr)
+    print(json.dumps({"alone": alone, "beside": beside, "libcupti": cupti_copies()}), file=sys.stderr)
     print("finite", program.result() == program.result())
     return 0
 
