@@ -178,8 +178,8 @@ pub fn now(cupti: &Cupti) -> Timestamp {
 }
 
 /// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`), and
-/// that cannot be taken back. torch.profiler's counts the processor's ticks: 391 s after 18:27 in the year 2026 (CUPTI
-/// 13.0.85), and calls that are recorded then have no times.
+/// that stays when it has gone. After torch.profiler CUPTI told 391 s instead of the time since 1970, and most records had no
+/// time at all (CUPTI 13.0.85, H200).
 pub fn is_on_foreign_clock(cupti: &Cupti) -> bool {
     cupti.timestamp().is_ok_and(|nanos| nanos < EARLIEST_NANOS)
 }
