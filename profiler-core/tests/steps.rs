@@ -105,6 +105,21 @@ fn graphs_make_short_periods() {
     assert_period(&[1; 3_000], 1, 1_500);
 }
 
+#[test]
+fn what_comes_before_the_first_step_does_not_hide_a_short_one() {
+    // A loop of copy, gemm, relu behind what the program begins with: known after two times 128 launches.
+    let start: Vec<u32> = (100..110).collect();
+    let copies: Vec<u32> = (0..150).flat_map(|_| 1..=3).collect();
+    assert_period(&[start, copies.clone()].concat(), 3, (460 - 256) / 3 - 1);
+    // More than a quarter of the first 128 launches is something else: after 256 and 128.
+    let long_start: Vec<u32> = (100..150).collect();
+    assert_period(&[long_start, copies].concat(), 3, (500 - 384) / 3 - 1);
+    // 28 layers of eight launches and 32 others: of each 256 launches most are layers, and no step.
+    let layers = |steps| decoder(steps, 28, 8, 32, 0, 0);
+    assert_eq!(detect(&layers(4)).0, None);
+    assert_period(&layers(60), 256, 40);
+}
+
 /// Begins of steps, where `graph` is the symbol of a graph.
 fn graph_steps(symbols: &[u32], graph: u32) -> (Option<(StepSource, u32)>, Vec<usize>) {
     let mut detector = StepDetector::default();

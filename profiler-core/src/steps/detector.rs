@@ -20,8 +20,9 @@ use super::{Cut, StepSource};
 const SHORTEST_EPOCH: u64 = 512;
 /// Where an epoch is looked at before its end...
 const EARLY: [u64; 3] = [64, 128, 256];
-/// ...and ends there for a period that has repeated so often in it without exception: a step of three launches need not
-/// wait for a hundred others. So often in a row no layer of a model comes that is as short as that.
+/// ...and ends there for a period that came so often at its end, and for three quarters of it, without exception: a step of
+/// three launches need not wait for a hundred others, and the launches before the first step shall not keep it waiting. So
+/// often in a row no layer of a model comes that is as short as that.
 const EARLY_REPEATS: u64 = 32;
 /// Epochs of a known period have this many periods...
 const EPOCH_PERIODS: u64 = 4;
@@ -106,10 +107,8 @@ impl StepDetector {
     }
 
     /// Whether the first `since` launches of the epoch are enough.
-    fn repeats_early(&mut self, since: u64) -> bool {
-        self.tracker.is_none()
-            && EARLY.contains(&since)
-            && self.lags.has_perfect(since / EARLY_REPEATS, since, &self.sequence)
+    fn repeats_early(&self, since: u64) -> bool {
+        self.tracker.is_none() && EARLY.contains(&since) && self.lags.has_perfect(EARLY_REPEATS, since, &self.sequence)
     }
 
     /// Whether the steps published so far are given up.

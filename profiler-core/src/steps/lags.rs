@@ -119,15 +119,21 @@ impl Lags {
         }
     }
 
-    /// Whether a lag of at most `longest` has held for every one of the `length` launches of the epoch that could tell.
-    /// Launches that are all equal do not count: what repeats there need not be a step.
-    pub(super) fn has_perfect(&mut self, longest: u64, length: u64, sequence: &Sequence) -> bool {
-        self.score(sequence, sequence.count());
+    /// Whether a period that fits `repeats` times into the `length` launches of the epoch has come that often at its end, and
+    /// for three quarters of it, without exception; a program begins with launches of its own. Launches that are all equal
+    /// do not count: what repeats there need not be a step.
+    pub(super) fn has_perfect(&self, repeats: u64, length: u64, sequence: &Sequence) -> bool {
+        let (newest, longest) = (sequence.count(), length / repeats);
         let perfect = |candidate: &&Candidate| {
-            4 * u64::from(candidate.trials) >= 3 * length && candidate.hits == candidate.trials
+            let lag = u64::from(candidate.lag);
+            // The first of its repetitions has none before it to be compared with.
+            let trials = ((repeats - 1) * lag).max(3 * length / 4);
+            newest.checked_sub(trials).filter(|&from| from >= lag).is_some_and(|from| {
+                lag <= longest && u64::from(sequence.repeats_within(from..newest, candidate.lag)) == trials
+            })
         };
         let shortest = self.candidates.iter().filter(perfect).map(|candidate| u64::from(candidate.lag)).min();
-        shortest.is_some_and(|lag| (2..=longest).contains(&lag))
+        shortest.is_some_and(|lag| lag > 1)
     }
 
     /// Ends an epoch of `length` launches: the shortest lag that scores as well as the best one, and its score.
