@@ -148,6 +148,11 @@ fn slices_counters_and_arrows_are_those_of_the_trace() {
         assert_eq!(sums["kernel"], total("kernels"), "{fixture}");
         assert_eq!(sums["copy"], total("copies"), "{fixture}");
         assert_eq!(sums["gpuprof"].0, 1, "the verdict");
+        let sql = "SELECT count(*), sum(duration_ns) FROM steps";
+        let steps = gpuprof(&[&"query", &trace, &sql, &"--format", &"csv"]);
+        let (count, nanos) = sums["step"];
+        let steps = String::from_utf8(steps.stdout).unwrap();
+        assert_eq!(steps.lines().last(), Some(format!("{count},{nanos}").as_str()), "{fixture}");
         let calls = report["completeness"]["records"]["api_calls"].as_u64().unwrap();
         let written = ["cuda_runtime", "cuda_driver"].map(|kind| sums.get(kind).map_or(0, |sum| sum.0));
         assert_eq!(written.iter().sum::<u64>(), calls, "{fixture}");

@@ -23,7 +23,7 @@ use crate::survey::Survey;
 use crate::{job, kineto_names};
 
 /// Kinds of tracks, in the upper byte of their number.
-mod kind {
+pub(super) mod kind {
     pub const PROCESS: u64 = 1;
     pub const THREAD: u64 = 2;
     pub const DEVICE: u64 = 3;
@@ -35,16 +35,18 @@ mod kind {
     pub const COPIED: u64 = 9;
     pub const VERDICT: u64 = 10;
     pub const MEMORY: u64 = 11;
+    pub const STEPS: u64 = 12;
+    pub const LEAF: u64 = 13;
 }
 
 /// A track of a kind, about two numbers: 8, 24 and 32 bits.
-fn track(kind: u64, first: u32, second: u32) -> Track {
+pub(super) fn track(kind: u64, first: u32, second: u32) -> Track {
     Track(kind << 56 | (u64::from(first) & 0xff_ffff) << 32 | u64::from(second))
 }
 
 /// Writes events.
 pub struct Events<'a, W> {
-    packets: Packets<'a, W>,
+    pub(super) packets: Packets<'a, W>,
     place: Place<'a>,
     survey: &'a Survey,
     session: &'a Session,
@@ -254,13 +256,13 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(true)
     }
 
-    fn child(&mut self, parent: Track, track: Track, name: &str) -> io::Result<()> {
+    pub(super) fn child(&mut self, parent: Track, track: Track, name: &str) -> io::Result<()> {
         self.packets.track(track, Some(parent), |message| {
             message.text(field::track::NAME, name);
         })
     }
 
-    fn counter(&mut self, parent: Track, track: Track, name: &str, unit: &str) -> io::Result<()> {
+    pub(super) fn counter(&mut self, parent: Track, track: Track, name: &str, unit: &str) -> io::Result<()> {
         self.packets.track(track, Some(parent), |message| {
             let mut inner = Message::default();
             inner.text(field::COUNTER_UNIT_NAME, unit);

@@ -1,10 +1,12 @@
 //! Perfetto's own format: exact to the nanosecond, a quarter of the JSON, and with counters.
 //!
 //! Tracks: the process with its threads (calls, and a track for the ranges of each thread and domain), each device with
-//! its streams, counters of launches that wait and of copied bytes, and the verdict over all of it. Arrows lead from
+//! its streams, its steps with what each spent on which cause, counters of launches that wait and of copied bytes, and the
+//! verdict over all of it. Arrows lead from
 //! each launch to its first operation.
 
 mod events;
+mod leaves;
 mod packets;
 mod wire;
 
@@ -77,6 +79,9 @@ fn write_part(
     outcome.notes.extend(passed.notes().into_iter().map(|note| format!("{}{note}", place.name)));
     let mut events = Events::new(output, &survey, &passed.session, place);
     events.tracks(&passed.dictionary, &report.live_line()).map_err(failed)?;
+    for device in &report.devices {
+        events.steps(device).map_err(failed)?;
+    }
     trace.pass(&mut |done, total| progress(total / 3 * 2 + done / 3, total), |item, scope| {
         let Item::Record(record) = item else { return Ok(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
