@@ -8,6 +8,7 @@ each round and in a rotating order, and what counts is the median over the round
 without a tool *of the same round*. The programs time themselves; start-up and the end of the process are a column of
 their own, because a trace that is written in the background may come due there. With --devices N, N programs are measured at the same
 time, each with a GPU and a share of the cores to itself; what is compared ran on the same ones.
+Four at once on one virtual machine scattered far more than one alone (docs/OVERHEAD.md): look at the ranges.
 
 Writes overhead.json (every single measurement) after each run, so that a run that is cut off leaves what it had, and
 overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to. With --docs it ends with
@@ -36,7 +37,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"))
 
 from harness import REPOSITORY, Mode, Run, Suite, find_nsys  # noqa: E402
-from trace_report import single  # noqa: E402
+from trace_report import Unreadable, single  # noqa: E402
 
 # Longest run of one program under one tool, seconds.
 RUN_LIMIT = 180.0
@@ -172,7 +173,10 @@ def measure(
         lines = run.stderr.strip().splitlines()
         row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
     elif tool == "gpuprof":
-        row |= own_account(suite, run)
+        try:
+            row |= own_account(suite, run)
+        except Unreadable as error:
+            row |= {"time": None, "error": str(error)}
     shutil.rmtree(run.folder, ignore_errors=True)
     return row
 

@@ -9,8 +9,7 @@ use std::ffi::{CStr, CString};
 use cupti_sys::abi;
 use cupti_sys::record::{
     Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
-    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
-    UnifiedMemoryRecord,
+    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord, UnifiedMemoryRecord,
 };
 use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice};
 use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
@@ -66,7 +65,7 @@ impl Decoder {
         &mut self.dictionary
     }
 
-    /// Describes the devices and their links as the driver does, unless they are described, or CUDA is not initialised.
+    /// Describes the devices as the driver does and their links as the kernel does, unless they are described, or CUDA is not initialised.
     pub fn describe_devices(&mut self) {
         let (no_devices, no_links) = (self.dictionary.devices().is_empty(), self.dictionary.links().is_empty());
         if !no_devices && !no_links {
@@ -105,12 +104,8 @@ impl Decoder {
                 self.dictionary.add_context(self::context(&context));
                 return Decoded::Description;
             }
-            Activity::Pcie(link) => {
-                if link.device_type() == PcieRecord::GPU {
-                    self.dictionary.add_link(self::link(&link));
-                }
-                return Decoded::Description;
-            }
+            // Of another tool: ours come from `/sys`.
+            Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
         })
@@ -446,15 +441,6 @@ fn context(context: &ContextRecord<'_>) -> Context {
         id: ContextId(context.context_id()),
         device: DeviceId(context.device_id()),
         null_stream: StreamId(context.null_stream_id().into()),
-    }
-}
-
-fn link(link: &PcieRecord<'_>) -> PcieLink {
-    PcieLink {
-        device: DeviceId(link.id()),
-        generation: link.generation().into(),
-        megatransfers: link.link_rate().into(),
-        lanes: link.link_width().into(),
     }
 }
 

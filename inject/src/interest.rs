@@ -11,8 +11,8 @@ use cupti_sys::abi::UnifiedMemoryCounter;
 
 /// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts.
 /// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. Links are
-/// always the driver's to tell: while `PCIE` records are on, threads that launch at the same time wait for each other, 8
-/// threads five times as long (docs/OVERHEAD.md).
+/// always read from `/sys`, though most virtual machines do not tell them there: while `PCIE` records are on, threads that
+/// launch at the same time wait for each other, 8 threads five times as long (docs/OVERHEAD.md).
 pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::CONTEXT];
 
 /// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.
