@@ -1,110 +1,161 @@
-"""What an abrupt end costs under gpuprof, nsys and torch.profiler: the same program, ended in the same ways.
+"""What faults cost under gpuprof, nsys and torch.profiler: the same program, meeting the same ends under each.
 
-Prints a Markdown table: for each way out and each tool, how many of the kernels that the program had completed are in what
+Prints a Markdown table: for each fault and each tool, how many of the kernels that the program had completed are in what
 the tool left behind, which time at the end is missing, and how the program ended if that is another way than without the
 tool. With --docs the table replaces the one between the markers in RELIABILITY.md of that folder.
 
     python3 tests/gpu/faults_table.py --bin target/release --out DIR [--docs docs] [--nsys NSYS] [--nsys-libs DIR]
 
-Several ways out run at the same time, so that it takes about two minutes: what is counted does not depend on time.
+Several faults are tried at the same time, so that it takes two minutes or three: what is counted does not depend on time.
+What a tool prints is not compared, only what it leaves.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
+import dataclasses
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import oracles
 from checks.endings import progress, worked_for
 from harness import REPOSITORY, Mode, Run, Suite, find_nsys
 from trace_report import Trace, Unreadable
 
+# Work before the fault, seconds.
 WORK = 2.0
-# Ways out at the same time.
-JOBS = 4
+# Longest run of one program under one tool, seconds. Nothing here takes more than half of it.
+LIMIT = 60.0
+# Faults at the same time.
+JOBS = 6
+# Size of the disk that is full, kilobytes: a small part of any of the traces.
+DISK_KB = 64
 # In place of a share when there is no file that can be read.
 NOTHING = "nothing"
 # Between these lines of RELIABILITY.md the table stands.
 MARKERS = ("<!-- faults -->\n", "<!-- /faults -->\n")
-# Way out -> (argument of the program, signal that the program itself is sent).
-WAYS: dict[str, tuple[str, signal.Signals | None]] = {
-    "exit": ("exit", None),
-    "exception": ("exception", None),
-    "_exit": ("_exit", None),
-    "SIGTERM": ("wait", signal.SIGTERM),
-    "SIGINT": ("wait", signal.SIGINT),
-    "abort": ("abort", None),
-    "segfault": ("segfault", None),
-    "SIGKILL": ("wait", signal.SIGKILL),
-    "SIGKILL, full load": ("storm", signal.SIGKILL),
-}
 
 
-def worker(name: str, process: subprocess.Popen) -> int:
-    """The process that runs the program: the started one, or its descendant of that name under nsys."""
-    waiting = [process.pid]
-    while waiting:
-        pid = waiting.pop()
-        command = pathlib.Path(f"/proc/{pid}/cmdline")
-        words = command.read_bytes().split(b"\0") if command.exists() else []
-        if len(words) > 1 and words[1].endswith(name.encode()):
-            return pid
-        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
-        waiting += [int(child) for child in children.read_text().split()] if children.exists() else []
-    return process.pid
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    name: str
+    manner: str  # argument of the program
+    sent: signal.Signals | None = None  # to the program itself, once it has worked
+    full_disk: bool = False  # where the tool is told to leave its result
 
+    def slug(self) -> str:
+        return "".join(letter if letter.isalnum() else "-" for letter in self.name)
+
+
+FAULTS = [
+    Fault("exit", "exit"),
+    Fault("exit, using the device in an exit handler", "handlers"),
+    Fault("exit, a child forked while CUDA runs", "fork"),
+    Fault("exit, results on a full disk", "exit", full_disk=True),
+    Fault("exception", "exception"),
+    Fault("_exit", "_exit"),
+    Fault("SIGTERM", "wait", signal.SIGTERM),
+    Fault("SIGINT", "wait", signal.SIGINT),
+    Fault("abort", "abort"),
+    Fault("segfault", "segfault"),
+    Fault("SIGKILL", "wait", signal.SIGKILL),
+    Fault("SIGKILL, full load", "storm", signal.SIGKILL),
+]
 
 # What the program said it had completed, and when: (unix nanoseconds, kernels).
 Progress = list[tuple[int, int]]
+# How it ended, what it had completed, and how many kernels the tool kept: None without a file that can be read.
+Outcome = tuple[Run, Progress, int | None]
+# Tries a fault under a tool, which leaves its result in the folder.
+Tool = Callable[[Suite, str, Fault, pathlib.Path], Outcome]
 
 
-def run(suite: Suite, name: str, way: str, prefix: list[str], mode: Mode, more: list[str]) -> tuple[Run, Progress]:
-    """Runs the program under a tool to its end. Answers the run and what it had completed."""
-    argument, sent = WAYS[way]
+class CannotTry(Exception):
+    """The machine does not let the fault be made; the message says why."""
+
+
+@contextlib.contextmanager
+def results(suite: Suite, name: str, full_disk: bool) -> Iterator[pathlib.Path]:
+    """The folder for what a tool leaves. A full disk is a file system of a few kilobytes.
+
+    Raises CannotTry when such a one cannot be mounted (it takes root), or is not as small as it was asked to be.
+    """
+    folder = suite.folder(name)
+    if not full_disk:
+        yield folder
+        return
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_KB}k", "tmpfs", folder], capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        raise CannotTry(f"mount: {mounted.stderr.strip()}")
+    try:
+        filling = folder / "filling"
+        with contextlib.suppress(OSError), open(filling, "wb", buffering=0) as file:
+            for _ in range(2):
+                file.write(bytes(DISK_KB << 10))
+            raise CannotTry("the file system that was mounted has no limit")
+        filling.unlink()
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], capture_output=True, check=False)
+
+
+def run(
+        suite: Suite, name: str, fault: Fault, prefix: list[str], extra: dict[str, str],
+        more: list[str]) -> tuple[Run, Progress]:
+    """Runs the program to its end. Answers the run and what it had completed."""
     file = suite.folder(f"{name}-progress") / "progress"
-    command = [*prefix, *suite.python("endings.py", argument, "--progress", str(file), "--seconds", str(WORK), *more)]
+    program = suite.python("endings.py", fault.manner, "--progress", str(file), "--seconds", str(WORK), *more)
     began = time.monotonic()
-    process, folder = suite.start(name, command, mode, suite.nsys_environment() if prefix else None)
-    if sent:
-        while worked_for(progress(file)) < WORK and process.poll() is None and time.monotonic() < began + 120:
+    process, folder = suite.start(name, [*prefix, *program], Mode.BARE, extra)
+    if fault.sent:
+        while worked_for(progress(file)) < WORK and process.poll() is None and time.monotonic() < began + LIMIT:
             time.sleep(0.02)
-        os.kill(worker("endings.py", process), sent)
-    finished = suite.finish(process, folder, began)
+        # Not the process that was started: under nsys that is nsys.
+        with contextlib.suppress(OSError):
+            os.kill(int(file.with_name("progress.pid").read_text()), fault.sent)
+    finished = suite.finish(process, folder, began, LIMIT)
     return finished, progress(file)
 
 
-def under_gpuprof(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int | None]:
-    traced, completed = run(suite, name, way, [], Mode.VARIABLE, [])
-    files = traced.traces()
+def under_gpuprof(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> Outcome:
+    file = folder / "trace.gpuprof"
+    environment = {
+        "CUDA_INJECTION64_PATH": str(suite.library), "GPUPROF_REPORT": "off", "GPUPROF_OUTPUT": str(file)}
+    traced, completed = run(suite, name, fault, [], environment, [])
     try:
-        return traced, completed, Trace(suite, files[0]).records("kernels") if files else None
+        return traced, completed, Trace(suite, file).records("kernels") if file.exists() else None
     except Unreadable:
         return traced, completed, None
 
 
-def under_nsys(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int | None]:
-    report = suite.folder(name) / "report"
-    prefix = [suite.nsys or "nsys", "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(report)]
-    traced, completed = run(suite, name, way, prefix, Mode.BARE, [])
-    database = report.with_suffix(".sqlite")
+def under_nsys(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> Outcome:
+    nsys, report = suite.nsys or "nsys", folder / "report"
+    prefix = [nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(report)]
+    traced, completed = run(suite, name, fault, prefix, suite.nsys_environment(), [])
+    # Beside the results the converted file would find the same full disk.
+    database = suite.folder(f"{name}-export") / "report.sqlite"
     suite.run(
-        f"{name}-export",
-        [suite.nsys or "nsys", "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
-        extra=suite.nsys_environment())
-    return traced, completed, oracles.read_nsys(database).records["kernels"] if database.exists() else None
+        f"{name}-export", [nsys, "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
+        extra=suite.nsys_environment(), limit=LIMIT)
+    try:
+        return traced, completed, oracles.read_nsys(database).records["kernels"] if database.exists() else None
+    except sqlite3.Error:
+        return traced, completed, None
 
 
-def under_torch(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int | None]:
-    file = suite.folder(name) / "trace.json"
-    traced, completed = run(suite, name, way, [], Mode.BARE, ["--torch-trace", str(file)])
+def under_torch(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> Outcome:
+    file = folder / "trace.json"
+    traced, completed = run(suite, name, fault, [], {}, ["--torch-trace", str(file)])
     try:
         events = json.loads(file.read_text())["traceEvents"]
     except (OSError, ValueError, KeyError):
@@ -112,23 +163,51 @@ def under_torch(suite: Suite, name: str, way: str) -> tuple[Run, Progress, int |
     return traced, completed, sum(event.get("cat") == oracles.TORCH_CATEGORIES["kernels"] for event in events)
 
 
-def cell(bare: Run, traced: Run, completed: Progress, kept: int | None) -> str:
+def cell(bare: Run, outcome: Outcome) -> str:
     """Share of the completed kernels that is there, the time at the end that is missing, and how the program ended."""
-    if kept is None or not completed:
+    traced, completed, kept = outcome
+    if not completed:
+        found = f"{NOTHING}, the program did no work"
+    elif kept is None:
         found = NOTHING
     else:
-        (ended_at, all_kernels) = completed[-1]
+        ended_at, all_kernels = completed[-1]
         missing_from = next((at for at, kernels in completed if kernels > kept), ended_at)
-        share = min(kept / max(all_kernels, 1), 1)
-        found = "all" if kept >= all_kernels else f"{share:.1%}, last {(ended_at - missing_from) / 1e9:.2f} s missing"
-    return found if traced.code == bare.code else f"{found}; {traced.ending()}"
+        missing = f"{kept / all_kernels:.1%}, last {(ended_at - missing_from) / 1e9:.2f} s missing"
+        found = "all" if kept >= all_kernels else missing
+    return found if same_end(bare, traced) else f"{found}; {traced.ending()}"
 
 
-def row(suite: Suite, way: str, tools: dict[str, Callable[[Suite, str, str], tuple[Run, Progress, int | None]]]) -> str:
-    slug = "".join(letter if letter.isalnum() else "-" for letter in way)
-    bare, _ = run(suite, f"{slug}-bare", way, [], Mode.BARE, [])
-    cells = [cell(bare, *tool(suite, f"{slug}-{name}", way)) for name, tool in tools.items()]
-    return f"| {way} | {bare.ending()} | {' | '.join(cells)} |"
+def same_end(bare: Run, traced: Run) -> bool:
+    """Whether the program ended alike. A tool that started it tells a deadly signal as shells do, by 128 more."""
+    return traced.code == bare.code or (bare.code is not None and bare.code < 0 and traced.code == 128 - bare.code)
+
+
+def row(suite: Suite, fault: Fault, tools: dict[str, Tool]) -> str:
+    bare, _ = run(suite, f"{fault.slug()}-bare", fault, [], {}, [])
+    cells = []
+    for tool, tried in tools.items():
+        name = f"{fault.slug()}-{tool}"
+        try:
+            with results(suite, f"{name}-results", fault.full_disk) as folder:
+                cells.append(cell(bare, tried(suite, name, fault, folder)))
+        except CannotTry as why:
+            cells.append(f"not tried ({why})")
+    return f"| {fault.name} | {bare.ending()} | {' | '.join(cells)} |"
+
+
+def versions(suite: Suite) -> str:
+    """What was compared, in a sentence."""
+    asked = {
+        "": ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+        "nsys": [suite.nsys or "nsys", "--version"],
+        "PyTorch": [sys.executable, "-c", "import torch; print(torch.__version__)"]}
+    said = []
+    for name, command in asked.items():
+        with contextlib.suppress(OSError):
+            lines = suite.run("version", command, limit=LIMIT).stdout.strip().splitlines()
+            said.append(f"{name} {lines[0].strip() if lines else 'of an unknown version'}".strip())
+    return f"Seen on: {'; '.join(said)}.\n"
 
 
 def replace_between_markers(file: pathlib.Path, table: str) -> None:
@@ -145,29 +224,38 @@ def main() -> int:
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", metavar="DIR")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-faults-out"), metavar="DIR")
     parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="folder of RELIABILITY.md, which gets the table")
-    parser.add_argument("--jobs", type=int, default=JOBS, help="ways out at the same time")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="faults at the same time")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     suite = Suite(options.bin.resolve(), options.out, options.nsys, options.nsys_libs, "faults-log.txt")
-    tools: dict[str, Callable[[Suite, str, str], tuple[Run, Progress, int | None]]] = {"gpuprof": under_gpuprof}
+    if not suite.library.exists() or not suite.gpuprof.exists():
+        print(f"{options.bin} lacks gpuprof or libprof.so: cargo build --release --workspace, or --bin", file=sys.stderr)
+        return 2
+    tools: dict[str, Tool] = {"gpuprof": under_gpuprof}
     if options.nsys:
         tools["nsys"] = under_nsys
     tools["torch.profiler"] = under_torch
     rows = [f"| the program ends by | bare | {' | '.join(tools)} |", "|---|---|" + "---|" * len(tools)]
+    table = options.out / "faults.md"
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
-        for line in pool.map(lambda way: row(suite, way, tools), WAYS):
+        for line in pool.map(lambda fault: row(suite, fault, tools), FAULTS):
             rows.append(line)
             print(line, flush=True)
-    if "nsys" in tools and rows[2].split("|")[4].strip().startswith(NOTHING):
-        print("nsys left nothing of a program that ended by itself: give --nsys-libs (README.md)", file=sys.stderr)
+            # Row by row: what was seen stays when the whole is cut off.
+            table.write_text("\n".join(rows) + "\n")
+    # A tool that keeps nothing of an undisturbed run was not set up: then the table says nothing about faults.
+    undisturbed = [text.strip() for text in rows[2].strip("|").split("|")[2:]]
+    if idle := [tool for tool, text in zip(tools, undisturbed, strict=True) if text.startswith(NOTHING)]:
+        print(f"{', '.join(idle)} left nothing of a program that ended by itself: no comparison "
+              "(nsys may need --nsys-libs, README.md)", file=sys.stderr)
         return 1
-    table = "\n".join(rows) + "\n"
-    (options.out / "faults.md").write_text(table)
+    text = f"{table.read_text()}\n{versions(suite)}"
+    table.write_text(text)
     if options.docs:
-        replace_between_markers(options.docs / "RELIABILITY.md", table)
-    print(f"written to {options.out / 'faults.md'}")
+        replace_between_markers(options.docs / "RELIABILITY.md", text)
+    print(f"written to {table}")
     return 0
 
 
