@@ -1,18 +1,18 @@
 """What tracing costs: no tool, CUPTI alone, gpuprof, Nsight Systems and torch.profiler on the same programs, interleaved.
 
-    python3 benches/gpu/overhead.py --bin target/release --out DIR [--docs docs] [--rounds 7] [--devices N]
-                                    [--budget SECONDS] [--only NAME]...
+    python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json] [--docs docs]
 
 Absolute times drift by several percent over minutes (clocks, temperature, neighbours), so the tools take turns within
 each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
-without a tool *of the same round*. The programs time themselves; start-up and the end of the process are a column of
-their own, because a trace that is written in the background may come due there. With --devices N, N programs are measured at the same
-time, each with a GPU and a share of the cores to itself; what is compared ran on the same ones.
-Four at once on one virtual machine scattered far more than one alone (docs/OVERHEAD.md): look at the ranges.
+without a tool *of the same round*. The programs time themselves; start-up and the end of the process are columns of
+their own, because a trace that is written in the background may come due there.
 
-Writes overhead.json (every single measurement) after each run, so that a run that is cut off leaves what it had, and
-overhead.md. With --merge the measurements of an earlier overhead.json are kept and added to. With --docs it ends with
-PERFORMANCE.md (performance.py) and overhead.svg (plot.py) in that folder.
+Seven rounds are wanted. The first --all-tools of them run every tool, the others those whose cost is our matter. A
+round is begun only if one as long as the longest so far ends within --budget: where commands may not last, call this
+again with --merge and it goes on with the next round.
+
+Writes overhead.json (measured.py) and overhead.md into --out after each run. With --docs it ends with PERFORMANCE.md
+(performance.py) and overhead.svg (plot.py) in that folder.
 It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
 traces its nodes: `nsys-node` is the comparison like for like. `floor` is CUPTI recording what gpuprof asks it for, and
 nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
@@ -21,29 +21,26 @@ nobody looking at it (floor.cpp): no tool that records these kinds can cost less
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import dataclasses
 import json
 import os
 import pathlib
 import re
 import shutil
-import statistics
 import subprocess
 import sys
-import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"))
 
+import machine as machines  # noqa: E402
 from harness import REPOSITORY, Mode, Run, Suite, find_nsys  # noqa: E402
+from measured import Measured, NotMergeable  # noqa: E402
 from trace_report import Unreadable, single  # noqa: E402
 
-# Longest run of one program under one tool, seconds.
-RUN_LIMIT = 180.0
-# Variables of libprof.so that make up a variant of gpuprof. Modes are tools of their own; the other variants are
-# measured when named by --tool.
-MODES = ("gpuprof", "gpuprof-watch", "gpuprof-full")
+# Longest run of one program under one tool, seconds: nsys takes up to 25 for one of 2 s.
+RUN_LIMIT = 90.0
+# Variables of libprof.so that make up a variant of gpuprof. The others than CORE and MORE are measured when named by --tool.
 VARIANTS = {
     "gpuprof": {},
     "gpuprof-watch": {"GPUPROF_MODE": "watch"},
@@ -54,41 +51,42 @@ VARIANTS = {
     "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
     "gpuprof-dependencies": {"GPUPROF_DEPENDENCIES": "on"},
 }
-ORDER = ("launch", "graph", "copy", "sm", "threads", "mlp", "resnet", "gpt")
+# What a target stands behind, in every round; and what it is compared with, in the first ones.
+CORE = ("none", "floor", "gpuprof", "gpuprof-watch", "gpuprof-graphs")
+MORE = ("gpuprof-full", "nsys", "nsys-node", "torch")
+TOOLS = (*CORE, *MORE, *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
 HERE = pathlib.Path(__file__).resolve().parent
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """A program that prints its own time."""
+    """A program that prints its own time, or that of each of its parts."""
 
     name: str
     command: list[str]
-    figure: str  # regular expression with the number in group 1
+    figures: dict[str, str]  # name: regular expression with the number in group 1; the last one is printed last
     unit: str
     is_torch: bool = False
     graphs: bool = False  # launches CUDA graphs, so that the level of tracing matters
 
 
 def benchmarks(suite: Suite) -> list[Benchmark]:
-    bench = str(suite.microbench)
-    per_operation, per_step = r"time_per_operation_ns=([\d.]+)", r'"ms_per_step": ([\d.]+)'
+    """Sized so that a round of all of them and all tools takes three minutes on an H200, most of it start-up and nsys's end."""
 
-    def training(model: str, steps: int) -> Benchmark:
-        arguments = [model, "--steps", str(steps), "--repetitions", "3"]
-        return Benchmark(model, suite.python("train.py", *arguments), per_step, "ms/step", is_torch=True)
+    def small(name: str, unit: str, *numbers: str, graphs: bool = False) -> Benchmark:
+        command = [str(suite.microbench), name, *numbers]
+        return Benchmark(name, command, {name: r"time_per_operation_ns=([\d.]+)"}, unit, graphs=graphs)
 
-    # Those that take longest first, so that several devices end at about the same time.
+    models = {model: rf'"model": "{model}", "ms_per_step": ([\d.]+)' for model in ("mlp", "resnet", "gpt")}
     return [
-        training("gpt", 25),
-        training("mlp", 200),
-        training("resnet", 30),
-        Benchmark("threads", [bench, "threads", "2"], per_operation, "ns/kernel"),
-        Benchmark("launch", [bench, "launch", "100000"], per_operation, "ns/kernel"),
-        Benchmark("sm", [bench, "sm", "20000"], per_operation, "ns/kernel"),
-        Benchmark("copy", [bench, "copy", "100000"], per_operation, "ns/copy"),
-        Benchmark("graph", [bench, "graph", "1000", "200"], per_operation, "ns/node", graphs=True),
+        # 100,000 a repetition: what a thread of gpuprof takes a kernel is read from this one.
+        small("launch", "ns/kernel", "100000"),
+        small("graph", "ns/node", "1000", "100", graphs=True),
+        small("copy", "ns/copy", "50000"),
+        small("sm", "ns/kernel", "5000"),
+        small("threads", "ns/kernel", "1"),
+        Benchmark("training", [sys.executable, str(HERE / "training.py")], models, "ms/step", is_torch=True),
     ]
 
 
@@ -101,51 +99,28 @@ def build_floor(suite: Suite) -> pathlib.Path | None:
         return None
 
 
-def tools_for(suite: Suite, benchmark: Benchmark, floor: pathlib.Path | None, asked: list[str]) -> list[str]:
-    """The tools that there are, in a fixed order; variants of gpuprof only when asked for."""
-    nsys = [] if suite.nsys is None else ["nsys", "nsys-node"] if benchmark.graphs else ["nsys"]
-    torch = ["torch"] if benchmark.is_torch else []
-    usual = [*MODES, "gpuprof-graphs"] if benchmark.graphs else MODES
-    variants = [name for name in VARIANTS if name in usual or name in asked]
-    tools = ["none", *(["floor"] if floor else []), *variants, *nsys, *torch]
-    return [tool for tool in tools if not asked or tool in asked]
-
-
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a program runs: a GPU, and the cores that no other program is measured on; without both, wherever it likes."""
-
-    device: int | None = None
-    cores: str = ""
-
-    def command(self, command: list) -> list:
-        return ["taskset", "-c", self.cores, *command] if self.cores else command
-
-    def environment(self) -> dict[str, str]:
-        return {} if self.device is None else {"CUDA_VISIBLE_DEVICES": str(self.device)}
-
-
-def places(count: int) -> list[Place]:
-    """One for each program that runs at the same time."""
-    if count == 1:
-        return [Place()]
-    cores = sorted(os.sched_getaffinity(0))
-    share = max(1, len(cores) // count)
-    return [Place(device, ",".join(map(str, cores[device * share:(device + 1) * share]))) for device in range(count)]
+def tools_for(benchmark: Benchmark, there: list[str]) -> list[str]:
+    """Those that mean something for the program, in a fixed order."""
+    only_for = {"torch": benchmark.is_torch, "nsys-node": benchmark.graphs, "gpuprof-graphs": benchmark.graphs}
+    return [tool for tool in TOOLS if tool in there and only_for.get(tool, True)]
 
 
 def own_account(suite: Suite, run: Run) -> dict:
-    """What gpuprof says of its own run: its threads' share of a core, the rate of kernels, and what it lost."""
+    """What gpuprof says of its own run: its threads' share of a core, the rate of kernels, what it lost, and whose CUPTI it used."""
     trace = single(suite, run)
     seconds = trace.report["cost"]["observed_ns"] / 1e9
     return {
         "threads_share": trace.report["cost"]["threads_cpu_ns"] / 1e9 / seconds,
-        "kernels_per_s": trace.records("kernels") / seconds, "lost": sum(trace.losses().values())}
+        "kernels_per_s": trace.records("kernels") / seconds, "lost": sum(trace.losses().values()),
+        "cupti": trace.report["process"]["cupti_version"]}
 
 
-def measure(
-        suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None, place: Place) -> dict:
-    """One run. `time` is None when the program failed or printed no figure; `error` says how it ended."""
+def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None) -> list[dict]:
+    """One run: a row for each figure of the program.
+
+    `time` is None when the program failed or did not print it; `error` says how it ended. A program of several parts
+    has a row of its own name, too, marked `whole`: its time is that of the process, seconds.
+    """
     command, mode, extra = benchmark.command, Mode.BARE, {}
     if tool in VARIANTS:
         mode, extra = Mode.VARIABLE, VARIANTS[tool]
@@ -157,114 +132,93 @@ def measure(
         level = ["--cuda-graph-trace=node"] if tool == "nsys-node" else []
         extra = suite.nsys_environment()
         command = [suite.nsys, "profile", *NSYS, *level, *command]
-    command = place.command([sys.executable, HERE / "witness.py", "used.json", *command])
-    run = suite.run(f"{benchmark.name}-{tool}", command, mode, {**extra, **place.environment()}, limit=RUN_LIMIT)
-    match = re.search(benchmark.figure, run.stdout)
-    files = [*run.traces(), *run.folder.glob("report.nsys-rep"), *run.folder.glob("torch-trace.json")]
-    used = json.loads((run.folder / "used.json").read_text()) if (run.folder / "used.json").exists() else {}
+    witness = [sys.executable, HERE / "witness.py", "used.json", "|".join(benchmark.figures.values())]
+    run = suite.run(f"{benchmark.name}-{tool}", [*witness, *command], mode, extra, limit=RUN_LIMIT)
+    rows = rows_of(suite, benchmark, tool, run)
+    shutil.rmtree(run.folder, ignore_errors=True)
+    return [{**row, "tool": tool, "round": round_number} for row in rows]
+
+
+def rows_of(suite: Suite, benchmark: Benchmark, tool: str, run: Run) -> list[dict]:
+    """The rows of one run, without tool and round."""
     # nsys reports its own failure to convert the result as the exit code; the program's figure stands all the same.
     succeeded = run.code == 0 or (tool.startswith("nsys") and run.code is not None)
-    row = {
-        "benchmark": benchmark.name, "unit": benchmark.unit, "tool": tool, "round": round_number,
-        "time": float(match[1]) if match and succeeded else None, "wall_s": round(run.seconds, 3),
-        "after_last_line_s": used.get("after_last_line_s"), "cpu_s": used.get("cpu_s"), "peak_mib": used.get("peak_mib"),
-        "trace_bytes": sum(file.stat().st_size for file in files)}
-    if row["time"] is None:
-        lines = run.stderr.strip().splitlines()
-        row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
-    elif tool == "gpuprof":
+    found = {name: re.search(pattern, run.stdout) if succeeded else None for name, pattern in benchmark.figures.items()}
+    rows = [
+        {"benchmark": name, "unit": benchmark.unit, "time": float(match[1]) if match else None} for name, match in found.items()]
+    used_file = run.folder / "used.json"
+    used = json.loads(used_file.read_text()) if used_file.exists() else {}
+    whole = {"benchmark": benchmark.name, "unit": "s", "whole": True, "time": used.get("wall_s") if all(found.values()) else None}
+    process = whole if len(rows) > 1 else rows[0]
+    files = [*run.traces(), *run.folder.glob("report.nsys-rep"), *run.folder.glob("torch-trace.json")]
+    process |= {name: used.get(name) for name in (
+        "wall_s", "all_ended_s", "after_last_line_s", "cpu_s", "peak_mib", "orphans", "killed")}
+    process["trace_bytes"] = sum(file.stat().st_size for file in files)
+    rows = [*rows, process] if process is whole else rows
+    lines = run.stderr.strip().splitlines()
+    for row in rows:
+        if row["time"] is None:
+            row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
+    if tool == "gpuprof" and process["time"] is not None:
         try:
-            row |= own_account(suite, run)
+            process |= own_account(suite, run)
         except Unreadable as error:
-            row |= {"time": None, "error": str(error)}
-    shutil.rmtree(run.folder, ignore_errors=True)
-    return row
+            process |= {"time": None, "error": str(error)}
+    return rows
 
 
-def median_of(rows: list[dict], column: str, digits: str) -> str:
-    values = [row[column] for row in rows if row.get(column) is not None]
-    return format(statistics.median(values), digits) if values else ""
+def measure_round(
+        suite: Suite, selected: list[Benchmark], there: list[str], number: int, floor: pathlib.Path | None, out: pathlib.Path,
+        measured: Measured) -> None:
+    """One round, whatever it takes: ratios need both of their runs."""
+    began = time.monotonic()
+    for benchmark in selected:
+        tools = tools_for(benchmark, there)
+        turn = number % len(tools) if tools else 0
+        for tool in tools[turn:] + tools[:turn]:
+            rows = measure(suite, benchmark, tool, number, floor)
+            measured.measurements.extend(rows)
+            measured.save(out)
+            for row in rows:
+                print(f"round {number} {row['benchmark']} {tool}: {row['time'] or row['error']}", flush=True)
+    measured.rounds.append({"round": number, "seconds": round(time.monotonic() - began, 1), "tools": there})
+    measured.save(out)
+    print(f"round {number}: {measured.rounds[-1]['seconds']} s", flush=True)
 
 
-def ratio(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.3f}" if ratios else ""
+def expected_seconds(measured: Measured, there: list[str]) -> float:
+    """What a round of these tools takes at most, by the rounds so far; 0 when there is none to go by."""
+    return max((entry["seconds"] for entry in measured.rounds if set(there) <= set(entry["tools"])), default=0.0)
 
 
-def paired_ratios(rows: list[dict], tool: str, base_tool: str = "none") -> list[float]:
-    """Time with the tool over time with the other one, for each round that has both."""
-    base = {row["round"]: row["time"] for row in rows if row["tool"] == base_tool and row["time"]}
-    return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
-
-
-def table(rows: list[dict]) -> str:
-    """The Markdown table: medians, and the range of the ratios over the rounds."""
-    lines = [
-        "| program | tool | median | cost: median (range) | over floor | CPU, s | peak, MiB | to the answer, s | trace, MB "
-        "| rounds |", "|---|---|---|---|---|---|---|---|---|---|"]
-    for name in dict.fromkeys(row["benchmark"] for row in rows):
-        mine = [row for row in rows if row["benchmark"] == name]
-        for tool in dict.fromkeys(row["tool"] for row in mine):
-            of_tool = [row for row in mine if row["tool"] == tool]
-            good = [row for row in of_tool if row["time"]]
-            if not good:
-                lines.append(f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | | | | 0 |")
-                continue
-            ratios, over_floor = paired_ratios(mine, tool), paired_ratios(mine, tool, "floor")
-            cost = "" if tool == "none" or not ratios else (
-                f"{statistics.median(ratios) - 1:+.1%} ({min(ratios) - 1:+.1%} .. {max(ratios) - 1:+.1%})")
-            size = "" if tool == "none" else f"{statistics.median(row['trace_bytes'] for row in good) / 1e6:.1f}"
-            lines.append(
-                f"| {name} | {tool} | {statistics.median(row['time'] for row in good):.4g} {good[0]['unit']} | {cost} | "
-                f"{ratio(over_floor) if tool not in ('none', 'floor') else ''} | {median_of(good, 'cpu_s', '.1f')} | "
-                f"{median_of(good, 'peak_mib', '.0f')} | {median_of(good, 'after_last_line_s', '.2f')} | {size} | {len(good)} |")
-    return "\n".join(lines) + "\n"
-
-
-@dataclasses.dataclass
-class Measurements:
-    """All rows so far, and the files that hold them."""
-
-    out: pathlib.Path
-    machine: str
-    version: str
-    rows: list[dict]
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-
-    def add(self, row: dict) -> None:
-        with self.lock:
-            self.rows.append(row)
-            self.save()
-        print(f"round {row['round']} {row['benchmark']} {row['tool']}: {row['time'] or row['error']}", flush=True)
-
-    def save(self) -> None:
-        # In the order of the programs, whichever came first.
-        rows = sorted(self.rows, key=lambda row: (ORDER.index(row["benchmark"]), row["round"]))
-        date = time.strftime("%Y-%m-%d", time.gmtime())
-        measured = {"machine": self.machine, "date": date, "version": self.version, "measurements": rows}
-        (self.out / "overhead.json").write_text(json.dumps(measured, indent=1) + "\n")
-        (self.out / "overhead.md").write_text(f"{self.machine}\n\n{table(rows)}")
-
-
-def describe_machine(suite: Suite) -> str:
-    try:
-        run = suite.run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    except OSError:
-        return "unknown device"
-    return run.stdout.strip().splitlines()[0] if run.code == 0 and run.stdout.strip() else "unknown device"
+def measure_rounds(suite: Suite, options: argparse.Namespace, measured: Measured, end: float) -> None:
+    """The rounds that are still wanted, as far as the budget goes."""
+    floor = build_floor(suite)
+    missing = {tool for tool, there in [
+        ("floor", floor), ("nsys", suite.nsys), ("nsys-node", suite.nsys)] if not there}
+    selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]
+    for number in range(measured.next_round(), options.rounds):
+        wanted = options.tool or (CORE + MORE if number < options.all_tools else CORE)
+        there = [tool for tool in TOOLS if tool in wanted and tool not in missing]
+        if time.monotonic() + expected_seconds(measured, there) > end:
+            print(f"round {number} would not end within the budget: call again with --merge {options.out / 'overhead.json'}", flush=True)
+            return
+        measure_round(suite, selected, there, number, floor, options.out, measured)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", help="folder with libprof.so")
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
+    parser.add_argument("--merge", type=pathlib.Path, metavar="JSON", help="go on behind the whole rounds of this file, if it exists")
+    parser.add_argument("--rounds", type=int, default=7, help="wanted in all, with those of --merge (default 7)")
+    parser.add_argument("--all-tools", type=int, default=3, metavar="N",
+                        help=f"run {', '.join(MORE)} in the first N rounds (default 3)")
+    parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="begin no round that would end after this time")
     parser.add_argument("--docs", type=pathlib.Path, help="folder for PERFORMANCE.md and overhead.svg")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--devices", type=int, default=1, metavar="N", help="measure so many programs at once, each on its own GPU")
-    parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no run after this time")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=", ".join(ORDER))
-    parser.add_argument("--tool", action="append", default=[], metavar="NAME", help=f"none, floor, nsys, nsys-node, torch, {', '.join(VARIANTS)}")
-    parser.add_argument("--merge", type=pathlib.Path, metavar="JSON", help="keep the measurements of this file as well")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, threads, training")
+    parser.add_argument("--tool", action="append", default=[], metavar="NAME", choices=TOOLS, help=", ".join(TOOLS))
+    parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
@@ -280,49 +234,22 @@ def main() -> int:
         suite.microbench = options.microbench.resolve()
     else:
         suite.build_microbench()
-    selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]
-    version = suite.run("version", [suite.gpuprof, "--version"]).stdout.strip()
-    before = json.loads(options.merge.read_text())["measurements"] if options.merge else []
-    measurements = Measurements(options.out, describe_machine(suite), version, before)
-    measurements.save()
-
-    measure_all(suite, options, selected, measurements, began + options.budget)
+    measured = Measured(machines.describe(suite))
+    if options.merge and options.merge.exists():
+        try:
+            measured.merge(options.merge)
+        except NotMergeable as error:
+            print(error, file=sys.stderr)
+            return 2
+    measured.begin_session()
+    measured.save(options.out)
+    measure_rounds(suite, options, measured, began + options.budget)
     shutil.rmtree(suite.scratch, ignore_errors=True)
     print("\n" + (options.out / "overhead.md").read_text())
     if options.docs:
         for script, name in [("performance.py", "PERFORMANCE.md"), ("plot.py", "overhead.svg")]:
             subprocess.run([sys.executable, HERE / script, options.out / "overhead.json", options.docs / name], check=True)
-    return 0 if measurements.rows and all(row["time"] for row in measurements.rows) else 1
-
-
-def measure_all(suite: Suite, options: argparse.Namespace, selected: list[Benchmark], measurements: Measurements, end: float) -> None:
-    """All rounds of all programs, or as many runs as the budget allows."""
-    floor = build_floor(suite)
-    first_round = 1 + max((row["round"] for row in measurements.rows), default=-1)
-    waiting = selected[:]
-    lock = threading.Lock()
-
-    def work(place: Place) -> None:
-        while True:
-            with lock:
-                # Alone, a program does not wait for the last round of another one: the budget cuts all of them alike.
-                mine = waiting[:] if options.devices == 1 else waiting[:1]
-                del waiting[:len(mine)]
-            if not mine:
-                return
-            for round_number in range(first_round, first_round + options.rounds):
-                for benchmark in mine:
-                    tools = tools_for(suite, benchmark, floor, options.tool)
-                    turn = round_number % len(tools) if tools else 0
-                    for tool in tools[turn:] + tools[:turn]:
-                        if time.monotonic() > end:
-                            print(f"{benchmark.name}: the time budget is spent in round {round_number}", flush=True)
-                            return
-                        measurements.add(measure(suite, benchmark, tool, round_number, floor, place))
-
-    with concurrent.futures.ThreadPoolExecutor(options.devices) as pool:
-        for done in [pool.submit(work, place) for place in places(options.devices)]:
-            done.result()
+    return 0 if measured.measurements and all(row["time"] for row in measured.measurements) else 1
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ Nothing in the file is written by hand.
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import statistics
 import sys
 from typing import Callable
 
-from overhead import paired_ratios, table
+from measured import Measured, load, paired_ratios, table
 
 # A verdict of `met` rests on at least so many rounds.
 ENOUGH_ROUNDS = 7
@@ -33,7 +32,8 @@ class Target:
 
 
 def ratio(tool: str, base: str) -> Callable[[list[dict]], list[float]]:
-    return lambda rows: paired_ratios(rows, tool, base)
+    """Of what programs measure themselves; not of whole processes, most of whose time is start-up."""
+    return lambda rows: paired_ratios([row for row in rows if not row.get("whole")], tool, base)
 
 
 def beyond(column: str, tool: str, base: str) -> Callable[[list[dict]], list[float]]:
@@ -82,7 +82,7 @@ def judged(target: Target, rows: list[dict]) -> str:
             found[program] = values
     limit = format(target.limit, target.digits)
     if not found:
-        return f"| {target.text} | {limit} | not measured yet | |"
+        return f"| {target.text} | {limit} | not measured | |"
     worst = max(found, key=lambda program: statistics.median(found[program]))
     values = found[worst]
     median = statistics.median(values)
@@ -94,23 +94,33 @@ def judged(target: Target, rows: list[dict]) -> str:
     return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {verdict} |"
 
 
-def document(measured: dict) -> str:
-    rows = measured["measurements"]
+def document(measured: Measured) -> str:
+    rows = measured.measurements
+    versions = sorted({str(row["cupti"]) for row in rows if row.get("cupti")})
+    sessions = ", ".join(f"{session['began']} (load {session['load']:.1f})" for session in measured.sessions)
     lines = [
         "# Performance: targets and what was measured",
         "",
-        "Written by `benches/gpu/performance.py` from the measurements of one session; `benches/gpu/overhead.py --docs docs`",
-        "measures and writes it again. Ratios are paired within rounds; where a target holds for every program, the worst is",
-        "shown. What each figure means and how much it scatters is in [OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
+        "Written by `benches/gpu/performance.py`; `benches/gpu/overhead.py --docs docs` measures and writes it again. Ratios are",
+        "paired within rounds; where a target holds for every program, the worst is shown. What each figure means and how",
+        "much it scatters is in [OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
         "",
-        f"Machine: {measured['machine']}. Date: {measured.get('date', 'not recorded')}. "
-        f"Version: {measured.get('version', 'not recorded')}.",
+        f"Measured on {measured.dates()}, {len(measured.rounds)} rounds; begun at {sessions}.",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value or 'unknown'} |" for name, value in measured.machine.items()),
+        f"| CUPTI's API in the programs | {', '.join(versions) or 'unknown'} |",
         "",
         "| target | at most | median (range) | |",
         "|---|---|---|---|",
         *(judged(target, rows) for target in TARGETS),
         "",
         "## All measurements",
+        "",
+        "`mlp`, `resnet` and `gpt` are parts of one process, `training`, whose row has the seconds from its start to its end.",
+        "`to the answer` is the time from the program's last figure to the end of the command, when the report or the file is",
+        "there; CPU time is that of all descendants, peak memory that of the largest process.",
         "",
         table(rows),
     ]
@@ -121,8 +131,7 @@ def main() -> int:
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    measured = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    pathlib.Path(sys.argv[2]).write_text(document(measured))
+    pathlib.Path(sys.argv[2]).write_text(document(load(pathlib.Path(sys.argv[1]))))
     return 0
 
 

@@ -7,13 +7,12 @@ A bar is the median over the rounds, the line through it the range.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import statistics
 import sys
 from xml.sax.saxutils import escape
 
-from overhead import paired_ratios
+from measured import load, paired_ratios
 
 COLOURS = {"floor": "#b0b0b0", "gpuprof": "#2a7f62", "nsys": "#c46210", "torch": "#5b5ea6"}
 OTHER = "#888888"
@@ -64,8 +63,9 @@ def main() -> int:
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    measured = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    pathlib.Path(sys.argv[2]).write_text(svg(measured["machine"], bars(measured["measurements"])))
+    measured = load(pathlib.Path(sys.argv[1]))
+    figures = [row for row in measured.measurements if not row.get("whole")]
+    pathlib.Path(sys.argv[2]).write_text(svg(f"{measured.machine['gpu']}, {measured.dates()}", bars(figures)))
     return 0
 
 

@@ -1,38 +1,99 @@
 """Runs a command and writes down what it used: the outermost process of a measurement.
 
-    python3 witness.py FILE COMMAND...
+    python3 witness.py FILE PATTERN COMMAND...
 
-Passes stdout on line by line and notes when the last line came: from there to the end of the process is what a tool
-still did before its answer was there. FILE gets a JSON object: `code`, `wall_s`, `after_last_line_s`, `cpu_s` (of the
-command and all its descendants that were waited for) and `peak_mib` (of the largest single process).
+Passes stdout on line by line and notes when the last line that holds PATTERN (a regular expression) came: from there to
+the end of the command is what a tool still did before its answer was there. Lines of the tool itself do not count.
+
+A tool may start the program through a daemon, as nsys does: that one is nobody's child, and its time would be in no
+account. So the witness adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for every descendant before it sums up: at
+most PATIENCE seconds beyond the command's own end, after which what is left is killed and counted.
+
+FILE gets a JSON object: `code`; `wall_s` to the end of the command and `all_ended_s` to that of its last descendant;
+`after_last_line_s`; `cpu_s` of all descendants; `peak_mib` of the largest single process, `orphans` adopted and `killed`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import pathlib
+import re
 import resource
+import signal
 import subprocess
 import sys
 import time
 
+# From linux/prctl.h.
+PR_SET_CHILD_SUBREAPER = 36
+# Seconds that descendants may outlive the command. nsys's daemon ends within one.
+PATIENCE = 5.0
+LOOK_EVERY = 0.02
+
+
+def adopt_orphans() -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def children() -> list[int]:
+    """Processes whose parent this one is now."""
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name in parentheses may hold anything; the parent is the second field behind it.
+            fields = status.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            found.append(int(status.parent.name))
+    return found
+
+
+def reap_orphans(patience: float) -> tuple[int, int]:
+    """Waits for whatever descendants are left; answers how many there were and how many had to be killed."""
+    orphans, killed, deadline = 0, set(), time.monotonic() + patience
+    while True:
+        try:
+            process, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return orphans, len(killed)
+        if process:
+            orphans += 1
+        elif time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY)
+        else:
+            # The children of a killed one become ours in turn.
+            for child in children():
+                os.kill(child, signal.SIGKILL)
+                killed.add(child)
+            time.sleep(LOOK_EVERY)
+
 
 def main() -> int:
-    file, command = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    file, pattern, command = pathlib.Path(sys.argv[1]), re.compile(sys.argv[2].encode()), sys.argv[3:]
+    adopt_orphans()
     began = time.monotonic()
-    last_line = began
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        for line in process.stdout:
+    last_line = None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    # Ends when everybody who holds the pipe has closed it, daemons included, so that nothing said is lost.
+    for line in process.stdout:
+        if pattern.search(line):
             last_line = time.monotonic()
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    code = process.wait()
     ended = time.monotonic()
+    orphans, killed = reap_orphans(PATIENCE)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     file.write_text(json.dumps({
-        "code": process.returncode, "wall_s": ended - began, "after_last_line_s": ended - last_line,
-        "cpu_s": used.ru_utime + used.ru_stime, "peak_mib": used.ru_maxrss / 1024}))
+        "code": code, "wall_s": ended - began, "all_ended_s": time.monotonic() - began,
+        "after_last_line_s": None if last_line is None else ended - last_line, "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_mib": used.ru_maxrss / 1024, "orphans": orphans, "killed": killed}))
     # As a shell says it, so that a killed program is not taken for one that ended well.
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def overhead(budget_end: float, options: argparse.Namespace) -> Check:
             str(options.out.resolve()), "--microbench", str(suite.microbench), "--budget", str(int(left))]
         command += ["--nsys", suite.nsys] if suite.nsys else []
         command += ["--nsys-libs", suite.nsys_libraries] if suite.nsys_libraries else []
-        run = suite.run("overhead", command, limit=left + 180)
+        # The first round is begun whatever the budget.
+        run = suite.run("overhead", command, limit=left + 400)
         table = options.out / "overhead.md"
         print(table.read_text() if table.exists() else run.stderr)
         yield expect("overhead.table", run.code == 0 and table.exists(), run.ending())

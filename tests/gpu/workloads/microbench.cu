@@ -205,5 +205,7 @@ int main(int count, char **words) {
         std::sort(times.begin(), times.end());
         std::printf("time_per_operation_ns=%.1f best_ns=%.1f\n", times[times.size() / 2], times[0]);
     }
+    // Now, not behind the exit handlers: what a tool does there is measured from this line on.
+    std::fflush(stdout);
     return options.exit_code;
 }

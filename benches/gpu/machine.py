@@ -1,0 +1,58 @@
+"""What a measurement was made on: machine, driver and the versions of everything that took part.
+
+Two measurements may stand in one table only where these agree (measured.py). What cannot be found out is left
+empty and printed as unknown.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import re
+import shutil
+import sys
+
+from harness import Suite
+
+
+def first_line(suite: Suite, *command: str | pathlib.Path, pattern: str = "(.+)") -> str:
+    """The first match in what a command says on stdout; empty when it cannot be run or says nothing like it."""
+    try:
+        run = suite.run("version", command)
+    except OSError:
+        return ""
+    match = re.search(pattern, run.stdout)
+    return match[1].strip() if run.code == 0 and match else ""
+
+
+def processor() -> str:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return f"{line.partition(':')[2].strip()}, {len(os.sched_getaffinity(0))} cores"
+    return f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+
+
+# Printed by the Python that trains. Each program takes its own libcupti, the small ones that of the toolkit: their API
+# versions stand in the rows of gpuprof.
+PYTORCH = """
+import importlib.metadata, torch, torchvision
+cupti = [f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name.startswith("nvidia-cuda-cupti")]
+print(torch.__version__, "torchvision", torchvision.__version__, *cupti)
+"""
+
+
+def describe(suite: Suite) -> dict[str, str]:
+    """Names as they stand in the table's head. Importing PyTorch here also warms the disk's cache up for the programs."""
+    return {
+        "gpu": first_line(suite, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        "driver": first_line(suite, "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "CUDA of the driver": first_line(suite, "nvidia-smi", pattern=r"CUDA Version: *([\d.]+)"),
+        "nvcc": first_line(suite, shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", "--version", pattern=r"release ([\d.]+)"),
+        "PyTorch": first_line(suite, sys.executable, "-c", PYTORCH),
+        "nsys": first_line(suite, suite.nsys, "--version") if suite.nsys else "",
+        "Python": platform.python_version(),
+        "kernel": platform.release(),
+        "processor": processor(),
+        "gpuprof": first_line(suite, suite.gpuprof, "--version"),
+    }

@@ -1,0 +1,126 @@
+"""The file of measurements, overhead.json: whole rounds of single runs, and where and when they were made.
+
+    machine       names and versions (machine.py)
+    sessions      begin (UTC) and load average of each call that measured
+    rounds        number, seconds and tools of each round that was finished
+    measurements  one row a program, tool and round
+
+Written after every run, so that a call that is cut off leaves what it had; but only whole rounds are read again, since
+what counts are ratios within a round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import time
+
+
+class NotMergeable(Exception):
+    """An earlier file that does not go into one table with what would be measured now."""
+
+
+def difference(one: dict[str, str], other: dict[str, str]) -> str:
+    """Where two descriptions of a machine disagree, or empty."""
+    return ", ".join(
+        f"{name} {one.get(name) or 'unknown'} and {other.get(name) or 'unknown'}"
+        for name in {**one, **other} if one.get(name) != other.get(name))
+
+
+def sentence(machine: dict[str, str]) -> str:
+    return ", ".join(value or "unknown GPU" if name == "gpu" else f"{name} {value or 'unknown'}" for name, value in machine.items())
+
+
+@dataclasses.dataclass
+class Measured:
+    """What the file holds."""
+
+    machine: dict[str, str]
+    sessions: list[dict] = dataclasses.field(default_factory=list)
+    rounds: list[dict] = dataclasses.field(default_factory=list)
+    measurements: list[dict] = dataclasses.field(default_factory=list)
+
+    def merge(self, file: pathlib.Path) -> None:
+        """Takes the whole rounds of an earlier call in.
+
+        Raises NotMergeable when that was on another machine or with other versions.
+        """
+        earlier = load(file)
+        different = difference(earlier.machine, self.machine)
+        if different:
+            raise NotMergeable(f"{file}: measured under other conditions ({different}): begin a new folder with --out")
+        whole = {entry["round"] for entry in earlier.rounds}
+        rows = [row for row in earlier.measurements if row["round"] in whole]
+        if len(rows) < len(earlier.measurements):
+            print(f"{file}: {len(earlier.measurements) - len(rows)} measurements of an unfinished round are left out", flush=True)
+        self.sessions, self.rounds, self.measurements = earlier.sessions, earlier.rounds, rows
+
+    def begin_session(self) -> None:
+        self.sessions.append({"began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": os.getloadavg()[0]})
+
+    def next_round(self) -> int:
+        return 1 + max((entry["round"] for entry in self.rounds), default=-1)
+
+    def dates(self) -> str:
+        days = sorted({session["began"][:10] for session in self.sessions})
+        return " and ".join(days) or "unknown date"
+
+    def save(self, folder: pathlib.Path) -> None:
+        # Replaced as a whole: a call that is killed while it writes leaves the file before.
+        file = folder / "overhead.json"
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        new.replace(file)
+        (folder / "overhead.md").write_text(f"{sentence(self.machine)}. {self.dates()}.\n\n{table(self.measurements)}")
+
+
+def load(file: pathlib.Path) -> Measured:
+    """Raises NotMergeable when the file is not one of these."""
+    try:
+        return Measured(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise NotMergeable(f"{file}: not a file of measurements of this version: {error}") from error
+
+
+def paired_ratios(rows: list[dict], tool: str, base_tool: str = "none") -> list[float]:
+    """Time with the tool over time with the other one, for each round that has both."""
+    base = {row["round"]: row["time"] for row in rows if row["tool"] == base_tool and row["time"]}
+    return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
+
+
+def median_of(rows: list[dict], column: str, digits: str) -> str:
+    values = [row[column] for row in rows if row.get(column) is not None]
+    return format(statistics.median(values), digits) if values else ""
+
+
+def table(rows: list[dict]) -> str:
+    """The Markdown table: medians, and the range of the ratios over the rounds."""
+    lines = [
+        "| program | tool | median | cost: median (range) | over floor | CPU, s | peak, MiB | to the answer, s | trace, MB "
+        "| rounds |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for name in dict.fromkeys(row["benchmark"] for row in rows):
+        mine = [row for row in rows if row["benchmark"] == name]
+        for tool in dict.fromkeys(row["tool"] for row in mine):
+            lines.append(table_row(name, tool, mine))
+    return "\n".join(lines) + "\n"
+
+
+def table_row(name: str, tool: str, of_program: list[dict]) -> str:
+    of_tool = [row for row in of_program if row["tool"] == tool]
+    good = [row for row in of_tool if row["time"]]
+    if not good:
+        return f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | | | | 0 of {len(of_tool)} |"
+    ratios, over_floor = paired_ratios(of_program, tool), paired_ratios(of_program, tool, "floor")
+    cost = "" if tool == "none" or not ratios else (
+        f"{statistics.median(ratios) - 1:+.1%} ({min(ratios) - 1:+.1%} .. {max(ratios) - 1:+.1%})")
+    relative = f"{statistics.median(over_floor):.3f}" if over_floor and tool not in ("none", "floor") else ""
+    sizes = [row["trace_bytes"] / 1e6 for row in good if row.get("trace_bytes") is not None and tool != "none"]
+    size = f"{statistics.median(sizes):.1f}" if sizes else ""
+    rounds = str(len(good)) if len(good) == len(of_tool) else f"{len(good)} of {len(of_tool)}"
+    return (
+        f"| {name} | {tool} | {statistics.median(row['time'] for row in good):.4g} {good[0]['unit']} | {cost} | {relative} | "
+        f"{median_of(good, 'cpu_s', '.1f')} | {median_of(good, 'peak_mib', '.0f')} | "
+        f"{median_of(good, 'after_last_line_s', '.2f')} | {size} | {rounds} |")
