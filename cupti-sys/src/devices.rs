@@ -57,6 +57,18 @@ pub struct DeviceLink {
     pub lanes: u32,
 }
 
+impl DeviceLink {
+    /// Rates of generations 1 to 6, millions of transfers a second (PCI Express Base Specification).
+    const RATES: [u32; 6] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
+
+    /// The link of this many lanes, none of which is none, and this generation; `None` for one whose rate is not known.
+    #[must_use]
+    pub fn of_generation(generation: u32, lanes: u32) -> Option<Self> {
+        let (generation, megatransfers) = (1..).zip(Self::RATES).find(|&(known, _)| known == generation)?;
+        (lanes > 0).then_some(Self { generation, megatransfers, lanes })
+    }
+}
+
 /// Numbers of `CUdevice_attribute`.
 pub mod attribute {
     /// `CLOCK_RATE`, kHz
@@ -170,10 +182,8 @@ fn link(device: &Path) -> Option<DeviceLink> {
     };
     let ((ours, our_lanes), (ports, port_lanes)) = (read(device)?, read(device.parent()?)?);
     let (megatransfers, lanes) = (ours.min(ports), our_lanes.min(port_lanes));
-    // PCI Express Base Specification: the rates of generations 1 to 6.
-    let generations = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
-    let generation = (1..).zip(generations).find(|&(_, rate)| rate == megatransfers)?.0;
-    (lanes > 0).then_some(DeviceLink { generation, megatransfers, lanes })
+    let generation = (1..).zip(DeviceLink::RATES).find(|&(_, rate)| rate == megatransfers)?.0;
+    DeviceLink::of_generation(generation, lanes)
 }
 
 #[cfg(test)]
@@ -193,6 +203,8 @@ mod tests {
         assert_eq!(link(&device), None, "the port says nothing");
         write(&port, "16.0 GT/s PCIe\n", "16\n");
         assert_eq!(link(&device), Some(DeviceLink { generation: 4, megatransfers: 16_000, lanes: 16 }));
+        assert_eq!(link(&device), DeviceLink::of_generation(4, 16));
+        assert_eq!(DeviceLink::of_generation(7, 16).or(DeviceLink::of_generation(5, 0)), None);
         write(&port, "Unknown\n", "63\n");
         assert_eq!(link(&device), None);
         fs::remove_dir_all(&port).unwrap();

@@ -11,16 +11,16 @@ use cupti_sys::record::{
     Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
     MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord, UnifiedMemoryRecord,
 };
-use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice};
+use cupti_sys::{Cupti, Domain, DriverDevice};
 use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
     Device, DeviceId, Kernel, LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation,
-    Memset, NameId, Overhead, OverheadKind, PcieLink, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rustc_hash::FxBuildHasher;
 
-use crate::enable;
+use crate::{enable, links};
 
 /// What a CUPTI record turned into.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub struct Decoder {
     /// Asked for at the start: a CUPTI that hangs later must not take the collector along.
     api_names: HashMap<(Domain, u32), String, FxBuildHasher>,
     dictionary: Dictionary,
+    links_asked: bool,
     kernel_names: KernelNames,
     functions: HashMap<(Domain, u32), ApiFunctionId, FxBuildHasher>,
 }
@@ -50,6 +51,7 @@ impl Decoder {
         Self {
             api_names: names(Domain::RUNTIME).chain(names(Domain::DRIVER)).collect(),
             dictionary: Dictionary::new(),
+            links_asked: false,
             kernel_names: KernelNames::default(),
             functions: HashMap::default(),
         }
@@ -65,19 +67,19 @@ impl Decoder {
         &mut self.dictionary
     }
 
-    /// Describes the devices as the driver does and their links as the kernel does, unless they are described, or CUDA is not initialised.
+    /// Describes the devices as the driver does, unless they are described, and asks for their links once; does nothing
+    /// while CUDA is not initialised.
     pub fn describe_devices(&mut self) {
-        let (no_devices, no_links) = (self.dictionary.devices().is_empty(), self.dictionary.links().is_empty());
-        if !no_devices && !no_links {
+        let no_devices = self.dictionary.devices().is_empty();
+        if !no_devices && self.links_asked {
             return;
         }
-        for device in cupti_sys::driver_devices() {
-            if let Some(link) = device.link.filter(|_| no_links) {
-                self.dictionary.add_link(driver_link(device.ordinal, link));
-            }
-            if no_devices {
-                self.dictionary.add_device(driver_device(device));
-            }
+        let devices = cupti_sys::driver_devices();
+        if !devices.is_empty() && !std::mem::replace(&mut self.links_asked, true) {
+            links::of(&devices).for_each(|link| self.dictionary.add_link(link));
+        }
+        if no_devices {
+            devices.into_iter().map(driver_device).for_each(|device| self.dictionary.add_device(device));
         }
     }
 
@@ -104,7 +106,7 @@ impl Decoder {
                 self.dictionary.add_context(self::context(&context));
                 return Decoded::Description;
             }
-            // Of another tool: ours come from `/sys`.
+            // Of another tool: ours do not come from CUPTI (links.rs).
             Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
@@ -424,15 +426,6 @@ fn driver_device(device: DriverDevice) -> Device {
         memory_bytes: device.memory_bytes,
         memory_bandwidth_kbps: bandwidth,
         uuid: device.uuid,
-    }
-}
-
-fn driver_link(ordinal: u32, link: DeviceLink) -> PcieLink {
-    PcieLink {
-        device: DeviceId(ordinal),
-        generation: link.generation,
-        megatransfers: link.megatransfers,
-        lanes: link.lanes,
     }
 }
 

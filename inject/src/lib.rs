@@ -31,6 +31,7 @@ mod enable;
 mod flusher;
 mod gauges;
 mod interest;
+mod links;
 mod log;
 mod nvtx;
 mod output;

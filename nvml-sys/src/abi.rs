@@ -75,6 +75,7 @@ pub(crate) type Init = unsafe extern "C" fn() -> u32;
 pub(crate) type GetHandleByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> u32;
 pub(crate) type GetUtilization = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> u32;
 pub(crate) type GetMigMode = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut c_uint) -> u32;
+pub(crate) type GetNumber = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> u32;
 pub(crate) type QuerySupport = unsafe extern "C" fn(*mut c_void, *mut GpmSupport) -> u32;
 pub(crate) type SampleAlloc = unsafe extern "C" fn(*mut *mut c_void) -> u32;
 pub(crate) type SampleFree = unsafe extern "C" fn(*mut c_void) -> u32;

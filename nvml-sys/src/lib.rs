@@ -1,5 +1,5 @@
-//! Utilisation of a device as NVIDIA's management library (NVML) tells it: whole-percent rates on every GPU, and GPM
-//! metrics, read from hardware counters, on Hopper and later.
+//! Devices as NVIDIA's management library (NVML) tells of them: utilisation as whole-percent rates on every GPU and as GPM
+//! metrics, read from hardware counters, on Hopper and later; and the link to the host.
 //!
 //! The library belongs to the driver and may be absent, older than a function, or refuse: each of these is a value, never
 //! a failure to load the program. It is loaded at run time, initialised once, and neither shut down nor unloaded: the
@@ -74,6 +74,8 @@ pub struct Nvml {
     handle_by_uuid: abi::GetHandleByUuid,
     utilization: abi::GetUtilization,
     mig_mode: Option<abi::GetMigMode>,
+    link_generation: Option<abi::GetNumber>,
+    link_lanes: Option<abi::GetNumber>,
     gpm: Option<gpm::Functions>,
 }
 
@@ -90,6 +92,8 @@ impl Nvml {
             handle_by_uuid: function(&library, "nvmlDeviceGetHandleByUUID").ok_or(LoadError::Absent)?,
             utilization: function(&library, "nvmlDeviceGetUtilizationRates").ok_or(LoadError::Absent)?,
             mig_mode: function(&library, "nvmlDeviceGetMigMode"),
+            link_generation: function(&library, "nvmlDeviceGetMaxPcieLinkGeneration"),
+            link_lanes: function(&library, "nvmlDeviceGetMaxPcieLinkWidth"),
             gpm: gpm::Functions::of(&library),
         };
         // The functions live as long as the library does.
@@ -142,6 +146,19 @@ impl Device {
         // SAFETY: a handle of this library and pointers to locals.
         let status = unsafe { mig_mode(self.handle, &raw mut current, &raw mut pending) };
         Status::of(status).is_ok() && current != 0
+    }
+
+    /// Generation and lanes of the best PCI Express link that "is possible with this device and system" (NVML reference):
+    /// not of the link as it is now, which sleeps at a lower generation. `None` where either is not told.
+    #[must_use]
+    pub fn best_link(&self) -> Option<(u32, u32)> {
+        let ask = |question: Option<abi::GetNumber>| {
+            let mut answer = 0;
+            // SAFETY: a handle of this library and a pointer to a local.
+            let status = unsafe { question?(self.handle, &raw mut answer) };
+            Status::of(status).ok().map(|()| answer).filter(|&number| number > 0)
+        };
+        Some((ask(self.nvml.link_generation)?, ask(self.nvml.link_lanes)?))
     }
 }
 
