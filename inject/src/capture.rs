@@ -6,75 +6,37 @@
 //! until the capture's device work has come, and then switches it off. The collector cuts what lies outside
 //! ([`segments`], [`gate`]).
 //!
+//! [`settle`] and [`neighbours`] are the flushing thread's part of it: how long tracing stays on, and whether another tool has
+//! taken CUPTI.
+//!
 //! The lock of the plan is held around a decision and a push into a channel, never around a CUPTI call. Messages about
 //! begin and end go out under it, so their order is that of the plan; a capture begins when tracing is on.
 
+mod desk;
 pub mod gate;
+mod neighbours;
 pub mod plan;
 pub mod request;
 pub mod segments;
+mod settle;
 pub mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
-use profiler_core::capture::{CaptureMark, Trigger};
+use profiler_core::capture::CaptureMark;
 use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
 
+use self::desk::{Desk, Mark};
 use self::plan::{Action, Event, Plan};
 use self::request::{Range, RangeName, Request};
 use crate::activity::Delivery;
-use crate::enable::{Company, ProfilerCall, ProfilerCalls, Switch, Turned};
+use crate::enable::{ProfilerCall, ProfilerCalls, Switch, Turned};
 use crate::flusher::{self, Order};
-use crate::{log, settings};
-
-/// Tracing stays on for so long after the last capture: the next one may follow at once, and switching back and forth
-/// costs more than it saves (`cuptiActivityDisable` does not give the launch path its full speed back).
-const LINGER_NANOS: u64 = 200_000_000;
-/// Between two flushes while the last device work of a capture is awaited.
-const DRAIN_PERIOD: Duration = Duration::from_millis(10);
-
-/// What the lock protects.
-#[derive(Debug)]
-struct Desk {
-    plan: Plan,
-    /// Marks that wait until tracing is on, first of all a begin: the thread that switches it on sends them.
-    marks: Vec<Mark>,
-    /// The newest time that an event had.
-    newest: Timestamp,
-    /// Since when a capture is being taken although nothing can be recorded.
-    blind_since: Option<Timestamp>,
-    /// For how long that was so before, nanoseconds.
-    blind_nanos: u64,
-}
-
-/// What the plan has decided about a capture.
-#[derive(Debug)]
-enum Mark {
-    Begin(u32, Trigger),
-    End(u32),
-}
-
-impl Desk {
-    /// A time that was read before the lock was taken: not before that of an event which got it first.
-    fn in_order(&mut self, at: Timestamp) -> Timestamp {
-        self.newest = self.newest.max(at);
-        self.newest
-    }
-
-    /// Notes whether what the capture that is being taken wants is recorded as of `at`.
-    fn observe(&mut self, at: Timestamp, recorded: bool) {
-        if self.plan.taking().is_some() && !recorded {
-            self.blind_since.get_or_insert(at);
-        } else if let Some(since) = self.blind_since.take() {
-            self.blind_nanos += at.since(since);
-        }
-    }
-}
+use crate::log;
 
 /// Brings events to the plan and carries out what it decides.
 #[derive(Debug)]
@@ -109,13 +71,7 @@ impl Director {
         Self {
             cupti,
             switch,
-            desk: Mutex::new(Desk {
-                plan: Plan::new(request, flusher::now(cupti)),
-                marks: Vec::new(),
-                newest: Timestamp::ZERO,
-                blind_since: None,
-                blind_nanos: 0,
-            }),
+            desk: Mutex::new(Desk::new(Plan::new(request, flusher::now(cupti)))),
             deliveries,
             orders,
             profiler_calls: OnceLock::new(),
@@ -254,11 +210,6 @@ impl Director {
         }
     }
 
-    /// A capture has come to its end in the collector.
-    pub fn concluded(&self) {
-        let _ = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
-    }
-
     /// Captures begun so far.
     pub fn captures(&self) -> u32 {
         self.desk().plan.begun()
@@ -294,17 +245,14 @@ impl Director {
     }
 
     /// Time of captures so far in which nothing could be recorded, because another tool held CUPTI or because that
-    /// refused; nanoseconds.
-    ///
-    /// A stretch counts when it is over: it belongs to the capture that goes on behind it.
+    /// refused; nanoseconds of the stretches that are over.
     pub fn unobserved(&self) -> u64 {
-        self.desk().blind_nanos
+        self.desk().unobserved.over()
     }
 
     /// The same with the stretch that lasts, up to `at`.
     pub fn unobserved_until(&self, at: Timestamp) -> u64 {
-        let desk = self.desk();
-        desk.blind_nanos + desk.blind_since.map_or(0, |since| at.since(since))
+        self.desk().unobserved.until(at)
     }
 
     /// Whether what a capture wants is recorded.
@@ -312,203 +260,15 @@ impl Director {
         self.switch.is_on() && !self.switch.slot().is_taken()
     }
 
-    /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its buffers, and
-    /// takes them again when that is done. Answers whether one has, just now: what CUPTI had of ours is lost.
-    pub fn look_around(&self, company: &mut Company, at: Timestamp) -> bool {
-        let slot = self.switch.slot();
-        if !slot.is_yielded() || !self.switch.is_on() || self.is_watching() {
-            return false;
-        }
-        if slot.is_taken() {
-            if slot.answers() == Some(true) {
-                // CUPTI was only late.
-                slot.keep();
-                self.regain();
-            } else if self.is_free(company, at) {
-                self.regain();
-            }
-            return false;
-        }
-        let Some(since) = slot.answers().and_then(|answered| company.heard(answered, at)) else { return false };
-        slot.lose();
-        log::warning!("another tool has taken CUPTI: nothing is recorded until it is done, and the time is counted");
-        let mut desk = self.desk();
-        if let Action::End { number } = desk.plan.on(Event::Lost, at) {
-            desk.blind_since = Some(since);
-            self.end(number, since);
-        }
-        true
-    }
-
-    /// Whether no other tool has CUPTI's buffers any more. One that has left without fetching its own is given them.
-    fn is_free(&self, company: &mut Company, at: Timestamp) -> bool {
-        let slot = self.switch.slot();
-        if !slot.is_taken() {
-            return true;
-        }
-        let free = company.is_done(slot.is_somebody_recording(), at);
-        if free {
-            let _ = self.cupti.flush(false);
-        }
-        free
-    }
-
-    fn regain(&self) {
-        if let Err(error) = self.switch.regain() {
-            log::debug!("CUPTI is not had back yet: {error}");
-            return;
-        }
-        log::warning!("the other tool is done with CUPTI: recording goes on");
-        let at = flusher::now(self.cupti);
-        let mut desk = self.desk();
-        let at = desk.in_order(at);
-        desk.observe(at, true);
-        if let Action::Begin { number, trigger } = desk.plan.on(Event::Regained, at) {
-            self.open.fetch_add(1, Ordering::Relaxed);
-            self.send(CaptureMark::Begin { number, at, trigger });
-        }
-    }
-
-    /// From now on CUPTI is left to others, as soon as nothing is recorded.
-    pub fn yield_slot(&self) {
-        self.switch.slot().set_yields(true);
-    }
-
-    /// At the end: leaving CUPTI to others helps only those that use the same copy of it.
-    pub fn say_if_yielded_in_vain(&self) {
-        let copies = cupti_sys::loaded_copies();
-        if self.switch.slot().is_yielded() && copies.len() > 1 {
-            let ours = self.cupti.path().display();
-            let copies: Vec<_> = copies.iter().map(|path| path.display().to_string()).collect();
-            log::warning!(
-                "copies of CUPTI in the program: {}. {}=yield is for tools that use {ours}; one that uses another copy is refused (39)",
-                copies.join(", "),
-                settings::NEIGHBOURS
-            );
-        }
-    }
-
-    /// Whether other tools are kept out of CUPTI.
-    pub fn holds_slot(&self) -> bool {
-        self.switch.slot().with(|_| ()).is_some()
-    }
-
-    /// Measuring cannot start: CUPTI goes back to whoever wants it.
-    pub fn give_up(&self) {
-        self.switch.slot().give_back();
-    }
-
-    /// Whether records are still to come for a capture that has ended.
-    pub fn is_draining(&self) -> bool {
-        self.open.load(Ordering::Relaxed) > usize::from(self.is_capturing())
-    }
-
-    /// Whether records are being made, so that flushing brings something.
-    pub fn is_on(&self) -> bool {
-        !self.switch.is_off()
-    }
-
-    /// Records are made from here on, whatever the plan says, until [`release`](Self::release) was called as often.
-    pub fn hold(&self) {
-        {
-            // Under the lock, as everything that keeps tracing on.
-            let _desk = self.desk();
-            self.holders.fetch_add(1, Ordering::AcqRel);
-        }
-        if !self.switch.is_on() {
-            self.switch_on();
-        }
-    }
-
-    /// Takes one [`hold`](Self::hold) back.
-    pub fn release(&self) {
-        self.holders.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Somebody waits for the next flush marks, which come every [`DRAIN_PERIOD`] meanwhile; or waits no more.
-    pub fn hurry(&self, waits: bool) {
-        self.hurried.store(waits, Ordering::Relaxed);
-        // Full means that the flushing thread has reason enough to look.
-        let _ = self.orders.try_send(Order::Look);
-    }
-
-    /// How long the flushing thread may sleep.
-    pub fn wait(&self, period: Duration) -> Duration {
-        let (taking, deadline) = {
-            let plan = &self.desk().plan;
-            (plan.taking().is_some(), plan.deadline())
-        };
-        let draining = self.open.load(Ordering::Relaxed) > usize::from(taking) || self.hurried.load(Ordering::Relaxed);
-        let now = flusher::now(self.cupti);
-        let deadline = deadline.map_or(period, |at| Duration::from_nanos(at.since(now)));
-        if draining { period.min(DRAIN_PERIOD) } else { period.min(deadline.max(Duration::from_millis(1))) }
-    }
-
-    /// On the flushing thread, after each flush: switches off what is no longer wanted. Answers whether measuring is
-    /// over and its last record has come.
-    pub fn settle(&self, company: &mut Company) -> bool {
-        let now = flusher::now(self.cupti);
-        let (wanted, over, leaves) = {
-            let mut desk = self.desk();
-            // Marks that wait: a thread is just switching on, and will say what came of it.
-            if desk.marks.is_empty() {
-                desk.observe(now, self.is_recording());
-            }
-            let over = desk.plan.is_over();
-            let ended = Timestamp::from_nanos(self.ended.load(Ordering::Relaxed));
-            let wanted = desk.plan.wants_records() || self.holders.load(Ordering::Acquire) > 0;
-            let done = !wanted && self.open.load(Ordering::Relaxed) == 0;
-            // Under the lock, so that a capture begins before it, or sees it and calls it back.
-            (wanted, over && done, done && (over || now.since(ended) > LINGER_NANOS) && self.switch.leave())
-        };
-        if leaves {
-            self.leave();
-        } else if wanted && self.switch.is_off() {
-            // It was refused when the capture began; it may not be now.
-            if self.is_free(company, now) {
-                self.switch_on();
-                let now = flusher::now(self.cupti);
-                self.desk().observe(now, self.is_recording());
-            }
-        } else if self.switch.is_off() {
-            self.switch.slot().give_back_if_wanted();
-        }
-        over
-    }
-
     /// Whether the run is only watched, and nothing of CUPTI's is recorded.
     pub fn is_watching(&self) -> bool {
         self.switch.is_watching()
-    }
-
-    /// Records less from here on. Only from the flushing thread.
-    pub fn lower(&self, mode: Mode) {
-        self.switch.lower(mode);
     }
 
     /// Asks the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
         if self.orders.try_send(Order::Lower(mode)).is_err() {
             log::warning!("the step down to {} is late: the flushing thread is busy", mode.name());
-        }
-    }
-
-    /// Switches off whatever is on. Only from the flushing thread.
-    pub fn switch_off(&self) {
-        let leaves = {
-            let _desk = self.desk();
-            self.switch.leave()
-        };
-        if leaves {
-            self.leave();
-        }
-    }
-
-    fn leave(&self) {
-        match self.switch.off() {
-            Ok(false) => {}
-            Ok(true) => log::debug!("a capture began while CUPTI was being switched off"),
-            Err(error) => self.refused(&error),
         }
     }
 

@@ -1,0 +1,71 @@
+//! What the collector says: the live line, the answer to somebody outside, and the text that the trace keeps.
+//!
+//! All of it is made from one report ([`profiler_core::report`]), so that they cannot differ.
+
+use std::path::Path;
+use std::time::Duration;
+
+use profiler_core::record::Timestamp;
+use profiler_core::report::Report;
+use profiler_core::session::End;
+use profiler_core::trace::{ANSWER_FROM, Answer as KeptAnswer};
+
+use super::{Collector, after};
+use crate::control::Answer;
+use crate::log;
+use crate::settings::WhatIf;
+
+/// When the next live line is due, on the clock of the records, so that a replay prints the same lines.
+#[derive(Debug)]
+pub struct Live {
+    interval: Duration,
+    next: Timestamp,
+}
+
+impl Live {
+    /// A line every `interval` after `start`.
+    pub fn new(interval: Duration, start: Timestamp) -> Self {
+        Self { interval, next: after(start, interval) }
+    }
+}
+
+impl Collector {
+    /// Prints the live line, if it was asked for and it is time.
+    pub(super) fn live_line_if_due(&mut self, at: Timestamp) {
+        if self.captures.is_empty() || self.live.as_ref().is_none_or(|live| at < live.next) {
+            return;
+        }
+        log::print(&format!("{}\n", self.make_report(End::Abrupt).live_line()));
+        if let Some(live) = &mut self.live {
+            live.next = after(at, live.interval);
+        }
+    }
+
+    /// How things are, for somebody outside.
+    pub(super) fn answer(&self) -> Answer {
+        let report = self.make_report(End::Abrupt);
+        let loss = &self.loss;
+        Answer {
+            verdict: (report.verdict.group.name(), report.verdict.share),
+            line: report.live_line(),
+            summary: report.summary(),
+            kernels: report.completeness.kernels,
+            lost: loss.dropped_by_cupti + loss.dropped_by_gpuprof + loss.dropped_ranges,
+            trace: self.trace.path().map(Path::to_owned),
+        }
+    }
+
+    /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it up.
+    pub(super) fn answer_to_keep(&self, report: &Report) -> Option<KeptAnswer> {
+        (report.completeness.records() >= ANSWER_FROM && self.what_if != WhatIf::Off).then(|| KeptAnswer {
+            gpuprof_version: self.session.gpuprof_version.clone(),
+            summary: report.summary(),
+            full: report.full(),
+            ranges: report.range_tables(),
+        })
+    }
+
+    pub(super) fn make_report(&self, end: End) -> Report {
+        self.captures.report(&self.session, self.decoder.dictionary(), &self.loss, end, Vec::new())
+    }
+}

@@ -1,0 +1,110 @@
+//! What the collector does beside records, at each flush mark: losses, gauges, steps, what tracing takes.
+//!
+//! All of it is bounded by the number of devices or captures, never by that of records.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use profiler_core::record::Timestamp;
+use profiler_core::utilisation::Reading;
+
+use super::{Collector, after};
+use crate::capture::plan::Event;
+use crate::settings::{self, WhatIf};
+use crate::{log, nvtx};
+
+/// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
+const BACKLOG_PARTS: usize = 4;
+
+/// How often what gauges said is written: a killed program's trace has it too, and the time between two is told apart.
+const GAUGES_WRITTEN_EVERY: Duration = Duration::from_secs(1);
+
+impl Collector {
+    /// Gauges of a device are something of the GPU, so they begin a trace.
+    pub(super) fn gauges(&mut self, reading: Reading) {
+        self.gauges.take(reading);
+        self.captures.utilisation(reading);
+        if matches!(reading, Reading::Device(_)) {
+            self.trace.open(&self.session);
+        }
+    }
+
+    /// Totals, so not every reading has to be written.
+    pub(super) fn gauges_if_due(&mut self, at: Timestamp) {
+        if at >= self.gauges_due && !self.gauges.is_empty() {
+            self.write_gauges(at);
+        }
+    }
+
+    pub(super) fn write_gauges(&mut self, at: Timestamp) {
+        let dictionary = self.decoder.dictionary();
+        let absence = self.gauges.absence.map(Reading::Absent);
+        for reading in self.gauges.devices.iter().copied().map(Reading::Device).chain(absence) {
+            self.trace.write(|trace| trace.utilisation(at, &reading, dictionary));
+        }
+        self.gauges_due = after(at, GAUGES_WRITTEN_EVERY);
+    }
+
+    /// Tells how many steps there were so far, when somebody counts them.
+    pub(super) fn watch_steps(&mut self, before: Timestamp) {
+        let Some(watch) = &mut self.step_watch else { return };
+        watch.flushed(before, self.decoder.dictionary());
+        let seen = watch.devices().map(|account| account.steps().seen).max().unwrap_or(0);
+        self.director.event(Event::StepsDetected(seen));
+    }
+
+    /// Adds up what tracing takes, and steps down when it is too much.
+    pub(super) fn weigh(&mut self, before: Timestamp) {
+        let due = self.account.flushed(before, &self.inlet.meters);
+        let cost = self.account.cost();
+        self.captures.cost(cost);
+        if due.write || due.step_down.is_some() {
+            let dictionary = self.decoder.dictionary();
+            self.trace.write(|trace| trace.cost(before, &cost, dictionary));
+        }
+        if let Some(mode) = due.step_down {
+            log::warning!(
+                "tracing takes more than {} allows: only {} from now on",
+                settings::MAX_OVERHEAD,
+                mode.name()
+            );
+            self.director.step_down(mode);
+        }
+    }
+
+    /// Sheds what can be made up for later before anything must be lost.
+    pub(super) fn keep_up(&mut self) {
+        let backlog = self.inlet.deliveries.len();
+        if self.what_if == WhatIf::Auto && backlog * BACKLOG_PARTS > self.inlet.pool.limit() {
+            self.what_if = WhatIf::Off;
+            self.captures.stop_what_if();
+            log::warning!(
+                "{backlog} buffers of records wait: the what-if replay is left out here (`gpuprof report` makes it up from the trace)"
+            );
+        }
+    }
+
+    /// Tells the reader of gauges which devices the program uses.
+    pub(super) fn publish_contexts(&self) {
+        let devices = self.decoder.dictionary().contexts().iter().map(|context| context.device.0);
+        let mask = devices.filter(|&device| device < u64::BITS).fold(0, |mask, device| mask | 1 << device);
+        self.inlet.contexts.store(mask, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_loss(&mut self, dropped_by_cupti: u64) {
+        self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
+        self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed) + self.segments.missed();
+        self.loss.beyond_dictionary = self.decoder.dictionary().beyond();
+        self.loss.dropped_ranges = nvtx::dropped();
+        self.loss.unobserved_ns = self.director.unobserved();
+        self.loss.undelivered_buffers = self.inlet.undelivered.load(Ordering::Relaxed);
+        let foreign = self.inlet.foreign_bytes.swap(0, Ordering::Relaxed);
+        if foreign > 0 && !self.foreign_buffers_said {
+            self.foreign_buffers_said = true;
+            log::warning!(
+                "another profiler's activity buffers come to gpuprof: its records are left alone, and some of ours may \
+                 have gone to it; run the two apart"
+            );
+        }
+    }
+}
