@@ -2,8 +2,8 @@
 //! with a wait, a copy from pageable memory and an allocation **fails by three rules, with evidence**; and a benchmark
 //! gives what CUDA events give **within 2 %**.
 //!
-//! In a test of your own: `Expectations::new(). ... .assert(&report)`, and `kernel_within` with a [`gpuprof::Baseline`],
-//! which `GPUPROF_BLESS=1 cargo test` renews.
+//! In a test of your own: `Expectations::new(). ... .assert(&report)`, and `kernel_within` or `Measurement::assert_within`
+//! with a [`gpuprof::Baseline`], which `GPUPROF_BLESS=1 cargo test` renews.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;
@@ -22,9 +22,8 @@ const COPIES: u32 = 20;
 
 fn main() -> ExitCode {
     run(|| {
-        let session = Session::start()?;
+        gpuprof::prepare()?;
         let gpu = Gpu::new()?;
-        drop(session);
         let expected = Expectations::new()
             .launches_at_most(10)
             .no_sync()
@@ -48,11 +47,9 @@ fn main() -> ExitCode {
         let from = gpu.stream.alloc_zeros::<u8>(BYTES)?;
         let mut to = gpu.stream.alloc_zeros::<u8>(BYTES)?;
         gpu.stream.synchronize()?;
-        let mut copied = Ok(());
-        let measured = Bench::new("copy of 1 GiB within the device").bytes(2 * BYTES as u64).run(|| {
-            copied = gpu.stream.memcpy_dtod(&from, &mut to);
-        })?;
-        copied?;
+        let measured = Bench::new("copy of 1 GiB within the device")
+            .bytes(2 * BYTES as u64)
+            .try_run(|| gpu.stream.memcpy_dtod(&from, &mut to))?;
         println!("{measured}");
         let [begin, end] = [(); 2].map(|()| gpu.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT)));
         let (begin, end) = (begin?, end?);

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use gpuprof::{Bench, Bound, L2Flush, Measurement, Precision, Session};
+use gpuprof::{Bench, Bound, L2Flush, Measurement, Precision};
 use lesson::{Gpu, Outcome, promise, run};
 
 /// `vector_add`: y += x, four floats a thread. `multiply`: 32 multiply-adds in eight different chains, `rounds` times.
@@ -89,9 +89,8 @@ const SMALL: u32 = 1 << 18;
 
 fn main() -> ExitCode {
     run(|| {
-        let session = Session::start()?;
+        gpuprof::prepare()?;
         let gpu = Gpu::new()?;
-        drop(session);
         let adds: String = (0..MULTIPLY_ADDS).map(|n| format!("fma.rn.f32 %v{0}, %v{0}, %m, %m;\n", n % 8)).collect();
         let module = gpu.context.load_module(Ptx::from_src(KERNELS.replace("MULTIPLY_ADDS", &adds)))?;
         let (add, multiply) = (module.load_function("vector_add")?, module.load_function("multiply")?);
@@ -105,7 +104,6 @@ fn main() -> ExitCode {
 
         let mut adding = |floats: u32, cold: bool| -> Result<Measurement, Box<dyn std::error::Error>> {
             let flush = L2Flush::of_current_context()?;
-            let mut launched = Ok(());
             let measured =
                 Bench::new(format!("add of {floats} floats, {}", if cold { "L2 flushed" } else { "as it comes" }))
                     .bytes(12 * u64::from(floats))
@@ -117,13 +115,10 @@ fn main() -> ExitCode {
                             unsafe { flush.on(gpu.stream.cu_stream().cast()) };
                         }
                     })
-                    .run(|| {
+                    .try_run(|| {
                         // SAFETY: four floats a thread, and as many threads as both vectors have at least.
-                        let done =
-                            unsafe { gpu.stream.launch_builder(&add).arg(&x).arg(&mut y).launch(shape(floats / 4)) };
-                        launched = done.map(drop);
+                        unsafe { gpu.stream.launch_builder(&add).arg(&x).arg(&mut y).launch(shape(floats / 4)) }
                     })?;
-            launched?;
             println!("{measured}");
             Ok(measured)
         };
@@ -132,18 +127,14 @@ fn main() -> ExitCode {
         promise("a flushed cache is slower", cold.median_ns() > warm.median_ns())?;
 
         let threads = gpu.multiprocessors * 2048 * 4;
-        let mut launched = Ok(());
         let measured = Bench::new("multiply-adds in registers")
             .bytes(4 * u64::from(threads))
             .flops(2.0 * f64::from(threads) * f64::from(MULTIPLY_ADDS) * f64::from(ROUNDS))
             .precision(Precision::Single)
-            .run(|| {
+            .try_run(|| {
                 // SAFETY: a float a thread, and fewer threads than the vector has floats.
-                let done =
-                    unsafe { gpu.stream.launch_builder(&multiply).arg(&mut y).arg(&ROUNDS).launch(shape(threads)) };
-                launched = done.map(drop);
+                unsafe { gpu.stream.launch_builder(&multiply).arg(&mut y).arg(&ROUNDS).launch(shape(threads)) }
             })?;
-        launched?;
         println!("{measured}");
         stands(&measured, Bound::Compute)
     })

@@ -7,6 +7,7 @@
 #define GPUPROF_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /**
  * What a function answers. More values may come: anything but GPUPROF_OK is a failure.
@@ -48,6 +49,10 @@ typedef enum gpuprof_status {
    * An error in gpuprof.
    */
   GPUPROF_INTERNAL = 8,
+  /**
+   * A benchmark measured nothing, or only a part: nothing was launched, the device failed, or records were lost.
+   */
+  GPUPROF_NOT_MEASURED = 9,
 } gpuprof_status;
 
 #ifdef __cplusplus
@@ -104,6 +109,38 @@ size_t gpuprof_report_json(char *text,
  * `capacity` bytes at `text` are writable.
  */
 size_t gpuprof_report_text(char *text, size_t capacity);
+
+/**
+ * Measures what `launch(data)` launches, as `gpuprof::Bench` does: calls it 25 times to warm up and `repetitions` times that
+ * count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
+ * session may be open. Before the first CUDA call of the process, open one and stop it.
+ *
+ * `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the L2 cache
+ * is overwritten before each repetition, on the default stream of the context that is current on this thread.
+ *
+ * `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
+ */
+enum gpuprof_status gpuprof_bench(const char *name,
+                                  uint32_t repetitions,
+                                  int flush_l2,
+                                  uint64_t bytes,
+                                  double flops,
+                                  void (*launch)(void *data),
+                                  void *data);
+
+/**
+ * As `gpuprof_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
+ *
+ * `capacity` bytes at `text` are writable.
+ */
+size_t gpuprof_bench_json(char *text, size_t capacity);
+
+/**
+ * As `gpuprof_bench_json`, one line for people.
+ *
+ * `capacity` bytes at `text` are writable.
+ */
+size_t gpuprof_bench_text(char *text, size_t capacity);
 
 /**
  * As `gpuprof_report_json`, why the last call that failed did, and what to do.

@@ -8,9 +8,9 @@
 //!   ]
 //! }
 //! ```
-//! A kernel is known by the part of its name that the test gives, by the case, and by the device, since times of one device
-//! say nothing of another. The file is replaced as a whole, so a reader never sees half of it; two processes that renew it
-//! at once can undo each other.
+//! A kernel is known by the part of its name that the test gives, a benchmark by its own name; and both by the case, and by
+//! the device, since times of one device say nothing of another. The file is replaced as a whole, so a reader never sees half
+//! of it; two processes that renew it at once can undo each other.
 
 use std::env;
 use std::fs;
@@ -18,8 +18,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use profiler_core::report::KernelRow;
 use serde::{Deserialize, Serialize};
+
+use crate::expectations::time;
 
 /// Renews the file instead of judging by it.
 const BLESS: &str = "GPUPROF_BLESS";
@@ -72,30 +73,41 @@ impl Baseline {
         &self.path
     }
 
-    /// The stored median of a kernel, nanoseconds; `None` when the baseline is being renewed, with `row`.
-    pub(crate) fn median(&self, kernel: &str, device: &str, row: &KernelRow) -> Result<Option<u64>, String> {
-        let renewing = RENEWING.lock().unwrap_or_else(PoisonError::into_inner);
-        let bless = env::var_os(BLESS).is_some_and(|value| !value.is_empty() && value != "0");
+    /// What `kernel` may take at most on `device`, nanoseconds, and what that rests on: `ratio` times the stored median.
+    /// `None` when the baseline is being renewed, with `median_ns` of so many `launches`.
+    pub(crate) fn limit(
+        &self,
+        kernel: &str,
+        device: &str,
+        median_ns: u64,
+        launches: u64,
+        ratio: f64,
+    ) -> Result<Option<(u64, String)>, String> {
+        let _one_by_one = RENEWING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut document = self.read()?;
         let known = document
             .kernels
             .iter()
             .position(|entry| (&*entry.case, &*entry.kernel, &*entry.device) == (&*self.case, kernel, device));
+        let bless = env::var_os(BLESS).is_some_and(|value| !value.is_empty() && value != "0");
         if !bless {
-            drop(renewing);
-            let missing = || {
+            let Some(at) = known else {
                 let case = if self.case.is_empty() { String::new() } else { format!(" in case {:?}", self.case) };
                 let path = self.path.display();
-                format!("{path}: nothing about {kernel:?} on {device}{case}; run once with {BLESS}=1 to store it")
+                return Err(format!(
+                    "{path}: nothing about {kernel:?} on {device}{case}; run once with {BLESS}=1 to store it"
+                ));
             };
-            return known.map(|at| Some(document.kernels[at].median_ns)).ok_or_else(missing);
+            let before = document.kernels[at].median_ns;
+            let basis = format!(" ({ratio} x {} of {})", time(before), self.path.display());
+            return Ok(Some(((before as f64 * ratio) as u64, basis)));
         }
         let entry = Entry {
             case: self.case.clone(),
             kernel: kernel.to_owned(),
             device: device.to_owned(),
-            median_ns: row.durations.median(),
-            launches: row.durations.count(),
+            median_ns,
+            launches,
         };
         match known {
             Some(at) => document.kernels[at] = entry,

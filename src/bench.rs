@@ -6,20 +6,21 @@
 //! What is printed first is the median, and the spread is that of the middle half. Statistics of hosts (time to launch)
 //! are not made here: a session's report has them.
 
-pub mod l2;
+pub mod driver;
+mod measurement;
 mod peak;
 mod repetitions;
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use profiler_core::record::Device;
-use serde::Serialize;
-
+pub use measurement::Measurement;
 pub use peak::{Bound, Precision, Roofline};
 
-use self::l2::L2Flush;
+use self::driver::L2Flush;
+use crate::expectations::lost;
 use crate::session::{Session, SessionError};
 
 /// Calls before the first that counts: clocks rise, code is loaded, caches of the driver fill.
@@ -130,13 +131,33 @@ impl<'a> Bench<'a> {
         self
     }
 
-    /// Measures `launch`, which launches one repetition and need not wait for it. Nothing else may be launched by the
-    /// process meanwhile: it would count.
+    /// Measures `launch`, which launches one repetition and need not wait for it: the context that is current on this thread
+    /// is waited for at the end. Nothing else may be launched by the process meanwhile: it would count.
     ///
     /// # Errors
-    /// When no session can be had, when nothing was launched, or when the L2 cache is to be flushed and there is no
-    /// current context.
-    pub fn run(mut self, mut launch: impl FnMut()) -> Result<Measurement, BenchError> {
+    /// When no session can be had, when nothing was launched, when the device failed or records were lost, or when the L2
+    /// cache is to be flushed and there is no current context.
+    pub fn run(self, mut launch: impl FnMut()) -> Result<Measurement, BenchError> {
+        self.try_run(|| {
+            launch();
+            Ok::<_, Infallible>(())
+        })
+    }
+
+    /// As [`run`](Self::run), for launches that can fail; the first that does ends the measurement.
+    ///
+    /// ```no_run
+    /// # fn launch() -> Result<(), std::io::Error> { Ok(()) }
+    /// let measured = gpuprof::Bench::new("saxpy").try_run(|| launch())?;
+    /// # Ok::<(), gpuprof::BenchError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and [`BenchError::Launch`] with the error of `launch`.
+    pub fn try_run<T, E: Into<Box<dyn Error + Send + Sync>>>(
+        mut self,
+        mut launch: impl FnMut() -> Result<T, E>,
+    ) -> Result<Measurement, BenchError> {
         // Before any CUDA call of ours: CUPTI comes first.
         let session = Session::builder().wait(SESSION_WAIT).start().map_err(BenchError::Session)?;
         let flush = if self.flush_l2 { Some(L2Flush::of_current_context()?) } else { None };
@@ -149,12 +170,18 @@ impl<'a> Bench<'a> {
                 flush.on_default_stream();
             }
             let begin = session.now();
-            launch();
+            launch().map_err(|error| BenchError::Launch(error.into()))?;
             calls.push((begin, session.now()));
         }
         calls.drain(..self.warm_up as usize);
+        // A session waits two seconds for its device, which a hundred slow repetitions outlast.
+        driver::synchronize().map_err(BenchError::Device)?;
         let trace = session.finish_trace().map_err(BenchError::Session)?;
         let found = repetitions::find(trace, &calls).map_err(BenchError::Trace)?;
+        let lost: Vec<_> = lost(&found.loss).collect();
+        if !lost.is_empty() {
+            return Err(BenchError::Lost(lost.join(", ")));
+        }
         if found.times_ns.is_empty() {
             return Err(BenchError::NothingRan);
         }
@@ -175,177 +202,20 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Measurement {
-    name: String,
-    device: Device,
-    /// Of each repetition, ascending.
-    times_ns: Vec<u64>,
-    operations: u64,
-    missing: u32,
-    bytes: Option<u64>,
-    flops: Option<f64>,
-    flops_peak: Option<f64>,
-    bytes_peak: Option<f64>,
-}
-
-impl Measurement {
-    /// Time of each repetition, nanoseconds, ascending.
-    #[must_use]
-    pub fn times_ns(&self) -> &[u64] {
-        &self.times_ns
-    }
-
-    /// The time that this part of the repetitions needed at most (nearest rank), nanoseconds; `part` is 0 to 1.
-    #[must_use]
-    pub fn quantile_ns(&self, part: f64) -> u64 {
-        let rank = (part.clamp(0.0, 1.0) * self.times_ns.len() as f64).ceil() as usize;
-        self.times_ns[rank.clamp(1, self.times_ns.len()) - 1]
-    }
-
-    /// The median, nanoseconds.
-    #[must_use]
-    pub fn median_ns(&self) -> u64 {
-        self.quantile_ns(0.5)
-    }
-
-    /// Half the width of the middle half of the repetitions, as a part of the median: the spread.
-    #[must_use]
-    pub fn spread(&self) -> f64 {
-        (self.quantile_ns(0.75) - self.quantile_ns(0.25)) as f64 / 2.0 / self.median_ns().max(1) as f64
-    }
-
-    /// Kernels, copies and memsets of all repetitions.
-    #[must_use]
-    pub fn operations(&self) -> u64 {
-        self.operations
-    }
-
-    /// Repetitions of which no operation was seen; they are in no statistic.
-    #[must_use]
-    pub fn missing(&self) -> u32 {
-        self.missing
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// The author's bytes over the median, 10^9 bytes per second.
-    #[must_use]
-    pub fn gigabytes_per_second(&self) -> Option<f64> {
-        Some(self.bytes? as f64 / self.median_ns().max(1) as f64)
-    }
-
-    /// The author's operations over the median, 10^12 per second.
-    #[must_use]
-    pub fn teraflops(&self) -> Option<f64> {
-        Some(self.flops? / self.median_ns().max(1) as f64 / 1e3)
-    }
-
-    /// Where the work stands under the roof of its device; `None` unless bytes and operations were given.
-    #[must_use]
-    pub fn roofline(&self) -> Option<Roofline> {
-        Some(Roofline::new(self.bytes?, self.flops?, self.median_ns(), self.bytes_peak, self.flops_peak))
-    }
-
-    /// Rate of memory over the device's peak, 0 to 1, where both are known.
-    #[must_use]
-    pub fn memory_share(&self) -> Option<f64> {
-        Some(self.gigabytes_per_second()? * 1e9 / self.bytes_peak?)
-    }
-
-    /// Rate of computation over the peak that was chosen or given, 0 to 1, where both are known.
-    #[must_use]
-    pub fn compute_share(&self) -> Option<f64> {
-        Some(self.teraflops()? * 1e12 / self.flops_peak?)
-    }
-}
-
-impl fmt::Display for Measurement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = |nanos: u64| nanos as f64 / 1e3;
-        write!(
-            f,
-            "{}: median {:.2} us (p25 {:.2} .. p75 {:.2}, least {:.2}, {} repetitions)",
-            self.name,
-            micros(self.median_ns()),
-            micros(self.quantile_ns(0.25)),
-            micros(self.quantile_ns(0.75)),
-            micros(self.quantile_ns(0.0)),
-            self.times_ns.len(),
-        )?;
-        let share =
-            |share: Option<f64>| share.map_or_else(String::new, |share| format!(" ({:.1} % of peak)", share * 1e2));
-        if let Some(rate) = self.gigabytes_per_second() {
-            write!(f, ", {rate:.1} GB/s{}", share(self.memory_share()))?;
-        }
-        if let Some(rate) = self.teraflops() {
-            write!(f, ", {rate:.2} TFLOP/s{}", share(self.compute_share()))?;
-        }
-        if let Some(roofline) = self.roofline() {
-            write!(f, ", {roofline}")?;
-        }
-        if self.missing > 0 {
-            write!(f, "; {} repetitions ran nothing", self.missing)?;
-        }
-        Ok(())
-    }
-}
-
-/// As JSON: times in nanoseconds, rates and shares where they are known.
-impl Serialize for Measurement {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            name: &'a str,
-            device: &'a str,
-            repetitions: usize,
-            missing: u32,
-            operations: u64,
-            median_ns: u64,
-            p25_ns: u64,
-            p75_ns: u64,
-            min_ns: u64,
-            max_ns: u64,
-            gigabytes_per_second: Option<f64>,
-            memory_share: Option<f64>,
-            teraflops: Option<f64>,
-            compute_share: Option<f64>,
-            roofline: Option<Roofline>,
-        }
-        Document {
-            name: &self.name,
-            device: &self.device.name,
-            repetitions: self.times_ns.len(),
-            missing: self.missing,
-            operations: self.operations,
-            median_ns: self.median_ns(),
-            p25_ns: self.quantile_ns(0.25),
-            p75_ns: self.quantile_ns(0.75),
-            min_ns: self.quantile_ns(0.0),
-            max_ns: self.quantile_ns(1.0),
-            gigabytes_per_second: self.gigabytes_per_second(),
-            memory_share: self.memory_share(),
-            teraflops: self.teraflops(),
-            compute_share: self.compute_share(),
-            roofline: self.roofline(),
-        }
-        .serialize(serializer)
-    }
-}
-
 /// Why there is no measurement.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BenchError {
     /// No session could be had.
     Session(SessionError),
+    /// A launch failed.
+    Launch(Box<dyn Error + Send + Sync>),
+    /// A kernel failed: the number of the CUDA error.
+    Device(i32),
     /// The trace cannot be read.
     Trace(profiler_core::trace::TraceError),
+    /// The trace lacks records, so a repetition may be longer than it looks.
+    Lost(String),
     /// No repetition launched anything that was recorded.
     NothingRan,
     /// The L2 cache cannot be flushed.
@@ -356,10 +226,13 @@ impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session(error) => error.fmt(f),
+            Self::Launch(error) => write!(f, "a launch failed: {error}"),
+            Self::Device(error) => write!(f, "a kernel failed: CUDA error {error}; compute-sanitizer finds out where"),
             Self::Trace(error) => write!(f, "the trace of the measurement: {error}"),
+            Self::Lost(what) => write!(f, "the measurement is incomplete: {what}"),
             Self::NothingRan => f.write_str(
                 "nothing was measured: the closure launched no device work, or CUDA was in use before the first session of \
-                 this process",
+                 this process (call gpuprof::prepare first)",
             ),
             Self::Flush(why) => write!(f, "the L2 cache cannot be flushed: {why}"),
         }

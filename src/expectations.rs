@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use profiler_core::attribution::api::{ApiClass, without_suffix};
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::record::MemoryKind;
+use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
 use profiler_core::session::End;
 
@@ -57,7 +57,7 @@ enum Rule {
 
 /// Rules that failed, with what they saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failures(Vec<String>);
+pub struct Failures(pub(crate) Vec<String>);
 
 impl Failures {
     /// A text for each.
@@ -121,7 +121,8 @@ impl Expectations {
     /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times that
     /// which `baseline` has for it on such a device. With `GPUPROF_BLESS=1` the baseline is renewed instead, with the slowest
     /// of several such devices. A part of several kernels' names fails: one time cannot stand for them. Medians of more than
-    /// 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance; [`Bench`](crate::Bench) is exact.
+    /// 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance;
+    /// [`Measurement::within`](crate::Measurement::within) is exact.
     pub fn kernel_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }
@@ -158,24 +159,32 @@ impl Expectations {
 /// What is missing, so that no count can be believed.
 fn incomplete(report: &Report) -> Option<String> {
     let completeness = &report.completeness;
-    let loss = &completeness.loss;
-    let missing: Vec<_> = [
+    let unpaired = [
+        (completeness.launches_without_activity, "launches whose kernel has not come"),
+        (
+            completeness.activities_without_launch,
+            "operations whose call was not seen (call gpuprof::prepare before CUDA)",
+        ),
+    ];
+    let missing: Vec<_> = lost(&completeness.loss)
+        .chain(counted(unpaired))
+        .chain((completeness.end != End::Clean).then(|| "the end of the trace".to_owned()))
+        .collect();
+    (!missing.is_empty()).then(|| format!("the report is incomplete, so it cannot be judged: {}", missing.join(", ")))
+}
+
+/// Records of device work and calls that are missing, in words; nothing if none are.
+pub(crate) fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
+    counted([
         (loss.dropped_by_cupti, "records dropped by CUPTI"),
         (loss.dropped_by_gpuprof, "records dropped by gpuprof"),
         (loss.undelivered_buffers, "buffers not delivered"),
         (loss.broken_buffers, "buffers broken"),
-        (completeness.launches_without_activity, "launches whose kernel has not come"),
-        (
-            completeness.activities_without_launch,
-            "operations whose call was not seen (was CUDA used before the first session?)",
-        ),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, what)| format!("{count} {what}"))
-    .chain((completeness.end != End::Clean).then(|| "the end of the trace".to_owned()))
-    .collect();
-    (!missing.is_empty()).then(|| format!("the report is incomplete, so it cannot be judged: {}", missing.join(", ")))
+    ])
+}
+
+fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<Item = String> {
+    counts.into_iter().filter(|&(count, _)| count > 0).map(|(count, what)| format!("{count} {what}"))
 }
 
 impl Rule {
@@ -284,9 +293,10 @@ fn within(report: &Report, name: &str, ratio: f64, baseline: &Baseline) -> Resul
     found.sort_by_key(|(_, row)| row.durations.median());
     for (device, row) in found {
         let device = &device.device.name;
-        if let Some(before) = baseline.median(name, device, row)? {
-            let basis = format!(" ({ratio} x {} of {})", time(before), baseline.path().display());
-            slower(row, (before as f64 * ratio) as u64, &basis)?;
+        if let Some((limit, basis)) =
+            baseline.limit(name, device, row.durations.median(), row.durations.count(), ratio)?
+        {
+            slower(row, limit, &basis)?;
         }
     }
     Ok(())
@@ -335,7 +345,7 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     }
 }
 
-fn time(nanos: u64) -> String {
+pub(crate) fn time(nanos: u64) -> String {
     format!("{:?}", Duration::from_nanos(nanos))
 }
 

@@ -57,7 +57,8 @@
 //! | cust | `cust::quick_init` |
 //! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
 //!
-//! Streams cross as plain pointers where they are needed ([`L2Flush::on`]). Other languages have `include/gpuprof.h`.
+//! Programs that set up a device before they measure call [`prepare`] there. Streams cross as plain pointers where they are
+//! needed ([`L2Flush::on`]). Other languages have `include/gpuprof.h`.
 //! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
 #![cfg_attr(
@@ -87,9 +88,10 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 //!
 //! # Versions
 //!
-//! Semantic versioning for what is documented here; the types of [`profiler_core`] count. Enumerations that may grow are
-//! `non_exhaustive`; fields may be added to the structs of a report in a minor version, so match them with `..`. The JSON
-//! and the trace format have versions of their own. The oldest Rust that builds this is 1.88, and raising it is a minor
+//! Semantic versioning for what is documented here and for what a [`Report`] and a [`Diff`] hold; the rest of
+//! [`profiler_core`] is the engine and may change in a minor version. Enumerations that may grow are `non_exhaustive`; fields
+//! may be added to the structs of a report in a minor version, so match them with `..`. The JSON and the trace format have
+//! versions of their own. The oldest Rust that builds this is 1.88, and raising it is a minor
 //! version.
 
 mod baseline;
@@ -102,7 +104,7 @@ mod range;
 mod session;
 
 pub use baseline::Baseline;
-pub use bench::l2::L2Flush;
+pub use bench::driver::L2Flush;
 pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
@@ -114,7 +116,7 @@ pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
 pub use range::Range;
-pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure};
+pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure, prepare};
 
 /// Compiles the Rust code of the README.
 #[cfg(doctest)]

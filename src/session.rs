@@ -9,8 +9,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use profiler_core::report::Report;
@@ -21,6 +21,11 @@ use crate::range::{self, Range, Steps};
 
 /// Between two looks whether the session of another thread is over.
 const LOOK: Duration = Duration::from_millis(1);
+/// How long tests of one process wait for each other's sessions.
+const TURN: Duration = Duration::from_secs(60);
+
+/// The thread that began the open session: it would wait for itself.
+static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 
 /// Measures what the process launches on its devices, from [`start`](Self::start) to [`finish`](Self::finish).
 ///
@@ -72,7 +77,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Waits so long for the session of another thread to end: tests of one program run side by side.
+    /// Waits so long for the session of another thread to end: tests of one program run side by side. A session that this
+    /// thread has begun is not waited for.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
         self.wait = longest;
@@ -91,7 +97,9 @@ impl SessionBuilder {
             let copy = write.try_clone().map_err(|error| SessionError::of_file(path.as_deref(), &error))?;
             match collector.begin(copy) {
                 Ok(()) => break,
-                Err(error) if error.kind == SessionErrorKind::Busy && Instant::now() < deadline => thread::sleep(LOOK),
+                Err(error) if error.kind == SessionErrorKind::Busy && !is_held_here() && Instant::now() < deadline => {
+                    thread::sleep(LOOK);
+                }
                 Err(error) => {
                     // Nothing was written into it.
                     path.as_deref().map(std::fs::remove_file);
@@ -99,8 +107,18 @@ impl SessionBuilder {
                 }
             }
         }
+        *holder() = Some(thread::current().id());
         Ok(Session { collector, trace, path, steps: Mutex::default(), open: true })
     }
+}
+
+fn holder() -> MutexGuard<'static, Option<ThreadId>> {
+    HOLDER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this thread has begun the open session.
+fn is_held_here() -> bool {
+    *holder() == Some(thread::current().id())
 }
 
 /// A file to write, the same file to read, and its name unless it has none.
@@ -210,6 +228,8 @@ impl Session {
 
     fn end(&mut self) -> Result<(), SessionError> {
         self.open = false;
+        // Before the next one can begin, which takes its place.
+        *holder() = None;
         self.steps.get_mut().unwrap_or_else(PoisonError::into_inner).end();
         self.collector.end()
     }
@@ -232,14 +252,45 @@ impl Drop for Session {
 }
 
 /// Measures what `work` launches, and waits for the session of another thread before (at most a minute, since tests run
-/// side by side). Device work that `work` leaves behind is waited for, 2 s at most.
+/// side by side). Device work that `work` leaves behind is waited for, 2 s at most. What the process launches on other
+/// threads meanwhile is measured too: tests that launch without a session belong into another test binary.
+///
+/// ```no_run
+/// # struct Gpu;
+/// # impl Gpu { fn new() -> Self { Self } fn softmax(&self) {} }
+/// gpuprof::prepare()?; // before the first CUDA call, here in Gpu::new
+/// let gpu = Gpu::new(); // what it allocates and loads is not measured
+/// let (_, report) = gpuprof::measure(|_| gpu.softmax())?;
+/// println!("{report}");
+/// # Ok::<(), gpuprof::SessionError>(())
+/// ```
 ///
 /// # Errors
 /// As [`SessionBuilder::start`] and [`Session::finish`].
 pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), SessionError> {
-    let session = Session::builder().wait(Duration::from_secs(60)).start()?;
+    let session = Session::builder().wait(TURN).start()?;
     let result = work(&session);
     Ok((result, session.finish()?))
+}
+
+/// Starts the collector without measuring, so that CUDA may be used before the first session: for programs and tests that
+/// set up a device first. Calling it again does nothing.
+///
+/// # Errors
+/// As [`SessionBuilder::start`].
+pub fn prepare() -> Result<(), SessionError> {
+    let deadline = Instant::now() + TURN;
+    while let Err(error) = Session::start() {
+        if error.kind != SessionErrorKind::Busy {
+            return Err(error);
+        }
+        // Whoever has a session open has started the collector; whoever is about to open one may not have.
+        if holder().is_some() || Instant::now() >= deadline {
+            break;
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Why there is no session, or no report of it.

@@ -1,4 +1,4 @@
-//! Sessions for C: `include/gpuprof.h`, which a test keeps equal to this file.
+//! Sessions and benchmarks for C: `include/gpuprof.h`, which a test keeps equal to this file.
 //!
 //! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's memory
 //! as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not change. No
@@ -6,12 +6,13 @@
 #![expect(unsafe_code, reason = "the C border of the crate")]
 #![allow(non_camel_case_types, reason = "names as C programs write them")]
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::borrow::Cow;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use gpuprof::{Report, Session, SessionError, SessionErrorKind};
+use gpuprof::{Bench, BenchError, Measurement, Report, Session, SessionError, SessionErrorKind};
 
 /// What a function answers. More values may come: anything but GPUPROF_OK is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +36,17 @@ pub enum gpuprof_status {
     GPUPROF_TRACE = 7,
     /// An error in gpuprof.
     GPUPROF_INTERNAL = 8,
+    /// A benchmark measured nothing, or only a part: nothing was launched, the device failed, or records were lost.
+    GPUPROF_NOT_MEASURED = 9,
 }
 use gpuprof_status::{
-    GPUPROF_BUSY, GPUPROF_INTERNAL, GPUPROF_NO_CUPTI, GPUPROF_NOT_OPEN, GPUPROF_OK, GPUPROF_OTHER_PROFILER,
-    GPUPROF_REFUSED, GPUPROF_TIMED_OUT, GPUPROF_TRACE,
+    GPUPROF_BUSY, GPUPROF_INTERNAL, GPUPROF_NO_CUPTI, GPUPROF_NOT_MEASURED, GPUPROF_NOT_OPEN, GPUPROF_OK,
+    GPUPROF_OTHER_PROFILER, GPUPROF_REFUSED, GPUPROF_TIMED_OUT, GPUPROF_TRACE,
 };
 
 static SESSION: RwLock<Option<Session>> = RwLock::new(None);
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
+static MEASUREMENT: Mutex<Option<Measurement>> = Mutex::new(None);
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
 /// Starts measuring what this process launches. Call it before the first CUDA call of the process. `trace` is the file that
@@ -91,9 +95,8 @@ pub extern "C" fn gpuprof_flush() -> gpuprof_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuprof_range_push(name: *const c_char) -> gpuprof_status {
     with_session(|session| {
-        // SAFETY: not NULL, and then a text as promised by the caller.
-        let name = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
-        session.push_range(&name.to_string_lossy());
+        // SAFETY: as promised by the caller.
+        session.push_range(&unsafe { text(name) });
         Ok(())
     })
 }
@@ -137,6 +140,71 @@ pub unsafe extern "C" fn gpuprof_report_text(text: *mut c_char, capacity: usize)
     unsafe { copy(|| lock(&REPORT).as_ref().map(Report::to_string), text, capacity) }
 }
 
+/// Measures what `launch(data)` launches, as `gpuprof::Bench` does: calls it 25 times to warm up and `repetitions` times that
+/// count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
+/// session may be open. Before the first CUDA call of the process, open one and stop it.
+///
+/// `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the L2 cache
+/// is overwritten before each repetition, on the default stream of the context that is current on this thread.
+///
+/// # Safety
+/// `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_bench(
+    name: *const c_char,
+    repetitions: u32,
+    flush_l2: c_int,
+    bytes: u64,
+    flops: f64,
+    launch: Option<unsafe extern "C" fn(data: *mut c_void)>,
+    data: *mut c_void,
+) -> gpuprof_status {
+    answer(|| {
+        if SESSION.read().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err(Failure(GPUPROF_BUSY, "a session is open in this process; stop it first".to_owned()));
+        }
+        let launch = launch.ok_or_else(|| Failure(GPUPROF_NOT_MEASURED, "there is nothing to launch".to_owned()))?;
+        *lock(&MEASUREMENT) = None;
+        // SAFETY: as promised by the caller.
+        let mut bench = Bench::new(unsafe { text(name) });
+        if repetitions > 0 {
+            bench = bench.repetitions(repetitions);
+        }
+        if flush_l2 != 0 {
+            bench = bench.flush_l2();
+        }
+        if bytes > 0 {
+            bench = bench.bytes(bytes);
+        }
+        if flops > 0.0 {
+            bench = bench.flops(flops);
+        }
+        // SAFETY: as promised by the caller.
+        *lock(&MEASUREMENT) = Some(bench.run(|| unsafe { launch(data) })?);
+        Ok(())
+    })
+}
+
+/// As `gpuprof_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_bench_json(text: *mut c_char, capacity: usize) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { copy(|| lock(&MEASUREMENT).as_ref().and_then(|found| serde_json::to_string(found).ok()), text, capacity) }
+}
+
+/// As `gpuprof_bench_json`, one line for people.
+///
+/// # Safety
+/// `capacity` bytes at `text` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuprof_bench_text(text: *mut c_char, capacity: usize) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { copy(|| lock(&MEASUREMENT).as_ref().map(Measurement::to_string), text, capacity) }
+}
+
 /// As `gpuprof_report_json`, why the last call that failed did, and what to do.
 ///
 /// # Safety
@@ -164,6 +232,18 @@ impl From<SessionError> for Failure {
     }
 }
 
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        let status = match error {
+            BenchError::Session(error) => return error.into(),
+            BenchError::Trace(_) => GPUPROF_TRACE,
+            BenchError::Flush(_) => GPUPROF_REFUSED,
+            _ => GPUPROF_NOT_MEASURED,
+        };
+        Self(status, error.to_string())
+    }
+}
+
 fn not_open() -> Failure {
     Failure(GPUPROF_NOT_OPEN, "no session is open; gpuprof_start opens one".to_owned())
 }
@@ -184,6 +264,18 @@ fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuprof_status {
     };
     *lock(&ERROR) = text;
     status
+}
+
+/// The text at `from`, empty if that is NULL.
+///
+/// # Safety
+/// `from` is NULL or a text that ends with NUL, for as long as the result is used.
+unsafe fn text<'a>(from: *const c_char) -> Cow<'a, str> {
+    if from.is_null() {
+        return Cow::Borrowed("");
+    }
+    // SAFETY: not NULL, and then a text as promised by the caller.
+    unsafe { CStr::from_ptr(from) }.to_string_lossy()
 }
 
 /// # Safety

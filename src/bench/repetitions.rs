@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use profiler_core::record::{CorrelationId, Device, DeviceId, Record, Timestamp};
+use profiler_core::record::{CorrelationId, Device, DeviceId, Loss, Record, Timestamp};
 use profiler_core::trace::{Item, TraceError, TraceReader};
 use rustc_hash::FxHashMap;
 
@@ -16,6 +16,8 @@ pub struct Found {
     pub operations: u64,
     /// The device of the first operation.
     pub device: Option<Device>,
+    /// What the trace lacks: a repetition may be longer than it looks.
+    pub loss: Loss,
 }
 
 /// Finds the device work of `calls`, which are begin and end on the clock of the records, in the order of time.
@@ -23,8 +25,16 @@ pub fn find(trace: File, calls: &[(u64, u64)]) -> Result<Found, TraceError> {
     let mut reader = TraceReader::new(BufReader::new(trace))?;
     let mut repetition_of: FxHashMap<CorrelationId, usize> = FxHashMap::default();
     let mut work: Vec<(CorrelationId, Timestamp, Timestamp, DeviceId)> = Vec::new();
+    let mut found = Found::default();
     while let Some(item) = reader.next_item()? {
-        let Item::Record(record) = item else { continue };
+        let record = match item {
+            Item::Record(record) => record,
+            Item::Loss(loss) => {
+                found.loss = loss;
+                continue;
+            }
+            _ => continue,
+        };
         match record {
             Record::Api(call) => {
                 let at = call.start.nanos();
@@ -40,7 +50,6 @@ pub fn find(trace: File, calls: &[(u64, u64)]) -> Result<Found, TraceError> {
         }
     }
     let mut spans: Vec<Option<(Timestamp, Timestamp)>> = vec![None; calls.len()];
-    let mut found = Found::default();
     for (correlation, start, end, device) in work {
         let Some(&index) = repetition_of.get(&correlation) else { continue };
         let span = spans[index].get_or_insert((start, end));

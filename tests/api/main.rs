@@ -1,5 +1,5 @@
-//! The public interface of the crate, item by item, against `gpuprof.txt` beside this file: a change of it is seen in
-//! review, and is a version.
+//! The public interface, item by item: that of the crate against `gpuprof.txt` beside this file, and the data of a report and
+//! of a comparison against `report.txt`. A change of them is seen in review, and is a version.
 //!
 //! rustdoc's JSON knows it; the released toolchain writes that with `RUSTC_BOOTSTRAP=1`. What the crate re-exports is one
 //! line each. After an intended change: `GPUPROF_BLESS=1 cargo test --test api`.
@@ -17,35 +17,36 @@ use serde_json::Value;
 /// Versions of rustdoc's JSON that `render` reads alike.
 const KNOWN_FORMATS: std::ops::RangeInclusive<u64> = 45..=57;
 
-fn rustdoc(root: &Path) -> Value {
+/// What rustdoc says of a package, unless this toolchain's JSON is not known here.
+fn rustdoc(package: &str, options: &[&str]) -> Option<Value> {
     // A folder of its own, beside the one that cargo holds while tests run; dependencies are only checked there.
     let target = PathBuf::from(env!("CARGO_BIN_EXE_gpuprof")).ancestors().nth(2).unwrap().join("api");
     let output = Command::new(env!("CARGO"))
-        .current_dir(root)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", &target)
         .env_remove("RUSTDOCFLAGS")
-        .args(["rustdoc", "--quiet", "--lib", "--no-default-features", "--", "-Z", "unstable-options"])
-        .args(["--output-format", "json"])
+        .args(["rustdoc", "--quiet", "--lib", "--package", package])
+        .args(options)
+        .args(["--", "-Z", "unstable-options", "--output-format", "json"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(target.join("doc/gpuprof.json")).unwrap()).unwrap()
-}
-
-#[test]
-fn the_public_interface_is_the_one_that_was_agreed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let json = rustdoc(root);
+    let file = target.join(format!("doc/{}.json", package.replace('-', "_")));
+    let json: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let format = json["format_version"].as_u64().unwrap();
     if !KNOWN_FORMATS.contains(&format) {
         println!("SKIPPED: this toolchain writes version {format} of rustdoc's JSON, known are {KNOWN_FORMATS:?}");
-        return;
+        return None;
     }
-    let lines: BTreeSet<String> = Api::new(&json).lines();
+    Some(json)
+}
+
+/// The lines must be those of the file.
+fn agreed(lines: BTreeSet<String>, file: &str) {
     assert!(lines.len() > 50, "{lines:#?}");
     let found = lines.into_iter().collect::<Vec<_>>().join("\n") + "\n";
-    let file = root.join("tests/api/gpuprof.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api").join(file);
     if std::env::var_os("GPUPROF_BLESS").is_some() {
         fs::write(&file, &found).unwrap();
     }
@@ -56,4 +57,18 @@ fn the_public_interface_is_the_one_that_was_agreed() {
     };
     let (gone, new) = (only(&agreed, &found), only(&found, &agreed));
     assert!(agreed == found, "gone:\n{gone}new:\n{new}if this is meant, run with GPUPROF_BLESS=1");
+}
+
+#[test]
+fn the_public_interface_is_the_one_that_was_agreed() {
+    let Some(json) = rustdoc("gpuprof", &["--no-default-features"]) else { return };
+    agreed(Api::new(&json).lines(), "gpuprof.txt");
+}
+
+#[test]
+fn what_a_report_and_a_comparison_hold_is_what_was_agreed() {
+    let Some(json) = rustdoc("profiler-core", &["--features", "serde"]) else { return };
+    let names = ["profiler_core::report::Report", "profiler_core::diff::Diff", "profiler_core::diff::Refusal"];
+    let lines = Api::reached_from(&json, &names).lines();
+    agreed(lines, "report.txt");
 }

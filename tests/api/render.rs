@@ -7,19 +7,67 @@ use serde_json::Value;
 /// The items of a crate.
 pub struct Api<'a> {
     json: &'a Value,
+    /// The types that count; all items where it is not given.
+    reached: Option<BTreeSet<u64>>,
 }
 
 impl<'a> Api<'a> {
+    /// All public items.
     pub fn new(json: &'a Value) -> Self {
-        Self { json }
+        Self { json, reached: None }
     }
 
-    /// A line for each public item.
+    /// The types of these names, and those that a caller comes to from there: by fields, variants and what methods answer.
+    pub fn reached_from(json: &'a Value, names: &[&str]) -> Self {
+        let paths = json["paths"].as_object().expect("rustdoc has paths");
+        let name_of = |path: &Value| items(path).iter().map(text).collect::<Vec<_>>().join("::");
+        let roots = paths.iter().filter(|(_, of)| names.contains(&&*name_of(&of["path"])));
+        let mut left: Vec<u64> = roots.filter_map(|(id, _)| id.parse().ok()).collect();
+        assert_eq!(left.len(), names.len(), "{names:?}");
+        let mut api = Self { json, reached: None };
+        let mut reached = BTreeSet::new();
+        while let Some(id) = left.pop() {
+            let local = api.item(&id.into()).filter(|item| item["crate_id"] == 0);
+            if let Some(item) = local.filter(|_| reached.insert(id)) {
+                api.leads_to(item, &mut left);
+            }
+        }
+        api.reached = Some(reached);
+        api
+    }
+
+    /// A line for each item that counts.
     pub fn lines(&self) -> BTreeSet<String> {
         let mut lines = BTreeSet::new();
         let root = self.item(&self.json["root"]).expect("rustdoc names the root");
-        self.module(root, "gpuprof", &mut lines);
+        self.module(root, text(&root["name"]), &mut lines);
         lines
+    }
+
+    /// The types that a type leads to.
+    fn leads_to(&self, item: &Value, to: &mut Vec<u64>) {
+        let inner = &item["inner"];
+        named(&inner["type_alias"]["type"], to);
+        named(&inner["function"]["sig"]["output"], to);
+        let (plain, tuple) = (&inner["struct"]["kind"]["plain"]["fields"], &inner["struct"]["kind"]["tuple"]);
+        let mut fields: Vec<_> = [plain, tuple].into_iter().flat_map(items).collect();
+        for variant in items(&inner["enum"]["variants"]).iter().filter_map(|id| self.item(id)) {
+            let kind = &variant["inner"]["variant"]["kind"];
+            fields.extend([&kind["tuple"], &kind["struct"]["fields"]].into_iter().flat_map(items));
+        }
+        for field in fields.into_iter().filter_map(|id| self.item(id)).filter(|field| field["visibility"] != "crate") {
+            named(&field["inner"]["struct_field"], to);
+        }
+        let implementations = [&inner["struct"]["impls"], &inner["enum"]["impls"]].into_iter().flat_map(items);
+        for of in implementations.filter_map(|id| self.item(id)).map(|found| &found["inner"]["impl"]) {
+            if of["trait"].is_null() {
+                for method in items(&of["items"]).iter().filter_map(|id| self.item(id)) {
+                    if method["visibility"] == "public" {
+                        named(&method["inner"]["function"]["sig"]["output"], to);
+                    }
+                }
+            }
+        }
     }
 
     fn item(&self, id: &Value) -> Option<&'a Value> {
@@ -39,15 +87,23 @@ impl<'a> Api<'a> {
         let inner = &item["inner"];
         let name = item["name"].as_str().unwrap_or_default();
         let path = format!("{parent}::{name}");
+        let passes_on = inner.get("use").is_some() || inner.get("module").is_some();
+        let counts = |reached: &BTreeSet<u64>| item["id"].as_u64().is_some_and(|id| reached.contains(&id));
+        if !passes_on && !self.reached.as_ref().is_none_or(counts) {
+            return;
+        }
         if let Some(used) = inner.get("use") {
             // An item of a private module stands where it is re-exported; that of another crate is one line.
             let local = self.item(&used["id"]).filter(|item| item["crate_id"] == 0);
             match local {
                 Some(item) => self.entry(item, parent, lines),
+                None if self.reached.is_some() => {}
                 None => _ = lines.insert(format!("use {} as {parent}::{}", text(&used["source"]), text(&used["name"]))),
             }
         } else if inner.get("module").is_some() {
-            lines.insert(format!("mod {path}"));
+            if self.reached.is_none() {
+                lines.insert(format!("mod {path}"));
+            }
             self.module(item, &path, lines);
         } else if let Some(function) = inner.get("function") {
             lines.insert(format!("fn {path}{}", signature(function)));
@@ -59,20 +115,31 @@ impl<'a> Api<'a> {
                     lines.insert(format!("field {path}::{}: {kind}", text(&field["name"])));
                 }
             }
+            let tuple = items(&of["kind"]["tuple"]).iter().enumerate();
+            for (index, field) in tuple.filter_map(|(index, id)| Some((index, self.item(id)?))) {
+                if field["visibility"] == "public" {
+                    lines.insert(format!("field {path}::{index}: {}", of_type(&field["inner"]["struct_field"])));
+                }
+            }
             self.implementations(&of["impls"], &path, lines);
         } else if let Some(of) = inner.get("enum") {
             lines.insert(format!("enum {path}{}", attributes(item)));
             for variant in items(&of["variants"]).iter().filter_map(|id| self.item(id)) {
-                let parts = items(&variant["inner"]["variant"]["kind"]["tuple"]);
+                let kind = &variant["inner"]["variant"]["kind"];
+                let parts = [&kind["tuple"], &kind["struct"]["fields"]].into_iter().flat_map(items);
                 let parts: Vec<_> = parts
-                    .iter()
                     .filter_map(|id| self.item(id))
-                    .map(|part| of_type(&part["inner"]["struct_field"]))
+                    .map(|part| match (text(&part["name"]), of_type(&part["inner"]["struct_field"])) {
+                        (name, kind) if name.starts_with(|first: char| first.is_ascii_digit()) => kind,
+                        (name, kind) => format!("{name}: {kind}"),
+                    })
                     .collect();
                 let parts = if parts.is_empty() { String::new() } else { format!("({})", parts.join(", ")) };
                 lines.insert(format!("variant {path}::{}{parts}", text(&variant["name"])));
             }
             self.implementations(&of["impls"], &path, lines);
+        } else if let Some(of) = inner.get("type_alias") {
+            lines.insert(format!("type {path} = {}", of_type(&of["type"])));
         } else if let Some(of) = inner.get("constant") {
             lines.insert(format!("const {path}: {}", of_type(&of["type"])));
         } else {
@@ -91,6 +158,10 @@ impl<'a> Api<'a> {
                 continue;
             }
             for method in items(&of["items"]).iter().filter_map(|id| self.item(id)) {
+                if method["visibility"] == "public" && method["inner"].get("assoc_const").is_some() {
+                    let kind = of_type(&method["inner"]["assoc_const"]["type"]);
+                    lines.insert(format!("const {path}::{}: {kind}", text(&method["name"])));
+                }
                 if method["visibility"] == "public" && method["inner"].get("function").is_some() {
                     let unsafely =
                         if method["inner"]["function"]["header"]["is_unsafe"] == true { "unsafe " } else { "" };
@@ -99,6 +170,18 @@ impl<'a> Api<'a> {
                 }
             }
         }
+    }
+}
+
+/// The types that are named in a type.
+fn named(of: &Value, to: &mut Vec<u64>) {
+    match of {
+        Value::Object(parts) => {
+            to.extend(parts.get("resolved_path").and_then(|path| path["id"].as_u64()));
+            parts.values().for_each(|part| named(part, to));
+        }
+        Value::Array(parts) => parts.iter().for_each(|part| named(part, to)),
+        _ => {}
     }
 }
 

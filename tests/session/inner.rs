@@ -97,6 +97,29 @@ fn busy() {
 
 #[test]
 #[ignore = "run by its outer half"]
+fn within_itself() {
+    let _session = Session::start().unwrap();
+    // Nobody else could end the one that is open: these answer at once, whatever they would wait for another thread's.
+    let waiting = Session::builder().wait(Duration::from_secs(3600)).start();
+    assert_eq!(waiting.unwrap_err().kind(), SessionErrorKind::Busy);
+    assert_eq!(gpuprof::measure(|_| {}).unwrap_err().kind(), SessionErrorKind::Busy);
+    gpuprof::prepare().unwrap();
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn prepared() {
+    gpuprof::prepare().unwrap();
+    // As a program that uses CUDA: the collector has the records, but no session.
+    play_until(3300);
+    gpuprof::prepare().unwrap();
+    let (_, report) = gpuprof::measure(|_| play_out()).unwrap();
+    assert!(report.completeness.kernels > 100);
+    assert_eq!(report.completeness.activities_without_launch, 0);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
 fn joined() {
     let session = Session::builder().trace("part.gpuprof").start().unwrap();
     assert!(session.is_injected());
@@ -115,6 +138,7 @@ fn no_cupti() {
     let error = Session::builder().trace("none.gpuprof").start().unwrap_err();
     assert_eq!(error.kind(), SessionErrorKind::NoCupti);
     assert!(error.to_string().contains("install"), "{error}");
+    assert_eq!(gpuprof::prepare().unwrap_err().kind(), SessionErrorKind::NoCupti);
     // The same again: no session is left half open.
     assert_eq!(Session::start().unwrap_err().kind(), SessionErrorKind::NoCupti);
 }

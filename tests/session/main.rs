@@ -48,6 +48,16 @@ fn one_session_at_a_time_and_others_can_wait() {
 }
 
 #[test]
+fn a_session_is_not_waited_for_by_the_thread_that_has_it() {
+    passes(&Stage::new(), "sync_item", "inner::within_itself", |_| {});
+}
+
+#[test]
+fn a_prepared_program_may_use_cuda_before_its_first_session() {
+    passes(&Stage::new(), "mlp", "inner::prepared", |_| {});
+}
+
+#[test]
 fn an_injected_collector_is_joined_and_goes_on() {
     let stage = Stage::new();
     passes(&stage, "mlp", "inner::joined", |command| {
@@ -127,4 +137,23 @@ fn a_baseline_is_not_renewed_by_what_cannot_be_judged() {
 #[test]
 fn a_bench_times_each_repetition_on_the_device() {
     passes(&Stage::new(), "copy_pageable", "judged::bench", |_| {});
+}
+
+#[test]
+fn a_bench_ends_at_the_first_launch_that_fails() {
+    passes(&Stage::new(), "copy_pageable", "judged::failing_bench", |_| {});
+}
+
+#[test]
+fn a_bench_is_held_against_a_baseline() {
+    let stage = Stage::new();
+    let bless = |command: &mut std::process::Command| _ = command.env("GPUPROF_BLESS", "1");
+    passes(&stage, "copy_pageable", "judged::bench_baseline", bless);
+    passes(&stage, "copy_pageable", "judged::bench_baseline", |_| {});
+    let stored = fs::read_to_string(stage.path("bench.json")).unwrap();
+    let mut faster: serde_json::Value = serde_json::from_str(&stored).unwrap();
+    assert_eq!((&faster["kernels"][0]["kernel"], &faster["kernels"][0]["launches"]), (&"copies".into(), &10.into()));
+    faster["kernels"][0]["median_ns"] = 1.into();
+    fs::write(stage.path("bench.json"), faster.to_string()).unwrap();
+    passes(&stage, "copy_pageable", "judged::slower_bench", |_| {});
 }

@@ -1,4 +1,4 @@
-"""The lessons of `examples/` show what they promise; times of the crate's sessions are those of other instruments.
+"""The lessons of `examples/` show what they promise; the crate's times are those of other instruments.
 
 Lessons in Rust check themselves and end with 0. Lessons in Python that promise a verdict of the whole run are held to it
 by `verdicts`; here are those that are run in another way.
@@ -96,7 +96,7 @@ def before_and_after(suite: Suite) -> Iterator[Result]:
 
 
 def times(suite: Suite) -> Iterator[Result]:
-    """The same launches of a GEMM and of a copy by CUDA events or do_bench, and by a session."""
+    """A GEMM and a copy by CUDA events and do_bench, and by benchmarks and sessions of the crate."""
     library = suite.gpuprof.parent / "libgpuprof_c.so"
     run = suite.run("do_bench", suite.python("do_bench.py", str(library)))
     if run.code != 0:

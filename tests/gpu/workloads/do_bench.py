@@ -1,8 +1,14 @@
-"""Times a GEMM and a copy by CUDA events and by triton.testing.do_bench, each while a session of gpuprof (libgpuprof_c.so) times
-the very same launches by a range around each: clocks that drift between two series cannot tell the instruments apart.
+"""Times a GEMM and a copy by CUDA events and by triton.testing.do_bench, and by gpuprof (libgpuprof_c.so).
 
-Prints a line of JSON: for each work and other instrument, its nanoseconds and those of gpuprof. do_bench clears the L2 cache
-before each launch, outside of the range.
+Prints a line of JSON: for each work and comparison, the nanoseconds of the other instrument and those of gpuprof.
+
+  events    a benchmark of gpuprof, and events that its repetitions record around the very same launches
+  do_bench  do_bench and a benchmark of gpuprof take turns; both clear the L2 cache before each launch, and the middle one of
+            the rounds counts
+  session   do_bench, and a session of gpuprof that times the very same launches by a range around each
+
+The factors are zero: that takes less power than other numbers (H. He, "Strangely, Matrix Multiplications on GPUs Run Faster
+When Given Predictable Data", 2024), so the clock of the device need not differ between two series with other pauses.
 """
 
 import argparse
@@ -11,20 +17,27 @@ import json
 import statistics
 from collections.abc import Callable
 
-# Medians of a report are exact up to 32 values.
-LAUNCHES = 31
-# Of do_bench, which launches 7 more to warm up and to estimate; the session does not tell those apart.
+# A benchmark calls its work so often to warm up, and so often to measure.
+WARM_UP, REPETITIONS = 25, 100
+ROUNDS = 3
+# Launches of do_bench within a session, beside 7 or so to warm up and to estimate, which the session does not tell apart:
+# medians of a report are exact up to 32 values.
 COUNTED = 22
 
+Work = Callable[[], object]
+LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
-class Session:
+
+class Gpuprof:
     """gpuprof.h, by way of ctypes."""
 
     def __init__(self, library: str) -> None:
         self.library = ctypes.CDLL(library)
-        for name in ("gpuprof_report_json", "gpuprof_last_error"):
+        for name in ("gpuprof_report_json", "gpuprof_bench_json", "gpuprof_last_error"):
             getattr(self.library, name).restype = ctypes.c_size_t
             getattr(self.library, name).argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+        self.library.gpuprof_bench.argtypes = (
+            ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint64, ctypes.c_double, LAUNCH, ctypes.c_void_p)
 
     def text(self, function: str) -> str:
         call = getattr(self.library, function)
@@ -39,21 +52,33 @@ class Session:
     def start(self) -> None:
         self.check(self.library.gpuprof_start(None))
 
-    def ranged(self, work: Callable[[], object]) -> Callable[[], None]:
+    def stop(self) -> None:
+        self.check(self.library.gpuprof_stop())
+
+    def bench(self, launch: Work, flush: bool) -> float:
+        """The median of a benchmark, nanoseconds."""
+
+        @LAUNCH
+        def call(_: object) -> None:
+            launch()
+
+        self.check(self.library.gpuprof_bench(b"work", REPETITIONS, flush, 0, 0.0, call, None))
+        found = json.loads(self.text("gpuprof_bench_json"))
+        assert found["repetitions"] == REPETITIONS, found
+        return found["median_ns"]
+
+    def ranged(self, launch: Work) -> Work:
         """The same work within a range."""
 
         def call() -> None:
             self.check(self.library.gpuprof_range_push(b"work"))
-            work()
+            launch()
             self.check(self.library.gpuprof_range_pop())
 
         return call
 
-    def stop(self) -> None:
-        self.check(self.library.gpuprof_stop())
-
-    def median(self) -> float:
-        """Of the device time of the ranges of the session that was stopped last, nanoseconds."""
+    def ranges(self) -> float:
+        """The median device time of the ranges of the session that was stopped last, nanoseconds."""
         rows = json.loads(self.text("gpuprof_report_json"))["ranges"]["rows"]
         return next(row["projected"]["median_ns"] for row in rows if row["message"] == "work")
 
@@ -66,34 +91,45 @@ def main() -> None:
     import torch
     import triton.testing
 
-    session = Session(options.library)
-    session.start()
-    left, right, product = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    gpuprof = Gpuprof(options.library)
+    gpuprof.start()
+    gpuprof.stop()
+    left, right, product = (torch.zeros(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     source, target = (torch.empty(1 << 28, device="cuda") for _ in range(2))
-    work = {"gemm": lambda: torch.mm(left, right, out=product), "copy": lambda: target.copy_(source)}
-    for launch in work.values():
-        for _ in range(20):
+
+    def events(launch: Work) -> list[float]:
+        pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(WARM_UP + REPETITIONS)]
+        left_over = iter(pairs)
+
+        def call() -> None:
+            begin, end = next(left_over)
+            begin.record()
             launch()
-    torch.cuda.synchronize()
-    session.stop()
+            end.record()
+
+        ours = gpuprof.bench(call, flush=False)
+        return [statistics.median(begin.elapsed_time(end) for begin, end in pairs[WARM_UP:]) * 1e6, ours]
+
+    def do_bench(launch: Work) -> list[float]:
+        rounds = [
+            (triton.testing.do_bench(launch, return_mode="median") * 1e6, gpuprof.bench(launch, flush=True))
+            for _ in range(ROUNDS)]
+        return [statistics.median(times) for times in zip(*rounds)]
+
+    def session(launch: Work, milliseconds: float) -> list[float]:
+        gpuprof.start()
+        theirs = triton.testing.do_bench(
+            gpuprof.ranged(launch), warmup=1, rep=COUNTED * milliseconds, return_mode="median")
+        gpuprof.stop()
+        return [theirs * 1e6, gpuprof.ranges()]
 
     found: dict[str, dict[str, list[float]]] = {}
-    for name, launch in work.items():
-        ranged = session.ranged(launch)
-        pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(LAUNCHES)]
-        session.start()
-        for begin, end in pairs:
-            begin.record()
-            ranged()
-            end.record()
-        torch.cuda.synchronize()
-        session.stop()
-        by_events = statistics.median(begin.elapsed_time(end) for begin, end in pairs)
-        found[name] = {"events": [by_events * 1e6, session.median()]}
-        session.start()
-        by_do_bench = triton.testing.do_bench(ranged, warmup=1, rep=COUNTED * by_events, return_mode="median")
-        session.stop()
-        found[name]["do_bench"] = [by_do_bench * 1e6, session.median()]
+    works: dict[str, Work] = {
+        "gemm": lambda: torch.mm(left, right, out=product), "copy": lambda: target.copy_(source)}
+    for name, launch in works.items():
+        by_events = events(launch)
+        found[name] = {
+            "events": by_events, "do_bench": do_bench(launch), "session": session(launch, by_events[0] / 1e6)}
     print(json.dumps(found))
 
 

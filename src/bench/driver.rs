@@ -1,7 +1,8 @@
-//! Overwrites the L2 cache, so that a repetition finds none of its data there.
+//! What a benchmark asks of the CUDA driver: to overwrite the L2 cache, so that a repetition finds none of its data there, and
+//! to wait for the last repetition.
 //!
-//! A memset of twice the cache's size, through the driver that the program has loaded: no CUDA crate is needed, and handles
-//! are plain pointers, so that any CUDA crate will do.
+//! Through the driver that the program has loaded: no CUDA crate is needed, and handles are plain pointers, so that any CUDA
+//! crate will do. The cache is overwritten by a memset of twice its size. No context is made or made current here.
 #![expect(unsafe_code, reason = "calls the CUDA driver")]
 
 use std::ffi::{c_int, c_void};
@@ -15,7 +16,13 @@ const L2_CACHE_SIZE: c_int = 38;
 /// Overwritten for each byte of the cache: what replaces a line need not be the next to come.
 const TIMES: usize = 2;
 
+/// Of `dlopen` on Linux, which libloading does not name: only what is loaded already.
+const RTLD_NOLOAD: c_int = 4;
+/// The driver's library.
+const DRIVER: &str = "libcuda.so.1";
+
 type Context = *mut c_void;
+type CurrentContext = unsafe extern "C" fn(*mut Context) -> c_int;
 type Stream = *mut c_void;
 type MemsetAsync = unsafe extern "C" fn(address: u64, value: u8, bytes: usize, stream: Stream) -> c_int;
 type Free = unsafe extern "C" fn(address: u64) -> c_int;
@@ -37,13 +44,13 @@ impl L2Flush {
     pub fn of_current_context() -> Result<Self, BenchError> {
         let failed = |what: &str| BenchError::Flush(what.to_owned());
         // SAFETY: every CUDA program has loaded this library; loading it initialises nothing.
-        let driver = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_LOCAL) }
+        let driver = unsafe { Library::open(Some(DRIVER), RTLD_LAZY | RTLD_LOCAL) }
             .map_err(|_| failed("libcuda.so.1 was not found: there is no NVIDIA driver"))?;
         let missing = |error: libloading::Error| BenchError::Flush(error.to_string());
         // SAFETY: each name stands for a function of this type since CUDA 4; the library stays loaded (below).
         let (current, device, attribute, allocate, memset, free) = unsafe {
             (
-                *driver.get::<unsafe extern "C" fn(*mut Context) -> c_int>("cuCtxGetCurrent").map_err(missing)?,
+                *driver.get::<CurrentContext>("cuCtxGetCurrent").map_err(missing)?,
                 *driver.get::<unsafe extern "C" fn(*mut c_int) -> c_int>("cuCtxGetDevice").map_err(missing)?,
                 *driver
                     .get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>("cuDeviceGetAttribute")
@@ -94,5 +101,33 @@ impl Drop for L2Flush {
     fn drop(&mut self) {
         // SAFETY: allocated above and freed once; freeing waits for what still uses it.
         unsafe { (self.free)(self.address) };
+    }
+}
+
+/// Waits until the device has finished what was launched in the current context. Without a driver or a context there is
+/// nothing to wait for.
+///
+/// # Errors
+/// When a kernel failed: the number of the CUDA error.
+pub(super) fn synchronize() -> Result<(), c_int> {
+    // SAFETY: only looks at what the program has loaded; no code runs.
+    let Ok(driver) = (unsafe { Library::open(Some(DRIVER), RTLD_LAZY | RTLD_NOLOAD) }) else { return Ok(()) };
+    // SAFETY: each name stands for a function of this type since CUDA 4.
+    let found = unsafe {
+        (
+            driver.get::<CurrentContext>("cuCtxGetCurrent"),
+            driver.get::<unsafe extern "C" fn() -> c_int>("cuCtxSynchronize"),
+        )
+    };
+    let (Ok(current), Ok(synchronize)) = found else { return Ok(()) };
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the pointer is to a live local.
+    if unsafe { current(&raw mut context) } != 0 || context.is_null() {
+        return Ok(());
+    }
+    // SAFETY: takes nothing; a context is current.
+    match unsafe { synchronize() } {
+        0 => Ok(()),
+        error => Err(error),
     }
 }
