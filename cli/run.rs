@@ -7,7 +7,7 @@
 
 mod pytorch;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When `libprof.so` is not found, when another tool is to be injected already, or when a path cannot be made
+/// When `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be made
 /// absolute.
 pub fn run(props: &Props) -> Result<u8> {
     let Some((program, arguments)) = props.command.split_first() else {
@@ -76,6 +76,14 @@ pub fn run(props: &Props) -> Result<u8> {
              only one. Unset the variable, or pass --force to replace it; GPUPROF_CHAIN={0} then loads both, which works \
              unless that tool needs CUPTI too.",
             Path::new(&other).display()
+        );
+    }
+    if let Some(tool) = tool_that_injects(program)
+        && !props.force
+    {
+        bail!(
+            "{tool} puts a library of its own into {INJECTION} for the program that it starts, or refuses to start one: \
+             gpuprof would measure nothing there. Run the two apart, or pass --force."
         );
     }
     let options = variables(props)?;
@@ -118,6 +126,13 @@ fn complaints(options: &[(&'static str, OsString)]) -> Vec<String> {
     let inherited = std::env::vars_os();
     let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
     Settings::from_variables(&set).1.iter().map(ToString::to_string).collect()
+}
+
+/// The name of the program if it is a tool under which the variable does not reach what is started: `nsys profile` replaces
+/// it, `ncu` refuses to run with it (both seen on an H200, Nsight Compute 2025.3.1 and the nsys in it).
+fn tool_that_injects(program: &OsStr) -> Option<&str> {
+    let name = Path::new(program).file_name()?.to_str()?;
+    ["nsys", "ncu"].contains(&name).then_some(name)
 }
 
 /// What [`INJECTION`] or [`NVTX_INJECTION`] is set to, unless it is unset, empty, or `library` by whatever path.

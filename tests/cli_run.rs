@@ -254,6 +254,21 @@ fn another_tools_library_is_not_replaced_silently() {
 }
 
 #[test]
+fn a_tool_that_injects_a_library_of_its_own_is_not_started() {
+    let place = Place::new();
+    let tool = place.path().join("nsys");
+    std::fs::write(&tool, "#!/bin/sh\necho started\n").unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let tool = tool.to_str().unwrap();
+    let refused = place.gpuprof(&["--", tool, "profile", "true"]).output().unwrap();
+    assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(125), ""));
+    let message = stderr(&refused);
+    assert!(message.contains("nsys") && message.contains("--force"), "{message}");
+    let forced = place.gpuprof(&["--force", "--", tool, "profile", "true"]).output().unwrap();
+    assert_eq!((forced.status.code(), stdout(&forced).as_str()), (Some(0), "started\n"));
+}
+
+#[test]
 fn ranges_come_to_gpuprof_unless_another_tool_wants_them() {
     let place = Place::new();
     let output = place.gpuprof(&["--", "printenv", "NVTX_INJECTION64_PATH"]).output().unwrap();

@@ -1,6 +1,8 @@
 //! The main job from end to end without a GPU: buffers recorded on an NVIDIA H200, played by the replay library
 //! through the real libprof.so, into a trace, and from the trace into a report.
 
+#[path = "support/record.rs"]
+mod record;
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
@@ -8,6 +10,9 @@ use std::fs;
 use std::io::Write;
 use std::process::Command;
 
+use cupti_sys::recording::{Meta, RecordingWriter};
+use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
+use record::record;
 use serde_json::Value;
 use support::{GPUPROF, Stage, fixtures, report, stderr, sum};
 
@@ -196,4 +201,38 @@ fn a_recording_of_a_replay_replays_the_same() {
     let mut host = second.host("multi_stream");
     assert!(host.env("GPUPROF_REPLAY", first.path("again.cupti")).status().unwrap().success());
     assert_eq!(first.report()["devices"], second.report()["devices"]);
+}
+
+#[test]
+fn a_process_that_only_looks_at_the_gpu_leaves_no_trace() {
+    const START: u64 = 1_790_000_000_000_000_000;
+    const MALLOC: u32 = 20;
+    let sizes = [(Kind::OVERHEAD, 48), (Kind::RUNTIME, 40), (Kind::CONCURRENT_KERNEL, 224)];
+    let at = |micros: u64| START + micros * 1_000;
+    // Seen on an H200 in processes that call cuInit and no more: CUPTI's own resources.
+    let overhead = |micros| {
+        let (begin, end) = ((24, at(micros)), (32, at(micros + 1)));
+        record(Kind::OVERHEAD, 48, &[begin, end], &[(4, 3 << 16), (8, 2), (12, 1), (16, 77), (40, 0)])
+    };
+    let times = [(8, at(50)), (16, at(60))];
+    let call = record(Kind::RUNTIME, 40, &times, &[(4, MALLOC), (24, 1), (28, 77), (32, 9), (36, 0)]);
+    let looks = vec![overhead(10), overhead(20)];
+    let works = [looks.clone(), vec![call, overhead(70)]].concat();
+    for (records, expected) in [(looks, None), (works, Some((3, 1)))] {
+        let meta = Meta { cupti_version: 130_001, start: START, sizes: sizes.to_vec(), ..Meta::default() };
+        let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();
+        writer.api_name(Domain::RUNTIME, MALLOC, "cudaMalloc_v3020").unwrap();
+        let buffer = CompletedBuffer::from_bytes(&records.concat(), 0, 0).unwrap();
+        writer.buffer(&buffer, &RecordSizes::from_pairs(&sizes), at(100)).unwrap();
+        let stage = Stage::new();
+        fs::write(stage.path("session.cupti"), writer.finish().unwrap()).unwrap();
+        let output = stage.host("gpt").env("GPUPROF_REPLAY", stage.path("session.cupti")).output().unwrap();
+        assert!(output.status.success() && stderr(&output).contains("verdict: "), "{}", stderr(&output));
+        let found = stage.path("trace.gpuprof").exists().then(|| {
+            let report = stage.report();
+            let records = |kind| number(&report, &format!("/completeness/records/{kind}"));
+            (records("overheads"), records("api_calls"))
+        });
+        assert_eq!(found, expected, "what came before the first call is in the trace too");
+    }
 }

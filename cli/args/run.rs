@@ -111,7 +111,7 @@ pub struct RunArgs {
     /// Have PyTorch make NVTX ranges by itself, without a change to the program
     #[arg(long, value_name = "WHICH")]
     pytorch: Option<PyTorchRanges>,
-    /// Replace a CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH that another tool has set
+    /// Replace a CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH that another tool has set, and start nsys and ncu too
     #[arg(long)]
     force: bool,
     /// The command and its arguments

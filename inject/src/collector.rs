@@ -67,6 +67,8 @@ pub struct Collector {
     /// Records that are on their way to their capture, with its number; empty between deliveries.
     routed: Vec<(u32, Record)>,
     events: Vec<RangeEvent>,
+    /// Records that come before there is a trace, and alone are no reason for one.
+    early: Vec<Record>,
     /// The program's own session, while one is open.
     own: Option<Box<SessionTrace>>,
     account: Account,
@@ -116,6 +118,7 @@ impl Collector {
             captures,
             routed: Vec::new(),
             events: Vec::new(),
+            early: Vec::new(),
             own: None,
             account,
             step_watch: settings.capture.detects_steps().then(|| {

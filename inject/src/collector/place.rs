@@ -11,6 +11,9 @@ use super::Collector;
 use crate::sampler::Batch;
 use crate::{flusher, log};
 
+/// Records that wait for a trace at most: a process that only looks at the GPU has a few.
+const EARLY_LIMIT: usize = 256;
+
 impl Collector {
     /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
     /// they stay where they are, unless they can only lie before a capture.
@@ -77,13 +80,27 @@ impl Collector {
         if number != self.captures.selected() && !self.captures.is_empty() {
             self.mark(CaptureMark::Select { number });
         }
-        let dictionary = self.decoder.dictionary();
-        self.captures.push(record, dictionary);
-        // Looks and ranges alone open no trace: that takes something of the GPU.
-        if !matches!(record, Record::Sample(_) | Record::Range(_)) || self.director.is_watching() {
-            self.trace.open(&self.session);
+        self.captures.push(record, self.decoder.dictionary());
+        if self.trace.is_waiting() {
+            match record {
+                // Looks and ranges alone open no trace: that takes something of the GPU.
+                Record::Sample(_) | Record::Range(_) if !self.director.is_watching() => return,
+                // Nor does what CUPTI says of itself in every process that initialises CUDA.
+                Record::Overhead(_) if self.early.len() < EARLY_LIMIT => return self.early.push(*record),
+                _ => self.open_trace(),
+            }
         }
+        let dictionary = self.decoder.dictionary();
         self.trace.write(|trace| trace.push(record, dictionary));
+    }
+
+    /// There is something to write.
+    pub(super) fn open_trace(&mut self) {
+        self.trace.open(&self.session);
+        let dictionary = self.decoder.dictionary();
+        for early in self.early.drain(..) {
+            self.trace.write(|trace| trace.push(&early, dictionary));
+        }
     }
 
     /// A capture begins, or its range ends.
@@ -96,7 +113,7 @@ impl Collector {
                 self.segments.begin(number, at);
                 self.account.begun(at);
                 self.decoder.describe_devices();
-                self.trace.open(&self.session);
+                self.open_trace();
                 self.mark(mark);
             }
             CaptureMark::End { number, at } => self.segments.end(number, at),

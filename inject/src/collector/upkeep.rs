@@ -25,7 +25,7 @@ impl Collector {
         self.gauges.take(reading);
         self.captures.utilisation(reading);
         if matches!(reading, Reading::Device(_)) {
-            self.trace.open(&self.session);
+            self.open_trace();
         }
     }
 

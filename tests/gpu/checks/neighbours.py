@@ -82,7 +82,8 @@ def beside(tool: str, policy: str) -> Check:
 
 def around(tool: str, words: list[str]) -> Check:
     """A tool that starts the program. It may keep gpuprof out, which is said; the program's words and status are its own. ncu
-    refuses to start anything while CUDA_INJECTION64_PATH is set, and says so itself."""
+    refuses to start anything while CUDA_INJECTION64_PATH is set, and says so itself; nsys sets it anew for the program, so that
+    gpuprof is in nsys's own processes alone: they leave no trace, and `gpuprof run` does not start it."""
     name = f"neighbours.around.{tool}"
 
     def check(suite: Suite) -> Iterator[Result]:
@@ -105,8 +106,13 @@ def around(tool: str, words: list[str]) -> Check:
             f"{name}.stdout", bool(own) and all(line in traced.stdout.splitlines() for line in own), f"the program's lines: {own}")
         held = "another profiler already holds CUPTI" in traced.stderr
         kernels = [Trace(suite, file).records("kernels") for file in traced.traces()]
+        if tool == "nsys":
+            yield expect(f"{name}.traces", not kernels, f"kernels in our traces: {kernels}")
+            refused = suite.run(f"{tool}-run", command, Mode.COMMAND, suite.nsys_environment())
+            yield expect(f"{name}.said", refused.code == 125 and "--force" in refused.stderr, refused.stderr.strip()[:200])
+            return
         yield expect(
-            f"{name}.said", held or tool == "nsys" or any(kernels),
+            f"{name}.said", held or any(kernels),
             f"{'it keeps gpuprof out, which is said' if held else 'nothing is said'}; kernels in our traces: {kernels}")
 
     return Check(name, check, exclusive=False)
