@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import capture, counts, dormant, endings, exports, host, interventions, lessons, managed, memory, modes, neighbours, nvtx, processes, ranks, transparency, truth, verdicts
+from checks import capture, counts, dormant, endings, endurance, exports, host, interventions, lessons, managed, memory, modes, neighbours, nvtx, processes, ranks, transparency, truth, verdicts
 from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
@@ -142,7 +142,7 @@ def summarise(options: argparse.Namespace, results: list[Result]) -> int:
 def main() -> int:
     options = parse()
     budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, dormant, exports, memory, managed, modes, lessons, neighbours, ranks)
+    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, dormant, exports, memory, managed, modes, lessons, neighbours, ranks, endurance)
     everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
     selected = [
         check for check in everything
