@@ -46,5 +46,22 @@ def one_case(name: str, arguments: list[str]) -> Check:
     return Check(f"processes.{name}", check, exclusive=False)
 
 
+def torchrun(suite: Suite) -> Iterator[Result]:
+    """Two ranks on one device: each has a trace that says which it is and who started it, and their launcher has none."""
+    python, *program = suite.python("processes.py", "rank")
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program]
+    bare = suite.bare("torchrun", command)
+    traced = suite.run("torchrun-variable", command, Mode.VARIABLE)
+    # torchrun's own lines have times in them.
+    yield from compare("processes.torchrun", bare, traced, with_stderr=False)
+    found = [Trace(suite, file).report["process"] for file in traced.traces()]
+    ranks = sorted(process["rank_variables"].get("RANK", "none") for process in found)
+    parents = {process["parent_pid"] for process in found}
+    yield expect(
+        "processes.torchrun.ranks", ranks == ["0", "1"] and len(parents) == 1,
+        f"traces of ranks {ranks}, started by {len(parents)} processes")
+
+
 def checks() -> list[Check]:
-    return [one_case(name, arguments) for name, arguments in CASES.items()]
+    cases = [one_case(name, arguments) for name, arguments in CASES.items()]
+    return [*cases, Check("processes.torchrun", torchrun, exclusive=False)]

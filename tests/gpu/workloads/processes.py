@@ -7,6 +7,7 @@ locks may be held for ever, and a DataLoader worker leaves by `os._exit`.
     spawn-child     the parent and a spawned child both use the device
     fork-before     a child forked before the first CUDA call uses the device, and so does the parent
     fork-after      a child forked after CUDA was used does no CUDA and leaves by os._exit
+    rank            one of the processes that torchrun starts, all on the same device
 
 The first number printed is how many processes used the device: as many traces must be there.
 """
@@ -102,8 +103,14 @@ def fork_after(_: argparse.Namespace) -> int:
     return 1
 
 
+def rank(_: argparse.Namespace) -> int:
+    work()
+    return int(os.environ["WORLD_SIZE"])
+
+
 def main() -> int:
-    cases = {"loader": loader, "spawn-child": spawn_child, "fork-before": fork_before, "fork-after": fork_after}
+    cases = {
+        "loader": loader, "spawn-child": spawn_child, "fork-before": fork_before, "fork-after": fork_after, "rank": rank}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=cases)
     parser.add_argument("--workers", type=int, default=0)
@@ -112,7 +119,9 @@ def main() -> int:
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--delay-ms", type=float, default=1.0)
     options = parser.parse_args()
-    print("processes", cases[options.case](options))
+    used = cases[options.case](options)
+    if os.environ.get("RANK", "0") == "0":
+        print("processes", used)
     return 0
 
 
