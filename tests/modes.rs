@@ -30,15 +30,53 @@ fn words(output: &Output) -> String {
 
 /// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is like.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
+    let mut host = with_nvml(stage, says);
+    host.env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1");
+    host.output().unwrap()
+}
+
+/// A program on a machine with that driver and that NVML.
+fn with_nvml(stage: &Stage, says: Option<&str>) -> Command {
     let mut host = stage.host("resnet_workers0");
-    host.env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1").env("LD_PRELOAD", stage.driver());
+    host.env("LD_PRELOAD", stage.driver());
     if let Some(says) = says {
         let library = Path::new(GPUPROF).parent().unwrap().join("examples/libreplay_nvml.so");
         assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
         std::os::unix::fs::symlink(library, stage.path("libnvidia-ml.so.1")).unwrap();
         host.env("LD_LIBRARY_PATH", stage.folder.path()).env("REPLAY_NVML", says);
     }
-    host.output().unwrap()
+    host
+}
+
+#[test]
+fn the_link_is_what_nvml_tells_where_linux_does_not() {
+    let link = |says| {
+        let stage = Stage::new();
+        let output = with_nvml(&stage, Some(says)).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stage.report()["devices"][0]["pcie"].clone()
+    };
+    let told = link("generation=5,lanes=16");
+    assert!(told["generation"] == 5 && told["lanes"] == 16, "{told}");
+    assert!(told["gigabytes_per_second"].as_f64().is_some_and(|rate| (rate - 63.0).abs() < 0.1), "{told}");
+    for says in ["", "lanes=16", "generation=5,lanes=16,refuses", "generation=9,lanes=16"] {
+        assert!(link(says).is_null(), "{says}");
+    }
+}
+
+#[test]
+fn watching_leaves_cupti_to_others() {
+    let stage = Stage::new();
+    let mut host = with_nvml(&stage, Some("busy=34"));
+    let refusals = [
+        "cuptiSubscribe=39",
+        "cuptiActivityRegisterCallbacks=39",
+        "cuptiActivityEnable=39",
+        "cuptiActivityFlushAll=39",
+    ];
+    host.env("GPUPROF_REPLAY_FAULT", refusals.join(",")).env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1");
+    let text = words(&host.output().unwrap());
+    assert!(text.contains("busy 34 % of ") && !text.contains("cuptiActivity"), "{text}");
 }
 
 #[test]

@@ -98,6 +98,7 @@ type Get = unsafe extern "C" fn(*mut i32, i32) -> i32;
 type GetAttribute = unsafe extern "C" fn(*mut i32, i32, i32) -> i32;
 type GetText = unsafe extern "C" fn(*mut u8, i32, i32) -> i32;
 type TotalMemory = unsafe extern "C" fn(*mut usize, i32) -> i32;
+type GetPrimaryState = unsafe extern "C" fn(i32, *mut u32, *mut i32) -> i32;
 type GetUuid = unsafe extern "C" fn(*mut [u8; 16], i32) -> i32;
 
 /// The devices that this process can use. None when CUDA is not initialised here, or there is no driver: this neither
@@ -105,13 +106,36 @@ type GetUuid = unsafe extern "C" fn(*mut [u8; 16], i32) -> i32;
 #[must_use]
 pub fn driver_devices() -> Vec<DriverDevice> {
     let Some(libcuda) = driver::mapped() else { return Vec::new() };
+    handles(&libcuda).filter_map(|(ordinal, handle)| device(&libcuda, ordinal, handle)).collect()
+}
+
+/// A bit for each device below 64 whose primary context exists: the context that the CUDA runtime uses, and with it nearly
+/// every program. None when CUDA is not initialised here.
+#[must_use]
+pub fn devices_in_use() -> u64 {
+    let Some(libcuda) = driver::mapped() else { return 0 };
+    let Some(state) = function::<GetPrimaryState>(&libcuda, c"cuDevicePrimaryCtxGetState") else { return 0 };
+    handles(&libcuda).take(u64::BITS as usize).fold(0, |mask, (ordinal, handle)| {
+        let (mut flags, mut is_active) = (0, 0);
+        // SAFETY: a handle of the driver, and pointers to locals.
+        let code = unsafe { state(handle, &raw mut flags, &raw mut is_active) };
+        mask | u64::from(code == 0 && is_active != 0) << ordinal
+    })
+}
+
+/// Ordinals and the driver's handles. None before `cuInit`.
+fn handles(libcuda: &Library) -> impl Iterator<Item = (u32, i32)> {
     let mut count = 0;
-    match function::<GetCount>(&libcuda, c"cuDeviceGetCount") {
+    let is_known = function::<GetCount>(libcuda, c"cuDeviceGetCount")
         // SAFETY: a pointer to a local; before `cuInit` the answer is an error.
-        Some(get) if unsafe { get(&raw mut count) } == 0 => {}
-        _ => return Vec::new(),
-    }
-    (0..count).filter_map(|ordinal| device(&libcuda, ordinal)).collect()
+        .is_some_and(|get| unsafe { get(&raw mut count) } == 0);
+    let get = function::<Get>(libcuda, c"cuDeviceGet").filter(|_| is_known);
+    (0..count).filter_map(move |ordinal| {
+        let mut handle = 0;
+        // SAFETY: a pointer to a local.
+        let code = unsafe { get?(&raw mut handle, ordinal) };
+        u32::try_from(ordinal).ok().filter(|_| code == 0).map(|ordinal| (ordinal, handle))
+    })
 }
 
 fn function<F: Copy>(libcuda: &Library, name: &CStr) -> Option<F> {
@@ -119,12 +143,7 @@ fn function<F: Copy>(libcuda: &Library, name: &CStr) -> Option<F> {
     unsafe { libcuda.get::<F>(name.to_bytes_with_nul()).ok().map(|found| *found) }
 }
 
-fn device(libcuda: &Library, ordinal: i32) -> Option<DriverDevice> {
-    let mut handle = 0;
-    // SAFETY: a pointer to a local.
-    if unsafe { function::<Get>(libcuda, c"cuDeviceGet")?(&raw mut handle, ordinal) } != 0 {
-        return None;
-    }
+fn device(libcuda: &Library, ordinal: u32, handle: i32) -> Option<DriverDevice> {
     let get = function::<GetAttribute>(libcuda, c"cuDeviceGetAttribute")?;
     // 0 stands for what this driver does not know, as in CUPTI's record.
     let attribute = |number| {
@@ -152,7 +171,7 @@ fn device(libcuda: &Library, ordinal: i32) -> Option<DriverDevice> {
     let link = text(c"cuDeviceGetPCIBusId")
         .and_then(|place| link(&Path::new("/sys/bus/pci/devices").join(place.to_lowercase()).canonicalize().ok()?));
     Some(DriverDevice {
-        ordinal: u32::try_from(ordinal).ok()?,
+        ordinal,
         name: text(c"cuDeviceGetName").unwrap_or_default(),
         uuid,
         memory_bytes: memory as u64,

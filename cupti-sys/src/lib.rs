@@ -37,7 +37,7 @@ pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallba
 pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, oldest_lent};
 pub use callbacks::{ActivityHandler, ResourceHandler};
 pub use cupti::{Cupti, Error, Subscriber};
-pub use devices::{DeviceLink, DriverDevice, driver_devices};
+pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
 pub use library::LoadError;
 pub use record::Record;

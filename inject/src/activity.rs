@@ -80,8 +80,6 @@ pub struct Inlet {
     pub foreign_bytes: AtomicU64,
     /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
     pub dropped: AtomicU64,
-    /// A bit for each device below 64 that has a context. `Relaxed`: it only grows, and a moment late does no harm.
-    pub contexts: AtomicU64,
     /// Buffers that went to another tool. `Relaxed`: a statistic.
     pub undelivered: AtomicU64,
     /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.

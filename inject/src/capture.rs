@@ -265,6 +265,11 @@ impl Director {
         self.switch.is_watching()
     }
 
+    /// Whether CUPTI may have records of ours.
+    pub fn may_have_recorded(&self) -> bool {
+        self.switch.may_have_recorded()
+    }
+
     /// Asks the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
         if self.orders.try_send(Order::Lower(mode)).is_err() {

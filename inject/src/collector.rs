@@ -248,7 +248,6 @@ impl Collector {
         self.watch_steps(before);
         self.keep_up();
         self.weigh(before);
-        self.publish_contexts();
         self.gauges_if_due(before);
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);

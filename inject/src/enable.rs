@@ -46,6 +46,8 @@ pub struct Switch {
     calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
+    /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
+    records: bool,
     /// Whether a graph is one record, from before CUDA starts until a step down to watching.
     whole_graphs: bool,
     /// Kinds that stay on once they were.
@@ -78,23 +80,23 @@ impl Switch {
         unified_memory: Vec<UnifiedMemoryCounter>,
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
-        note(
-            &mut notes,
-            "thread ids of API calls are not the kernel's",
-            cupti.set_thread_id_type(ThreadIdType::SYSTEM),
-        );
+        let records = mode != Mode::Watch;
         // How others are noticed was seen with this library and later ones.
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         if old && slot.is_yielded() {
             slot.set_yields(false);
             notes.push("GPUPROF_NEIGHBOURS=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
         }
-        if let Err(error) = slot.register() {
-            slot.give_back();
-            return Err(error);
-        }
-        for domain in [Domain::RUNTIME, Domain::DRIVER] {
-            open_door(cupti, domain);
+        if records {
+            let threads = cupti.set_thread_id_type(ThreadIdType::SYSTEM);
+            note(&mut notes, "thread ids of API calls are not the kernel's", threads);
+            if let Err(error) = slot.register() {
+                slot.give_back();
+                return Err(error);
+            }
+            for domain in [Domain::RUNTIME, Domain::DRIVER] {
+                open_door(cupti, domain);
+            }
         }
         let calls = [Domain::RUNTIME, Domain::DRIVER].map(|domain| {
             let (wanted, others): (Vec<_>, Vec<_>) = api_functions(cupti, domain)
@@ -121,6 +123,7 @@ impl Switch {
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
             level: AtomicU8::new(mode as u8),
+            records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             turn: Turn::new(),
         };
@@ -131,7 +134,7 @@ impl Switch {
     /// measured from then on. Answers with notes for the report.
     pub fn describe(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        for &kind in interest::DESCRIPTIONS {
+        for &kind in interest::DESCRIPTIONS.iter().filter(|_| self.records) {
             note(&mut notes, &format!("no {kind} records"), self.cupti.enable(kind));
         }
         notes
@@ -171,6 +174,11 @@ impl Switch {
     /// Whether the run is only watched: on, and nothing of CUPTI's is recorded.
     pub fn is_watching(&self) -> bool {
         self.records_at_most(Mode::Watch)
+    }
+
+    /// Whether CUPTI may have records of ours.
+    pub fn may_have_recorded(&self) -> bool {
+        self.records
     }
 
     fn records_at_most(&self, mode: Mode) -> bool {
@@ -279,9 +287,12 @@ impl Switch {
     /// When it was to be switched on again and kernels cannot be recorded.
     pub fn off(&self) -> Result<bool, Error> {
         let yielded = self.slot.is_yielded();
-        if yielded && (self.slot.is_taken() || self.slot.answers() == Some(false)) {
+        let lost = yielded && (self.slot.is_taken() || self.slot.answers() == Some(false));
+        if lost {
             // What is on is another tool's by now, which disables it.
             self.slot.lose();
+        }
+        if lost || !self.records {
             return self.turn.off(std::iter::empty::<fn()>(), || self.enable().map(drop));
         }
         // What was never on answers with an error, which is no news.

@@ -9,7 +9,6 @@
 //! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has had
 //! the oldest buffer that it still has.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -104,7 +103,7 @@ pub fn run(
         }
         if director.is_watching() && !stopping {
             // Refused only when the collector is far behind; the next reading has the totals.
-            gauges.tick(inlet.contexts.load(Ordering::Relaxed), |reading| {
+            gauges.tick(|reading| {
                 let _ = inlet.deliveries.try_send(Delivery::Gauges(reading));
             });
         }
@@ -114,8 +113,8 @@ pub fn run(
         if inlet.has_delivered() && director.look_around(&mut company, at) {
             inlet.give_up(cupti_sys::forget_lent());
         }
-        let mut flushed = cupti.flush(false);
-        if stopping {
+        let mut flushed = if director.may_have_recorded() { cupti.flush(false) } else { Ok(()) };
+        if stopping && director.may_have_recorded() {
             // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
             flushed = flushed.and(cupti.flush(true));
             wait_for_stragglers();
@@ -127,7 +126,7 @@ pub fn run(
                 complained = true;
             }
         }
-        match cupti.dropped_records() {
+        match if director.may_have_recorded() { cupti.dropped_records() } else { Ok(0) } {
             Ok(dropped) => dropped_by_cupti += dropped,
             Err(error) if !stopping && !uncounted => {
                 log::warning!("{error}; records that CUPTI drops are not counted");

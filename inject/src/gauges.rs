@@ -1,13 +1,13 @@
 //! Reads the gauges of the process's devices while it is only watched: NVML's rates, and hardware counters (GPM).
 //!
 //! On the flushing thread, which has little else to do then: a call may take milliseconds, and one that never returns
-//! costs the gauges and the wait at exit, nothing of the program's. The library is loaded when the first context exists, not
+//! costs the gauges and the wait at exit, nothing of the program's. The library is loaded when the first primary context exists, not
 //! earlier: `libprof.so` is loaded in the middle of `cuInit`. Rates are those of the driver's last sample period, taken as
 //! valid since the reading before; counters are exact over any time. Processes are not told apart.
 
 use std::time::{Duration, Instant};
 
-use cupti_sys::{DriverDevice, driver_devices};
+use cupti_sys::{DriverDevice, devices_in_use, driver_devices};
 use nvml_sys::{LoadError, Metric, Nvml, Sample, Status};
 use profiler_core::record::DeviceId;
 use profiler_core::utilisation::{Absence, Counter, Reading, Utilisation};
@@ -96,12 +96,13 @@ impl Gauges {
         self.paused = true;
     }
 
-    /// Reads what is due, and hands it over. `contexts` has a bit for each device with a context.
-    pub fn tick(&mut self, contexts: u64, mut hand_over: impl FnMut(Reading)) {
+    /// Reads what is due, and hands it over.
+    pub fn tick(&mut self, mut hand_over: impl FnMut(Reading)) {
         let now = Instant::now();
         if now < self.due {
             return;
         }
+        let contexts = devices_in_use();
         self.due = now + PERIOD;
         let paused = std::mem::take(&mut self.paused);
         match &mut self.state {

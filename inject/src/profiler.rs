@@ -181,11 +181,15 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
     let failed = |error: cupti_sys::Error| StartError::of_cupti(&error);
-    // The slot is what tells of cudaProfilerStart, of the devices whose gauges are read, and that CUDA is initialised.
+    // The slot is what tells of cudaProfilerStart, and that CUDA is initialised. Who only watches needs neither it nor
+    // anything else of CUPTI's: a subscriber that never hears anything costs eight launching threads a tenth already.
     let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
-    let held = settings.capture.range == Range::ProfilerApi || settings.mode == Mode::Watch || !managed.is_empty();
+    let held = settings.capture.range == Range::ProfilerApi || !managed.is_empty();
     let neighbours = if held { Neighbours::Hold } else { settings.neighbours };
-    let slot = Slot::open::<Callbacks>(cupti, neighbours).map_err(failed)?;
+    let slot = match settings.mode {
+        Mode::Watch if !held => Slot::left_alone::<Callbacks>(cupti),
+        _ => Slot::open::<Callbacks>(cupti, neighbours).map_err(failed)?,
+    };
 
     let sizes = RecordSizes::probe(cupti).map_err(failed)?;
     let pool = Pool::new(settings.memory);
@@ -199,7 +203,6 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         sizes,
         dropped: 0.into(),
         foreign_bytes: 0.into(),
-        contexts: 0.into(),
         undelivered: 0.into(),
         delivered: false.into(),
         flusher: 0.into(),
@@ -252,7 +255,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     }
     if neighbours != settings.neighbours {
         notes.push(format!(
-            "{}=yield has no effect: whoever waits for cudaProfilerStart, only watches, or records page faults has to hold CUPTI",
+            "{}=yield has no effect: whoever waits for cudaProfilerStart or records page faults has to hold CUPTI",
             settings::NEIGHBOURS
         ));
     }

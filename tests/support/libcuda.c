@@ -18,6 +18,12 @@ int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal !=
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 150ul << 30; return device; }
 int cuDeviceGetUuid(unsigned char *uuid, int device) { memset(uuid, 0x5a, 16); return device; }
 
+int cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *active) {
+    *flags = 0;
+    *active = 1;
+    return device;
+}
+
 int cuDeviceGetName(char *name, int length, int device) {
     strncpy(name, "NVIDIA Test Device", length);
     return device;

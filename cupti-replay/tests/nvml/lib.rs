@@ -1,8 +1,8 @@
 //! A libnvidia-ml for tests, of one device with the UUID that `tests/support/libcuda.c` tells.
 //!
 //! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12` (percent) and
-//! `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is. `divided`: in MIG mode;
-//! `refuses`: `nvmlInit_v2` fails. Everything else that NVML can do is missing.
+//! `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is. `generation=5` and
+//! `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. Everything else that NVML can do is missing.
 //!
 //! It checks what it is given: a wrong handle, version or order of samples is an invalid argument, as in the real one.
 #![expect(unsafe_code, reason = "C functions under NVML's names")]
@@ -72,6 +72,38 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(device: *mut c_void, current: *mut
         current.write(has("divided").into());
         pending.write(has("divided").into());
     }
+    SUCCESS
+}
+
+/// `nvmlDeviceGetMaxPcieLinkGeneration`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(device: *mut c_void, generation: *mut u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { answer("generation", device, generation) }
+}
+
+/// `nvmlDeviceGetMaxPcieLinkWidth`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(device: *mut c_void, lanes: *mut u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { answer("lanes", device, lanes) }
+}
+
+/// # Safety
+/// A writable pointer.
+unsafe fn answer(name: &str, device: *mut c_void, to: *mut u32) -> u32 {
+    if device != DEVICE {
+        return INVALID_ARGUMENT;
+    }
+    let Some(value) = number(name) else { return NOT_SUPPORTED };
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value as u32) };
     SUCCESS
 }
 

@@ -25,6 +25,8 @@ impl Collector {
         self.gauges.take(reading);
         self.captures.utilisation(reading);
         if matches!(reading, Reading::Device(_)) {
+            // In a run that is only watched CUPTI does not.
+            self.decoder.describe_devices();
             self.open_trace();
         }
     }
@@ -82,13 +84,6 @@ impl Collector {
                 "{backlog} buffers of records wait: the what-if replay is left out here (`gpuprof report` makes it up from the trace)"
             );
         }
-    }
-
-    /// Tells the reader of gauges which devices the program uses.
-    pub(super) fn publish_contexts(&self) {
-        let devices = self.decoder.dictionary().contexts().iter().map(|context| context.device.0);
-        let mask = devices.filter(|&device| device < u64::BITS).fold(0, |mask, device| mask | 1 << device);
-        self.inlet.contexts.store(mask, Ordering::Relaxed);
     }
 
     pub(super) fn count_loss(&mut self, dropped_by_cupti: u64) {

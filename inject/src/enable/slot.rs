@@ -86,21 +86,27 @@ impl Slot {
         cupti: &'static Cupti,
         neighbours: Neighbours,
     ) -> Result<Self, Error> {
-        let slot = Self {
+        let slot = Self { held: Mutex::new(Some(cupti.subscribe::<H>()?)), ..Self::left_alone::<H>(cupti) };
+        if neighbours == Neighbours::Yield {
+            slot.set_yields(true);
+            slot.give_back();
+        }
+        Ok(slot)
+    }
+
+    /// Does not touch it: for a run in which nothing is recorded.
+    pub fn left_alone<H: ActivityHandler + ResourceHandler>(cupti: &'static Cupti) -> Self {
+        Self {
             cupti,
             register: Cupti::register_callbacks::<H>,
-            held: Mutex::new(Some(cupti.subscribe::<H>()?)),
-            yields: AtomicBool::new(neighbours == Neighbours::Yield),
+            held: Mutex::new(None),
+            yields: AtomicBool::new(false),
             ours: AtomicBool::new(false),
             taken: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             clock_said: AtomicBool::new(false),
-        };
-        if neighbours == Neighbours::Yield {
-            slot.give_back();
         }
-        Ok(slot)
     }
 
     /// Becomes the owner of all buffers for the first time.
