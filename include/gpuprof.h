@@ -60,8 +60,14 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Starts measuring what this process launches. Call it before the first CUDA call of the process. `trace` is the file that
- * keeps the trace, or NULL.
+ * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or benchmark
+ * comes later.
+ */
+enum gpuprof_status gpuprof_prepare(void);
+
+/**
+ * Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuprof_prepare.
+ * `trace` is the file that keeps the trace, or NULL.
  *
  * `trace` is NULL or a text that ends with NUL.
  */
@@ -113,7 +119,7 @@ size_t gpuprof_report_text(char *text, size_t capacity);
 /**
  * Measures what `launch(data)` launches, as `gpuprof::Bench` does: calls it 25 times to warm up and `repetitions` times that
  * count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
- * session may be open. Before the first CUDA call of the process, open one and stop it.
+ * session may be open.
  *
  * `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the L2 cache
  * is overwritten before each repetition, on the default stream of the context that is current on this thread.

@@ -231,8 +231,8 @@ impl fmt::Display for BenchError {
             Self::Trace(error) => write!(f, "the trace of the measurement: {error}"),
             Self::Lost(what) => write!(f, "the measurement is incomplete: {what}"),
             Self::NothingRan => f.write_str(
-                "nothing was measured: the closure launched no device work, or CUDA was in use before the first session of \
-                 this process (call gpuprof::prepare first)",
+                "nothing was measured: no device work was launched, or CUDA was in use before the first session of this process \
+                 (call prepare first)",
             ),
             Self::Flush(why) => write!(f, "the L2 cache cannot be flushed: {why}"),
         }

@@ -18,6 +18,8 @@ use crate::baseline::Baseline;
 
 /// Rows of a table that a failure shows.
 const SHOWN: usize = 5;
+/// Characters of a kernel's name that a list shows.
+const NAME: usize = 80;
 /// Beginnings of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as allocating
 /// page-locked memory.
 const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
@@ -56,7 +58,7 @@ enum Rule {
 }
 
 /// Rules that failed, with what they saw.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Failures(pub(crate) Vec<String>);
 
 impl Failures {
@@ -64,6 +66,13 @@ impl Failures {
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.0
+    }
+}
+
+/// For people as well: it is what a test prints that ends with this error, or unwraps it.
+impl fmt::Debug for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -163,7 +172,7 @@ fn incomplete(report: &Report) -> Option<String> {
         (completeness.launches_without_activity, "launches whose kernel has not come"),
         (
             completeness.activities_without_launch,
-            "operations whose call was not seen (call gpuprof::prepare before CUDA)",
+            "operations whose call was not seen (call prepare before the first CUDA call)",
         ),
     ];
     let missing: Vec<_> = lost(&completeness.loss)
@@ -193,7 +202,7 @@ impl Rule {
             Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
                 let mut rows: Vec<_> = report.devices.iter().flat_map(|device| &device.kernels).collect();
                 rows.sort_by_key(|row| std::cmp::Reverse(row.durations.count()));
-                list(rows.iter().map(|row| format!("{} x {}", row.durations.count(), row.name)))
+                list(rows.iter().map(|row| format!("{} x {}", row.durations.count(), short(&row.name))))
             }),
             Self::Launches(most) => {
                 let launches = calls(report, |row| {
@@ -273,7 +282,7 @@ fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, 
     if found.is_empty() {
         return Err(format!(
             "no kernel has {name:?} in its name; there are {}",
-            list(all().map(|(_, row)| row.name.clone()))
+            list(all().map(|(_, row)| short(&row.name)))
         ));
     }
     Ok(found)
@@ -334,6 +343,14 @@ fn is_pageable(row: &CopyRow) -> bool {
 
 fn called(rows: &[&ApiRow]) -> String {
     list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, time(row.total_ns))))
+}
+
+/// The beginning of a name: those of templates take pages.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}~", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 fn list(texts: impl Iterator<Item = String>) -> String {

@@ -252,8 +252,9 @@ impl Drop for Session {
 }
 
 /// Measures what `work` launches, and waits for the session of another thread before (at most a minute, since tests run
-/// side by side). Device work that `work` leaves behind is waited for, 2 s at most. What the process launches on other
-/// threads meanwhile is measured too: tests that launch without a session belong into another test binary.
+/// side by side). Device work that `work` leaves behind is waited for, 2 s at most, so `work` need not synchronise. What the
+/// process launches on other threads meanwhile is measured too: tests that launch without a session belong into another test
+/// binary.
 ///
 /// ```no_run
 /// # struct Gpu;
@@ -294,7 +295,7 @@ pub fn prepare() -> Result<(), SessionError> {
 }
 
 /// Why there is no session, or no report of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SessionError {
     kind: SessionErrorKind,
     text: String,
@@ -349,6 +350,13 @@ impl SessionError {
     #[must_use]
     pub fn kind(&self) -> SessionErrorKind {
         self.kind
+    }
+}
+
+/// For people as well: it is what a test prints that ends with this error, or unwraps it.
+impl fmt::Debug for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.text)
     }
 }
 

@@ -49,8 +49,15 @@ static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 static MEASUREMENT: Mutex<Option<Measurement>> = Mutex::new(None);
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Starts measuring what this process launches. Call it before the first CUDA call of the process. `trace` is the file that
-/// keeps the trace, or NULL.
+/// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or benchmark
+/// comes later.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_prepare() -> gpuprof_status {
+    answer(|| Ok(gpuprof::prepare()?))
+}
+
+/// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuprof_prepare.
+/// `trace` is the file that keeps the trace, or NULL.
 ///
 /// # Safety
 /// `trace` is NULL or a text that ends with NUL.
@@ -142,7 +149,7 @@ pub unsafe extern "C" fn gpuprof_report_text(text: *mut c_char, capacity: usize)
 
 /// Measures what `launch(data)` launches, as `gpuprof::Bench` does: calls it 25 times to warm up and `repetitions` times that
 /// count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
-/// session may be open. Before the first CUDA call of the process, open one and stop it.
+/// session may be open.
 ///
 /// `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the L2 cache
 /// is overwritten before each repetition, on the default stream of the context that is current on this thread.

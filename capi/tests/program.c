@@ -38,6 +38,7 @@ static void repetition(void *at) {
 static int bench(void) {
     char json[1024], text[1024];
     uint64_t at = 0;
+    expect("prepare", gpuprof_prepare(), GPUPROF_OK);
     expect("bench of nothing", gpuprof_bench("none", 0, 0, 0, 0, NULL, NULL), GPUPROF_NOT_MEASURED);
     expect("bench", gpuprof_bench("recorded", 10, 0, 1 << 20, 1e6, repetition, &at), GPUPROF_OK);
     if (gpuprof_bench_json(json, sizeof json) >= sizeof json || !gpuprof_bench_text(text, sizeof text)) {

@@ -138,6 +138,8 @@ fn no_cupti() {
     let error = Session::builder().trace("none.gpuprof").start().unwrap_err();
     assert_eq!(error.kind(), SessionErrorKind::NoCupti);
     assert!(error.to_string().contains("install"), "{error}");
+    // Tests unwrap it: the lines stay lines.
+    assert!(format!("{error:?}").starts_with("NoCupti: ") && format!("{error:?}").lines().count() > 1, "{error:?}");
     assert_eq!(gpuprof::prepare().unwrap_err().kind(), SessionErrorKind::NoCupti);
     // The same again: no session is left half open.
     assert_eq!(Session::start().unwrap_err().kind(), SessionErrorKind::NoCupti);

@@ -92,8 +92,7 @@ def main() -> None:
     import triton.testing
 
     gpuprof = Gpuprof(options.library)
-    gpuprof.start()
-    gpuprof.stop()
+    gpuprof.check(gpuprof.library.gpuprof_prepare())
     left, right, product = (torch.zeros(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     source, target = (torch.empty(1 << 28, device="cuda") for _ in range(2))
 
