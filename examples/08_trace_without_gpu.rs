@@ -10,7 +10,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use gpuprof::profiler_core::attribution::leaf::Leaf;
+use gpuprof::Leaf;
 use lesson::{Outcome, promise, promise_verdict, run};
 
 fn main() -> ExitCode {

@@ -31,6 +31,9 @@
 //! assert_eq!((&*device.kernels[0].name, device.kernels[0].durations.median()), ("gemm", 2_000));
 //! // Every nanosecond of the device's window has one cause.
 //! assert_eq!((device.window_ns, device.leaves.iter().sum()), (22_000, 22_000));
+//! assert_eq!(device.leaves[gpuprof::Leaf::LaunchApi as usize], 5_000);
+//! // Two kernels are too few for a verdict, which says so.
+//! assert_eq!(report.verdict.group, gpuprof::Group::CannotTell);
 //!
 //! let json = serde_json::to_value(&report)?;
 //! assert_eq!(json["devices"][0]["window_ns"], 22_000);
@@ -112,6 +115,7 @@ pub use gpuprof_export as export;
 pub use import::{KinetoError, import_kineto, translate_kineto};
 pub use open::{OpenError, open, open_capture, open_window, read};
 pub use profiler_core;
+pub use profiler_core::attribution::leaf::{Group, Leaf};
 pub use profiler_core::diff::{Diff, Refusal, compare};
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
