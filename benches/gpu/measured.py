@@ -91,6 +91,13 @@ def paired_ratios(rows: list[dict], tool: str, base_tool: str = "none") -> list[
     return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
 
 
+def shown(value: float, unit: str) -> str:
+    """With three digits or so: nanoseconds from 1,000 on as microseconds."""
+    if unit.startswith("ns/") and value >= 1000:
+        value, unit = value / 1000, "us/" + unit.removeprefix("ns/")
+    return f"{value:.4g} {unit}"
+
+
 def median_of(rows: list[dict], column: str, digits: str) -> str:
     values = [row[column] for row in rows if row.get(column) is not None]
     return format(statistics.median(values), digits) if values else ""
@@ -121,6 +128,6 @@ def table_row(name: str, tool: str, of_program: list[dict]) -> str:
     size = f"{statistics.median(sizes):.1f}" if sizes else ""
     rounds = str(len(good)) if len(good) == len(of_tool) else f"{len(good)} of {len(of_tool)}"
     return (
-        f"| {name} | {tool} | {statistics.median(row['time'] for row in good):.4g} {good[0]['unit']} | {cost} | {relative} | "
+        f"| {name} | {tool} | {shown(statistics.median(row['time'] for row in good), good[0]['unit'])} | {cost} | {relative} | "
         f"{median_of(good, 'cpu_s', '.1f')} | {median_of(good, 'peak_mib', '.0f')} | "
         f"{median_of(good, 'after_last_line_s', '.2f')} | {size} | {rounds} |")

@@ -1,6 +1,6 @@
 """What tracing costs: no tool, CUPTI alone, gpuprof, Nsight Systems and torch.profiler on the same programs, interleaved.
 
-    python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json] [--docs docs]
+    python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json]
 
 Absolute times drift by several percent over minutes (clocks, temperature, neighbours), so the tools take turns within
 each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
@@ -11,8 +11,8 @@ Seven rounds are wanted. The first --all-tools of them run every tool, the other
 round is begun only if one as long as the longest so far ends within --budget: where commands may not last, call this
 again with --merge and it goes on with the next round.
 
-Writes overhead.json (measured.py) and overhead.md into --out after each run. With --docs it ends with PERFORMANCE.md
-(performance.py) and overhead.svg (plot.py) in that folder.
+Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py brings the figures into the
+documentation.
 It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
 traces its nodes: `nsys-node` is the comparison like for like. `floor` is CUPTI recording what gpuprof asks it for, and
 nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
@@ -27,7 +27,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import time
 
@@ -215,7 +214,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--all-tools", type=int, default=3, metavar="N",
                         help=f"run {', '.join(MORE)} in the first N rounds (default 3)")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="begin no round that would end after this time")
-    parser.add_argument("--docs", type=pathlib.Path, help="folder for PERFORMANCE.md and overhead.svg")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, threads, training")
     parser.add_argument("--tool", action="append", default=[], metavar="NAME", choices=TOOLS, help=", ".join(TOOLS))
     parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
@@ -246,9 +244,6 @@ def main() -> int:
     measure_rounds(suite, options, measured, began + options.budget)
     shutil.rmtree(suite.scratch, ignore_errors=True)
     print("\n" + (options.out / "overhead.md").read_text())
-    if options.docs:
-        for script, name in [("performance.py", "PERFORMANCE.md"), ("plot.py", "overhead.svg")]:
-            subprocess.run([sys.executable, HERE / script, options.out / "overhead.json", options.docs / name], check=True)
     return 0 if measured.measurements and all(row["time"] for row in measured.measurements) else 1
 
 

@@ -1,20 +1,16 @@
-"""Writes docs/PERFORMANCE.md from overhead.json: the targets beside what was measured, missed ones said to be missed.
+"""docs/PERFORMANCE.md from overhead.json: the targets beside what was measured, missed ones said to be missed.
 
-    python3 benches/gpu/performance.py overhead.json docs/PERFORMANCE.md
-
-overhead.py calls it with --docs. A value is a median over the rounds; a target that nothing was measured for says so.
+For publish.py. A value is a median over the rounds; a target that nothing was measured for says so.
 Nothing in the file is written by hand.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import statistics
-import sys
 from typing import Callable
 
-from measured import Measured, load, paired_ratios, table
+from measured import Measured, paired_ratios, table
 
 # A verdict of `met` rests on at least so many rounds.
 ENOUGH_ROUNDS = 7
@@ -101,9 +97,9 @@ def document(measured: Measured) -> str:
     lines = [
         "# Performance: targets and what was measured",
         "",
-        "Written by `benches/gpu/performance.py`; `benches/gpu/overhead.py --docs docs` measures and writes it again. Ratios are",
-        "paired within rounds; where a target holds for every program, the worst is shown. What each figure means and how",
-        "much it scatters is in [OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
+        "Measured by `benches/gpu/overhead.py`, written by `benches/gpu/publish.py`. Ratios are paired within rounds; where a target",
+        "holds for every program, the worst is shown. What each figure means and how much it scatters is in",
+        "[OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
         "",
         f"Measured on {measured.dates()}, {len(measured.rounds)} rounds; begun at {sessions}.",
         "",
@@ -125,15 +121,3 @@ def document(measured: Measured) -> str:
         table(rows),
     ]
     return "\n".join(lines)
-
-
-def main() -> int:
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    pathlib.Path(sys.argv[2]).write_text(document(load(pathlib.Path(sys.argv[1]))))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,14 @@
-"""Draws overhead.json: what each tool adds to each program, as an SVG that needs no library to make or to show.
+"""docs/overhead.svg from overhead.json: what each tool adds to each program, as an SVG that needs no library to make or to show.
 
-    python3 benches/gpu/plot.py overhead.json docs/overhead.svg
-
-A bar is the median over the rounds, the line through it the range.
+For publish.py. A bar is the median over the rounds, the line through it the range.
 """
 
 from __future__ import annotations
 
-import pathlib
 import statistics
-import sys
 from xml.sax.saxutils import escape
 
-from measured import load, paired_ratios
+from measured import Measured, paired_ratios
 
 COLOURS = {"floor": "#b0b0b0", "gpuprof": "#2a7f62", "nsys": "#c46210", "torch": "#5b5ea6"}
 OTHER = "#888888"
@@ -59,15 +55,6 @@ def svg(machine: str, found: list[tuple[str, str, list[float]]]) -> str:
         f'<text x="8" y="18" font-size="13">{escape(title)}</text>' + "".join(parts) + "</svg>\n")
 
 
-def main() -> int:
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    measured = load(pathlib.Path(sys.argv[1]))
+def document(measured: Measured) -> str:
     figures = [row for row in measured.measurements if not row.get("whole")]
-    pathlib.Path(sys.argv[2]).write_text(svg(f"{measured.machine['gpu']}, {measured.dates()}", bars(figures)))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return svg(f"{measured.machine['gpu']}, {measured.dates()}", bars(figures))

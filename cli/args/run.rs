@@ -10,19 +10,16 @@ use prof::settings;
 
 use crate::run;
 
-pub(super) const RUN_HELP: &str = "\
+// The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
+pub(super) const RUN_HELP: &str = concat!(
+    "\
 gpuprof sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
 (exec): same process id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
 libprof.so; an option that is left out leaves its variable as it is.
 
-MODES, and what they cost on one H200 (docs/OVERHEAD.md):
-  watch  ranges (NVTX), host threads, utilisation; device time undivided   GPT +0.1 %
-  light  device work and the calls that launch, copy, wait or allocate     GPT +1.1 %, ResNet-50 +1.0 %, a step of 280
-                                                                           tiny kernels +8.8 %, empty kernels +35 %
-         the nodes of CUDA graphs                                          empty nodes +49 %
-         CUDA graphs as a whole (--cuda-graph-trace graph)                 PyTorch in a graph +0.8 %
-  full   every call, memory, synchronisations and events                  GPT +10 %
-
+",
+    include_str!("prices.txt"),
+    "
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
@@ -46,7 +43,8 @@ EXAMPLES:
   gpuprof run --max-overhead 1% -- python serve.py
   gpuprof run -c cudaProfilerApi --capture-range-end repeat -- python train.py
   gpuprof run --steps 10,0,2,5,1 -p step -- python train.py
-  gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate";
+  gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate"
+);
 
 #[derive(Args)]
 pub struct RunArgs {

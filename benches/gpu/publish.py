@@ -1,0 +1,146 @@
+"""Puts overhead.json where its numbers are read: the documentation, the README and the help.
+
+    python3 benches/gpu/publish.py overhead.json
+
+Writes docs/PERFORMANCE.md, docs/overhead.svg, cli/args/prices.txt (the modes in `gpuprof run --help`) and the marked parts of
+README.md. No number there is written by hand, so all of them are of the same measurements.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import statistics
+import sys
+import textwrap
+
+import performance
+import plot
+from measured import Measured, NotMergeable, load, paired_ratios, shown
+
+# Columns of the help.
+HELP_WIDTH = 118
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+# Programs by what a reader knows them as: in a table, and in a list of prices.
+PROGRAMS = {
+    "gpt": ("GPT training", "GPT"),
+    "resnet": ("ResNet-50 training", "ResNet-50"),
+    "mlp": ("MLP training, 280 tiny kernels a step", "a step of 280 tiny kernels"),
+    "launch": ("empty kernels, one after another", "empty kernels"),
+    "threads": ("8 threads that launch empty kernels", "8 launching threads"),
+    "copy": ("copies of 4 bytes to the device", "tiny copies"),
+    "sm": ("kernels of 20 us", "kernels of 20 us"),
+    "graph": ("a graph of 1000 empty kernels", "empty nodes of CUDA graphs"),
+    "training": ("the three trainings in one process, from start to end", "from start to end"),
+}
+TOOLS = {"gpuprof": "gpuprof", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
+# Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
+MODES = [
+    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuprof-watch",
+     ("gpt", "resnet", "mlp", "launch")),
+    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof",
+     ("gpt", "resnet", "mlp", "launch", "graph")),
+    ("", "--cuda-graph-trace graph", "CUDA graphs as a whole", "gpuprof-graphs", ("graph",)),
+    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full", ("gpt", "resnet", "mlp", "launch")),
+]
+
+
+def cost(measured: Measured, program: str, tool: str) -> str:
+    """The median over the rounds, as a percentage; empty when it was not measured."""
+    ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
+    if not ratios:
+        return ""
+    added = statistics.median(ratios) - 1
+    return f"{added * 100:+.1f} %" if abs(added) < 0.0995 else f"{added * 100:+.0f} %"
+
+
+def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
+    found = [f"{PROGRAMS[program][1]} {price}" for program in programs if (price := cost(measured, program, tool))]
+    return ", ".join(found) or "not measured yet"
+
+
+def rounds(measured: Measured) -> str:
+    """How many rounds the medians are of: gpuprof's, the most there are."""
+    return str(len({row["round"] for row in measured.measurements if row["tool"] == "gpuprof" and row["time"]}))
+
+
+def help_text(measured: Measured) -> str:
+    """The MODES paragraph of `gpuprof run --help`."""
+    lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/PERFORMANCE.md):"]
+    for mode, option, records, tool, programs in MODES:
+        # The price on the line of the mode, what it records below.
+        below = records if mode else f"{records} ({option})"
+        indent = " " * 9
+        lines += textwrap.wrap(
+            prices(measured, tool, programs), HELP_WIDTH, initial_indent=f"  {mode:5}  ", subsequent_indent=indent)
+        lines.append(f"{indent}{below}")
+    return "\n".join(lines) + "\n"
+
+
+def programs_table(measured: Measured) -> str:
+    """What each tool adds to each program, and what traces take."""
+    machine, rows = measured.machine, measured.measurements
+    tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
+    lines = [
+        f"Medians of {rounds(measured)} rounds on one {machine['gpu']} (driver {machine['driver']}, PyTorch {machine['PyTorch'].split(' ')[0]}; "
+        f"{measured.dates()}). In a round each tool",
+        "and the bare program take turns, and the cost is that of the round's own bare run; other tools than gpuprof ran in the first rounds.",
+        "*CUPTI alone* records what gpuprof asks for and looks at nothing: the floor.",
+        "",
+        "| program | bare | " + " | ".join(TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
+    sizes = {}
+    for program, (name, _) in PROGRAMS.items():
+        bare = [row for row in rows if row["benchmark"] == program and row["tool"] == "none" and row["time"]]
+        if bare:
+            costs = " | ".join(cost(measured, program, tool) for tool in tools)
+            lines.append(f"| {name} | {shown(statistics.median(row['time'] for row in bare), bare[0]['unit'])} | {costs} |")
+    for tool in tools:
+        of_training = [row["trace_bytes"] / 1e6 for row in rows if row["benchmark"] == "training" and row["tool"] == tool]
+        if of_training and tool != "floor":
+            sizes[TOOLS[tool]] = f"{statistics.median(of_training):.3g} MB"
+    if sizes:
+        lines += ["", "Traces of the three trainings: " + ", ".join(f"{tool} {size}" for tool, size in sizes.items()) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def modes_table(measured: Measured) -> str:
+    lines = ["| | records | costs |", "|---|---|---|"]
+    lines += [f"| `{option}` | {records} | {prices(measured, tool, programs)} |" for _, option, records, tool, programs in MODES]
+    return "\n".join(lines) + "\n"
+
+
+def replace_marked(text: str, name: str, contents: str) -> str:
+    """Puts `contents` between `<!-- NAME, by benches/gpu/publish.py -->` and `<!-- end -->`.
+
+    Raises ValueError when there is no such place.
+    """
+    begin = f"<!-- {name}, by benches/gpu/publish.py -->\n"
+    pattern = re.compile(re.escape(begin) + r".*?(?=<!-- end -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise ValueError(f"README.md has no part that begins with {begin.strip()}")
+    return pattern.sub(lambda _: begin + contents, text, count=1)
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        measured = load(pathlib.Path(sys.argv[1]))
+    except NotMergeable as error:
+        print(error, file=sys.stderr)
+        return 2
+    readme = REPOSITORY / "README.md"
+    text = replace_marked(readme.read_text(), "costs", programs_table(measured))
+    text = replace_marked(text, "modes", modes_table(measured))
+    for file, contents in [
+            (readme, text), (REPOSITORY / "docs" / "PERFORMANCE.md", performance.document(measured)),
+            (REPOSITORY / "docs" / "overhead.svg", plot.document(measured)),
+            (REPOSITORY / "cli" / "args" / "prices.txt", help_text(measured))]:
+        file.write_text(contents)
+        print(file.relative_to(REPOSITORY))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
