@@ -46,6 +46,7 @@ impl<'a> Records<'a> {
         if self.broken { Some(Broken { offset: self.offset, bytes: self.valid.len() - self.offset }) } else { None }
     }
 
+    #[inline]
     fn step(&self, kind: Kind) -> Option<usize> {
         let size = match self.sizes.get(kind) {
             Some(size) => size as usize,
@@ -58,6 +59,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Record<'a>> {
         let rest = self.valid.get(self.offset..)?;
         if rest.is_empty() || self.broken {

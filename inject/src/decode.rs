@@ -3,8 +3,9 @@
 //! The only place where both models meet. Runs on the collector thread while the buffer is held, because names live
 //! no longer than that.
 
+mod kernel_names;
+
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
 
 use cupti_sys::abi;
 use cupti_sys::record::{
@@ -12,7 +13,7 @@ use cupti_sys::record::{
     MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord, UnifiedMemoryRecord,
 };
 use cupti_sys::{Cupti, Domain, DriverDevice};
-use profiler_core::dictionary::{Dictionary, FUNCTION_LIMIT};
+use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
     Device, DeviceId, Kernel, LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation,
@@ -20,6 +21,8 @@ use profiler_core::record::{
 };
 use rustc_hash::FxBuildHasher;
 
+use self::kernel_names::KernelNames;
+use crate::interest::LAST_CALLBACK_ID;
 use crate::{enable, links};
 
 /// What a CUPTI record turned into.
@@ -41,7 +44,8 @@ pub struct Decoder {
     dictionary: Dictionary,
     links_asked: bool,
     kernel_names: KernelNames,
-    functions: HashMap<(Domain, u32), ApiFunctionId, FxBuildHasher>,
+    /// Functions that were called, by number: of the runtime, of the driver.
+    functions: [Vec<Option<ApiFunctionId>>; 2],
 }
 
 impl Decoder {
@@ -53,7 +57,7 @@ impl Decoder {
             dictionary: Dictionary::new(),
             links_asked: false,
             kernel_names: KernelNames::default(),
-            functions: HashMap::default(),
+            functions: Default::default(),
         }
     }
 
@@ -114,9 +118,9 @@ impl Decoder {
     }
 
     fn kernel(&mut self, kernel: &KernelRecord<'_>) -> Kernel {
-        let name = self.kernel_names.intern(kernel.name_address(), kernel.name(), &mut self.dictionary);
+        let known = self.kernel_names.find(kernel.name_address(), kernel.name(), &mut self.dictionary);
         let config = LaunchConfig {
-            name,
+            name: known.id,
             grid: kernel.grid(),
             block: kernel.block(),
             cluster: kernel.cluster(),
@@ -134,7 +138,7 @@ impl Decoder {
             context: ContextId(kernel.context_id()),
             stream: StreamId(kernel.stream_id()),
             correlation: CorrelationId(kernel.correlation_id()),
-            config: self.dictionary.intern_launch_config(config),
+            config: known.launch(config, &mut self.dictionary),
             graph_id: kernel.graph_id(),
             graph_node_id: kernel.graph_node_id(),
         }
@@ -194,48 +198,30 @@ impl Decoder {
         }
     }
 
+    #[inline]
     fn function(&mut self, domain: Domain, callback_id: u32) -> ApiFunctionId {
-        if let Some(&id) = self.functions.get(&(domain, callback_id)) {
-            return id;
+        let of_domain = &self.functions[usize::from(domain != Domain::RUNTIME)];
+        match of_domain.get(callback_id as usize) {
+            Some(&Some(id)) => id,
+            _ => self.new_function(domain, callback_id),
         }
+    }
+
+    #[cold]
+    fn new_function(&mut self, domain: Domain, callback_id: u32) -> ApiFunctionId {
         let (ours, prefix) =
             if domain == Domain::RUNTIME { (ApiDomain::Runtime, "cuda") } else { (ApiDomain::Driver, "cu") };
         let known = self.api_names.get(&(domain, callback_id)).cloned();
         let name = known.unwrap_or_else(|| format!("{prefix}#{callback_id}"));
         let name = self.dictionary.intern_name(&name);
         let id = self.dictionary.intern_api_function(ApiFunction { domain: ours, callback_id, name });
-        // Beyond the dictionary's ceiling ids can only be damage.
-        if self.functions.len() < FUNCTION_LIMIT {
-            self.functions.insert((domain, callback_id), id);
+        // Numbers that no library has can only be damage, and are looked up each time.
+        if callback_id <= LAST_CALLBACK_ID {
+            let of_domain = &mut self.functions[usize::from(domain != Domain::RUNTIME)];
+            let place = callback_id as usize;
+            of_domain.resize(of_domain.len().max(place + 1), None);
+            of_domain[place] = Some(id);
         }
-        id
-    }
-}
-
-/// Addresses of names that are remembered, each with a copy of the name.
-const ADDRESS_LIMIT: usize = 16_384;
-
-/// Kernel names by the address at which CUPTI keeps them.
-///
-/// Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding. An
-/// address can come to mean another name when a module is unloaded, so the text is compared, which is cheap.
-#[derive(Debug, Default)]
-struct KernelNames(HashMap<u64, (CString, NameId), FxBuildHasher>);
-
-impl KernelNames {
-    fn intern(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> NameId {
-        let Some(name) = name else { return dictionary.intern_name("<unnamed kernel>") };
-        if let Some((known, id)) = self.0.get(&address)
-            && known.as_c_str() == name
-        {
-            return *id;
-        }
-        let id = dictionary.intern_name(&name.to_string_lossy());
-        if self.0.len() >= ADDRESS_LIMIT {
-            // A cache: what is still in use comes back at once.
-            self.0.clear();
-        }
-        self.0.insert(address, (name.to_owned(), id));
         id
     }
 }

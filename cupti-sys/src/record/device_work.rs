@@ -85,18 +85,21 @@ impl<'a> KernelRecord<'a> {
 
     /// Blocks in the grid: x, y, z.
     #[must_use]
+    #[inline]
     pub fn grid(&self) -> [u32; 3] {
         [self.grid_x(), self.grid_y(), self.grid_z()].map(i32::cast_unsigned)
     }
 
     /// Threads in a block: x, y, z.
     #[must_use]
+    #[inline]
     pub fn block(&self) -> [u32; 3] {
         [self.block_x(), self.block_y(), self.block_z()].map(i32::cast_unsigned)
     }
 
     /// Blocks in a cluster: x, y, z; zero without clusters or before CUDA 11.8.
     #[must_use]
+    #[inline]
     pub fn cluster(&self) -> [u32; 3] {
         [self.cluster_x(), self.cluster_y(), self.cluster_z()].map(Option::unwrap_or_default)
     }

@@ -105,6 +105,7 @@ impl<'a> Record<'a> {
 
     /// The record with the accessors of its kind.
     #[must_use]
+    #[inline]
     pub fn activity(self) -> Activity<'a> {
         let activity = match self.kind {
             Kind::CONCURRENT_KERNEL | Kind::KERNEL => KernelRecord::of(self).map(Activity::Kernel),
@@ -128,12 +129,14 @@ impl<'a> Record<'a> {
     }
 
     /// A number of this record, or `None` when it lies behind the record's end.
+    #[inline]
     fn read<T: Number>(&self, offset: usize) -> Option<T> {
         T::read(self.bytes.get(offset..)?)
     }
 
     /// Address of the string whose pointer is at `offset`; 0 when there is none.
     #[must_use]
+    #[inline]
     pub fn string_address(&self, offset: usize) -> u64 {
         self.read(offset).unwrap_or(0)
     }
@@ -173,6 +176,7 @@ trait Number: Sized {
 macro_rules! numbers {
     ($($int:ty),*) => {$(
         impl Number for $int {
+            #[inline]
             fn read(bytes: &[u8]) -> Option<Self> {
                 bytes.first_chunk().map(|&bytes| Self::from_le_bytes(bytes))
             }
@@ -183,6 +187,7 @@ macro_rules! numbers {
 numbers!(u8, u16, u32, i32, u64);
 
 impl<const N: usize> Number for [u8; N] {
+    #[inline]
     fn read(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().copied()
     }
@@ -191,7 +196,8 @@ impl<const N: usize> Number for [u8; N] {
 /// Defines a view of a record: its least size, its fields, and one accessor a field.
 ///
 /// Fields under `always` exist in every record of at least the least size, which is that of CUDA 11.7; fields under
-/// `since` answer `None` in records that end before them.
+/// `since` answer `None` in records that end before them. All of it is inlined into the caller's crate, where the one
+/// comparison of the size then serves every field.
 macro_rules! layout {
     (
         $(#[$doc:meta])*
@@ -214,6 +220,7 @@ macro_rules! layout {
             ];
 
             /// The view of a record of this kind, unless it is too short.
+            #[inline]
             pub(super) fn of(record: crate::record::Record<'a>) -> Option<Self> {
                 const { $(assert!($always_offset + size_of::<$always_type>() <= $least);)* }
                 (record.bytes().len() >= $least).then_some(Self(record))
@@ -221,15 +228,16 @@ macro_rules! layout {
 
             /// The record itself.
             #[must_use]
+            #[inline]
             pub const fn record(&self) -> crate::record::Record<'a> {
                 self.0
             }
 
-            $($(#[$always_doc])* #[must_use] pub fn $always(&self) -> $always_type {
+            $($(#[$always_doc])* #[must_use] #[inline] pub fn $always(&self) -> $always_type {
                 self.0.read($always_offset).unwrap_or_default()
             })*
 
-            $($(#[$since_doc])* #[must_use] pub fn $since(&self) -> Option<$since_type> {
+            $($(#[$since_doc])* #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
                 self.0.read($since_offset)
             })*
         }

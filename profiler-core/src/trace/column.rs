@@ -94,23 +94,45 @@ enum Form {
 }
 
 /// One column while rows are added, in the form that it will have; in both while the smaller is to be found.
+///
+/// Half of the columns of a kernel never vary within a block, so bytes are only made from the first row that does.
 #[derive(Default)]
 struct Column {
     varints: Vec<u8>,
     classes: Vec<u8>,
     open: OpenBits,
     first: u64,
-    filled: bool,
+    /// Rows that have `first`, as long as nothing varies.
+    alike: u32,
     varies: bool,
 }
 
 impl Column {
     #[inline]
     fn push(&mut self, value: u64, form: Form, both: bool) {
-        if !self.filled {
-            (self.first, self.filled) = (value, true);
+        if !self.varies {
+            if self.alike == 0 {
+                self.first = value;
+            }
+            if value == self.first {
+                self.alike += 1;
+                return;
+            }
+            self.begin_to_vary(form, both);
         }
-        self.varies |= value != self.first;
+        self.append(value, form, both);
+    }
+
+    #[cold]
+    fn begin_to_vary(&mut self, form: Form, both: bool) {
+        self.varies = true;
+        for _ in 0..self.alike {
+            self.append(self.first, form, both);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, value: u64, form: Form, both: bool) {
         if form == Form::Varints || both {
             varint::put(&mut self.varints, value);
         }
@@ -123,13 +145,13 @@ impl Column {
         self.varints.clear();
         self.classes.clear();
         self.open.clear();
-        (self.filled, self.varies) = (false, false);
+        (self.alike, self.varies) = (0, false);
     }
 
     /// Ends the column and leaves one form of it. Answers its encoding; `None` when it is 0 in every row.
     fn settle(&mut self, trial: Option<&mut Packer>) -> io::Result<Option<u8>> {
         if !self.varies {
-            let first = if self.filled { self.first } else { 0 };
+            let first = if self.alike > 0 { self.first } else { 0 };
             self.clear();
             if first == 0 {
                 return Ok(None);
