@@ -2,12 +2,17 @@
 //!
 //! An id has one slot, its low bits. Consecutive ids lie side by side, so joining a buffer of records walks through
 //! memory in order, where a hash would miss the cache for each. When two ids want one slot, the newer gets it and the
-//! older moves to an ordinary map, so nothing is ever lost and any ids work, only slower.
+//! older moves to an ordinary map, so nothing is ever lost and any ids work, only slower. There are as many slots as it takes
+//! for that to be rare, so that those in use stay in the processor's caches.
 
 use rustc_hash::FxHashMap;
 
-/// Slots, a power of two (about 3 MiB of launches): more than are in flight between two flushes of a dense program.
-const SLOTS: usize = 65_536;
+/// Slots at first and at most, powers of two (40 bytes each for launches). The most are more than are in flight between two
+/// flushes of a dense program.
+const FEWEST_SLOTS: usize = 1 << 10;
+const MOST_SLOTS: usize = 1 << 16;
+/// Slots are doubled when this part of them would move to the ordinary map.
+const DISPLACED_PART: usize = 16;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -25,28 +30,44 @@ impl<T> Default for Correlated<T> {
 
 impl<T> Correlated<T> {
     /// Gives what the id stood for before.
+    #[inline]
     pub(crate) fn insert(&mut self, id: u32, value: T) -> Option<T> {
-        if self.slots.is_empty() {
-            self.slots.resize_with(SLOTS, || None);
-        }
-        let slot = &mut self.slots[slot(id)];
-        if slot.is_none() && self.displaced.is_empty() {
-            *slot = Some((id, value));
-            return None;
-        }
-        match slot.replace((id, value)) {
-            Some((before, value)) if before == id => Some(value),
-            other => {
-                // The id itself may be among the displaced, and comes back from there.
-                let before = if self.displaced.is_empty() { None } else { self.displaced.remove(&id) };
-                self.displaced.extend(other);
-                before
+        let index = self.slot(id);
+        match self.slots.get_mut(index) {
+            Some(slot @ None) if self.displaced.is_empty() => {
+                *slot = Some((id, value));
+                None
             }
+            Some(Some((found, before))) if *found == id => Some(std::mem::replace(before, value)),
+            _ => self.insert_beside(id, value),
         }
     }
 
+    /// The slot is another one's, or some have none.
+    #[cold]
+    fn insert_beside(&mut self, id: u32, value: T) -> Option<T> {
+        if self.slots.len() < MOST_SLOTS && self.displaced.len() >= self.slots.len() / DISPLACED_PART {
+            self.grow();
+        }
+        // The id itself may be among the displaced, and comes back from there.
+        let before = self.displaced.remove(&id);
+        let index = self.slot(id);
+        self.displaced.extend(self.slots[index].replace((id, value)));
+        before
+    }
+
+    fn grow(&mut self) {
+        let slots = (2 * self.slots.len()).max(FEWEST_SLOTS);
+        let old = std::mem::replace(&mut self.slots, std::iter::repeat_with(|| None).take(slots).collect());
+        for (id, value) in old.into_iter().flatten().chain(std::mem::take(&mut self.displaced)) {
+            let index = self.slot(id);
+            self.displaced.extend(self.slots[index].replace((id, value)));
+        }
+    }
+
+    #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
-        match self.slots.get(slot(id)) {
+        match self.slots.get(self.slot(id)) {
             Some(Some((found, value))) if *found == id => Some(value),
             _ if self.displaced.is_empty() => None,
             _ => self.displaced.get(&id),
@@ -54,15 +75,18 @@ impl<T> Correlated<T> {
     }
 
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        match self.slots.get_mut(slot(id)) {
+        let index = self.slot(id);
+        match self.slots.get_mut(index) {
             Some(Some((found, value))) if *found == id => Some(value),
             _ if self.displaced.is_empty() => None,
             _ => self.displaced.get_mut(&id),
         }
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
-        match self.slots.get_mut(slot(id)) {
+        let index = self.slot(id);
+        match self.slots.get_mut(index) {
             Some(entry) if entry.as_ref().is_some_and(|(found, _)| *found == id) => {
                 entry.take().map(|(_, value)| value)
             }
@@ -70,10 +94,12 @@ impl<T> Correlated<T> {
             _ => self.displaced.remove(&id),
         }
     }
-}
 
-const fn slot(id: u32) -> usize {
-    id as usize % SLOTS
+    /// Where an id belongs; nowhere as long as there are no slots.
+    #[inline]
+    fn slot(&self, id: u32) -> usize {
+        id as usize & self.slots.len().wrapping_sub(1)
+    }
 }
 
 #[cfg(test)]
@@ -82,9 +108,9 @@ mod tests {
 
     #[test]
     fn ids_that_share_a_slot_are_kept_apart() {
-        let far = 7 + SLOTS as u32;
+        let far = 7 + MOST_SLOTS as u32;
         let mut map = Correlated::default();
-        assert_eq!(map.get(7), None);
+        assert_eq!(map.remove(7), None);
         assert_eq!(map.insert(7, 'a'), None);
         assert_eq!(map.insert(far, 'b'), None);
         assert_eq!((map.get(7), map.get(far)), (Some(&'a'), Some(&'b')));
@@ -92,5 +118,22 @@ mod tests {
         assert_eq!((map.get_mut(7).copied(), map.get_mut(far).copied()), (Some('c'), Some('b')));
         assert_eq!((map.remove(far), map.remove(far)), (Some('b'), None));
         assert_eq!((map.remove(7), map.get(7)), (Some('c'), None));
+    }
+
+    #[test]
+    fn slots_grow_with_what_is_in_flight() {
+        let mut map = Correlated::default();
+        for id in 0..1_000_000u32 {
+            assert_eq!(map.insert(id, id), None);
+            if id >= 3_000 {
+                assert_eq!(map.remove(id - 3_000), Some(id - 3_000));
+            }
+        }
+        assert_eq!((map.slots.len(), map.displaced.len()), (4_096, 0));
+        for id in 0..200_000 {
+            map.insert(id * 7, id);
+        }
+        assert_eq!(map.slots.len(), MOST_SLOTS);
+        assert!((0..200_000).all(|id| map.get(id * 7) == Some(&id)));
     }
 }

@@ -15,6 +15,7 @@ pub mod cost;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
+mod line;
 pub mod memory;
 pub mod ranks;
 pub mod record;

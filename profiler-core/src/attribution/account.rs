@@ -3,11 +3,14 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the stretch and the step it falls in, and, when idle, to
 //! a short log, so that an operation that arrives too late can still take the idle time it fills.
 
+use std::collections::VecDeque;
+
 use super::dependencies::Producer;
 use super::gap::InputHoles;
 use super::host_cause::HostCause;
 use super::host_lead::HostLead;
 use super::join::Launch;
+use super::launch_order::Standing;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::stacks::LineId;
 use super::statistics::DeviceStatistics;
@@ -17,7 +20,7 @@ use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
 use crate::steps::books::StepBooks;
 use crate::steps::{Boundary, Cut, StepSeries, StepSource, Steps};
 
-/// Idle segments that late operations can still fill (24 bytes each, twice as many for room). At 10,000 gaps a second this reaches back
+/// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
 const LOG_LIMIT: usize = 4_096;
 
@@ -82,8 +85,8 @@ pub struct DeviceAccount {
     overlap: Overlap,
     stretches: Stretches,
     steps: StepBooks,
-    /// The newest idle segments, of which the last [`LOG_LIMIT`] count.
-    log: Vec<(Leaf, u64, u64)>,
+    /// The newest [`LOG_LIMIT`] idle segments.
+    log: VecDeque<(Leaf, u64, u64)>,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
     /// Of them, those of CUDA graphs.
@@ -114,7 +117,7 @@ impl DeviceAccount {
             overlap: Overlap::default(),
             stretches: Stretches::new(0),
             steps: StepBooks::default(),
-            log: Vec::new(),
+            log: VecDeque::new(),
             statistics: DeviceStatistics::default(),
             operations: 0,
             graph_operations: 0,
@@ -270,6 +273,13 @@ impl DeviceAccount {
             self.stretches.crossed(operation.leaf, operation.link.into());
         }
         self.steps.operation(self.position, standing.marked, standing.cut, &self.leaves);
+        if standing.marked || standing.cut.is_some() {
+            self.cut(standing);
+        }
+    }
+
+    /// A step begins or breaks off at the current position.
+    fn cut(&mut self, standing: &Standing) {
         self.named_steps |= standing.marked;
         let series = match standing.cut {
             _ if standing.marked => Some(StepSeries { source: StepSource::Annotated, period: 0 }),
@@ -335,13 +345,13 @@ impl DeviceAccount {
             self.breaks.push(from);
         }
         self.enter(leaf, to);
-        match self.log.last_mut() {
+        match self.log.back_mut() {
             Some(last) if last.0 == leaf && last.2 == from => last.2 = to,
             _ => {
-                if self.log.len() >= 2 * LOG_LIMIT {
-                    self.log.drain(..self.log.len() - LOG_LIMIT);
+                if self.log.len() >= LOG_LIMIT {
+                    self.log.pop_front();
                 }
-                self.log.push((leaf, from, to));
+                self.log.push_back((leaf, from, to));
             }
         }
         if subject != Subject::None {
@@ -364,8 +374,7 @@ impl DeviceAccount {
     /// still knows. Returns how much that was.
     pub(super) fn patch(&mut self, leaf: Leaf, from: u64, to: u64) -> u64 {
         let mut patched = 0;
-        let forgotten = self.log.len().saturating_sub(LOG_LIMIT);
-        let mut index = self.log.partition_point(|&(_, _, end)| end <= from).max(forgotten);
+        let mut index = self.log.partition_point(|&(_, _, end)| end <= from);
         while let Some(&(was, start, end)) = self.log.get(index) {
             if start >= to {
                 break;
@@ -385,6 +394,8 @@ impl DeviceAccount {
             index += usize::from(start < a);
             index += usize::from(b < end);
         }
+        // A piece that was cut in two takes another place.
+        self.log.drain(..self.log.len().saturating_sub(LOG_LIMIT));
         patched
     }
 }

@@ -48,17 +48,16 @@ impl Attributor {
         let threads = self.threads.rows.len();
         for index in 0..self.threads.rows.len() {
             let mut newest_launch = None;
-            let (pending, count) = self.threads.rows[index].take_pending(horizon, latest);
-            for call in &pending[..count] {
+            self.threads.rows[index].sort_pending();
+            while let Some(call) = self.threads.rows[index].take_ready(horizon, latest) {
                 let (start, end) = (call.start.nanos(), call.end.nanos());
                 if self.is_damaged(start, end) {
                     self.completeness.bad_timestamps += 1;
                     continue;
                 }
                 self.observe(start, end);
-                self.place_call(index, call, &mut newest_launch, dictionary);
+                self.place_call(index, &call, &mut newest_launch, dictionary);
             }
-            self.threads.rows[index].give_back(pending, count);
             self.threads.rows[index].limit_calls(threads);
         }
     }

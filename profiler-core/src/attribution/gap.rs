@@ -98,64 +98,31 @@ pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&
 /// run-ahead lost is left for the launch.
 fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThread, lost_end: Option<u64>) -> Slack {
     let from = account.position();
-    let (before, calls) = thread.calls_after(from);
-    let calls: Vec<&Call> = calls.take_while(|call| call.start < to).collect();
+    let (before, after) = thread.calls_after(from);
+    let calls = &after[..after.iter().take_while(|call| call.start < to).count()];
 
     // Run-ahead lost: had the host not waited while the device was busy, it would have been that much further on.
-    let spanning = calls.first().filter(|call| call.start < from).copied();
+    let spanning = calls.first().filter(|call| call.start < from);
     let just_ended = before.filter(|call| call.end + SYNC_SLACK_NANOS >= from);
     let wait = spanning.or(just_ended).filter(|call| call.class.waits(call.end - call.start));
-    let mut slack = Slack {
+    let slack = Slack {
         nanos: wait.map_or(0, |call| from.saturating_sub(call.start)),
         subject: wait.map_or(Subject::None, |call| Subject::Call(call.function)),
     };
 
-    // No hole is longer than all of the time since the call before.
-    let long = to - before.map_or(from, |call| call.end) > INPUT_HOLE_NANOS;
-    let input_wait = long && recurring_input(account, next, from, to, before, &calls);
-    let mut writer = Writer { account, thread, lost_end: lost_end.unwrap_or(u64::MAX) };
     let mut previous_end = before.map_or(from, |call| call.end);
-    let ends = calls.iter().map(|call| (call.start, Some(*call))).chain(std::iter::once((to, None)));
-    for (hole_end, call) in ends {
-        let hole = hole_end.saturating_sub(previous_end);
-        let end = hole_end.clamp(writer.account.position(), to);
-        // Shorter holes are beyond what looks resolve.
-        let claims = if hole > DISPATCH_NANOS { thread.looks.claims(previous_end, hole_end) } else { Vec::new() };
-        let rest = end - writer.account.position();
-        let loading = match writer.account.input_holes.part_of(rest) {
-            Some(part) if next.input && hole > DISPATCH_NANOS => part,
-            None if input_wait && hole > INPUT_HOLE_NANOS => rest,
-            _ => 0,
-        };
-        if !claims.is_empty() {
-            if next.input {
-                writer.account.input_holes.seen(claims.iter().any(Claim::is_loader));
-            }
-            writer.seen(&claims, end, next, hole > PARKED_NANOS, &mut slack);
-        } else if hole > PARKED_NANOS {
-            writer.write(Leaf::NoWork, end, next.subject);
-        } else if loading > 0 && !thread.looks.loader_named_before(hole_end) {
-            let loaded = writer.account.position() + loading;
-            writer.load(loaded, next.subject, &mut slack);
-            if let Some(launch) = next.launch {
-                // Also what the device hid of it.
-                let wait = InputWait { thread: launch.thread, start: previous_end, end: hole_end - (end - loaded) };
-                writer.account.input_waits.push(wait);
-            }
-            writer.late(Leaf::HostCpu, end, next.subject, &mut slack);
-        } else {
-            writer.drain(&mut slack, end);
-            let (leaf, subject) =
-                if hole <= DISPATCH_NANOS { (Leaf::Dispatch, Subject::None) } else { (Leaf::HostCpu, next.subject) };
-            writer.write(leaf, end, subject);
-        }
-        if let Some(call) = call {
-            let (leaf, subject) = leaf_of_call(call);
-            writer.write(leaf, call.end.min(to), subject);
-            previous_end = call.end;
-        }
+    // No hole is longer than all of the time since the call before.
+    let long = to - previous_end > INPUT_HOLE_NANOS;
+    let input_wait = long && recurring_input(account, next, (from, to), previous_end, calls);
+    let mut writer = Writer { account, thread, next, to, lost_end: lost_end.unwrap_or(u64::MAX), input_wait, slack };
+    for call in calls {
+        writer.hole(previous_end, call.start);
+        let (leaf, subject) = leaf_of_call(call);
+        writer.write(leaf, call.end.min(to), subject);
+        previous_end = call.end;
     }
-    slack
+    writer.hole(previous_end, to);
+    writer.slack
 }
 
 fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
@@ -179,12 +146,10 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
 fn recurring_input(
     account: &mut DeviceAccount,
     next: &Next,
-    from: u64,
-    to: u64,
-    before: Option<&Call>,
-    calls: &[&Call],
+    (from, to): (u64, u64),
+    mut previous_end: u64,
+    calls: &[Call],
 ) -> bool {
-    let mut previous_end = before.map_or(from, |call| call.end);
     let starts = calls.iter().map(|call| (call.start, call.end)).chain(std::iter::once((to, to)));
     let mut longest = 0;
     for (start, end) in starts {
@@ -232,11 +197,17 @@ impl InputHoles {
     }
 }
 
-/// Enters pieces, with what the tracing library took and what is unknowable carved out.
+/// Enters the pieces of a gap, with what the tracing library took and what is unknowable carved out.
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
     thread: &'a HostThread,
+    next: &'a Next,
+    /// Where the host's part of the gap ends.
+    to: u64,
     lost_end: u64,
+    /// Holes that are long enough are waits for an input batch, should looks not know better.
+    input_wait: bool,
+    slack: Slack,
 }
 
 /// Run-ahead that a wait had cost before the gap opened and that is not charged to it yet.
@@ -255,52 +226,100 @@ impl Slack {
 }
 
 impl Writer<'_> {
+    /// Enters the time between two calls, of which the first returned at `start` and the second was entered at `hole_end`.
+    #[inline]
+    fn hole(&mut self, start: u64, hole_end: u64) {
+        let hole = hole_end.saturating_sub(start);
+        let end = hole_end.clamp(self.account.position(), self.to);
+        if hole <= DISPATCH_NANOS {
+            // Shorter than what looks resolve.
+            self.drain(end);
+            self.write(Leaf::Dispatch, end, Subject::None);
+        } else {
+            self.long_hole(start, hole_end, end);
+        }
+    }
+
+    /// Enters up to `end` the time between two calls that is more than the framework's cost of one operation.
+    fn long_hole(&mut self, start: u64, hole_end: u64, end: u64) {
+        let (hole, next) = (hole_end - start, self.next);
+        let claims = self.thread.looks.claims(start, hole_end);
+        let rest = end - self.account.position();
+        let loading = match self.account.input_holes.part_of(rest) {
+            Some(part) if next.input => part,
+            None if self.input_wait && hole > INPUT_HOLE_NANOS => rest,
+            _ => 0,
+        };
+        if !claims.is_empty() {
+            if next.input {
+                self.account.input_holes.seen(claims.iter().any(Claim::is_loader));
+            }
+            self.seen(&claims, end, hole > PARKED_NANOS);
+        } else if hole > PARKED_NANOS {
+            self.write(Leaf::NoWork, end, next.subject);
+        } else {
+            if loading > 0 && !self.thread.looks.loader_named_before(hole_end) {
+                let loaded = self.account.position() + loading;
+                self.load(loaded, next.subject);
+                if let Some(launch) = next.launch {
+                    // Also what the device hid of it.
+                    let wait = InputWait { thread: launch.thread, start, end: hole_end - (end - loaded) };
+                    self.account.input_waits.push(wait);
+                }
+            }
+            self.late(Leaf::HostCpu, end, next.subject);
+        }
+    }
+
     /// Enters what is left of the hole up to `end`, as far as looks speak for it by what they saw.
-    fn seen(&mut self, claims: &[Claim], end: u64, next: &Next, parked: bool, slack: &mut Slack) {
+    fn seen(&mut self, claims: &[Claim], end: u64, parked: bool) {
         let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
         for claim in claims {
             if claim.is_loader()
-                && let Some(launch) = next.launch
+                && let Some(launch) = self.next.launch
             {
                 // Also what the device hid of it.
                 let wait = InputWait { thread: launch.thread, start: claim.from, end: claim.to };
                 self.account.input_waits.push(wait);
             }
             if claim.from > self.account.position() {
-                self.late(unseen, claim.from.min(end), next.subject, slack);
+                self.late(unseen, claim.from.min(end), self.next.subject);
             }
             for (cause, nanos) in claim.parts(self.account.position(), end) {
                 let to = self.account.position() + nanos;
                 let subject = Subject::Host(cause, claim.line());
                 match cause.leaf() {
-                    Leaf::DataLoading => self.load(to, subject, slack),
+                    Leaf::DataLoading => self.load(to, subject),
                     // Off the cores for so long outside a loader, it waits to be asked.
                     Leaf::HostBlocked if parked => self.write(Leaf::NoWork, to, subject),
-                    leaf => self.late(leaf, to, subject, slack),
+                    leaf => self.late(leaf, to, subject),
                 }
             }
         }
-        self.late(unseen, end, next.subject, slack);
+        self.late(unseen, end, self.next.subject);
     }
 
     /// Enters time in which the host was late, the run-ahead that a wait had cost it first.
-    fn late(&mut self, leaf: Leaf, to: u64, subject: Subject, slack: &mut Slack) {
+    fn late(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         if leaf != Leaf::NoWork {
-            self.drain(slack, to);
+            self.drain(to);
         }
         self.write(leaf, to, subject);
     }
 
     /// Enters time in a data loader. That is what the user can name, so it goes before the wait that exposed it; running
     /// ahead would have hidden it first, so that nothing more is charged to the wait for as long.
-    fn load(&mut self, to: u64, subject: Subject, slack: &mut Slack) {
-        slack.take(self.account.position(), to);
+    fn load(&mut self, to: u64, subject: Subject) {
+        self.slack.take(self.account.position(), to);
         self.write(Leaf::DataLoading, to, subject);
     }
 
-    fn drain(&mut self, slack: &mut Slack, to: u64) {
-        let drained = slack.take(self.account.position(), to);
-        self.write(Leaf::SyncDrain, drained, slack.subject);
+    #[inline]
+    fn drain(&mut self, to: u64) {
+        if self.slack.nanos > 0 {
+            let drained = self.slack.take(self.account.position(), to);
+            self.write(Leaf::SyncDrain, drained, self.slack.subject);
+        }
     }
 
     fn write(&mut self, leaf: Leaf, to: u64, subject: Subject) {

@@ -151,7 +151,7 @@ impl Launches {
             return Some(launch);
         }
         self.newest_node = None;
-        let Entry { launch, sequence, lost } = *self.by_correlation.get(correlation.0)?;
+        let &Entry { launch, sequence, lost } = self.by_correlation.get(correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
             let flush = self.flush;
             if let Some(waiting) = self.queues[launch.thread as usize].get_mut(sequence) {

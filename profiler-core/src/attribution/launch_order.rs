@@ -95,7 +95,7 @@ impl LaunchOrder {
 
     /// Shows those that come before `watermark` in launch order.
     pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &Marks) {
-        while let Some(&(place, index)) = self.hidden.first()
+        while let Some(&(place, index)) = self.hidden.waiting().first()
             && (place < watermark || watermark == u64::MAX)
         {
             self.hidden.take();

@@ -173,7 +173,7 @@ impl Timeline {
         let mut refused = 0;
         self.launch_order.show(operations, watermark, host.marks);
         let watermark = self.first_hidden(operations, watermark).unwrap_or(watermark);
-        while let Some(&(start, place)) = self.pending.first()
+        while let Some(&(start, place)) = self.pending.waiting().first()
             && start < watermark
         {
             self.pending.take();

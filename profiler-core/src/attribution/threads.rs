@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use super::api::ApiClass;
 use super::looks::Looks;
 use crate::record::{ApiCall, ApiFunctionId};
-use crate::runs;
+use crate::line::Line;
+use crate::runs::InOrder;
 
 /// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
 /// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
@@ -44,8 +45,9 @@ pub(super) enum Nesting {
 /// One host thread.
 #[derive(Debug, Default)]
 pub(super) struct HostThread {
-    pending: Vec<ApiCall>,
-    calls: VecDeque<Call>,
+    /// Calls that are not placed.
+    pending: InOrder<ApiCall>,
+    calls: Line<Call>,
     /// Where the last search in `calls` ended: gaps come in order, so the next one ends near it.
     searched: Cell<usize>,
     overheads: VecDeque<(u64, u64)>,
@@ -74,35 +76,32 @@ impl HostThread {
         }
     }
 
-    /// Takes what is pending in order of begin, enclosing before enclosed, and how many of it can be placed. A call that
-    /// ends after `latest` is damaged and must not hold up the others; it goes with them.
-    pub(super) fn take_pending(&mut self, horizon: u64, latest: u64) -> (Vec<ApiCall>, usize) {
-        let mut pending = std::mem::take(&mut self.pending);
-        runs::sort_by(&mut pending, |a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
-        let waits = |call: &ApiCall| call.end.nanos() > horizon && call.end.nanos() <= latest;
-        let count = pending.iter().position(waits).unwrap_or(pending.len());
-        (pending, count)
+    /// Puts what is pending in order of begin, enclosing before enclosed.
+    pub(super) fn sort_pending(&mut self) {
+        self.pending.sort(|a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
     }
 
-    /// Gives back what was taken, of which `count` are placed.
-    pub(super) fn give_back(&mut self, mut pending: Vec<ApiCall>, count: usize) {
-        pending.drain(..count);
-        self.pending = pending;
+    /// Takes the next of what is pending, if it can be placed. A call that ends after `latest` is damaged and must not hold up
+    /// the others; it goes with them.
+    #[inline]
+    pub(super) fn take_ready(&mut self, horizon: u64, latest: u64) -> Option<ApiCall> {
+        let end = self.pending.waiting().first()?.end.nanos();
+        if end > horizon && end <= latest { None } else { self.pending.take().copied() }
     }
 
-    /// The begin of the earliest call that is not placed yet.
+    /// The begin of the earliest call that is not placed yet; they are in order.
     pub(super) fn earliest_pending(&self) -> Option<u64> {
-        self.pending.iter().map(|call| call.start.nanos()).min()
+        self.pending.waiting().first().map(|call| call.start.nanos())
     }
 
     /// Places a call; calls come in the order of [`take_ready`](Self::take_ready).
     pub(super) fn place(&mut self, start: u64, end: u64, function: ApiFunctionId, class: ApiClass) -> Nesting {
         // An enclosing call that came a flush late: what it encloses was taken for outermost until now.
-        while self.calls.back().is_some_and(|last| start < last.start && last.end <= end) {
-            self.calls.pop_back();
+        while self.calls.last().is_some_and(|last| start < last.start && last.end <= end) {
+            self.calls.pop();
         }
         // Almost every call is the newest one; a search through all that are kept is for the late ones.
-        let newest = self.calls.back().is_none_or(|last| last.start <= start);
+        let newest = self.calls.last().is_none_or(|last| last.start <= start);
         let index = if newest { self.calls.len() } else { self.calls.partition_point(|call| call.start <= start) };
         if let Some(before) = index.checked_sub(1).and_then(|i| self.calls.get(i))
             && start < before.end
@@ -114,7 +113,7 @@ impl HostThread {
                 let end = end.min(next.start);
                 self.calls.insert(index, Call { start, end, function, class });
             }
-            None => self.calls.push_back(Call { start, end, function, class }),
+            None => self.calls.push(Call { start, end, function, class }),
         }
         Nesting::Outermost
     }
@@ -123,7 +122,7 @@ impl HostThread {
     pub(super) fn limit_calls(&mut self, threads: usize) {
         let limit = (CALL_LIMIT / threads.max(1)).max(FEWEST_CALLS);
         if self.calls.len() > limit {
-            self.calls.drain(..self.calls.len() - limit);
+            self.calls.skip_first(self.calls.len() - limit);
             self.calls.shrink_to(2 * limit);
             self.searched.set(0);
         }
@@ -131,18 +130,18 @@ impl HostThread {
 
     /// End of the newest call that was placed, 0 without any.
     pub(super) fn newest_end(&self) -> u64 {
-        self.calls.back().map_or(0, |call| call.end)
+        self.calls.last().map_or(0, |call| call.end)
     }
 
     /// Whether every call that was delivered is placed.
     pub(super) fn is_placed(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.waiting().is_empty()
     }
 
     /// Calls that end after `at`, oldest first, preceded by the last one that does not.
-    pub(super) fn calls_after(&self, at: u64) -> (Option<&Call>, impl Iterator<Item = &Call>) {
-        let index = self.first_ending_after(at);
-        (index.checked_sub(1).and_then(|i| self.calls.get(i)), self.calls.range(index..))
+    pub(super) fn calls_after(&self, at: u64) -> (Option<&Call>, &[Call]) {
+        let (before, after) = self.calls.split_at(self.first_ending_after(at));
+        (before.last(), after)
     }
 
     /// Index of the first call that ends after `at`: by steps that double, from where the last search ended.
@@ -204,15 +203,14 @@ impl HostThread {
 
     /// Forgets what no gap can need: everything that ended before `keep_from`, except the last such call.
     pub(super) fn forget_before(&mut self, keep_from: u64) {
-        while self.calls.get(1).is_some_and(|second| second.end < keep_from) {
-            self.calls.pop_front();
-            *self.searched.get_mut() = self.searched.get().saturating_sub(1);
-        }
+        let old = self.calls.iter().skip(1).take_while(|second| second.end < keep_from).count();
+        self.calls.skip_first(old);
+        *self.searched.get_mut() = self.searched.get().saturating_sub(old);
         while self.overheads.front().is_some_and(|&(_, end)| end < keep_from) {
             self.overheads.pop_front();
         }
         // A hole may have begun before the gap that needs it.
-        let hole_from = self.calls.front().map_or(keep_from, |call| call.end.min(keep_from));
+        let hole_from = self.calls.first().map_or(keep_from, |call| call.end.min(keep_from));
         self.looks.forget_before(hole_from);
     }
 }
@@ -231,12 +229,11 @@ mod tests {
         let mut thread = HostThread::default();
         thread.push(call(12, 18));
         thread.push(call(10, 120));
-        let (pending, count) = thread.take_pending(100, 1_000);
-        assert_eq!(count, 0);
-        thread.give_back(pending, count);
+        thread.sort_pending();
+        assert_eq!(thread.take_ready(100, 1_000), None);
         assert_eq!(thread.earliest_pending(), Some(10));
-        let (pending, count) = thread.take_pending(200, 1_000);
-        assert_eq!(pending[..count].iter().map(|c| c.start.nanos()).collect::<Vec<_>>(), [10, 12]);
+        let placed = std::iter::from_fn(|| thread.take_ready(200, 1_000));
+        assert_eq!(placed.map(|call| call.start.nanos()).collect::<Vec<_>>(), [10, 12]);
     }
 
     #[test]
@@ -244,9 +241,8 @@ mod tests {
         let mut thread = HostThread::default();
         thread.push(call(10, u64::MAX));
         thread.push(call(20, 30));
-        let (pending, count) = thread.take_pending(100, 1_000);
-        assert_eq!(count, 2);
-        thread.give_back(pending, count);
+        thread.sort_pending();
+        assert_eq!(std::iter::from_fn(|| thread.take_ready(100, 1_000)).count(), 2);
         assert!(thread.is_placed());
     }
 
@@ -279,9 +275,9 @@ mod tests {
             thread.place(start, start + 5, ApiFunctionId(0), ApiClass::Other);
         }
         for at in [0, 999, 500, 5, 4, 505, 504, 990, 994, 995, 400, 300, 301, 600] {
-            let (before, mut after) = thread.calls_after(at);
+            let (before, after) = thread.calls_after(at);
             assert_eq!(before.map(|call| call.end), (5..=at).rev().find(|end| end % 10 == 5), "{at}");
-            assert_eq!(after.next().map(|call| call.end), (at + 1..1_000).find(|end| end % 10 == 5), "{at}");
+            assert_eq!(after.first().map(|call| call.end), (at + 1..1_000).find(|end| end % 10 == 5), "{at}");
         }
     }
 

@@ -86,10 +86,10 @@ impl Queue {
     /// [`sort`](Self::sort) is not looked at.
     #[inline]
     pub(super) fn next(&mut self, watermark: u64) -> Option<(u64, Event<'_>)> {
-        let step = self.steps.first().map_or(u64::MAX, |&(at, ..)| at);
+        let step = self.steps.waiting().first().map_or(u64::MAX, |&(at, ..)| at);
         let back = self.returns.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-        let call = self.calls.first().map_or(u64::MAX, |call| call.start);
-        let operation = self.operations.first().map_or(u64::MAX, |&(at, _)| at);
+        let call = self.calls.waiting().first().map_or(u64::MAX, |call| call.start);
+        let operation = self.operations.waiting().first().map_or(u64::MAX, |&(at, _)| at);
         let at = step.min(back).min(call).min(operation);
         if at >= watermark && self.excess == 0 {
             return None;

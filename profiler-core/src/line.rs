@@ -1,0 +1,129 @@
+//! A queue that lies in one piece of memory, so that what waits is a slice.
+//!
+//! A ring needs two slices for that, and pays for it with each look. Here the front moves on, and the room it leaves is used
+//! again when the memory would have to grow, which costs O(1) amortised a thing. It takes at most four times the memory of the
+//! most that ever waited.
+
+use std::ops::Deref;
+
+/// See the [module](self). As a slice: what waits, the oldest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Line<T> {
+    items: Vec<T>,
+    /// So many of the first are gone.
+    gone: usize,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), gone: 0 }
+    }
+}
+
+impl<T> Deref for Line<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.items[self.gone..]
+    }
+}
+
+impl<T: Copy> Line<T> {
+    /// Adds the newest.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        if self.gone == self.items.len() {
+            self.items.clear();
+            self.gone = 0;
+        } else if self.items.len() == self.items.capacity() {
+            self.make_room();
+        }
+        self.items.push(item);
+    }
+
+    /// Inserts where `index` things are older.
+    pub(crate) fn insert(&mut self, index: usize, item: T) {
+        self.make_room();
+        self.items.insert(self.gone + index, item);
+    }
+
+    /// Removes the newest.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.is_empty() { None } else { self.items.pop() }
+    }
+
+    /// Removes the oldest.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<&T> {
+        let first = self.items.get(self.gone)?;
+        self.gone += 1;
+        Some(first)
+    }
+
+    /// Removes the `count` oldest, or all.
+    #[inline]
+    pub(crate) fn skip_first(&mut self, count: usize) {
+        self.gone = self.items.len().min(self.gone.saturating_add(count));
+    }
+
+    /// Keeps no more memory than for `count` things, unless more wait.
+    pub(crate) fn shrink_to(&mut self, count: usize) {
+        self.items.drain(..self.gone);
+        self.gone = 0;
+        self.items.shrink_to(count);
+    }
+
+    /// Has these wait instead.
+    pub(crate) fn replace(&mut self, items: Vec<T>) {
+        (self.items, self.gone) = (items, 0);
+    }
+
+    /// The memory that there is, in things.
+    pub(crate) fn capacity(&self) -> usize {
+        self.items.capacity()
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        if self.gone >= self.items.len().div_ceil(2) {
+            self.items.drain(..self.gone);
+            self.gone = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    #[test]
+    fn what_is_gone_makes_room_for_what_comes() {
+        let (mut line, mut model) = (Line::default(), VecDeque::new());
+        for number in 0..10_000u32 {
+            line.push(number);
+            model.push_back(number);
+            match number % 7 {
+                0 | 3 => assert_eq!(line.take().copied(), model.pop_front()),
+                1 => assert_eq!(line.pop(), model.pop_back()),
+                2 if model.len() > 40 => {
+                    line.skip_first(30);
+                    model.drain(..30);
+                }
+                5 => {
+                    line.insert(line.len() / 2, number);
+                    model.insert(model.len() / 2, number);
+                }
+                _ => {}
+            }
+            assert_eq!(*line, *model.make_contiguous());
+            assert!(line.capacity() <= 256, "{} for {}", line.capacity(), line.len());
+        }
+        line.skip_first(usize::MAX);
+        assert_eq!((line.take().copied(), line.pop(), line.len()), (None, None, 0));
+        line.shrink_to(0);
+        assert_eq!(line.capacity(), 0);
+    }
+}
