@@ -128,7 +128,10 @@ mod tests {
         [5, 1, 3].into_iter().for_each(|item| items.push(item));
         items.sort(u32::cmp);
         assert_eq!(items.waiting(), [1, 3, 5]);
-        assert_eq!([items.take().copied(), items.take().copied(), items.waiting().first().copied()], [Some(1), Some(3), Some(5)]);
+        assert_eq!(
+            [items.take().copied(), items.take().copied(), items.waiting().first().copied()],
+            [Some(1), Some(3), Some(5)]
+        );
         [9, 4].into_iter().for_each(|item| items.push(item));
         items.sort(u32::cmp);
         assert_eq!(items.waiting(), [4, 5, 9]);

@@ -83,7 +83,8 @@ wire! {
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
     Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
     WhatIf {
-        replayed: bool, refused: Option<String>, steps: u64, base_error: Option<f64>, scenarios: Vec<World>,
+        replayed: bool, refused: Option<String>, steps: u64, stand_for: u64, base_error: Option<f64>,
+        scenarios: Vec<World>,
     }
     World { kind: String, step_ns: u64, speedup: Option<f64> }
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }

@@ -41,6 +41,7 @@ fn replay(name: &str) -> Option<(Replay, WhatIf)> {
 fn reproduces(name: &str) -> Option<WhatIf> {
     let (_, answer) = replay(name)?;
     let error = answer.base_error.expect("complete steps");
+    assert_eq!(answer.stand_for, answer.steps, "{name}: so few steps are replayed whole");
     assert!(error < 0.02, "{name}: the base replay is {:.2} % off", error * 1e2);
     Some(answer)
 }

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 
 use super::api::ApiClass;
 use super::looks::Looks;
-use crate::record::{ApiCall, ApiFunctionId};
 use crate::line::Line;
+use crate::record::{ApiCall, ApiFunctionId};
 use crate::runs::InOrder;
 
 /// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.

@@ -50,6 +50,8 @@ impl fmt::Display for Refusal {
 pub struct WhatIf {
     /// Complete steps looked at: all after start-up that were replayed.
     pub steps: u64,
+    /// How many steps of the run they stand for: more than `steps` where it was replayed in part.
+    pub stand_for: u64,
     /// Median over the steps of how far the base replay is off, as a part of the step, without sign (over means of
     /// neighbours when there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
@@ -82,7 +84,7 @@ impl WhatIf {
                 ceilings.push(Ceiling::new(kind, real / stand_for, (possible / stand_for as f64) as u64));
             }
         }
-        Self { steps, base_error, refused, ceilings }
+        Self { steps, stand_for, base_error, refused, ceilings }
     }
 
     /// With the additive bounds of `leaves` in place of the replay, if that was refused; `link_ns` as for
@@ -110,7 +112,7 @@ impl WhatIf {
     }
 }
 
-/// One line for each ceiling worth showing, the largest first, and what they rest on.
+/// One line for each ceiling worth showing, the largest first, and what they rest on: how many of the steps, if not all.
 impl fmt::Display for WhatIf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown: Vec<&Ceiling> = self.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
@@ -118,6 +120,13 @@ impl fmt::Display for WhatIf {
         for ceiling in shown {
             match self.base_error {
                 _ if self.refused.is_some() => writeln!(f, "{ceiling}; additive bound")?,
+                Some(error) if self.stand_for > self.steps => writeln!(
+                    f,
+                    "{ceiling}; base replay within {:.1} % in {} of {} steps",
+                    error * 1e2,
+                    self.steps,
+                    self.stand_for
+                )?,
                 Some(error) => writeln!(f, "{ceiling}; base replay within {:.1} %", error * 1e2)?,
                 None => writeln!(f, "{ceiling}")?,
             }

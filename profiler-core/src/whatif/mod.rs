@@ -25,7 +25,7 @@
 //! 4. a step found: [`Replay::step_boundary`], at the begin of its first operation;
 //! 5. after the timelines have advanced to a watermark (and done 3 and 4): [`Replay::advance`] to the same one.
 //!
-//! After some thousand steps the replay pauses most of the time (`sampling`).
+//! After some hundred steps the replay pauses most of the time (`sampling`).
 //!
 //! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
 //! [`crate::ranks`]), and any price of removing a cost.
@@ -97,6 +97,12 @@ impl Replay {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Knows nothing yet, and will replay all steps however many there are: what replaying a part of them is measured against.
+    #[must_use]
+    pub fn of_all_steps() -> Self {
+        Self { sampling: Sampling::whole(), ..Self::default() }
     }
 
     /// Forgets everything and takes nothing more: for a client that cannot afford the replay any longer. There is no
@@ -237,7 +243,7 @@ impl Replay {
     }
 
     fn break_off(&mut self, device: DeviceId) {
-        self.sampling.break_off(self.devices.len() as u64);
+        self.sampling.break_off();
         if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
             device.steps.break_off();
         }

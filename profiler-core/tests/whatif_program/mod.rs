@@ -159,6 +159,11 @@ impl Recording {
         self.replayed(replay)
     }
 
+    /// As [`replay`](Self::replay), all steps of it.
+    pub fn replay_whole(&self) -> Replay {
+        self.replayed(Replay::of_all_steps())
+    }
+
     fn replayed(&self, mut replay: Replay) -> Replay {
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));

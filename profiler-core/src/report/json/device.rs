@@ -40,6 +40,7 @@ struct WhatIfJson {
     replayed: bool,
     refused: Option<String>,
     steps: u64,
+    stand_for: u64,
     base_error: Option<f64>,
     scenarios: Vec<ScenarioJson>,
 }
@@ -186,6 +187,7 @@ fn what_if(from: &WhatIf) -> WhatIfJson {
         replayed: from.refused.is_none(),
         refused: from.refused.map(|reason| reason.to_string()),
         steps: from.steps,
+        stand_for: from.stand_for,
         base_error: from.base_error,
         scenarios: from.ceilings.iter().map(scenario).collect(),
     }
