@@ -30,7 +30,7 @@ wire! {
         share: Option<f64>,
     }
     Host {
-        looks: u64, failed_looks: u64, collecting_garbage_looks: u64, covered_ns: u64, on_cpu_ns: u64, runnable_ns: u64,
+        looks: u64, failed_looks: u64, collecting_garbage_looks: u64, covered_ns: u64, on_cpu_ns: u64, runnable_ns: u64, loading_ns: u64,
         off_ns: BTreeMap<String, u64>, late_ns: u64, seen_ns: u64, causes: BTreeMap<String, u64>, lines: Vec<Line>,
     }
     Line {

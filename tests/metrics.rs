@@ -1,0 +1,56 @@
+//! Every field of the JSON is defined in docs/METRICS.md: whoever adds one adds its definition.
+//!
+//! The fields are read from the source, since no recording has all of them. Names that are data (leaves, causes, kinds of
+//! records) are not looked at.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The Rust files at `path`, a file or a folder.
+fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {
+    match fs::read_dir(&path) {
+        Ok(entries) => entries.for_each(|entry| sources(entry.unwrap().path(), to)),
+        Err(_) => to.push(path),
+    }
+}
+
+/// Fields of the structs that are written out.
+fn fields(source: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    let (mut serialised, mut inside) = (false, false);
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[derive(") {
+            serialised = line.contains("Serialize");
+        } else if line.contains("struct ") {
+            inside = serialised && line.ends_with('{');
+        } else if line == "}" {
+            (serialised, inside) = (false, false);
+        } else if inside && let Some((name, _)) = line.trim_start_matches("pub ").split_once(": ") {
+            found.insert(name.strip_prefix("pub(super) ").unwrap_or(name));
+        }
+    }
+    found.retain(|name| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
+    found
+}
+
+#[test]
+fn every_field_of_the_json_is_defined() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let documented = fs::read_to_string(root.join("docs/METRICS.md")).unwrap();
+    let mut files = Vec::new();
+    for place in ["report/json.rs", "report/json", "diff/json.rs"] {
+        sources(root.join("profiler-core/src").join(place), &mut files);
+    }
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        let fields = fields(&source);
+        seen += fields.len();
+        let unknown = fields.into_iter().filter(|name| !documented.contains(&format!("`{name}")));
+        missing.extend(unknown.map(|name| format!("{name} of {}", file.display())));
+    }
+    assert!(seen > 150, "{seen} fields found: the sources are written in another way");
+    assert!(missing.is_empty(), "docs/METRICS.md does not define {missing:#?}");
+}
