@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
-use profiler_core::steps::StepDetector;
+use profiler_core::steps::{LaunchKind, StepDetector};
 
 const OPERATIONS: u64 = 500_000;
 const RUNS: u32 = 5;
@@ -98,8 +98,9 @@ fn run(flushes: &[Vec<Record>], dictionary: &Dictionary, replay: bool) -> Durati
 fn detect() -> Duration {
     let begin = Instant::now();
     let mut detector = StepDetector::default();
-    let steps =
-        (0..OPERATIONS as u32).filter(|number| black_box(detector.push(number % KERNELS, 0, false)).is_some()).count();
+    let steps = (0..OPERATIONS as u32)
+        .filter(|number| black_box(detector.push(number % KERNELS, 0, LaunchKind::Other)).is_some())
+        .count();
     assert!(steps > 0);
     begin.elapsed()
 }

@@ -14,6 +14,7 @@ use crate::dictionary::Dictionary;
 use crate::record::{Loss, Record, Timestamp};
 use crate::report::Report;
 use crate::report::captures::{CaptureRow, CaptureTable};
+use crate::report::verdict::Follower;
 use crate::report::watched;
 use crate::session::{End, Session};
 use crate::utilisation::{Gauges, Reading};
@@ -88,6 +89,8 @@ pub enum CaptureMark {
 struct Capture {
     row: CaptureRow,
     attributor: Attributor,
+    /// What the live line names.
+    follower: Follower,
 }
 
 /// All captures of a process. See the [module](self).
@@ -205,11 +208,7 @@ impl Captures {
         end: End,
         damage: Vec<String>,
     ) -> Report {
-        let mut newest_first = self.open.iter().rev().chain(&self.kept);
-        let shown = match self.wished {
-            Some(number) => newest_first.find(|capture| capture.row.number == number),
-            None => newest_first.next(),
-        };
+        let shown = self.shown();
         let nothing = Attributor::new();
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
@@ -217,6 +216,8 @@ impl Captures {
         report.gauges = self.gauges.clone();
         if report.is_watched() {
             report.verdict = watched::verdict(&report.gauges, &attributor.look_totals());
+        } else if let Some(capture) = shown {
+            report.verdict.live = capture.follower.clone().follow(attributor, &report.verdict);
         }
         if self.marked {
             let open = self.open.iter().map(|capture| CaptureRow {
@@ -232,6 +233,27 @@ impl Captures {
         report
     }
 
+    /// The capture that the report is about.
+    fn shown(&self) -> Option<&Capture> {
+        let mut newest_first = self.open.iter().rev().chain(&self.kept);
+        match self.wished {
+            Some(number) => newest_first.find(|capture| capture.row.number == number),
+            None => newest_first.next(),
+        }
+    }
+
+    /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
+    /// nothing else has led for a while.
+    pub fn live_line(&mut self, session: &Session, dictionary: &Dictionary, loss: &Loss) -> String {
+        let report = self.report(session, dictionary, loss, End::Abrupt, Vec::new());
+        let number = self.shown().map(|capture| capture.row.number);
+        let mut captures = self.open.iter_mut().chain(&mut self.kept);
+        if let Some(capture) = captures.find(|capture| Some(capture.row.number) == number) {
+            capture.follower.follow(&capture.attributor, &report.verdict);
+        }
+        report.live_line()
+    }
+
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
         if self.what_if_stopped {
@@ -241,7 +263,7 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor });
+            self.open.push(Capture { row, attributor, follower: Follower::default() });
         }
     }
 

@@ -3,12 +3,13 @@
 //! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
 //! marks carry run-ahead and would blur what the device did.
 //!
-//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_beat` and `tracker` are its
-//! parts), `books` (from boundaries to steps), `steady` (what steps say about all steps).
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_beat`, `exchange` and `tracker`
+//! are its parts), `books` (from boundaries to steps), `steady` (what steps say about all steps).
 
 mod anchor;
 pub(crate) mod books;
 mod detector;
+mod exchange;
 mod graph_beat;
 mod lags;
 mod sequence;
@@ -68,6 +69,17 @@ pub struct Boundary {
     pub launches: u32,
     /// How many of them do the same as the one a period before.
     pub matched: u32,
+}
+
+/// What a launch says about steps beyond what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchKind {
+    /// It launches a CUDA graph: somebody captured it to be repeated.
+    Graph,
+    /// It copies between host and device: hardly once a layer.
+    HostCopy,
+    /// Nothing.
+    Other,
 }
 
 /// What a launch means for the steps.

@@ -1,6 +1,8 @@
 //! Step detection on sequences that programs are known to launch, fed as symbols.
 
-use profiler_core::steps::{Cut, StepDetector, StepSource};
+use proptest::prelude::*;
+
+use profiler_core::steps::{Cut, LaunchKind, StepDetector, StepSource};
 
 /// A fixed sequence of numbers for a seed (xorshift), so that noise is the same on every machine.
 struct Noise(u64);
@@ -40,17 +42,24 @@ fn decoder(steps: u32, layers: u32, per_layer: u32, extra: u32, replaced: u64, i
 
 /// What is published in the end, and the begins of steps found since it was published.
 fn detect(symbols: &[u32]) -> (Option<(StepSource, u32)>, Vec<usize>) {
+    detect_with(symbols, |_| LaunchKind::Other)
+}
+
+/// The same, where `kind` says what a symbol is.
+fn detect_with(symbols: &[u32], kind: impl Fn(u32) -> LaunchKind) -> (Option<(StepSource, u32)>, Vec<usize>) {
     let mut detector = StepDetector::default();
     let mut begins = Vec::new();
     let mut published = None;
     for (index, &symbol) in symbols.iter().enumerate() {
-        let cut = detector.push(symbol, 1_000, false);
-        if matches!(cut, Some(Cut::Begin(_))) {
-            begins.push(index);
-        }
+        let kind = kind(symbol);
+        let pause = if kind == LaunchKind::HostCopy { 90_000 } else { 1_000 };
+        let cut = detector.push(symbol, pause, kind);
         if detector.published() != published {
             published = detector.published();
             begins.clear();
+        }
+        if matches!(cut, Some(Cut::Begin(_))) {
+            begins.push(index);
         }
     }
     (published, begins)
@@ -125,7 +134,8 @@ fn graph_steps(symbols: &[u32], graph: u32) -> (Option<(StepSource, u32)>, Vec<u
     let mut detector = StepDetector::default();
     let mut begins = Vec::new();
     for (index, &symbol) in symbols.iter().enumerate() {
-        if matches!(detector.push(symbol, 1_000, symbol == graph), Some(Cut::Begin(_))) {
+        let kind = if symbol == graph { LaunchKind::Graph } else { LaunchKind::Other };
+        if matches!(detector.push(symbol, 1_000, kind), Some(Cut::Begin(_))) {
             begins.push(index);
         }
     }
@@ -149,6 +159,84 @@ fn a_graph_that_repeats_eight_times_is_a_step() {
     assert_eq!(graph_steps(&irregular, 7).0, None, "not at equal distances");
     let different: Vec<u32> = (0..40).flat_map(|step| [7, 100 + step]).collect();
     assert_eq!(graph_steps(&different, 7).0, None, "not the same in between");
+}
+
+/// A copy between host and device.
+const COPY: u32 = 90_000;
+
+fn copies(symbol: u32) -> LaunchKind {
+    if symbol == COPY { LaunchKind::HostCopy } else { LaunchKind::Other }
+}
+
+/// `count` steps: a batch, kernels numbered from `first`.
+fn batches(count: usize, kernels: u32, first: u32) -> Vec<u32> {
+    let step: Vec<u32> = std::iter::once(COPY).chain(first..first + kernels).collect();
+    step.repeat(count)
+}
+
+#[test]
+fn a_batch_that_comes_five_times_begins_a_step() {
+    // Weights, kernels of a first step that chooses its algorithms, sixteen steps of 47 launches, over.
+    let weights = [COPY; 300];
+    let choosing: Vec<u32> = (2_000..2_070).collect();
+    let symbols = [&weights[..], &choosing, &batches(16, 46, 100)].concat();
+    let (published, begins) = detect_with(&symbols, copies);
+    assert_eq!(published, Some((StepSource::Period, 47)));
+    let truth: Vec<usize> = (5..16).map(|step| 370 + 47 * step).collect();
+    assert_eq!(begins, truth);
+    // Two copies a step (inputs, labels), and a loss that is fetched.
+    let step: Vec<u32> = [vec![COPY; 2], (100..140).collect(), vec![COPY]].concat();
+    let (published, begins) = detect_with(&step.repeat(12), copies);
+    assert_eq!(published, Some((StepSource::Period, 43)));
+    assert!(begins.len() >= 6 && begins.windows(2).all(|pair| pair[1] - pair[0] == 43), "{begins:?}");
+    // A loop as short as that of a conversion of weights is left to the epochs, and none of its multiples is a step.
+    assert_eq!(detect_with(&batches(60, 2, 100), copies).0, None);
+    assert_eq!(detect_with(&batches(150, 2, 100), copies).0, Some((StepSource::Period, 3)));
+    // The same without copies, or with weights alone, shows nothing.
+    assert_eq!(detect(&symbols[300..]).0, None);
+    assert_eq!(detect_with(&weights, copies).0, None);
+    assert_eq!(detect_with(&batches(4, 46, 100), copies).0, None);
+}
+
+#[test]
+fn copies_in_each_layer_or_micro_batch_do_not_hide_the_step() {
+    // Weights kept on the host: a copy for each of 32 layers.
+    let step = [batches(32, 15, 100), (1..11).collect()].concat();
+    assert_eq!(detect_with(&step.repeat(60), copies).0, Some((StepSource::Period, 522)));
+    // Eight micro-batches, then the optimizer.
+    let step = [batches(8, 120, 100), (1..101).collect()].concat();
+    let (published, begins) = detect_with(&step.repeat(40), copies);
+    assert_eq!(published, Some((StepSource::Period, 1_068)));
+    assert!(begins.len() >= 20 && begins.windows(2).all(|pair| pair[1] - pair[0] == 1_068), "{begins:?}");
+}
+
+proptest! {
+    #[test]
+    fn a_period_is_never_a_part_of_the_step(
+        kernels in prop::collection::vec(0..40u32, 12..200),
+        places in prop::collection::btree_set(0..200usize, 1..6),
+        start in prop::collection::vec(prop_oneof![Just(COPY), 500..520u32], 0..300),
+        count in 6..30usize,
+    ) {
+        let mut step = kernels.clone();
+        for &place in places.iter().filter(|&&place| place < kernels.len()) {
+            step[place] = COPY;
+        }
+        // One kernel that comes once: no part of the step repeats throughout it.
+        step.push(77);
+        let symbols = [start.clone(), step.repeat(count)].concat();
+        let mut detector = StepDetector::default();
+        for (number, &symbol) in symbols.iter().enumerate() {
+            let cut = detector.push(symbol, 1_000, copies(symbol));
+            if number >= start.len() && let Some((StepSource::Period, period)) = detector.published() {
+                prop_assert_eq!(period as usize % step.len(), 0);
+                prop_assert!(!matches!(cut, Some(Cut::Begin(boundary)) if boundary.launches as usize > step.len()));
+            }
+        }
+        if step.contains(&COPY) && count * step.len() >= 6 * step.len() + 128 {
+            prop_assert!(detector.published().is_some());
+        }
+    }
 }
 
 #[test]
@@ -226,7 +314,8 @@ fn the_pause_says_where_a_step_begins() {
     let mut begins = Vec::new();
     for index in 0..20_000u32 {
         let kernel = index % 100;
-        if let Some(Cut::Begin(boundary)) = detector.push(kernel, if kernel == 37 { 2_000_000 } else { 5_000 }, false) {
+        let pause = if kernel == 37 { 2_000_000 } else { 5_000 };
+        if let Some(Cut::Begin(boundary)) = detector.push(kernel, pause, LaunchKind::Other) {
             begins.push((kernel, boundary.launches, boundary.matched));
         }
     }

@@ -5,21 +5,29 @@
 
 mod reference_trace;
 
-use profiler_core::steps::{Cut, StepDetector, StepSource};
+use profiler_core::steps::{Cut, LaunchKind, StepDetector, StepSource};
+use profiler_core::whatif::{Operation, OperationClass};
 use reference_trace::load;
 
 /// Steps that are played.
 const STEPS: usize = 48;
 
+/// A launch: what it does, and whether it hands something over to the device.
+type Launch = (u32, LaunchKind);
+
 /// What each complete step of the trace launches, in order.
-fn steps(name: &str) -> Option<Vec<Vec<u32>>> {
+fn steps(name: &str) -> Option<Vec<Vec<Launch>>> {
     let trace = load(name)?;
     let launches = trace.operations.iter().zip(&trace.symbols);
-    let mut launches: Vec<(u64, u64, u32)> =
-        launches.filter_map(|(operation, &symbol)| Some((operation.launch?.start, operation.start, symbol))).collect();
-    launches.sort_unstable();
+    let launch = |(operation, &symbol): (&Operation, &u32)| {
+        let from_host = operation.class == OperationClass::CopyFromHost;
+        let kind = if from_host { LaunchKind::HostCopy } else { LaunchKind::Other };
+        Some((operation.launch?.start, operation.start, (symbol, kind)))
+    };
+    let mut launches: Vec<(u64, u64, Launch)> = launches.filter_map(launch).collect();
+    launches.sort_unstable_by_key(|&(called, began, (symbol, _))| (called, began, symbol));
     let within = |from: u64, to: u64| launches.iter().filter(move |launch| (from..to).contains(&launch.0));
-    let steps = trace.steps.windows(2).map(|pair| within(pair[0], pair[1]).map(|&(.., symbol)| symbol).collect());
+    let steps = trace.steps.windows(2).map(|pair| within(pair[0], pair[1]).map(|&(.., launch)| launch).collect());
     Some(steps.collect())
 }
 
@@ -28,18 +36,22 @@ fn check(name: &str) {
     let Some(steps) = steps(name) else { return };
     let length = steps[0].len();
     assert!(steps.iter().all(|step| step.len() == length), "{name}: steps of one length");
-    let mut detector = StepDetector::default();
-    let mut begins = Vec::new();
-    for (number, &symbol) in steps.iter().cycle().take(STEPS).flatten().enumerate() {
-        if let Some(Cut::Begin(_)) = detector.push(symbol, 0, false) {
-            begins.push(number);
+    // As they are, and as launches of which nothing but the symbol is known.
+    for copies_are_known in [true, false] {
+        let mut detector = StepDetector::default();
+        let mut begins = Vec::new();
+        for (number, &(symbol, kind)) in steps.iter().cycle().take(STEPS).flatten().enumerate() {
+            let kind = if copies_are_known { kind } else { LaunchKind::Other };
+            if let Some(Cut::Begin(_)) = detector.push(symbol, 0, kind) {
+                begins.push(number);
+            }
         }
+        println!("{name}: {length} launches a step, found {:?}, {} steps", detector.published(), begins.len());
+        assert_eq!(detector.published(), Some((StepSource::Period, length as u32)), "{name}");
+        assert!(begins.len() >= STEPS / 3, "{name}: {} steps", begins.len());
+        let last = &begins[begins.len() - STEPS / 3..];
+        assert!(last.windows(2).all(|pair| pair[1] - pair[0] == length), "{name}: {last:?}");
     }
-    println!("{name}: {length} launches a step, found {:?}, {} steps", detector.published(), begins.len());
-    assert_eq!(detector.published(), Some((StepSource::Period, length as u32)), "{name}");
-    assert!(begins.len() >= STEPS / 3, "{name}: {} steps", begins.len());
-    let last = &begins[begins.len() - STEPS / 3..];
-    assert!(last.windows(2).all(|pair| pair[1] - pair[0] == length), "{name}: {last:?}");
 }
 
 #[test]

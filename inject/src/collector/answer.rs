@@ -35,7 +35,8 @@ impl Collector {
         if self.captures.is_empty() || self.live.as_ref().is_none_or(|live| at < live.next) {
             return;
         }
-        log::print(&format!("{}\n", self.make_report(End::Abrupt).live_line()));
+        let line = self.captures.live_line(&self.session, self.decoder.dictionary(), &self.loss);
+        log::print(&format!("{line}\n"));
         if let Some(live) = &mut self.live {
             live.next = after(at, live.interval);
         }

@@ -18,7 +18,7 @@ use super::stretches::{Causes, Stretches};
 use super::sweep::Operation;
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
 use crate::steps::books::StepBooks;
-use crate::steps::{Boundary, Cut, StepSeries, StepSource, Steps};
+use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
 /// 0.4 s, and far further where a long kernel leaves few gaps beside it.
@@ -191,6 +191,18 @@ impl DeviceAccount {
     #[must_use]
     pub fn steps(&self) -> Steps {
         self.steps.steps()
+    }
+
+    /// The steady steps, where they speak for all of the steady time: there are enough, and the unusual ones take little.
+    #[must_use]
+    pub fn typical_steps(&self) -> Option<Steady> {
+        self.steps.steps().steady(self.steady_start()).if_typical(self.steady_leaves().iter().sum())
+    }
+
+    /// The newest windows of at least [`WINDOW_NANOS`](crate::steps::WINDOW_NANOS), whatever steps there are.
+    #[must_use]
+    pub fn windows(&self) -> Vec<Step> {
+        self.steps.windows()
     }
 
     /// Share of launches that did the same (kernel and grid) as the one a period before, 0 to 1; when steps were

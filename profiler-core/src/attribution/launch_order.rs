@@ -14,7 +14,7 @@ use super::sweep::Operation;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
 use crate::runs::InOrder;
 use crate::slab::Slab;
-use crate::steps::{Cut, StepDetector};
+use crate::steps::{Cut, LaunchKind, StepDetector};
 
 /// Marks that are remembered: steps that a program can be ahead of its device by.
 const MARK_LIMIT: usize = 65_536;
@@ -126,7 +126,12 @@ impl LaunchOrder {
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
         self.returned = self.returned.max(returned);
-        let cut = self.detector.push(operation.symbol, pause, graph.is_some());
+        let kind = match graph {
+            Some(_) => LaunchKind::Graph,
+            None if operation.leaf.is_host_copy() => LaunchKind::HostCopy,
+            None => LaunchKind::Other,
+        };
+        let cut = self.detector.push(operation.symbol, pause, kind);
         match cut {
             Some(Cut::Begin(_)) if !self.named => self.sequence.begin(),
             Some(Cut::Lost) if !self.named => self.sequence.lose(),

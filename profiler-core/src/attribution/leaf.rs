@@ -177,6 +177,19 @@ impl Leaf {
         matches!(self, Self::CopyH2dPageable | Self::CopyD2hPageable)
     }
 
+    /// Whether it is a copy from or to the host.
+    pub(crate) fn is_host_copy(self) -> bool {
+        matches!(
+            self,
+            Self::CopyH2dPageable
+                | Self::CopyH2dPinned
+                | Self::CopyH2dOther
+                | Self::CopyD2hPageable
+                | Self::CopyD2hPinned
+                | Self::CopyD2hOther
+        )
+    }
+
     /// What kind of work this is, for the overlap matrix; `None` for the idle leaves.
     #[must_use]
     pub const fn work(self) -> Option<Work> {

@@ -24,7 +24,13 @@ impl ReplayFeed {
     /// What the replay says about a device, its ceilings additive where it is not believed.
     pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
         let answer = self.replay.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
-        Some(answer.or_additive(&account.steady_leaves(), account.steady_link_ns()))
+        let leaves = account.steady_leaves();
+        // What is said of a step and what it could become must be of the same steps.
+        let answer = match account.typical_steps() {
+            Some(_) => answer,
+            None => answer.only_if_it_covers(leaves.iter().sum()),
+        };
+        Some(answer.or_additive(&leaves, account.steady_link_ns()))
     }
 
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by

@@ -18,7 +18,7 @@ pub mod ranges;
 mod sequence;
 mod tables;
 pub mod text;
-mod verdict;
+pub(crate) mod verdict;
 mod waits;
 pub(crate) mod watched;
 
@@ -44,7 +44,7 @@ use crate::record::{Device, Loss, PcieLink, Timestamp};
 use crate::session::{End, Session};
 use crate::steps::Steps;
 use crate::utilisation::Gauges;
-use crate::whatif::{ScenarioKind, WhatIf};
+use crate::whatif::WhatIf;
 
 /// Everything that is reported about one process.
 #[derive(Clone, Debug)]
@@ -266,9 +266,7 @@ impl Report {
     /// over the devices, since all must get there.
     #[must_use]
     pub fn ceiling(&self, group: Group) -> Option<f64> {
-        let kind = ScenarioKind::without(group)?;
-        let speedups = self.devices.iter().filter_map(|device| Some(device.what_if.as_ref()?.ceiling(kind)?.speedup));
-        speedups.min_by(f64::total_cmp).filter(|speedup| speedup.is_finite())
+        verdict::tightest_ceiling(group, &self.devices).map(|(_, ceiling)| ceiling.speedup)
     }
 
     /// Whether no device work was recorded on purpose: the verdict then rests on gauges and looks, and has no share.

@@ -14,6 +14,7 @@ use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
 use crate::steps::{StepSource, Steps};
 use crate::terminal::{WIDTH, duration, path_name, shortened, wrapped};
+use crate::whatif::WORTH_SHOWING;
 
 /// The largest few; the rest is in the JSON.
 const CEILINGS_SHOWN: usize = 3;
@@ -63,7 +64,10 @@ pub fn short(report: &Report) -> String {
     let share = if report.is_watched() {
         "watched: no share was measured".to_owned()
     } else {
-        format!("{:.1} % of steady device time", verdict.share * 100.0)
+        let of = if verdict.basis.is_some() { "a steady step" } else { "steady device time" };
+        let gain = report.ceiling(verdict.group).filter(|&speedup| speedup >= WORTH_SHOWING);
+        let gain = gain.map(|speedup| format!("; at most {speedup:.2}x if fixed")).unwrap_or_default();
+        format!("{:.1} % of {of}{gain}", verdict.share * 100.0)
     };
     let _ = writeln!(out, "verdict: {} ({share})", verdict.group.name());
     for sentence in &verdict.evidence {

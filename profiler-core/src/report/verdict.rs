@@ -7,10 +7,13 @@
 mod advice;
 mod evidence;
 mod host;
+mod live;
 mod ranking;
 mod recoverable;
 
 use self::advice::GraphFit;
+pub(in crate::report) use self::evidence::tightest_ceiling;
+pub(crate) use self::live::Follower;
 use self::ranking::Ranking;
 pub use self::recoverable::{Ranked, RecoverableBy};
 use super::host::HostReport;
@@ -46,8 +49,8 @@ pub struct Verdict {
     pub ranking: Vec<Ranked>,
     /// The steps it rests on; `None` when it rests on the steady time as a whole.
     pub basis: Option<StepBasis>,
-    /// What a display that is followed live should name, and its share: changes only when another group leads for a
-    /// while.
+    /// What a display that is followed live should name, and its share now: in a report that is made while the run goes on
+    /// it changes only when another group has led for five seconds.
     pub live: (Group, f64),
     /// Why, in sentences with numbers.
     pub evidence: Vec<String>,
@@ -76,7 +79,7 @@ pub fn verdict_of(
 ) -> Verdict {
     let whole = sum(devices.iter().map(|device| &device.steady_leaves));
     let total: u64 = whole.iter().sum();
-    let ranking = Ranking::new(attributor, devices, &whole);
+    let ranking = Ranking::new(attributor, devices);
     let unknown = Group::CannotTell.total(&whole) as f64 / total.max(1) as f64;
     if let Some((group, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
         let share = if group == Group::NoWork { 1.0 } else { unknown };
@@ -89,7 +92,7 @@ pub fn verdict_of(
     let graphs = GraphFit::of(attributor);
     let mut evidence = vec![evidence::leaf_sentence(group, &whole, total)];
     evidence.extend(evidence::step_sentences(group, &ranking, devices));
-    evidence.extend(evidence::recoverable_sentence(group, &ranking));
+    evidence.extend(evidence::gain_sentence(group, &ranking, devices));
     let seen = host::speaking(host, group, group.total(&whole));
     match seen {
         Some(seen) => evidence.extend(host::sentences(seen, group)),
@@ -113,14 +116,10 @@ pub fn verdict_of(
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
         share: interval,
     });
-    let held = devices.iter().max_by_key(|device| device.window_ns).and_then(|device| device.steps.as_ref());
-    let live = held
-        .and_then(|steps| ranking::held(&steps.rows, |group| ranking.recoverable_part(group)))
-        .unwrap_or((group, interval.median));
     let by_sight = seen.and_then(|seen| host::advice(seen, group));
     let recommendation = by_sight.unwrap_or_else(|| advice::advice(group, &whole, graphs)).to_owned();
-    let ranking = ranking.ranked();
-    Verdict { group, share: interval.median, ranking, basis, live, evidence, recommendation }
+    let (share, ranking) = (interval.median, ranking.ranked());
+    Verdict { group, share, ranking, basis, live: (group, share), evidence, recommendation }
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {

@@ -164,6 +164,11 @@ impl StepBooks {
         Steps { source: series.source, period, seen: series.seen, rows }
     }
 
+    /// The windows that are remembered, oldest first.
+    pub(crate) fn windows(&self) -> Vec<Step> {
+        self.series[0].rows.iter().copied().collect()
+    }
+
     /// Which steps those are.
     pub(crate) fn speaking_series(&self) -> StepSeries {
         let speaking = self.speaking().unwrap_or(&self.series[0]);

@@ -10,11 +10,12 @@
 //! Not found: the iterations of a server that mixes prompts and tokens; they have no fixed sequence.
 
 use super::anchor::{self, Anchor};
+use super::exchange::Exchanges;
 use super::graph_beat::GraphBeat;
 use super::lags::Lags;
 use super::sequence::{CAPACITY, Launched, Sequence};
 use super::tracker::Tracker;
-use super::{Cut, StepSource};
+use super::{Cut, LaunchKind, StepSource};
 
 /// Launches of the first epoch, and of the shortest one.
 const SHORTEST_EPOCH: u64 = 512;
@@ -65,6 +66,7 @@ pub struct StepDetector {
     previous: Finding,
     tracker: Option<Tracker>,
     graphs: GraphBeat,
+    exchanges: Exchanges,
 }
 
 impl Default for StepDetector {
@@ -77,23 +79,34 @@ impl Default for StepDetector {
             previous: Finding::Nothing,
             tracker: None,
             graphs: GraphBeat::default(),
+            exchanges: Exchanges::default(),
         }
     }
 }
 
 impl StepDetector {
     /// Takes the next launch in the order of the host. `symbol` is equal for launches that do the same; `pause` is
-    /// the time since the launch before returned, nanoseconds; `is_graph`: it launches a CUDA graph. Says whether a step
-    /// begins with it.
-    pub fn push(&mut self, symbol: u32, pause: u32, is_graph: bool) -> Option<Cut> {
+    /// the time since the launch before returned, nanoseconds. Says whether a step begins with it.
+    pub fn push(&mut self, symbol: u32, pause: u32, kind: LaunchKind) -> Option<Cut> {
         let number = self.sequence.push(Launched { symbol, pause });
         self.lags.observe(&self.sequence, number, symbol, self.epoch);
-        let cut = self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol));
-        if is_graph
-            && let Some(period) = self.graphs.launched(symbol, number, &self.sequence)
-            && self.tracker.as_ref().is_none_or(Tracker::is_lost)
-        {
-            self.tracker = Some(Tracker::of_period(period, &self.sequence));
+        let mut cut = self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol));
+        let untracked = self.tracker.as_ref().is_none_or(Tracker::is_lost);
+        match kind {
+            LaunchKind::Graph => {
+                if let Some(period) = self.graphs.launched(symbol, number, &self.sequence)
+                    && untracked
+                {
+                    self.tracker = Some(Tracker::of_period(period, &self.sequence));
+                }
+            }
+            LaunchKind::HostCopy => {
+                self.exchanges.copied(symbol, number);
+                if untracked && let Some(period) = self.exchanges.period(&self.sequence) {
+                    cut = self.begin_with(period, number, symbol);
+                }
+            }
+            LaunchKind::Other => {}
         }
         let since = self.sequence.count() - self.epoch;
         let lost = (since >= self.length || self.repeats_early(since)) && self.close_epoch();
@@ -104,6 +117,17 @@ impl StepDetector {
     #[must_use]
     pub fn published(&self) -> Option<(StepSource, u32)> {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
+    }
+
+    /// Publishes `period` without waiting for epochs; the next one is as after an epoch that found it. Launch `number`, the
+    /// newest, may begin the first step.
+    fn begin_with(&mut self, period: u32, number: u64, symbol: u32) -> Option<Cut> {
+        self.lags.close_epoch(self.sequence.count() - self.epoch, &self.sequence);
+        self.previous = Finding::Period(period);
+        self.epoch = self.sequence.count();
+        self.length = (EPOCH_PERIODS * u64::from(period)).clamp(SHORTEST_EPOCH, u64::from(CAPACITY));
+        let tracker = self.tracker.insert(Tracker::of_period(period, &self.sequence));
+        tracker.next(&self.sequence, number, symbol)
     }
 
     /// Whether the first `since` launches of the epoch are enough.

@@ -6,12 +6,18 @@
 use super::{Step, StepSource, Steps};
 use crate::record::Timestamp;
 
-/// Steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms.
+/// Named steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms. Steps that were
+/// found have more before them that are not listed: those that they were found by.
 pub const WARM_UP_STEPS: u64 = 3;
 /// A step of more than this many times the median duration is set aside: a checkpoint, an evaluation, a collection.
 pub const UNUSUAL: f64 = 1.5;
 /// Fewer steady steps than this say nothing about the others.
 pub const FEWEST_STEADY: usize = 5;
+
+/// Steps that were set aside may take this part of the time of all steady ones.
+const SET_ASIDE_SHARE: f64 = 0.10;
+/// Steady steps must make up half of the steady time of a device, or this much, nanoseconds.
+const ENOUGH_NANOS: u64 = 1_000_000_000;
 
 /// Steady steps and the unusual ones among them, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +26,18 @@ pub struct Steady {
     pub rows: Vec<Step>,
     /// Steps that took over [`UNUSUAL`] times the median.
     pub set_aside: Vec<Step>,
+}
+
+impl Steady {
+    /// These, if they may speak for `whole` nanoseconds of steady time.
+    #[must_use]
+    pub(crate) fn if_typical(self, whole: u64) -> Option<Self> {
+        let time = |rows: &[Step]| rows.iter().map(Step::duration).sum::<u64>();
+        let (typical, unusual) = (time(&self.rows), time(&self.set_aside));
+        let few_unusual = unusual as f64 <= SET_ASIDE_SHARE * (typical + unusual) as f64;
+        let enough = self.rows.len() >= FEWEST_STEADY && typical >= ENOUGH_NANOS.min(whole / 2) && typical > 0;
+        (few_unusual && enough).then_some(self)
+    }
 }
 
 impl Step {
@@ -31,12 +49,13 @@ impl Step {
 }
 
 impl Steps {
-    /// The remembered steps without the first [`WARM_UP_STEPS`] of all and those that begin before `from`; windows
-    /// are no steps, so none of them is steady.
+    /// The remembered steps that begin at `from` or later, without the first [`WARM_UP_STEPS`] if the program names them;
+    /// windows are no steps, so none of them is steady.
     #[must_use]
     pub fn steady(&self, from: Timestamp) -> Steady {
         let forgotten = self.seen.saturating_sub(self.rows.len() as u64);
-        let skipped = WARM_UP_STEPS.saturating_sub(forgotten) as usize;
+        let warm_up = if self.source == StepSource::Annotated { WARM_UP_STEPS } else { 0 };
+        let skipped = warm_up.saturating_sub(forgotten) as usize;
         let is_step = self.source != StepSource::Window;
         let after = self.rows.iter().skip(skipped).filter(|row| is_step && row.start >= from);
         let median = percentile(after.clone().map(Step::duration), 50);
@@ -97,7 +116,7 @@ mod tests {
             at += duration;
             Step { start, end: Timestamp::from_nanos(at), operations: 1, leaves: [0; LEAF_COUNT] }
         };
-        Steps { source: StepSource::Period, period: Some(1), seen, rows: durations.iter().map(row).collect() }
+        Steps { source: StepSource::Annotated, period: None, seen, rows: durations.iter().map(row).collect() }
     }
 
     #[test]
@@ -109,6 +128,8 @@ mod tests {
         let steady = steps(1_000, &durations).steady(Timestamp::ZERO);
         assert_eq!(steady.rows.len() + steady.set_aside.len(), durations.len(), "the first are long forgotten");
         assert_eq!(steps(9, &durations).steady(Timestamp::from_nanos(1_931)).rows[0].start.nanos(), 1_931);
+        let found = Steps { source: StepSource::Period, ..steps(9, &durations) }.steady(Timestamp::ZERO);
+        assert_eq!((found.rows.len(), found.set_aside.len()), (8, 1), "what they were found by came first");
         let windows = Steps { source: StepSource::Window, ..steps(9, &durations) };
         assert!(windows.steady(Timestamp::ZERO).rows.is_empty());
     }

@@ -25,6 +25,8 @@ pub(super) struct Tracker {
     pub(super) marker: Option<u32>,
     /// Launches since the step began; `None` before the first one and after losing track.
     since: Option<u32>,
+    /// Launches since it waits for the first one; more than two periods after losing track.
+    waiting: u32,
     matched: u32,
 }
 
@@ -43,27 +45,28 @@ impl Tracker {
         let once =
             newest.iter().rev().filter(|(number, launched)| appearances[&launched.symbol] == 1 && steady(*number));
         let marker = once.max_by_key(|(_, launched)| launched.pause).map(|(_, launched)| launched.symbol);
-        Self { source: StepSource::Period, period, marker, since: None, matched: 0 }
+        Self { source: StepSource::Period, period, marker, since: None, waiting: 0, matched: 0 }
     }
 
     /// Follows an anchor.
     pub(super) fn of_anchor(symbol: u32, distance: u32) -> Self {
-        Self { source: StepSource::Anchor, period: distance, marker: Some(symbol), since: None, matched: 0 }
+        Self { source: StepSource::Anchor, period: distance, marker: Some(symbol), since: None, waiting: 0, matched: 0 }
     }
 
     pub(super) fn source(&self) -> StepSource {
         self.source
     }
 
-    /// Whether it waits for a step to begin, the first one or after launches that fit none.
+    /// Whether no step has begun for more than two periods.
     pub(super) fn is_lost(&self) -> bool {
-        self.since.is_none()
+        self.since.is_none() && self.waiting > self.period.saturating_mul(2)
     }
 
     /// Judges launch `number`, the newest.
     pub(super) fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32) -> Option<Cut> {
         let expected = self.marker.is_none_or(|marker| marker == symbol);
         let Some(since) = &mut self.since else {
+            self.waiting = self.waiting.saturating_add(1);
             return expected.then(|| self.begin(0, sequence, number));
         };
         *since = since.saturating_add(1);
@@ -77,7 +80,7 @@ impl Tracker {
             return Some(self.begin(since, sequence, number));
         }
         if since > self.period.saturating_mul(2) {
-            self.since = None;
+            (self.since, self.waiting) = (None, since);
             return Some(Cut::Lost);
         }
         self.matched += u32::from(sequence.repeats(number, self.period) == Some(true));

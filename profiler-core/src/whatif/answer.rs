@@ -17,6 +17,9 @@ pub const UNEXPLAINED_LIMIT: f64 = 0.05;
 /// Fewest complete steps that a mean means anything for.
 pub const FEWEST_STEPS: usize = 3;
 
+/// Least part of the time that is judged which the replayed steps must make up, where that is not judged by steps.
+pub const COVERED_LEAST: f64 = 0.5;
+
 /// Why the replay is not believed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
@@ -26,6 +29,8 @@ pub enum Refusal {
     BaseError(f64),
     /// This part of the step was spent waiting for something unknown, more than [`UNEXPLAINED_LIMIT`].
     Unexplained(f64),
+    /// The replayed steps are this part of the time that is judged, less than [`COVERED_LEAST`].
+    Covered(f64),
 }
 
 impl fmt::Display for Refusal {
@@ -41,6 +46,12 @@ impl fmt::Display for Refusal {
                 part * 1e2,
                 UNEXPLAINED_LIMIT * 1e2
             ),
+            Self::Covered(part) => write!(
+                f,
+                "the steps that were found are {:.0} % of the time after start-up, the least is {:.0} %",
+                part * 1e2,
+                COVERED_LEAST * 1e2
+            ),
         }
     }
 }
@@ -52,6 +63,8 @@ pub struct WhatIf {
     pub steps: u64,
     /// How many steps of the run they stand for: more than `steps` where it was replayed in part.
     pub stand_for: u64,
+    /// How long the steps that these stand for took, nanoseconds.
+    pub covers_ns: u64,
     /// Median over the steps of how far the base replay is off, as a part of the step, without sign (over means of
     /// neighbours when there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
@@ -84,7 +97,17 @@ impl WhatIf {
                 ceilings.push(Ceiling::new(kind, real / stand_for, (possible / stand_for as f64) as u64));
             }
         }
-        Self { steps, stand_for, base_error, refused, ceilings }
+        Self { steps, stand_for, covers_ns: real, base_error, refused, ceilings }
+    }
+
+    /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the others.
+    #[must_use]
+    pub(crate) fn only_if_it_covers(mut self, judged: u64) -> Self {
+        let part = self.covers_ns as f64 / judged.max(1) as f64;
+        if self.refused.is_none() && part < COVERED_LEAST {
+            self.refused = Some(Refusal::Covered(part));
+        }
+        self
     }
 
     /// With the additive bounds of `leaves` in place of the replay, if that was refused; `link_ns` as for

@@ -13,7 +13,7 @@ use super::scenario::ScenarioKind;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 
 /// A gain below this is not worth a line.
-const WORTH_SHOWING: f64 = 1.01;
+pub const WORTH_SHOWING: f64 = 1.01;
 /// Factors beyond this only say that hardly anything else is left.
 const LARGEST_SHOWN: f64 = 100.0;
 

@@ -42,8 +42,8 @@ mod sampling;
 mod scenario;
 mod steps;
 
-pub use answer::{BASE_ERROR_LIMIT, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
-pub use ceiling::Ceiling;
+pub use answer::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
+pub use ceiling::{Ceiling, WORTH_SHOWING};
 pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;

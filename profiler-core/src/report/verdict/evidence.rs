@@ -12,6 +12,10 @@ use crate::report::copies::copy_evidence;
 use crate::report::gaps::GapRow;
 use crate::steps::Step;
 use crate::terminal::{duration, path_name, shortened};
+use crate::whatif::{Ceiling, ScenarioKind, WhatIf};
+
+/// A ceiling and a share that differ by less than this are not compared in words.
+const NOTABLE: f64 = 0.02;
 
 /// How the share of `group` was measured: over which steps, how sure it is, and what was left out.
 pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
@@ -53,15 +57,11 @@ pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceR
     sentences
 }
 
-/// What could be had back and what says so; for computation, why no group with a large share is the verdict instead.
-pub(super) fn recoverable_sentence(group: Group, ranking: &Ranking) -> Option<String> {
+/// What could be gained, in the words and numbers of the ceilings; for computation, why no group with a large share is the
+/// verdict instead.
+pub(super) fn gain_sentence(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
     if group != Group::GpuCompute {
-        let (recoverable, by) = ranking.recoverable(group);
-        let by = match by {
-            RecoverableBy::Replay => "by replay without it",
-            RecoverableBy::Books => "all of it: additive bound",
-        };
-        return Some(format!("At most {:.1} % could be had back ({by}).", recoverable * 100.0));
+        return ceiling_sentence(group, ranking.share(group).median, devices);
     }
     let ranked = ranking.ranked();
     let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Replay;
@@ -72,6 +72,47 @@ pub(super) fn recoverable_sentence(group: Group, ranking: &Ranking) -> Option<St
         row.share * 100.0,
         row.recoverable * 100.0,
     ))
+}
+
+/// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
+fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
+    let (what_if, ceiling) = tightest_ceiling(group, devices)?;
+    let (speedup, condition) = (ceiling.speedup, ceiling.kind.condition());
+    if let Some(reason) = what_if.refused {
+        let books = match group {
+            Group::Copy => "its time taken off the books, down to what a known link needs for the bytes",
+            _ => "its time taken off the books, and nothing else changed",
+        };
+        return Some(format!("At most {speedup:.2}x if {condition}: {books} (no replay: {reason})."));
+    }
+    let saved = 1.0 - 1.0 / speedup;
+    let own = share * 100.0;
+    let compared = if saved > share + NOTABLE {
+        format!("; more than its own {own:.1} %, as a host that is further ahead hides other delays too")
+    } else if saved < share - NOTABLE {
+        let stays = match group {
+            Group::Copy => "the bytes must still be moved",
+            Group::Launch => "the device's own gaps between operations stay",
+            _ => "something else is late as well",
+        };
+        format!("; less than its {own:.1} %, as {stays}")
+    } else {
+        String::new()
+    };
+    let (steps, saved) = (what_if.steps, saved * 100.0);
+    Some(format!(
+        "At most {speedup:.2}x if {condition}: {saved:.1} % less time in a replay of {steps} steps{compared}."
+    ))
+}
+
+/// The smallest ceiling of `group` over the devices, since all must get there, and what it is from.
+pub(in crate::report) fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
+    let kind = ScenarioKind::without(group)?;
+    let ceilings = devices.iter().filter_map(|device| {
+        let what_if = device.what_if.as_ref()?;
+        Some((what_if, what_if.ceiling(kind).filter(|ceiling| ceiling.speedup.is_finite())?))
+    });
+    ceilings.min_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup))
 }
 
 /// Duration and largest leaf of a step.

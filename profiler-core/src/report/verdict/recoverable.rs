@@ -8,9 +8,9 @@
 //! Nothing is said of computation: how much faster a kernel could be is not in the records.
 
 use super::ranking::median_duration;
-use crate::attribution::leaf::{Group, Leaf};
+use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::DeviceReport;
-use crate::steps::{Interval, Steady, Step, UNUSUAL};
+use crate::steps::{Interval, Steady, UNUSUAL};
 use crate::whatif::ScenarioKind;
 
 /// What a recoverable time rests on.
@@ -47,24 +47,29 @@ pub struct Ranked {
 }
 
 /// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
-/// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause.
+/// be asked: it was refused, its steps are not those that the shares rest on (`steady`; without any the shares are of all
+/// steady time, of which the replay covers enough or is refused), or no world goes without the cause.
 ///
 /// Copies are such a group: the replay moves them to another stream, where they still keep a host waiting that waits
 /// for them. It does not make them faster or fewer, which is what page-locked memory and joining them do.
-pub(super) fn gain(group: Group, device: &DeviceReport, steady: &Steady) -> Option<f64> {
+pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>) -> Option<f64> {
     let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
-    let (replayed, typical) = (what_if.step_ns()? as f64, median_duration(&steady.rows) as f64);
-    if replayed > UNUSUAL * typical || typical > UNUSUAL * replayed {
-        return None;
+    let replayed = what_if.step_ns()? as f64;
+    if let Some(steady) = steady {
+        let typical = median_duration(&steady.rows) as f64;
+        if replayed > UNUSUAL * typical || typical > UNUSUAL * replayed {
+            return None;
+        }
     }
     let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
     let gain = 1.0 - 1.0 / what_if.ceiling(kind)?.speedup;
-    Some(if group == Group::Launch { gain + between_kernels(steady) } else { gain })
+    Some(if group == Group::Launch { gain + between_kernels(device, steady) } else { gain })
 }
 
-/// The median share of the device's own time between two operations, which fewer and larger ones take with them. No
-/// world goes without it: launches that cost nothing leave it as it is.
-fn between_kernels(steady: &Steady) -> f64 {
-    let share = |step: &Step| step.leaves[Leaf::InterKernel as usize] as f64 / step.duration().max(1) as f64;
-    Interval::of(steady.rows.iter().map(share).collect()).map_or(0.0, |interval| interval.median)
+/// The share of the device's own time between two operations, which fewer and larger ones take with them. No world goes
+/// without it: launches that cost nothing leave it as it is.
+fn between_kernels(device: &DeviceReport, steady: Option<&Steady>) -> f64 {
+    let share = |leaves: &Leaves| leaves[Leaf::InterKernel as usize] as f64 / leaves.iter().sum::<u64>().max(1) as f64;
+    let of_steps = |steady: &Steady| Interval::of(steady.rows.iter().map(|step| share(&step.leaves)).collect());
+    steady.and_then(of_steps).map_or_else(|| share(&device.steady_leaves), |interval| interval.median)
 }

@@ -1,0 +1,68 @@
+//! The line of a run that is still going, on a program that changes: what it names and when.
+
+mod support;
+
+use profiler_core::capture::Captures;
+use profiler_core::record::{Loss, Timestamp};
+use profiler_core::report::Report;
+use profiler_core::session::{End, Session};
+use support::{Scenario, ZERO, gpu};
+
+/// One second each: kernels that wait for launches, and kernels whose results the host waits for.
+fn second(scenario: &mut Scenario, at: u64, launch_bound: bool) {
+    for step in 0..100 {
+        let at = at + 10_000 * step;
+        if launch_bound {
+            for kernel in 0..100 {
+                gpu(0).kernel("tiny").at(at + 100 * kernel + 60).lasting(20).launched(scenario, 1, at + 100 * kernel, 50);
+            }
+        } else {
+            gpu(0).kernel("large").at(at + 10).lasting(5_000).launched(scenario, 1, at, 5);
+            scenario.call(1, "cudaStreamSynchronize_v3020", at + 10, 5_005);
+        }
+    }
+}
+
+/// The names that the line gives, second by second, and the report at the end.
+fn lines(program: &[bool], printed: bool) -> (Vec<String>, Report) {
+    let mut scenario = Scenario::new();
+    for (number, &launch_bound) in (0..).zip(program) {
+        second(&mut scenario, 1_000 + 1_000_000 * number, launch_bound);
+    }
+    scenario.records.sort_by_key(|&(complete, _)| complete);
+    let (session, loss) = (Session::default(), Loss::default());
+    let mut captures = Captures::new(None);
+    let (mut names, mut due) = (Vec::new(), ZERO + 1_000_000_000);
+    for (complete, record) in &scenario.records {
+        if *complete >= due {
+            captures.flushed(Timestamp::from_nanos(due), &scenario.dictionary);
+            if printed {
+                let line = captures.live_line(&session, &scenario.dictionary, &loss);
+                names.extend(line.split_whitespace().nth(1).map(ToOwned::to_owned));
+            }
+            due += 1_000_000_000;
+        }
+        captures.push(record, &scenario.dictionary);
+    }
+    captures.finish(Timestamp::from_nanos(due), &session, &loss, &scenario.dictionary);
+    (names, captures.report(&session, &scenario.dictionary, &loss, End::Clean, Vec::new()))
+}
+
+#[test]
+fn the_line_does_not_flap_and_the_report_at_the_end_does_not_care() {
+    // Eight seconds of one, then three of each in turn: what the verdict on all of it would be is about to change.
+    let flapping: Vec<bool> = (0..26).map(|second| second < 8 || second / 3 % 2 == 0).collect();
+    let (names, report) = lines(&flapping, true);
+    assert!(names.len() >= 24 && names[5..].iter().all(|name| name == "launch"), "{names:?}");
+    let (_, unprinted) = lines(&flapping, false);
+    assert_eq!(report.verdict.group, unprinted.verdict.group);
+    assert_eq!(report.verdict.evidence, unprinted.verdict.evidence);
+    assert_eq!(report.summary(), unprinted.summary());
+
+    // A change that lasts is followed, once and after five seconds.
+    let changing: Vec<bool> = (0..24).map(|second| second < 8).collect();
+    let (names, _) = lines(&changing, true);
+    let change = names.iter().position(|name| name == "sync").expect("another name");
+    assert!((12..=15).contains(&change), "{names:?}");
+    assert!(names[change..].iter().all(|name| name == "sync"), "{names:?}");
+}
