@@ -10,15 +10,15 @@ use support::{Scenario, ZERO, gpu};
 
 /// One second each: kernels that wait for launches, and kernels whose results the host waits for.
 fn second(scenario: &mut Scenario, at: u64, launch_bound: bool) {
-    for step in 0..100 {
-        let at = at + 10_000 * step;
+    for step in 0..20 {
+        let at = at + 50_000 * step;
         if launch_bound {
-            for kernel in 0..100 {
-                gpu(0).kernel("tiny").at(at + 100 * kernel + 60).lasting(20).launched(scenario, 1, at + 100 * kernel, 50);
+            for call in (0..500).map(|kernel| at + 100 * kernel) {
+                gpu(0).kernel("tiny").at(call + 60).lasting(20).launched(scenario, 1, call, 50);
             }
         } else {
-            gpu(0).kernel("large").at(at + 10).lasting(5_000).launched(scenario, 1, at, 5);
-            scenario.call(1, "cudaStreamSynchronize_v3020", at + 10, 5_005);
+            gpu(0).kernel("large").at(at + 10).lasting(25_000).launched(scenario, 1, at, 5);
+            scenario.call(1, "cudaStreamSynchronize_v3020", at + 10, 25_005);
         }
     }
 }
