@@ -37,8 +37,14 @@ fn run(leaves: &[(Leaf, u64)]) -> Report {
 fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_micros: u64) -> Report {
     let speedup = real_micros as f64 / possible_micros as f64;
     let ceilings = vec![Ceiling { kind, step_ns: possible_micros * 1_000, speedup }];
-    report.devices[0].what_if =
-        Some(WhatIf { steps: 40, stand_for: 40, covers_ns: 400_000_000, base_error: Some(0.004), refused: None, ceilings });
+    report.devices[0].what_if = Some(WhatIf {
+        steps: 40,
+        stand_for: 40,
+        covers_ns: 400_000_000,
+        base_error: Some(0.004),
+        refused: None,
+        ceilings,
+    });
     report
 }
 
