@@ -1,8 +1,8 @@
 //! Bytes from strangers, on stable Rust: the functions of `fuzz/targets.rs` over mutations of real files.
 //!
 //! Seeded and bounded, so every run is the same: `GPUPROF_MUTATIONS` sets how many inputs each target gets (default
-//! 1500). An input that fails is saved and named. This is no replacement for coverage-guided fuzzing, for which
-//! `fuzz/` is there; it is what can run on every change.
+//! 1500), beside those that fuzzers have found worth keeping (`fuzz/seeds`). An input that fails is saved and named. This is no
+//! replacement for coverage-guided fuzzing, for which `fuzz/` is there; it is what can run on every change.
 
 mod mutate;
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
@@ -22,29 +22,45 @@ use support::Stage;
 
 /// Longer than this is a hang: the largest input takes some milliseconds.
 const HANGS: Duration = Duration::from_secs(10);
-/// Larger files are cut to this: more of the same.
+/// Larger files are cut to this before they are changed: more of the same.
 const LONGEST: usize = 200_000;
 
-fn run(name: &str, corpus: &[Vec<u8>], finish: impl Fn(&mut Vec<u8>, &mut Random), target: impl Fn(&[u8])) {
+fn run(name: &str, own: Vec<Vec<u8>>, finish: impl Fn(&mut Vec<u8>, &mut Random), target: impl Fn(&[u8])) {
     let inputs = std::env::var("GPUPROF_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500_u64);
-    assert!(!corpus.is_empty() && corpus.iter().all(|bytes| !bytes.is_empty()));
+    assert!(!own.is_empty() && own.iter().all(|bytes| !bytes.is_empty()));
+    let corpus = [own, seeds(name)].concat();
+    let check = |bytes: &[u8], what: &str| {
+        let begun = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| target(bytes)));
+        if outcome.is_err() || begun.elapsed() > HANGS {
+            let file = std::env::temp_dir().join(format!("gpuprof-hostile-{name}-{what}"));
+            fs::write(&file, bytes).unwrap();
+            panic!("{name}: {what} fails after {:?}: {}", begun.elapsed(), file.display());
+        }
+    };
+    for (index, bytes) in corpus.iter().enumerate() {
+        check(bytes, &format!("file-{index}"));
+    }
     for seed in 0..inputs {
         let mut random = Random::new(seed);
         let mut bytes = corpus[random.below(corpus.len())].clone();
         bytes.truncate(LONGEST);
-        // The first of them are the files as they are.
-        if seed >= corpus.len() as u64 {
-            mutate(&mut bytes, corpus, &mut random);
-            finish(&mut bytes, &mut random);
-        }
-        let begun = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| target(&bytes)));
-        if outcome.is_err() || begun.elapsed() > HANGS {
-            let file = std::env::temp_dir().join(format!("gpuprof-hostile-{name}-{seed}"));
-            fs::write(&file, &bytes).unwrap();
-            panic!("{name}: seed {seed} fails after {:?}: {}", begun.elapsed(), file.display());
-        }
+        mutate(&mut bytes, &corpus, &mut random);
+        finish(&mut bytes, &mut random);
+        check(&bytes, &format!("seed-{seed}"));
     }
+}
+
+/// What the fuzzers of a target have kept: inputs that reach code which no other reaches, and those that failed once.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
 fn root(path: &str) -> Vec<u8> {
@@ -58,8 +74,9 @@ fn traces() -> Vec<Vec<u8>> {
         assert!(stage.host(fixture).output().unwrap().status.success());
         fs::read(stage.path("trace.gpuprof")).unwrap()
     });
-    let golden = root("profiler-core/tests/golden/trace-1.0.bin");
-    played.into_iter().chain([golden]).collect()
+    let golden =
+        ["1.0", "1.2", "1.3", "1.4"].map(|version| root(&format!("profiler-core/tests/golden/trace-{version}.bin")));
+    played.into_iter().chain(golden).collect()
 }
 
 #[test]
@@ -67,7 +84,7 @@ fn traces_of_strangers() {
     // Half of them with checksums that are right, so that what is behind those is reached.
     run(
         "trace",
-        &traces(),
+        traces(),
         |bytes, random| {
             if random.below(2) == 0 {
                 seal(bytes)
@@ -81,7 +98,7 @@ fn traces_of_strangers() {
 fn recordings_of_strangers() {
     let stage = Stage::new();
     assert!(stage.host("copy_pageable").env("GPUPROF_RECORD", "x.cupti").output().unwrap().status.success());
-    run("recording", &[fs::read(stage.path("x.cupti")).unwrap()], |_, _| {}, targets::recording);
+    run("recording", vec![fs::read(stage.path("x.cupti")).unwrap()], |_, _| {}, targets::recording);
 }
 
 #[test]
@@ -101,7 +118,7 @@ fn activity_buffers_of_strangers() {
             bytes
         })
         .collect();
-    run("walk", &corpus, |_, _| {}, targets::walk);
+    run("walk", corpus, |_, _| {}, targets::walk);
 }
 
 #[test]
@@ -109,14 +126,14 @@ fn commands_of_strangers() {
     let lines = "status\nwatch 100\nstart\r\nstop\nsnapshot\nwatch\nfly\n\n".repeat(5);
     let slow = [&[3, 1], lines.as_bytes()].concat();
     let deaf = [&[250, 0], lines.as_bytes()].concat();
-    run("control", &[slow, deaf, vec![b'x'; 1000]], |_, _| {}, targets::control);
+    run("control", vec![slow, deaf, vec![b'x'; 1000]], |_, _| {}, targets::control);
 }
 
 #[test]
 fn ranges_of_strangers() {
     let mut random = Random::new(9);
     let corpus: Vec<Vec<u8>> = (0..8).map(|_| (0..4_000).map(|_| random.below(256) as u8).collect()).collect();
-    run("nvtx", &corpus, |_, _| {}, targets::nvtx);
+    run("nvtx", corpus, |_, _| {}, targets::nvtx);
 }
 
 #[test]
@@ -141,7 +158,12 @@ fn json_of_strangers() {
         std::io::Write::write_all(&mut encoder, document.to_string().as_bytes()).unwrap();
         encoder.finish().unwrap()
     };
-    run("kineto", &[document.to_string().into_bytes(), rows_only(&document), compressed], |_, _| {}, targets::kineto);
+    run(
+        "kineto",
+        vec![document.to_string().into_bytes(), rows_only(&document), compressed],
+        |_, _| {},
+        targets::kineto,
+    );
 }
 
 fn rows_only(document: &serde_json::Value) -> Vec<u8> {

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# libprof.so under AddressSanitizer: the recordings as they are, and two of them with every lie that the replay library can tell
+# about buffers, records and sizes (the table in docs/RELIABILITY.md). Takes minutes, so it is not part of .ci/run.
+#
+#   tests/sanitized.sh
+#
+# Exit status: 0 every program ended as it should and nothing was found; else 1, with what was said.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly target=x86_64-unknown-linux-gnu
+export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/sanitized"
+# The exit handler leaves what the driver may still use.
+export ASAN_OPTIONS=detect_leaks=0
+cargo build --quiet --target $target -p gpuprof-inject -p cupti-replay
+# The library takes the sanitizer's functions from the program.
+cargo rustc --quiet --target $target -p cupti-replay --bin gpuprof-replay-host -- \
+    -Clink-arg=-Wl,--export-dynamic-symbol='__asan*'
+
+readonly built="$CARGO_TARGET_DIR/$target/debug" stage=$(mktemp -d)
+trap 'rm -r "$stage"' EXIT
+plays=0 failed=0
+
+play() { # recording, fault
+    plays=$((plays + 1))
+    local status=0
+    CUDA_INJECTION64_PATH="$built/libprof.so" NVTX_INJECTION64_PATH="$built/libprof.so" \
+        GPUPROF_CUPTI_PATH="$built/libcupti_replay.so" GPUPROF_REPLAY="$1" GPUPROF_REPLAY_FAULT="$2" \
+        GPUPROF_OUTPUT="$stage/trace.gpuprof" GPUPROF_REPORT=full GPUPROF_EXIT_TIMEOUT=60s \
+        "$built/gpuprof-replay-host" --ranges after 2> "$stage/said" || status=$?
+    if [ $status -ne 0 ] || grep -q AddressSanitizer "$stage/said"; then
+        failed=$((failed + 1))
+        echo "$(basename "$1") ${2:-as it is}: exit status $status"
+        grep -A 12 AddressSanitizer "$stage/said" || tail -3 "$stage/said"
+    fi
+    rm -f "$stage/trace.gpuprof"
+}
+
+for recording in fixtures/*.cupti.zst; do
+    play "$recording" ""
+done
+for fault in $(sed -n '/<!-- lies -->/,/<!-- \/lies -->/s/^| `\(\(buffers\|records\|sizes\)=[^`]*\)`.*/\1/p' docs/RELIABILITY.md); do
+    for name in copy_pageable multi_stream; do
+        play "fixtures/$name.cupti.zst" "$fault"
+    done
+done
+echo "$plays plays, $failed failed"
+[ $plays -gt 20 ] && [ $failed -eq 0 ]
