@@ -1,16 +1,6 @@
-//! How long kernels took when somebody last looked: a file beside the tests, to be read by people and kept with the code.
+//! How long kernels took when somebody last looked: a file beside the tests.
 //!
-//! ```json
-//! {
-//!   "gpuprof_baseline": 1,
-//!   "kernels": [
-//!     { "case": "4096x4096", "kernel": "softmax", "device": "NVIDIA H200", "median_ns": 21504, "launches": 100 }
-//!   ]
-//! }
-//! ```
-//! A kernel is known by the part of its name that the test gives, a benchmark by its own name; and both by the case, and by
-//! the device, since times of one device say nothing of another. The file is replaced as a whole, so a reader never sees half
-//! of it; two processes that renew it at once can undo each other.
+//! Replaced as a whole, so that a reader never sees half of it; two processes that renew it at once can undo each other.
 
 use std::env;
 use std::fs;
@@ -30,7 +20,36 @@ const VERSION: u32 = 1;
 /// Tests of a process run side by side and renew the same file.
 static RENEWING: Mutex<()> = Mutex::new(());
 
-/// A file of medians, and the case that a test is about.
+/// A file of medians beside the tests, to be read by people and kept with the code, and the case that a test is about.
+///
+/// With `GPUPROF_BLESS=1` in the environment what is measured goes into the file and nothing fails; otherwise it is judged by
+/// the file, and what is not in there fails.
+///
+/// ```json
+/// {
+///   "gpuprof_baseline": 1,
+///   "kernels": [
+///     { "case": "4096x4096", "kernel": "softmax", "device": "NVIDIA H200", "median_ns": 21504, "launches": 100 }
+///   ]
+/// }
+/// ```
+/// A kernel is known by the part of its name that the test gives, a benchmark by its own name; and both by the case, and by
+/// the device, since times of one device say nothing of another. Tests of one process may share a file, and so may several
+/// that only read it.
+///
+/// ```no_run
+/// # fn softmax(size: u64) {}
+/// use gpuprof::{Baseline, Bench, Expectations, measure};
+///
+/// let baseline = Baseline::new("tests/baseline.json");
+/// for size in [1024, 4096] {
+///     let baseline = baseline.case(format!("{size}x{size}"));
+///     let (_, report) = measure(|_| softmax(size))?;
+///     Expectations::new().kernel_within("softmax", 1.10, &baseline).assert(&report);
+///     Bench::new("softmax, L2 flushed").flush_l2().run(|| softmax(size))?.assert_within(1.05, &baseline);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {
     path: PathBuf,

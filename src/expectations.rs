@@ -26,7 +26,10 @@ const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc
 /// Those of virtual memory, to be matched as a whole.
 const MAPPINGS: [&str; 1] = ["MemCreate"];
 
-/// A list of rules.
+/// What a test expects of a measured region: a list of rules. A region is a session; every rule that fails shows what it saw.
+///
+/// A report that lacks records is judged by none of them, since any could pass because of what is missing: then the test fails
+/// and says what to do.
 ///
 /// ```no_run
 /// use std::time::Duration;
