@@ -277,6 +277,15 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
 /// Starts the collector without measuring, so that CUDA may be used before the first session: for programs and tests that
 /// set up a device first. Calling it again does nothing.
 ///
+/// ```no_run
+/// // In a test that is also run where there is no CUDA.
+/// if let Err(error) = gpuprof::prepare() {
+///     assert_eq!(error.kind(), gpuprof::SessionErrorKind::NoCupti, "{error}");
+///     println!("SKIPPED: {error}");
+///     return;
+/// }
+/// ```
+///
 /// # Errors
 /// As [`SessionBuilder::start`].
 pub fn prepare() -> Result<(), SessionError> {
