@@ -148,7 +148,13 @@ def under_nsys(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> O
         f"{name}-export", [nsys, "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
         extra=suite.nsys_environment(), limit=LIMIT)
     try:
-        return traced, completed, oracles.read_nsys(database).records["kernels"] if database.exists() else None
+        if not database.exists():
+            return traced, completed, None
+        # Whether it says itself that something is missing is for a reader of the log to find.
+        with contextlib.closing(sqlite3.connect(database)) as connection, contextlib.suppress(sqlite3.OperationalError):
+            for (text,) in connection.execute("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT"):
+                suite.log(f"{name} says: {text}")
+        return traced, completed, oracles.read_nsys(database).records["kernels"]
     except sqlite3.Error:
         return traced, completed, None
 
