@@ -50,9 +50,9 @@ def describe(suite: Suite) -> dict[str, str]:
         "CUDA of the driver": first_line(suite, "nvidia-smi", pattern=r"CUDA Version: *([\d.]+)"),
         "nvcc": first_line(suite, shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", "--version", pattern=r"release ([\d.]+)"),
         "PyTorch": first_line(suite, sys.executable, "-c", PYTORCH),
-        "nsys": first_line(suite, suite.nsys, "--version") if suite.nsys else "",
+        "nsys": first_line(suite, suite.nsys, "--version", pattern=r"version (\S+)") if suite.nsys else "",
         "Python": platform.python_version(),
         "kernel": platform.release(),
         "processor": processor(),
-        "gpuprof": first_line(suite, suite.gpuprof, "--version"),
+        "gpuprof": first_line(suite, suite.gpuprof, "--version", pattern="gpuprof (.+)"),
     }

@@ -85,7 +85,7 @@ def judged(target: Target, rows: list[dict]) -> str:
     spread = f"{min(values):{target.digits}} .. {max(values):{target.digits}}"
     verdict = "met" if median <= target.limit else "**missed**"
     if len(values) < ENOUGH_ROUNDS:
-        verdict += f", on {len(values)} rounds only"
+        verdict += f", rounds: {len(values)}"
     where = f" ({worst})" if target.program is None else ""
     return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {verdict} |"
 
@@ -101,7 +101,7 @@ def document(measured: Measured) -> str:
         "holds for every program, the worst is shown. What each figure means and how much it scatters is in",
         "[OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
         "",
-        f"Measured on {measured.dates()}, {len(measured.rounds)} rounds; begun at {sessions}.",
+        f"Measured on {measured.dates()}, rounds: {len(measured.rounds)}; begun at {sessions}.",
         "",
         "| | |",
         "|---|---|",

@@ -82,7 +82,7 @@ def programs_table(measured: Measured) -> str:
     machine, rows = measured.machine, measured.measurements
     tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
     lines = [
-        f"Medians of {rounds(measured)} rounds on one {machine['gpu']} (driver {machine['driver']}, PyTorch {machine['PyTorch'].split(' ')[0]}; "
+        f"Medians (rounds: {rounds(measured)}) on one {machine['gpu']} (driver {machine['driver']}, PyTorch {machine['PyTorch'].split(' ')[0]}; "
         f"{measured.dates()}). In a round each tool",
         "and the bare program take turns, and the cost is that of the round's own bare run; other tools than gpuprof ran in the first rounds.",
         "*CUPTI alone* records what gpuprof asks for and looks at nothing: the floor.",

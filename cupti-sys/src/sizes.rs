@@ -76,6 +76,7 @@ impl RecordSizes {
 
     /// Size of a kind's record in bytes, always a multiple of 8; `None` when this library does not know the kind.
     #[must_use]
+    #[inline]
     pub fn get(&self, kind: Kind) -> Option<u32> {
         self.by_kind.get(kind.0 as usize).copied().filter(|&size| size != 0)
     }

@@ -79,6 +79,7 @@ impl<'a> KernelRecord<'a> {
 
     /// The mangled name; see [`Record::string`](super::Record::string) for how long it lives.
     #[must_use]
+    #[inline]
     pub fn name(&self) -> Option<&'a CStr> {
         self.record().string(Self::NAME_OFFSET)
     }

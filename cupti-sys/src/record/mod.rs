@@ -87,18 +87,21 @@ pub enum Activity<'a> {
 }
 
 impl<'a> Record<'a> {
+    #[inline]
     pub(crate) const fn new(kind: Kind, bytes: &'a [u8], strings: Strings) -> Self {
         Self { kind, bytes, strings }
     }
 
     /// What the record describes.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The whole record, kind included.
     #[must_use]
+    #[inline]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -146,6 +149,7 @@ impl<'a> Record<'a> {
     ///
     /// It is valid as long as the buffer is held: copy or intern it while walking.
     #[must_use]
+    #[inline]
     pub fn string(&self, offset: usize) -> Option<&'a CStr> {
         let address = self.string_address(offset);
         if self.strings == Strings::Foreign || address == 0 || !string_offsets(self.kind).contains(&offset) {
@@ -159,6 +163,7 @@ impl<'a> Record<'a> {
 
 /// Where a record of this kind holds addresses of strings.
 #[must_use]
+#[inline]
 pub const fn string_offsets(kind: Kind) -> &'static [usize] {
     match kind {
         Kind::CONCURRENT_KERNEL | Kind::KERNEL => &[KernelRecord::NAME_OFFSET],

@@ -53,8 +53,11 @@ pub(super) trait Codec {
 /// What is expected of the next row. Identical in encoder and decoder.
 struct Predictor {
     previous: [u64; MAX_COLUMNS],
+    /// Ends of the lanes but the last one.
     lane_ends: FxHashMap<u32, u64>,
     lengths: FxHashMap<u32, u64>,
+    /// The lane of the last row, which is that of the next one, as a rule.
+    last_lane: Option<u32>,
     /// The end that was seen last on any lane: the guess for a new lane. At first the `t_min` of the block.
     last_end: u64,
 }
@@ -65,8 +68,27 @@ impl Predictor {
             previous: [0; MAX_COLUMNS],
             lane_ends: FxHashMap::default(),
             lengths: FxHashMap::default(),
+            last_lane: None,
             last_end: base,
         }
+    }
+
+    /// When the next row of a lane is expected to start. To be followed by [`ended`](Self::ended).
+    #[inline]
+    fn expected(&mut self, lane: u32) -> u64 {
+        if self.last_lane == Some(lane) {
+            return self.last_end;
+        }
+        if let Some(left) = self.last_lane.replace(lane) {
+            self.lane_ends.insert(left, self.last_end);
+        }
+        self.lane_ends.get(&lane).copied().unwrap_or(self.last_end)
+    }
+
+    /// The row of that lane has ended.
+    #[inline]
+    fn ended(&mut self, end: u64) {
+        self.last_end = end;
     }
 
     /// Restores the state of [`Predictor::new`] and keeps the memory.
@@ -74,7 +96,7 @@ impl Predictor {
         self.previous = [0; MAX_COLUMNS];
         self.lane_ends.clear();
         self.lengths.clear();
-        self.last_end = base;
+        (self.last_lane, self.last_end) = (None, base);
     }
 }
 
@@ -244,10 +266,8 @@ impl Codec for Encoder {
     #[inline]
     fn span(&mut self, columns: usize, lane: u32, like: Option<u32>, start: &mut Timestamp, end: &mut Timestamp) {
         let predictor = &mut self.predictor;
-        let expected = predictor.lane_ends.entry(lane).or_insert(predictor.last_end);
-        let gap = zigzag(start.nanos().wrapping_sub(*expected));
-        *expected = end.nanos();
-        predictor.last_end = end.nanos();
+        let gap = zigzag(start.nanos().wrapping_sub(predictor.expected(lane)));
+        predictor.ended(end.nanos());
         let length = end.nanos().wrapping_sub(start.nanos());
         let (coded, form) = match like {
             None => (length, Form::Split),
@@ -377,8 +397,7 @@ impl Codec for Decoder<'_> {
         let gap = unzigzag(self.next(columns));
         let coded = self.next(columns + 1);
         let predictor = &mut self.predictor;
-        let expected = predictor.lane_ends.entry(lane).or_insert(predictor.last_end);
-        let begin = expected.wrapping_add(gap);
+        let begin = predictor.expected(lane).wrapping_add(gap);
         let length = match like {
             None => coded,
             Some(like) => {
@@ -387,9 +406,9 @@ impl Codec for Decoder<'_> {
                 *last
             }
         };
-        *expected = begin.wrapping_add(length);
-        predictor.last_end = *expected;
+        let ended = begin.wrapping_add(length);
+        predictor.ended(ended);
         *start = Timestamp::from_nanos(begin);
-        *end = Timestamp::from_nanos(*expected);
+        *end = Timestamp::from_nanos(ended);
     }
 }

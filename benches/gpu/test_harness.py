@@ -1,0 +1,92 @@
+"""What of the harness can be checked without a GPU: python3 -m unittest discover -s benches/gpu
+
+The measurements themselves need the programs; here is only what would spoil them unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import overhead
+import publish
+from measured import Measured, NotMergeable, paired_ratios
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Starts a process that is nobody's child, says its figure and ends, while that one works on for 0.3 s of processor time.
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.close(1)
+        while time.process_time() < 0.3: pass
+    os._exit(0)
+os.wait()
+print("figure=1", flush=True)
+print("a word of the tool", flush=True)
+"""
+
+
+def row(number: int, tool: str, time: float) -> dict:
+    return {"benchmark": "launch", "unit": "ns/kernel", "tool": tool, "round": number, "time": time}
+
+
+class Witness(unittest.TestCase):
+    def test_a_daemon_is_in_the_account(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "used.json"
+            command = [sys.executable, HERE / "witness.py", file, "figure=", sys.executable, "-c", DAEMON]
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            used = json.loads(file.read_text())
+        self.assertEqual(run.stdout, "figure=1\na word of the tool\n")
+        self.assertGreaterEqual(used["cpu_s"], 0.3)
+        self.assertEqual((used["code"], used["orphans"] >= 1, used["killed"]), (0, True, 0))
+        self.assertIsNotNone(used["after_last_line_s"])
+
+
+class Rounds(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        earlier = Measured({"gpu": "A"}, rounds=[{"round": 0, "seconds": 100.0, "tools": ["none", "gpuprof", "nsys"]}])
+        earlier.measurements = [row(0, "none", 100.0), row(0, "gpuprof", 110.0), row(1, "gpuprof", 500.0)]
+        earlier.save(self.folder)
+
+    def test_an_unfinished_round_is_measured_again(self) -> None:
+        measured = Measured({"gpu": "A"})
+        measured.merge(self.folder / "overhead.json")
+        self.assertEqual(measured.next_round(), 1)
+        self.assertEqual(paired_ratios(measured.measurements, "gpuprof"), [1.1])
+
+    def test_machines_are_not_mixed(self) -> None:
+        with self.assertRaisesRegex(NotMergeable, "gpu A and B"):
+            Measured({"gpu": "B"}).merge(self.folder / "overhead.json")
+
+    def test_a_round_is_expected_to_take_what_one_of_as_many_tools_took(self) -> None:
+        measured = Measured({"gpu": "A"})
+        measured.merge(self.folder / "overhead.json")
+        self.assertEqual(overhead.expected_seconds(measured, ["none", "gpuprof"]), 100.0)
+        self.assertEqual(overhead.expected_seconds(measured, ["none", "torch"]), 0.0)
+
+
+class Publishing(unittest.TestCase):
+    def test_a_price_is_the_median_of_the_rounds(self) -> None:
+        measured = Measured({"gpu": "A"}, measurements=[
+            entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuprof", 10 * cost))])
+        self.assertEqual(publish.prices(measured, "gpuprof", ("launch", "gpt")), "empty kernels +30 %")
+        self.assertEqual(publish.prices(measured, "gpuprof-full", ("launch",)), "not measured yet")
+
+    def test_the_readme_has_the_places(self) -> None:
+        readme = (publish.REPOSITORY / "README.md").read_text()
+        for name in ("costs", "modes"):
+            self.assertIn("\nnew\n<!-- end -->", publish.replace_marked(readme, name, "new\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
