@@ -186,8 +186,10 @@ def measure_round(
 
 
 def expected_seconds(measured: Measured, there: list[str]) -> float:
-    """What a round of these tools takes at most, by the rounds so far; 0 when there is none to go by."""
-    return max((entry["seconds"] for entry in measured.rounds if set(there) <= set(entry["tools"])), default=0.0)
+    """What a round takes at most: by those of the same tools so far, else of more tools; 0 when there is none to go by."""
+    same = [entry["seconds"] for entry in measured.rounds if set(there) == set(entry["tools"])]
+    more = [entry["seconds"] for entry in measured.rounds if set(there) < set(entry["tools"])]
+    return max(same or more, default=0.0)
 
 
 def measure_rounds(suite: Suite, options: argparse.Namespace, measured: Measured, end: float) -> None:

@@ -68,11 +68,13 @@ class Rounds(unittest.TestCase):
         with self.assertRaisesRegex(NotMergeable, "gpu A and B"):
             Measured({"gpu": "B"}).merge(self.folder / "overhead.json")
 
-    def test_a_round_is_expected_to_take_what_one_of_as_many_tools_took(self) -> None:
+    def test_a_round_is_expected_to_take_what_one_of_its_tools_took(self) -> None:
         measured = Measured({"gpu": "A"})
         measured.merge(self.folder / "overhead.json")
         self.assertEqual(overhead.expected_seconds(measured, ["none", "gpuprof"]), 100.0)
         self.assertEqual(overhead.expected_seconds(measured, ["none", "torch"]), 0.0)
+        measured.rounds.append({"round": 1, "seconds": 60.0, "tools": ["none", "gpuprof"]})
+        self.assertEqual(overhead.expected_seconds(measured, ["gpuprof", "none"]), 60.0)
 
 
 class Publishing(unittest.TestCase):
