@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::gaps::QueuedGaps;
+use super::gaps::{QueuedGaps, between_nodes};
 use super::input::{Operation, OperationClass};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
@@ -48,6 +48,7 @@ pub(super) struct Begun {
 struct Run {
     start: u64,
     end: u64,
+    copy: bool,
     /// When it ends, in every scenario.
     done: Clocks,
     /// When its stream goes on, in every scenario: earlier than `done` if it runs beside the stream.
@@ -134,7 +135,8 @@ impl Streams {
         // Exactly one edge carries the real lag: the one that came last. The order within a stream costs the device its
         // gap in every case, but never makes an operation later than it was.
         let (mut launch_lag, mut event_lag) = (0, 0);
-        let mut stream_lag = gaps.before(operation.class).min(start - stream_free);
+        let usual = gaps.before(operation.class);
+        let mut stream_lag = usual.min(start - stream_free);
         // A wait beside something that runs is mostly one for room on the device, and costs no step anything.
         let idle = start.saturating_sub(progress.real);
         let mut lag = |from: u64, limit: u64| {
@@ -172,6 +174,11 @@ impl Streams {
         let mut begin = ready;
         if let Some(run) = before {
             begin = latest(&begin, &plus(&run.free, stream_lag));
+            if !run.copy && !operation.class.is_copy() {
+                let lag = as_clock(between_nodes(stream_lag, usual));
+                let index = ScenarioKind::LaunchesFree as usize;
+                begin[index] = later(ready[index], run.free[index] + lag);
+            }
         }
         if let Some((_, free)) = &event {
             begin = latest(&begin, &plus(free, event_lag));
@@ -203,7 +210,7 @@ impl Streams {
             stream.beside[index] = later(stream.beside[index], done[index]);
         }
         stream.newest = 1 - stream.newest;
-        stream.runs[stream.newest] = Some(Run { start, end, done, free });
+        stream.runs[stream.newest] = Some(Run { start, end, copy: operation.class.is_copy(), done, free });
         progress.real = progress.real.max(end);
         // Only a call that has not returned can have waited for it.
         launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin })

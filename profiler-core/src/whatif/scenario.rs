@@ -86,7 +86,8 @@ pub enum ScenarioKind {
     Base,
     /// The host never waits for an input batch.
     DataReady,
-    /// Launching costs the host nothing: no call time, no short holes between calls, no launch latency.
+    /// Launching costs the host nothing: no call time, no short holes between calls, no launch latency; and kernels follow
+    /// each other on the device as those of a CUDA graph do.
     LaunchesFree,
     /// The host never waits for the device.
     NoSyncs,

@@ -16,6 +16,8 @@ use crate::whatif::{Ceiling, ScenarioKind, WhatIf};
 
 /// A ceiling and a share that differ by less than this are not compared in words.
 const NOTABLE: f64 = 0.02;
+/// A ceiling that takes away more of the step than this may be too low (docs/ATTRIBUTION.md, "When it is shown").
+const MOST_OF_IT: f64 = 0.9;
 
 /// How the share of `group` was measured: over which steps, how sure it is, and what was left out.
 pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
@@ -92,17 +94,19 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     } else if saved < share - NOTABLE {
         let stays = match group {
             Group::Copy => "the bytes must still be moved",
-            Group::Launch => "the device's own gaps between operations stay",
+            Group::Launch => "the device takes a moment between operations, however they are launched",
             _ => "something else is late as well",
         };
         format!("; less than its {own:.1} %, as {stays}")
     } else {
         String::new()
     };
+    // What remains was measured with cold caches, beside what would be gone.
+    let more = if saved > MOST_OF_IT { "; may be more, as what remains would run faster" } else { "" };
+    let of = if what_if.stand_for > what_if.steps { format!(" of {}", what_if.stand_for) } else { String::new() };
     let (steps, saved) = (what_if.steps, saved * 100.0);
-    Some(format!(
-        "At most {speedup:.2}x if {condition}: {saved:.1} % less time in a replay of {steps} steps{compared}."
-    ))
+    let rest = format!("{saved:.1} % less time in a replay of {steps}{of} steps{compared}{more}");
+    Some(format!("At most {speedup:.2}x if {condition}: {rest}."))
 }
 
 /// The smallest ceiling of `group` over the devices, since all must get there, and what it is from.

@@ -10,7 +10,7 @@
 use super::ranking::median_duration;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::DeviceReport;
-use crate::steps::{Interval, Steady, UNUSUAL};
+use crate::steps::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 use crate::whatif::ScenarioKind;
 
 /// What a recoverable time rests on.
@@ -47,19 +47,24 @@ pub struct Ranked {
 }
 
 /// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
-/// be asked: it was refused, its steps are not those that the shares rest on (`steady`; without any the shares are of all
-/// steady time, of which the replay covers enough or is refused), or no world goes without the cause.
+/// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause. Without
+/// `steady` steps the shares are of all steady time, of which the replay covers enough or is refused; then it takes as many
+/// steps as there must be of steady ones and of those before them.
 ///
 /// Copies are such a group: the replay moves them to another stream, where they still keep a host waiting that waits
 /// for them. It does not make them faster or fewer, which is what page-locked memory and joining them do.
 pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>) -> Option<f64> {
     let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
     let replayed = what_if.step_ns()? as f64;
-    if let Some(steady) = steady {
-        let typical = median_duration(&steady.rows) as f64;
-        if replayed > UNUSUAL * typical || typical > UNUSUAL * replayed {
-            return None;
+    let alike = match steady {
+        Some(steady) => {
+            let typical = median_duration(&steady.rows) as f64;
+            replayed <= UNUSUAL * typical && typical <= UNUSUAL * replayed
         }
+        None => what_if.steps >= FEWEST_STEADY as u64 + WARM_UP_STEPS,
+    };
+    if !alike {
+        return None;
     }
     let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
     let gain = 1.0 - 1.0 / what_if.ceiling(kind)?.speedup;
@@ -67,7 +72,7 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
 }
 
 /// The share of the device's own time between two operations, which fewer and larger ones take with them. No world goes
-/// without it: launches that cost nothing leave it as it is.
+/// without it: where launches cost nothing it becomes shorter at best.
 fn between_kernels(device: &DeviceReport, steady: Option<&Steady>) -> f64 {
     let share = |leaves: &Leaves| leaves[Leaf::InterKernel as usize] as f64 / leaves.iter().sum::<u64>().max(1) as f64;
     let of_steps = |steady: &Steady| Interval::of(steady.rows.iter().map(|step| share(&step.leaves)).collect());
