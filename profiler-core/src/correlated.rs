@@ -95,6 +95,16 @@ impl<T> Correlated<T> {
         }
     }
 
+    /// Forgets what is not to be kept.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|(_, value)| !keep(value)) {
+                *slot = None;
+            }
+        }
+        self.displaced.retain(|_, value| keep(value));
+    }
+
     /// Where an id belongs; nowhere as long as there are no slots.
     #[inline]
     fn slot(&self, id: u32) -> usize {
@@ -135,5 +145,7 @@ mod tests {
         }
         assert_eq!(map.slots.len(), MOST_SLOTS);
         assert!((0..200_000).all(|id| map.get(id * 7) == Some(&id)));
+        map.retain(|&id| id >= 150_000);
+        assert!((0..200_000).all(|id| map.get(id * 7).is_some() == (id >= 150_000)));
     }
 }

@@ -4,7 +4,7 @@
 //! again when the memory would have to grow, which costs O(1) amortised a thing. It takes at most four times the memory of the
 //! most that ever waited.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// See the [module](self). As a slice: what waits, the oldest first.
 #[derive(Clone, Debug)]
@@ -26,6 +26,13 @@ impl<T> Deref for Line<T> {
     #[inline]
     fn deref(&self) -> &[T] {
         &self.items[self.gone..]
+    }
+}
+
+impl<T> DerefMut for Line<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items[self.gone..]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sorting what comes in runs: each buffer is in order, the buffers are not.
 //!
 //! Merging runs that do not overlap costs as much as merging ones that do. So whole runs are put in the order in which they
-//! begin, and only then what still overlaps is merged. What waited from before is mostly earlier than all that is new.
+//! begin, and cut where another one lies in between. Only what is entangled more than that is sorted item by item.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,6 +10,8 @@ use crate::line::Line;
 
 /// Runs of a mean length below this are no buffers.
 const SHORTEST_RUN: usize = 8;
+/// How often each run may be cut where another one begins: some are left over from before. Beyond, sorting all is cheaper.
+const CUTS: usize = 4;
 
 /// Things that wait to be taken in order, put aside in any.
 #[derive(Clone, Debug)]
@@ -39,25 +41,17 @@ impl<T: Copy> InOrder<T> {
         if new == 0 {
             return;
         }
-        let (waiting, new) = self.items.split_at(self.items.len() - new);
-        let follows = |before: Option<&T>, next: Option<&T>| {
-            before.zip(next).is_none_or(|(before, next)| compare(before, next).is_le())
-        };
-        let mut runs = runs(new, &compare);
-        if runs.len() == 1 && follows(waiting.last(), new.first()) {
+        let mut runs = runs(&self.items, self.items.len() - new, &compare);
+        if runs.len() == 1 {
             return; // In order already.
         }
-        if new.len() / runs.len() >= SHORTEST_RUN {
-            runs.sort_by(|a, b| compare(&new[a.start], &new[b.start]));
-        }
         let mut ordered = Vec::with_capacity(self.items.capacity());
-        ordered.extend_from_slice(waiting);
-        let mut apart = true;
-        for run in runs {
-            apart &= follows(ordered.last(), new.get(run.start));
-            ordered.extend_from_slice(&new[run]);
+        if self.items.len() / runs.len() >= SHORTEST_RUN {
+            merge(&self.items, &mut runs, &mut ordered, &compare);
         }
-        if !apart {
+        if ordered.len() < self.items.len() {
+            ordered.clear();
+            ordered.extend_from_slice(&self.items);
             ordered.sort_by(compare);
         }
         self.items.replace(ordered);
@@ -69,6 +63,11 @@ impl<T: Copy> InOrder<T> {
         &self.items
     }
 
+    /// Drops the first of what waits, as long as `before` holds, which it must not for any behind one for which it does not.
+    pub(crate) fn skip_while(&mut self, before: impl Fn(&T) -> bool) {
+        self.items.skip_first(self.items.partition_point(before));
+    }
+
     /// Takes the first of what waits.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<&T> {
@@ -76,18 +75,45 @@ impl<T: Copy> InOrder<T> {
     }
 }
 
-/// The longest stretches of `items` that are in order.
-fn runs<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<Range<usize>> {
+/// The longest stretches of `items` that are in order; those before `sorted` are.
+fn runs<T>(items: &[T], sorted: usize, compare: impl Fn(&T, &T) -> Ordering) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = 0;
-    for (index, pair) in items.windows(2).enumerate() {
-        if compare(&pair[0], &pair[1]).is_gt() {
-            runs.push(begin..index + 1);
-            begin = index + 1;
+    for index in sorted.max(1)..items.len() {
+        if compare(&items[index - 1], &items[index]).is_gt() {
+            runs.push(begin..index);
+            begin = index;
         }
     }
     runs.push(begin..items.len());
     runs
+}
+
+/// Appends the runs to `ordered`, each up to where the next one begins; gives up where they are too much entangled.
+fn merge<T: Copy>(
+    items: &[T],
+    runs: &mut Vec<Range<usize>>,
+    ordered: &mut Vec<T>,
+    compare: impl Fn(&T, &T) -> Ordering,
+) {
+    let mut cuts = CUTS * runs.len();
+    // The first one last.
+    runs.sort_by(|a, b| compare(&items[b.start], &items[a.start]));
+    while let Some(mut run) = runs.pop() {
+        if let Some(next) = runs.last().map(|next| &items[next.start])
+            && compare(&items[run.end - 1], next).is_gt()
+        {
+            if cuts == 0 {
+                return;
+            }
+            cuts -= 1;
+            let cut = run.start + items[run.clone()].partition_point(|item| compare(item, next).is_le());
+            let place = runs.partition_point(|other| compare(&items[other.start], &items[cut]).is_gt());
+            runs.insert(place, cut..run.end);
+            run.end = cut;
+        }
+        ordered.extend_from_slice(&items[run]);
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +161,8 @@ mod tests {
         [9, 4].into_iter().for_each(|item| items.push(item));
         items.sort(u32::cmp);
         assert_eq!(items.waiting(), [4, 5, 9]);
+        items.skip_while(|&item| item < 6);
+        assert_eq!(items.waiting(), [9]);
         while items.take().is_some() {}
         assert_eq!(items.waiting(), []);
         items.push(2);

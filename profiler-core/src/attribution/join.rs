@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
 use crate::correlated::Correlated;
+use crate::line::Line;
 use crate::record::{CorrelationId, DeviceId, StreamId};
 
 /// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than
@@ -59,7 +60,7 @@ struct Entry {
     lost: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Waiting {
     start: u64,
     end: u64,
@@ -75,7 +76,7 @@ struct Waiting {
 struct Queue {
     /// Sequence number of the front.
     base: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: Line<Waiting>,
 }
 
 impl Queue {
@@ -86,7 +87,7 @@ impl Queue {
     /// Drops what nothing waits for in front of what still waits.
     fn drop_resolved(&mut self) {
         let count = self.waiting.iter().take_while(|waiting| waiting.resolved).count();
-        self.waiting.drain(..count);
+        self.waiting.skip_first(count);
         self.base += count as u64;
     }
 }
@@ -115,7 +116,7 @@ impl Launches {
         }
         let queue = &mut self.queues[thread];
         let sequence = queue.base + queue.waiting.len() as u64;
-        queue.waiting.push_back(Waiting {
+        queue.waiting.push(Waiting {
             start: launch.start,
             end: launch.end,
             correlation: correlation.0,
@@ -231,7 +232,7 @@ impl Launches {
         let mut oldest: Option<u64> = None;
         for thread in 0..self.queues.len() {
             self.queues[thread].drop_resolved();
-            while let Some(front) = self.queues[thread].waiting.front() {
+            while let Some(front) = self.queues[thread].waiting.first() {
                 let full = self.queues[thread].waiting.len() > WAITING_LIMIT;
                 if !front.resolved && !full && !gives_up(front, at, self.flush) {
                     oldest = Some(oldest.map_or(front.start, |time| time.min(front.start)));
@@ -259,7 +260,7 @@ impl Launches {
 
     fn drop_front(&mut self, thread: usize) {
         let queue = &mut self.queues[thread];
-        let Some(front) = queue.waiting.pop_front() else { return };
+        let Some(&front) = queue.waiting.take() else { return };
         let sequence = queue.base;
         queue.base += 1;
         if front.resolved {

@@ -36,6 +36,9 @@ impl ReplayFeed {
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
     /// its class and does not (it failed, or a capture took it) costs its time and nothing else.
     pub(super) fn call(&mut self, thread: usize, call: &ApiCall, class: ApiClass, launches: bool) {
+        if self.replay.skips(call.start.nanos()) {
+            return;
+        }
         let class = if launches || !class.launches() { class.into() } else { CallClass::Other };
         self.replay.call(&whatif::Call {
             thread: replay_thread(thread),
@@ -47,7 +50,13 @@ impl ReplayFeed {
     }
 
     /// An operation is on its way to its timeline.
+    #[inline]
     pub(super) fn operation(&mut self, operation: &Operation) {
+        // Mostly a long run is not replayed: nothing is worked out then.
+        let begin = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
+        if self.replay.skips(begin) {
+            return;
+        }
         let Some(class) = OperationClass::of(operation.leaf) else { return };
         let correlation = operation.correlation;
         self.replay.operation(&whatif::Operation {

@@ -8,6 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use super::sequence::{CAPACITY, Sequence};
+use crate::correlated::Correlated;
 
 /// Lags that are scored at a time. Steps of ten public training and inference traces were found with 24.
 const CANDIDATES: usize = 24;
@@ -45,7 +46,8 @@ impl Candidate {
 /// Votes and candidates of one device.
 #[derive(Debug, Default)]
 pub(super) struct Lags {
-    last_seen: FxHashMap<u32, u64>,
+    /// Number of the newest launch of each symbol. Symbols are few.
+    last_seen: Correlated<u64>,
     votes: FxHashMap<u32, u32>,
     candidates: Vec<Candidate>,
     /// The candidate that got the newest vote.
@@ -60,8 +62,8 @@ impl Lags {
     pub(super) fn observe(&mut self, sequence: &Sequence, number: u64, symbol: u32, epoch: u64) {
         self.credit = (self.credit + CREDIT).min(CREDIT * u64::from(CAPACITY));
         let before = self.last_seen.insert(symbol, number);
-        if self.last_seen.len() > 2 * CAPACITY as usize {
-            self.last_seen.retain(|_, &mut seen| seen >= sequence.oldest());
+        if number.is_multiple_of(u64::from(CAPACITY)) {
+            self.last_seen.retain(|&seen| seen >= sequence.oldest());
         }
         if let Some(gap) = before.and_then(|before| u32::try_from(number - before).ok())
             && gap < LONGEST

@@ -111,6 +111,12 @@ impl Replay {
         *self = Self { stopped: true, ..Self::default() };
     }
 
+    /// Whether what begins at `at` need not be told, because it is not replayed.
+    #[inline]
+    pub(crate) fn skips(&self, at: u64) -> bool {
+        self.stopped || self.sampling.is_paused(at)
+    }
+
     /// A call was made. Nested calls may be told too; they only lend their correlation id to the outer one.
     pub fn call(&mut self, call: &Call) {
         if self.stopped {
@@ -182,6 +188,7 @@ impl Replay {
         queue.sort();
         while let Some((at, event)) = queue.next(watermark) {
             if self.sampling.is_paused(at) {
+                queue.skip_before(self.sampling.paused_until().min(watermark));
                 continue;
             }
             match event {

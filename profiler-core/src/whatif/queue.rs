@@ -77,9 +77,24 @@ impl Queue {
         let place = |&(at, operation): &(u64, Operation)| (at, operation.device, operation.stream, operation.end);
         self.operations.sort(|a, b| place(a).cmp(&place(b)));
         self.steps.sort(Ord::cmp);
+        self.excess = self.beyond_limit();
+    }
+
+    /// Drops all events before `at`, as far as they are in order.
+    pub(super) fn skip_before(&mut self, at: u64) {
+        self.calls.skip_while(|call| call.start < at);
+        self.operations.skip_while(|&(begin, _)| begin < at);
+        self.steps.skip_while(|&(begin, ..)| begin < at);
+        while self.returns.peek().is_some_and(|&Reverse((end, _))| end < at) {
+            self.returns.pop();
+        }
+        self.excess = self.excess.min(self.beyond_limit());
+    }
+
+    fn beyond_limit(&self) -> usize {
         // A call that waits is entered and returns.
         let waiting = 2 * self.calls.waiting().len() + self.operations.waiting().len() + self.steps.waiting().len();
-        self.excess = (waiting + self.returns.len()).saturating_sub(PENDING_LIMIT);
+        (waiting + self.returns.len()).saturating_sub(PENDING_LIMIT)
     }
 
     /// The next event before `watermark`, or the oldest one while too much waits. What was told since

@@ -61,6 +61,11 @@ impl Sampling {
         self.from <= at && at < self.to
     }
 
+    /// When the newest pause ends.
+    pub(super) fn paused_until(&self) -> u64 {
+        self.to
+    }
+
     /// Whether a call made at `at` is replayed with what it launched.
     #[inline]
     pub(super) fn knows(&self, at: u64) -> bool {
