@@ -1,6 +1,6 @@
 //! Which steps are replayed: all at first, then bursts of steps in a row, spread over the rest of the run.
 //!
-//! The replay costs a third of everything else, and what hundreds of steps say the next ones hardly change. So a
+//! The replay costs half as much as everything else, and what hundreds of steps say the next ones hardly change. So a
 //! burst is followed by a pause in which nothing is replayed. Bursts of many steps and of some time, because what is found as a
 //! step may be a part of the program's own, a node of a graph even; pauses by *time*, and each step counts for those of the
 //! pause before it as well, so that a run whose steps become slower is not judged by its beginning.
