@@ -263,10 +263,11 @@ impl Report {
     }
 
     /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest
-    /// over the devices, since all must get there.
+    /// over the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link that
+    /// is not known.
     #[must_use]
     pub fn ceiling(&self, group: Group) -> Option<f64> {
-        verdict::tightest_ceiling(group, &self.devices).map(|(_, ceiling)| ceiling.speedup)
+        verdict::ceiling_if_fixed(group, &self.devices)
     }
 
     /// Whether no device work was recorded on purpose: the verdict then rests on gauges and looks, and has no share.

@@ -12,7 +12,7 @@ mod ranking;
 mod recoverable;
 
 use self::advice::GraphFit;
-pub(in crate::report) use self::evidence::tightest_ceiling;
+pub(in crate::report) use self::evidence::ceiling_if_fixed;
 pub(crate) use self::live::Follower;
 use self::ranking::Ranking;
 pub use self::recoverable::{Ranked, RecoverableBy};

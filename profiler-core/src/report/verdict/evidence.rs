@@ -87,6 +87,12 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
         };
         return Some(format!("At most {speedup:.2}x if {condition}: {books} (no replay: {reason})."));
     }
+    if group == Group::Copy && devices.iter().any(copies_without_link) {
+        return Some(format!(
+            "At most {speedup:.2}x if copies ran beside compute as fast as they did. From page-locked memory they are faster; \
+             how much is not known without the link."
+        ));
+    }
     let saved = 1.0 - 1.0 / speedup;
     let own = share * 100.0;
     let compared = if saved > share + NOTABLE {
@@ -109,8 +115,20 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     Some(format!("At most {speedup:.2}x if {condition}: {rest}."))
 }
 
+/// Whether copies of ordinary memory ran over a link of which nothing is known: no ceiling can say what page-locked ones gain.
+fn copies_without_link(device: &DeviceReport) -> bool {
+    device.pcie.is_none()
+        && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
+}
+
+/// The smallest ceiling of `group` that the advice on it could reach; `None` where that is not known.
+pub(in crate::report) fn ceiling_if_fixed(group: Group, devices: &[DeviceReport]) -> Option<f64> {
+    let known = group != Group::Copy || !devices.iter().any(copies_without_link);
+    tightest_ceiling(group, devices).filter(|_| known).map(|(_, ceiling)| ceiling.speedup)
+}
+
 /// The smallest ceiling of `group` over the devices, since all must get there, and what it is from.
-pub(in crate::report) fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
+fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
     let kind = ScenarioKind::without(group)?;
     let ceilings = devices.iter().filter_map(|device| {
         let what_if = device.what_if.as_ref()?;
