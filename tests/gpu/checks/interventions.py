@@ -34,22 +34,20 @@ RUNS_AFTER = 3
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """A lesson, the option that applies its fix, the verdict whose advice that fix is, its what-if scenario, and its dose."""
+    """A lesson, the option that applies its fix, the verdict whose advice that fix is, and its what-if scenario."""
 
     script: str
     fix: tuple[str, ...]
     group: str
     scenario: str | None = None
-    dose: tuple[str, ...] = ()
 
 
 INTERVENTIONS: dict[str, Intervention] = {
-    # Workers bring what they can make ready; what the ceiling is about is data that are ready at once. Where loading takes more
-    # than nine tenths of the step, the ceiling is known to be too low (docs/ATTRIBUTION.md), so here it takes about three quarters.
+    # Workers bring what they can make ready; what the ceiling is about is data that are ready at once. That
+    # is known to be too low where loading takes most of the step (docs/ATTRIBUTION.md).
     "loader_workers": Intervention(
         "01_data_loading.py", ("--workers", str(max(4, (os.cpu_count() or 4) - 4))), "data_loading"),
-    "loader_ready": Intervention(
-        "01_data_loading.py", ("--ready",), "data_loading", "data_ready", dose=("--decode-ms", "0.1")),
+    "loader_ready": Intervention("01_data_loading.py", ("--ready",), "data_loading", "data_ready"),
     "item_every_50": Intervention("02_sync_item.py", ("--every", "50"), "sync", "no_syncs"),
     "pinned_copies": Intervention("03_pageable_copies.py", ("--pinned",), "copy", "copies_overlapped"),
     "cuda_graph": Intervention("04_launch_bound.py", ("--graph",), "launch", "launches_free"),
@@ -79,7 +77,7 @@ def one_intervention(name: str) -> Check:
 
     def check(suite: Suite) -> Iterator[Result]:
         prefix = f"interventions.{name}"
-        command = [sys.executable, str(EXAMPLES / case.script), "--seconds", SECONDS, *case.dose]
+        command = [sys.executable, str(EXAMPLES / case.script), "--seconds", SECONDS]
         before = rate(suite.bare(f"{name}-before", command))
         fixed = [*command, *case.fix]
         after = statistics.median(rate(suite.bare(f"{name}-after-{run}", fixed)) for run in range(RUNS_AFTER))
