@@ -91,7 +91,8 @@ fn an_exit_while_a_flush_runs_waits_for_it_and_no_longer() {
 fn an_exit_from_another_thread_in_the_middle_of_play_is_clean() {
     let stage = Stage::new();
     let mut command = program(&stage);
-    command.args(["--exit-after", "300"]).env("GPUPROF_REPLAY_SPEED", "1");
+    // Behind the first copy of the recording, and before the last.
+    command.args(["--exit-after", "1000"]).env("GPUPROF_REPLAY_SPEED", "1");
     let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
     assert_eq!(seen.output.status.code(), Some(CODE), "{seen:?}");
     let (records, end) = seen.trace.unwrap();

@@ -240,8 +240,8 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "CUPTI serves one tool in a process: `hold` keeps it to the end, so that another profiler in the \
                   process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
                   goes on when it is done, unless that leaves its own clock in CUPTI (torch.profiler). The time between is \
-                  counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUPROF_CAPTURE_RANGE=cudaProfilerApi, GPUPROF_MODE=watch or \
-                  page faults. See docs/RELIABILITY.md.",
+                  counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUPROF_CAPTURE_RANGE=cudaProfilerApi or page faults; \
+                  GPUPROF_MODE=watch leaves CUPTI to others either way. See docs/RELIABILITY.md.",
     },
     Variable {
         name: MEMORY,
