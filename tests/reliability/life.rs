@@ -92,7 +92,7 @@ fn an_exit_from_another_thread_in_the_middle_of_play_is_clean() {
     let stage = Stage::new();
     let mut command = program(&stage);
     // Behind the first copy of the recording, and before the last.
-    command.args(["--exit-after", "1000"]).env("GPUPROF_REPLAY_SPEED", "1");
+    command.args(["--exit-after", "700"]).env("GPUPROF_REPLAY_SPEED", "1");
     let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
     assert_eq!(seen.output.status.code(), Some(CODE), "{seen:?}");
     let (records, end) = seen.trace.unwrap();
