@@ -4,7 +4,9 @@
 //   g++ -O2 -shared -fPIC -I$CUDA/extras/CUPTI/include -I$CUDA/include -o libfloor.so floor.cpp -L... -lcupti
 //   CUDA_INJECTION64_PATH=$PWD/libfloor.so program
 //
-// The calls are those of inject/src/interest.rs, chosen by the same beginnings of names.
+// The calls are those of inject/src/interest.rs, chosen by the same beginnings of names. FLOOR_RECORDS changes what is
+// recorded: `graphs`, each launch of a CUDA graph as a whole instead of its nodes, or `nothing`, which leaves what it costs
+// that CUPTI is there at all.
 
 #include <cupti.h>
 
@@ -12,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -61,7 +64,11 @@ void at_exit() { cuptiActivityFlushAll(1); }
 }  // namespace
 
 extern "C" int InitializeInjection() {
+  const char *asked = std::getenv("FLOOR_RECORDS");
+  const std::string_view records = asked != nullptr ? asked : "";
   cuptiActivityRegisterCallbacks(requested, completed);
+  if (records == "nothing") return 1;
+  if (records == "graphs") cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
   for (CUpti_ActivityKind kind :
        {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL})

@@ -115,15 +115,21 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def floor_of(tool: str, of_program: list[dict]) -> str:
+    """CUPTI alone with the records that the tool takes, where graphs as a whole were measured for it."""
+    whole = tool in ("gpuprof-graphs", "nsys") and any(row["tool"] == "floor-graphs" for row in of_program)
+    return "floor-graphs" if whole else "floor"
+
+
 def table_row(name: str, tool: str, of_program: list[dict]) -> str:
     of_tool = [row for row in of_program if row["tool"] == tool]
     good = [row for row in of_tool if row["time"]]
     if not good:
         return f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | | | | 0 of {len(of_tool)} |"
-    ratios, over_floor = paired_ratios(of_program, tool), paired_ratios(of_program, tool, "floor")
+    ratios, over_floor = paired_ratios(of_program, tool), paired_ratios(of_program, tool, floor_of(tool, of_program))
     cost = "" if tool == "none" or not ratios else (
         f"{statistics.median(ratios) - 1:+.1%} ({min(ratios) - 1:+.1%} .. {max(ratios) - 1:+.1%})")
-    relative = f"{statistics.median(over_floor):.3f}" if over_floor and tool not in ("none", "floor") else ""
+    relative = f"{statistics.median(over_floor):.3f}" if over_floor and tool != "none" and not tool.startswith("floor") else ""
     sizes = [row["trace_bytes"] / 1e6 for row in good if row.get("trace_bytes") is not None and tool != "none"]
     size = f"{statistics.median(sizes):.1f}" if sizes else ""
     rounds = str(len(good)) if len(good) == len(of_tool) else f"{len(good)} of {len(of_tool)}"

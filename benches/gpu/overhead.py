@@ -15,7 +15,7 @@ Writes overhead.json (measured.py) and overhead.md into --out after each run; pu
 documentation.
 It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
 traces its nodes: `nsys-node` is the comparison like for like. `floor` is CUPTI recording what gpuprof asks it for, and
-nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
+nobody looking at it (floor.cpp): no tool that records these kinds can cost less. `floor-graphs` records graphs as a whole.
 """
 
 from __future__ import annotations
@@ -50,10 +50,18 @@ VARIANTS = {
     "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
     "gpuprof-dependencies": {"GPUPROF_DEPENDENCIES": "on"},
 }
+# Variables of libfloor.so that make up a variant of CUPTI alone.
+FLOORS = {
+    "floor": {},
+    "floor-graphs": {"FLOOR_RECORDS": "graphs"},
+    "floor-attached": {"FLOOR_RECORDS": "nothing"},
+}
 # What a target stands behind, in every round; and what it is compared with, in the first ones.
-CORE = ("none", "floor", "gpuprof", "gpuprof-watch", "gpuprof-graphs")
+CORE = ("none", "floor", "floor-graphs", "gpuprof", "gpuprof-watch", "gpuprof-graphs")
 MORE = ("gpuprof-full", "nsys", "nsys-node", "torch")
-TOOLS = (*CORE, *MORE, *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
+TOOLS = (*CORE, *MORE, "floor-attached", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
+# Those that differ from another tool for CUDA graphs alone.
+OF_GRAPHS = ("floor-graphs", "gpuprof-graphs", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
@@ -100,7 +108,7 @@ def build_floor(suite: Suite) -> pathlib.Path | None:
 
 def tools_for(benchmark: Benchmark, there: list[str]) -> list[str]:
     """Those that mean something for the program, in a fixed order."""
-    only_for = {"torch": benchmark.is_torch, "nsys-node": benchmark.graphs, "gpuprof-graphs": benchmark.graphs}
+    only_for = {"torch": benchmark.is_torch} | dict.fromkeys(OF_GRAPHS, benchmark.graphs)
     return [tool for tool in TOOLS if tool in there and only_for.get(tool, True)]
 
 
@@ -123,8 +131,8 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, fl
     command, mode, extra = benchmark.command, Mode.BARE, {}
     if tool in VARIANTS:
         mode, extra = Mode.VARIABLE, VARIANTS[tool]
-    elif tool == "floor":
-        extra = {"CUDA_INJECTION64_PATH": str(floor)}
+    elif tool in FLOORS:
+        extra = {"CUDA_INJECTION64_PATH": str(floor), **FLOORS[tool]}
     elif tool == "torch":
         command = [*command, "--torch-trace", "torch-trace.json"]
     elif tool.startswith("nsys"):
@@ -195,8 +203,7 @@ def expected_seconds(measured: Measured, there: list[str]) -> float:
 def measure_rounds(suite: Suite, options: argparse.Namespace, measured: Measured, end: float) -> None:
     """The rounds that are still wanted, as far as the budget goes."""
     floor = build_floor(suite)
-    missing = {tool for tool, there in [
-        ("floor", floor), ("nsys", suite.nsys), ("nsys-node", suite.nsys)] if not there}
+    missing = {*(FLOORS if not floor else ()), *(("nsys", "nsys-node") if not suite.nsys else ())}
     selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]
     for number in range(measured.next_round(), options.rounds):
         wanted = options.tool or (CORE + MORE if number < options.all_tools else CORE)
