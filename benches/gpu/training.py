@@ -21,10 +21,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "
 import torch  # noqa: E402
 import train  # noqa: E402
 
-# Steps to warm up, and of one of the repetitions, whose median counts: 0.25 to 0.3 s each on an H200. Several short
+# Steps to warm up, and of one of the repetitions, whose median counts: 0.15 to 0.2 s each on an H200. Several short
 # ones rather than few long ones, because what disturbs comes in bursts.
 REPETITIONS = 5
-LOADS = {"mlp": (20, 70), "resnet": (5, 15), "gpt": (5, 10)}
+LOADS = {"mlp": (20, 45), "resnet": (5, 9), "gpt": (5, 6)}
 
 
 def train_all() -> None:
