@@ -51,10 +51,9 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
         let output = stage.host(&fixture).arg("--counts").output().unwrap();
         assert!(output.status.success(), "{fixture}: {}", stderr(&output));
         let report = stage.report();
-        // The replay library's own count; it also delivers one device and one context, which are no records.
-        let text = stderr(&output);
-        let delivered = text.split("delivered: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-        assert_eq!(sum(&report["completeness"]["records"]) + 2, delivered.parse::<u64>().unwrap(), "{fixture}");
+        // It also delivers one device and one context, which are no records.
+        let delivered = counted(&stderr(&output), "delivered");
+        assert_eq!(sum(&report["completeness"]["records"]) + 2, delivered, "{fixture}");
         for counter in
             ["dropped_by_cupti", "dropped_by_gpuprof", "unknown_kinds", "zero_timestamps", "activities_without_launch"]
         {
@@ -66,6 +65,22 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
             assert_eq!(sum(&device["leaves"]), number(device, "/window_ns"), "{fixture}");
         }
     }
+}
+
+/// What the replay library itself counted, of what it prints at `--counts`.
+fn counted(text: &str, what: &str) -> u64 {
+    let rest = text.split(&format!("{what}: ")).nth(1).unwrap();
+    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn much_that_has_come_is_flushed_before_its_time() {
+    let stage = Stage::new();
+    // 14 MiB of records, faster than the period.
+    let output = stage.host("mlp").arg("--counts").env("GPUPROF_FLUSH", "10s").output().unwrap();
+    // The end flushes twice.
+    let flushes = counted(&stderr(&output), "flushes");
+    assert!(flushes > 2, "{flushes} flushes");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::pool::Pool;
 use crate::profiler::Profiler;
 use crate::sampler::{Batch, Launchers, Outbox};
 use crate::session::Command;
+use crate::unflushed::Unflushed;
 
 /// What travels to the collector.
 #[derive(Debug)]
@@ -84,6 +85,8 @@ pub struct Inlet {
     pub undelivered: AtomicU64,
     /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.
     pub delivered: AtomicBool,
+    /// Records that have come since the last flush.
+    pub unflushed: Unflushed,
     /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`: set
     /// before its first call.
     pub flusher: AtomicU32,
@@ -131,6 +134,7 @@ impl ActivityHandler for Callbacks {
             // Whoever leaves CUPTI to others is not told of it otherwise.
             profiler.context_created();
         }
+        let bytes = buffer.bytes().len();
         inlet.meters.timed(|| {
             // Refused only when the collector is dead; then the trace has ended and says so.
             if let Err(refused) = inlet.deliveries.try_send(Delivery::Buffer(buffer))
@@ -138,6 +142,9 @@ impl ActivityHandler for Callbacks {
             {
                 inlet.dropped.fetch_add(buffer.records(&inlet.sizes).count() as u64, Ordering::Relaxed);
                 inlet.pool.put(buffer.into_buffer());
+            }
+            if inlet.unflushed.add(bytes) {
+                profiler.flush_soon();
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Makes CUPTI hand over what it has, again and again.
 //!
 //! CUPTI keeps a buffer until it is full. A live verdict, and a trace that survives `kill -9`, need the records
-//! sooner, so one thread of our own flushes at a fixed period. Only this thread ever flushes: concurrent calls of
+//! sooner, so one thread of our own flushes at a fixed period, and before that when much has come. Only this thread ever flushes: concurrent calls of
 //! `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
 //!
 //! A flush brings less than all that is complete. CUPTI keeps a buffer back while anything in it is not: a kernel that
@@ -39,7 +39,7 @@ const EARLIEST_NANOS: u64 = 1_577_836_800_000_000_000;
 /// What the flushing thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Something may have changed that it looks after: a capture ended.
+    /// Something may have changed that it looks after: a capture ended, or much has come.
     Look,
     /// Tracing takes too much: record less.
     Lower(Mode),
@@ -113,26 +113,30 @@ pub fn run(
         if inlet.has_delivered() && director.look_around(&mut company, at) {
             inlet.give_up(cupti_sys::forget_lent());
         }
-        let mut flushed = if director.may_have_recorded() { cupti.flush(false) } else { Ok(()) };
-        if stopping && director.may_have_recorded() {
-            // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
-            flushed = flushed.and(cupti.flush(true));
-            wait_for_stragglers();
-        }
-        if let Err(error) = flushed {
+        if director.may_have_recorded() {
+            inlet.unflushed.begin_flush();
+            let mut flushed = cupti.flush(false);
+            if stopping {
+                // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
+                flushed = flushed.and(cupti.flush(true));
+                wait_for_stragglers();
+            }
             // At exit the driver may be gone already, which is normal.
-            if !stopping && !complained {
+            if let Err(error) = flushed
+                && !stopping
+                && !complained
+            {
                 log::warning!("{error}; records arrive only as buffers fill up");
                 complained = true;
             }
-        }
-        match if director.may_have_recorded() { cupti.dropped_records() } else { Ok(0) } {
-            Ok(dropped) => dropped_by_cupti += dropped,
-            Err(error) if !stopping && !uncounted => {
-                log::warning!("{error}; records that CUPTI drops are not counted");
-                uncounted = true;
+            match cupti.dropped_records() {
+                Ok(dropped) => dropped_by_cupti += dropped,
+                Err(error) if !stopping && !uncounted => {
+                    log::warning!("{error}; records that CUPTI drops are not counted");
+                    uncounted = true;
+                }
+                Err(_) => {}
             }
-            Err(_) => {}
         }
         let before = std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent()));
         let previous = std::mem::replace(&mut flushed_at, at);

@@ -9,7 +9,7 @@
 //! | `capture` | what is measured, and when | whichever thread brings the news |
 //! | `enable`, `interest` | which activity CUPTI is asked for | that thread; off: `gpuprof-flush` |
 //! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
-//! | `flusher` | makes CUPTI hand over | `gpuprof-flush` |
+//! | `flusher`, `unflushed` | makes CUPTI hand over, and when | `gpuprof-flush` |
 //! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
 //! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
@@ -44,6 +44,7 @@ pub mod session;
 pub mod settings;
 mod sync;
 mod trace_file;
+mod unflushed;
 
 pub use border::session_functions;
 pub use output::create_new;

@@ -35,6 +35,7 @@ use crate::process;
 use crate::sampler::{Launchers, Outbox, Sampler};
 use crate::session::Start;
 use crate::settings::{ReportStyle, Settings, WhatIf};
+use crate::unflushed::Unflushed;
 use crate::{border, interest, settings};
 
 /// The one profiler. Set once, never taken away: CUPTI may call at any time until the process is gone.
@@ -205,6 +206,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         foreign_bytes: 0.into(),
         undelivered: 0.into(),
         delivered: false.into(),
+        unflushed: Unflushed::default(),
         flusher: 0.into(),
         launchers: Launchers::new(),
         outbox: Outbox::default(),
@@ -329,6 +331,12 @@ impl Profiler {
     /// Who decides what is measured.
     pub fn director(&self) -> &Director {
         &self.director
+    }
+
+    /// Much has come since the last flush: the next one is due. On a thread of CUPTI's, and never waits.
+    pub fn flush_soon(&self) {
+        // Full means that the flushing thread has reason enough to look.
+        let _ = self.orders.try_send(Order::Look);
     }
 
     /// A context exists, so the driver has registered its own exit handler by now. Handlers run last in, first out:

@@ -182,7 +182,7 @@ pub const VARIABLES: &[Variable] = &[
         name: FLUSH,
         default: "100ms",
         meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
-                  `10ms` and `10s`.",
+                  `10ms` and `10s`. After 4 MiB of records the next one comes sooner, so that memory does not grow with the rate.",
     },
     Variable {
         name: CAPTURE_RANGE,

@@ -179,15 +179,7 @@ impl Leaf {
 
     /// Whether it is a copy from or to the host.
     pub(crate) fn is_host_copy(self) -> bool {
-        matches!(
-            self,
-            Self::CopyH2dPageable
-                | Self::CopyH2dPinned
-                | Self::CopyH2dOther
-                | Self::CopyD2hPageable
-                | Self::CopyD2hPinned
-                | Self::CopyD2hOther
-        )
+        self.work() == Some(Work::Copy) && !matches!(self, Self::CopyP2p | Self::CopyD2d | Self::CopyOther)
     }
 
     /// What kind of work this is, for the overlap matrix; `None` for the idle leaves.
