@@ -8,6 +8,8 @@ Verdict: `data_loading`
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py              # the device is idle most of the time
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --workers 8  # the same work, hidden behind training
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --ready      # no work: what hiding all of it would bring
+
+With `--layers 12` the device has some twenty milliseconds to do for each batch, as in a model that is worth training.
 """
 
 import argparse
@@ -15,6 +17,10 @@ import itertools
 import time
 
 import torch
+
+
+# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+WARM_UP = 3
 
 
 class Images(torch.utils.data.Dataset):
@@ -40,11 +46,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="stop after so many steps instead")
     parser.add_argument("--workers", type=int, default=0, help="DataLoader workers: the knob of this lesson")
     parser.add_argument("--ready", action="store_true", help="use the first batch again and again")
+    parser.add_argument("--layers", type=int, default=0, help="further convolutions: more for the device to do")
     parser.add_argument("--decode-ms", type=float, default=1.0, help="processor time for each image")
     options = parser.parse_args()
 
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 64, 7, stride=2), torch.nn.ReLU(), torch.nn.Conv2d(64, 256, 3, stride=2), torch.nn.ReLU(),
+        *(layer for _ in range(options.layers) for layer in (torch.nn.Conv2d(256, 256, 3, padding=1), torch.nn.ReLU())),
         torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     loader = torch.utils.data.DataLoader(Images(options.decode_ms), batch_size=64, num_workers=options.workers)
@@ -56,10 +64,14 @@ def main() -> None:
         model(batch.cuda()).square().mean().backward()
         optimizer.step()
         steps += 1
+        if steps == WARM_UP:
+            torch.cuda.synchronize()
+            began = time.perf_counter()
         if steps == options.steps or (not options.steps and time.perf_counter() - began > options.seconds):
             break
     torch.cuda.synchronize()
-    print(f"{steps / (time.perf_counter() - began):.1f} steps/s with {'data ready' if options.ready else f'{options.workers} workers'}")
+    rate = (steps - WARM_UP) / (time.perf_counter() - began) if steps > WARM_UP else 0.0
+    print(f"{rate:.1f} steps/s with {'data ready' if options.ready else f'{options.workers} workers'}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 The softmax of one long row is the work of one thread block, so it runs on one multiprocessor while the others stand
 still. The device is never without a kernel, and its utilisation is 100 % in nvidia-smi; no copy, launch or wait is to
-blame. Given all rows at once, the same kernel uses a multiprocessor for each.
+blame. Given all rows at once, the same kernel uses a multiprocessor for each. What that can bring is in the report: the
+rows, if each of them keeps the time that it took alone. Long rows of single precision do not: together they are more
+than the second-level cache holds, and wait for the device's memory.
 
 Verdict: `gpu_compute`
 
     CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py            # a kernel for each row
     CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py --batched  # one kernel for all rows
+    CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py --double --rows 32 --columns 32768  # rows that stay in cache
 """
 
 import argparse
@@ -23,11 +26,14 @@ def main() -> None:
     parser.add_argument("--batched", action="store_true", help="all rows in one kernel: the knob of this lesson")
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--columns", type=int, default=1 << 19, help="long enough for a block to outlast its launch")
+    parser.add_argument("--double", action="store_true", help="in double precision: more to compute for each byte")
     options = parser.parse_args()
 
-    scores = torch.randn(options.rows, options.columns, device="cuda")
+    precision = torch.float64 if options.double else torch.float32
+    scores = torch.randn(options.rows, options.columns, device="cuda", dtype=precision)
     steps, began = 0, time.perf_counter()
     while steps != options.steps and (options.steps or time.perf_counter() - began < options.seconds):
+        scores.neg_()  # other scores, by a kernel that fills the device
         for part in [scores] if options.batched else scores.split(1):
             torch.softmax(part, dim=1)
         steps += 1

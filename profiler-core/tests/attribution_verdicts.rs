@@ -3,9 +3,10 @@
 mod support;
 
 use profiler_core::attribution::leaf::Group;
-use profiler_core::record::{Loss, MemoryKind};
+use profiler_core::record::{Device, Loss, MemoryKind};
 use profiler_core::report::{RecoverableBy, Report};
 use profiler_core::session::{End, Session};
+use profiler_core::whatif::ScenarioKind;
 use support::{Scenario, gpu};
 
 #[track_caller]
@@ -47,6 +48,37 @@ fn gpt_is_compute_bound() {
     });
     let report = assert_verdict(&scenario, Group::GpuCompute);
     assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("flash_fwd_kernel")));
+}
+
+/// Steps of 64 rows, each a kernel of `blocks` blocks that takes 100 us, and of one kernel for all rows, which the host waits for.
+fn rows(blocks: u32) -> Scenario {
+    let mut scenario = steps(100, 6_600, |scenario, at| {
+        for row in 0..64 {
+            let softmax = gpu(0).kernel("softmax").blocks(blocks).at(at + 10 + row * 101).lasting(100);
+            softmax.launched(scenario, 1, at + row * 10, 5);
+        }
+        gpu(0).kernel("negate").blocks(4_096).at(at + 10 + 64 * 101).lasting(100).launched(scenario, 1, at + 640, 5);
+        scenario.call(1, "cudaStreamSynchronize_v3020", at + 650, 5_934);
+    });
+    scenario.dictionary.add_device(Device { multiprocessors: 132, ..Device::default() });
+    scenario
+}
+
+#[test]
+fn small_grids_in_a_row_are_to_be_batched() {
+    let report = assert_verdict(&rows(1), Group::GpuCompute);
+    let what_if = report.devices[0].what_if.as_ref().expect("steps");
+    let gain = what_if.ceiling(ScenarioKind::GridsFilled).expect("replayed").speedup;
+    // 6.6 ms become two kernels of 100 us, their launches, and a host that wakes up and begins anew.
+    assert!((26.0..30.0).contains(&gain), "{gain}");
+    let text = report.summary();
+    assert!(text.contains(&format!("at most {gain:.2}x if equal small grids in a row were one kernel")), "{text}");
+    assert!(report.verdict.recommendation.starts_with("Give the work of equal kernels"), "{text}");
+    // Grids of which no two fit beside each other have nothing to gain.
+    let report = assert_verdict(&rows(67), Group::GpuCompute);
+    let ceiling = report.devices[0].what_if.as_ref().and_then(|what_if| what_if.ceiling(ScenarioKind::GridsFilled));
+    assert_eq!(ceiling.map(|ceiling| ceiling.speedup), Some(1.0));
+    assert!(report.verdict.recommendation.starts_with("The device is busy"), "{}", report.summary());
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..60_000u64).prop_map(Act::Work),
         1 => (0..5_000_000u64).prop_map(Act::Input),
         6 => (1..4u32, 500..2_000_000u64, class()).prop_map(|(stream, nanos, class)| Act::Launch(stream, nanos, class)),
+        4 => (1..3u32, 500..2_000_000u64, 2..5u32).prop_map(|(stream, nanos, fit)| Act::Small(stream, nanos, fit)),
         1 => (1..4u32, 1..4u32).prop_map(|(waiting, producer)| Act::StreamWait(waiting, producer)),
         1 => Just(Act::Synchronize),
         1 => (1..3u32).prop_map(Act::Thread),
@@ -50,6 +51,14 @@ proptest! {
         if let Some(answer) = recording.replay().what_if(DEVICE, STEPS, 0) {
             prop_assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup >= 1.0));
         }
+    }
+
+    #[test]
+    fn without_small_grids_none_are_filled(step in step()) {
+        let mut recording = MACHINE.run(&step, 8);
+        recording.grids.clear();
+        let clocks = recording.replay().clocks(DEVICE).expect("operations ran");
+        prop_assert_eq!(clocks[ScenarioKind::GridsFilled as usize], clocks[ScenarioKind::Base as usize]);
     }
 
     #[test]
@@ -87,6 +96,7 @@ proptest! {
         let mut to = 1_000_000_000;
         while from < end {
             let within = |at: u64| at >= from && at < to;
+            shuffled.grids.iter().filter(|grid| within(grid.1)).for_each(|&(id, at, grid)| parts.small_grid(id, at, grid));
             shuffled.operations.iter().filter(|op| within(op.start)).for_each(|op| parts.operation(op));
             shuffled.calls.iter().filter(|call| within(call.start)).for_each(|call| parts.call(call));
             shuffled.inputs.iter().filter(|input| within(input.1)).for_each(|&(id, start, end)| parts.input_wait(id, start, end));
@@ -108,6 +118,7 @@ proptest! {
                 Act::Work(nanos) => Act::Work(nanos * factor),
                 Act::Input(nanos) => Act::Input(nanos * factor),
                 Act::Launch(stream, nanos, class) => Act::Launch(stream, nanos * factor, class),
+                Act::Small(stream, nanos, fit) => Act::Small(stream, nanos * factor, fit),
                 other => other,
             })
             .collect();

@@ -63,6 +63,8 @@ pub(super) struct KernelClass {
     pub(super) communication: bool,
     /// Equal for the same name and grid.
     pub(super) symbol: u32,
+    /// Blocks of the grid; 0 when they are not known, or so many that they fill any device.
+    pub(super) blocks: u16,
 }
 
 /// Classes by launch configuration, so that names are looked at once.
@@ -78,7 +80,8 @@ impl KernelClasses {
         }
         let LaunchConfig { name, grid, .. } = dictionary.launch_config(config);
         let communication = is_communication(dictionary.name(name));
-        let class = KernelClass { name, communication, symbol: symbol(&(name, grid)) };
+        let blocks = grid.into_iter().try_fold(1u16, |blocks, n| blocks.checked_mul(u16::try_from(n).ok()?));
+        let class = KernelClass { name, communication, symbol: symbol(&(name, grid)), blocks: blocks.unwrap_or(0) };
         if index < dictionary.launch_configs().len() {
             if self.0.len() <= index {
                 self.0.resize(index + 1, None);

@@ -14,6 +14,7 @@ use super::sweep::Operation;
 use super::{Attributor, FUTURE_NANOS, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, Memset, StreamId, Timestamp};
+use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
@@ -26,12 +27,13 @@ const ARRIVALS: usize = 1 << 14;
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         self.completeness.kernels += 1;
-        let KernelClass { name, communication, symbol } = self.kernel_classes.get(kernel.config, dictionary);
+        let KernelClass { name, communication, symbol, blocks } = self.kernel_classes.get(kernel.config, dictionary);
         let operation = Operation {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
             symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
+            fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },
             ..operation(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
@@ -216,8 +218,17 @@ fn operation(
         symbol: 0,
         standing: Standing::default(),
         late: false,
+        fit: 0,
         link: 0,
     }
+}
+
+/// How many grids of so many blocks run at once with a block to each multiprocessor of the device; 0 for less than two, or
+/// when it has not described itself yet.
+fn fit(blocks: u16, device: DeviceId, dictionary: &Dictionary) -> u16 {
+    let multiprocessors = dictionary.device(device).map_or(0, |device| device.multiprocessors);
+    let fit = SmallGrid::fit(blocks.into(), multiprocessors).unwrap_or(0);
+    u16::try_from(fit).unwrap_or(u16::MAX)
 }
 
 /// How long a copy between host and device needs the link at least, no longer than it took; 0 where the link is not known.

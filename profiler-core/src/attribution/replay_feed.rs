@@ -7,7 +7,7 @@ use super::api::ApiClass;
 use super::sweep::Operation;
 use super::{CLOCK_SLACK_NANOS, DeviceAccount};
 use crate::record::{ApiCall, ThreadId};
-use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Replay, WhatIf};
+use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Replay, SmallGrid, WhatIf};
 
 /// Tells the replay what it needs of calls, operations and steps.
 #[derive(Debug, Default)]
@@ -47,6 +47,16 @@ impl ReplayFeed {
             class,
             correlation: call.correlation,
         });
+    }
+
+    /// An operation was joined with its launch, which the watermark has not passed.
+    #[inline]
+    pub(super) fn small_grid(&mut self, operation: &Operation) {
+        let Operation { device, stream, symbol: kernel, fit, graph, .. } = *operation;
+        if let Some(launch) = operation.launch.filter(|_| fit > 0 && !graph) {
+            let grid = SmallGrid { device, stream, kernel, fit: fit.into() };
+            self.replay.small_grid(replay_thread(launch.thread as usize), launch.start, grid);
+        }
     }
 
     /// An operation is on its way to its timeline.

@@ -46,6 +46,8 @@ pub(super) struct Operation {
     pub(super) standing: Standing,
     /// It came when its begin was entered already.
     pub(super) late: bool,
+    /// How many kernels with its grid run at once with a block to each multiprocessor; 0 for less than two.
+    pub(super) fit: u16,
     /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that is
     /// not known.
     pub(super) link: u32,
@@ -136,6 +138,7 @@ impl Timeline {
             operation.late = true;
         } else {
             self.launch_order.push(operation, place);
+            replay.small_grid(operation);
         }
         self.pending.push((operation.start, place));
         late

@@ -117,7 +117,12 @@ pub fn verdict_of(
         share: interval,
     });
     let by_sight = seen.and_then(|seen| host::advice(seen, group));
-    let recommendation = by_sight.unwrap_or_else(|| advice::advice(group, &whole, graphs)).to_owned();
+    let recommendation = match by_sight {
+        Some(advice) => advice,
+        None if group == Group::GpuCompute && evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS,
+        None => advice::advice(group, &whole, graphs),
+    }
+    .to_owned();
     let (share, ranking) = (interval.median, ranking.ranked());
     Verdict { group, share, ranking, basis, live: (group, share), evidence, recommendation }
 }

@@ -64,6 +64,12 @@ impl Ceiling {
         removable.into_iter().map(|(kind, nanos)| Self::new(kind, total, total.saturating_sub(nanos))).collect()
     }
 
+    /// The part of the step that goes, 0 to 1.
+    #[must_use]
+    pub fn saved(&self) -> f64 {
+        1.0 - 1.0 / self.speedup
+    }
+
     /// Whether the gain is worth a line in a report.
     #[must_use]
     pub fn is_worth_showing(&self) -> bool {

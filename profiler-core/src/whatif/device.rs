@@ -9,7 +9,8 @@
 use rustc_hash::FxHashMap;
 
 use super::gaps::{QueuedGaps, between_nodes};
-use super::input::{Operation, OperationClass};
+use super::host::Thread;
+use super::input::{Call, Operation, OperationClass};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
 use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 use crate::record::{DeviceId, StreamId, ThreadId};
@@ -32,6 +33,16 @@ pub(super) struct Launch {
     pub(super) end: u64,
     /// When it was entered, in every scenario.
     pub(super) entered: Clocks,
+    /// When its thread entered the call that launches its kernel in its place where small grids are one kernel.
+    leader: Option<u64>,
+}
+
+impl Launch {
+    /// The outermost `call` that `thread` is in.
+    pub(super) fn of(call: &Call, thread: &Thread) -> Self {
+        let Thread { entered, leader, .. } = *thread;
+        Self { thread: call.thread, start: call.start, end: call.end, entered, leader }
+    }
 }
 
 /// The begin of an operation.
@@ -64,11 +75,14 @@ struct Stream {
     newest: usize,
     /// When the last operation that ran beside the stream ends.
     beside: Clocks,
+    /// The call that launched the newest operation that is not in the batch of another one, and when that begins where small
+    /// grids are one kernel.
+    leader: (Option<(ThreadId, u64)>, f64),
 }
 
 impl Stream {
     fn new(key: (DeviceId, StreamId)) -> Self {
-        Self { key, runs: [None, None], newest: 0, beside: [f64::MIN; SCENARIO_COUNT] }
+        Self { key, runs: [None, None], newest: 0, beside: [f64::MIN; SCENARIO_COUNT], leader: (None, f64::MIN) }
     }
 
     /// The newest first.
@@ -190,8 +204,18 @@ impl Streams {
             let after = if operation.class == OperationClass::CopyFromHost { ready[index] } else { begin[index] };
             begin[index] = later(after, stream.beside[index]);
         }
+        let filled = ScenarioKind::GridsFilled as usize;
+        let leader = launch.and_then(|launch| Some((launch.thread, launch.leader?)));
+        let batched = leader.is_some() && leader == stream.leader.0 && event.is_none();
+        if batched {
+            begin[filled] = stream.leader.1;
+        }
         let nanos = end - start;
         let mut done = plus(&begin, nanos);
+        if let Some(newest) = newest.filter(|_| batched) {
+            // A batch ends with the last of its kernels.
+            done[filled] = later(done[filled], newest.done[filled]);
+        }
         if operation.excess != 0 && operation.class.is_copy() {
             let index = ScenarioKind::CopiesOverlapped as usize;
             done[index] = begin[index] + as_clock(nanos.saturating_sub(operation.excess.into()));
@@ -208,6 +232,9 @@ impl Streams {
         let stream = &mut self.rows[place];
         if let Some(index) = beside {
             stream.beside[index] = later(stream.beside[index], done[index]);
+        }
+        if !batched {
+            stream.leader = (launch.map(|launch| (launch.thread, launch.start)), begin[filled]);
         }
         stream.newest = 1 - stream.newest;
         stream.runs[stream.newest] = Some(Run { start, end, copy: operation.class.is_copy(), done, free });

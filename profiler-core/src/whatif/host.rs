@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::batches::Batch;
 use super::device::Begun;
-use super::input::{Call, CallClass};
-use super::scenario::{Clocks, Origin, SCENARIO_COUNT, as_clock, each, latest};
+use super::input::{Call, CallClass, SmallGrid};
+use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, latest};
 use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
 
@@ -34,12 +35,15 @@ pub(super) struct Thread {
     pub(super) entered: Clocks,
     /// The newest operation of that call, if one has begun.
     pub(super) begun: Option<Begun>,
+    /// When the call was entered that launches its kernel in its place where small grids are one kernel.
+    pub(super) leader: Option<u64>,
     /// The call before moved its copy through a staging buffer.
     pub(super) staged: bool,
     /// Real time of the last return.
     returned: u64,
     clocks: Clocks,
     launches: u32,
+    batch: Option<Batch>,
 }
 
 /// The launching thread that returned last.
@@ -86,8 +90,9 @@ impl Threads {
         self.rows.get_mut(place)
     }
 
-    /// Enters an outermost call: advances the thread's clocks over the hole before it.
-    pub(super) fn enter(&mut self, call: &Call, origin: Origin) -> &Thread {
+    /// Enters an outermost call, which launches `grid` if it launches a small one: advances the thread's clocks over the hole
+    /// before it.
+    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, origin: Origin) -> &Thread {
         let place = self.place(call.thread, call.start, origin);
         let thread = &mut self.rows[place];
         let own_hole = call.start.saturating_sub(thread.returned);
@@ -116,6 +121,11 @@ impl Threads {
             // Whoever it waited for, a thread cannot be earlier than itself.
             entered = latest(&entered, &thread.clocks);
         }
+        thread.leader = None;
+        if let Some((leader, returned)) = Batch::enter(&mut thread.batch, call, grid, own_hole) {
+            thread.leader = Some(leader);
+            entered[ScenarioKind::GridsFilled as usize] = returned;
+        }
         thread.entered = entered;
         thread.open = Some(*call);
         thread.begun = None;
@@ -131,6 +141,9 @@ impl Threads {
         thread.staged = staged;
         thread.returned = call.end;
         thread.clocks = clocks;
+        if let Some(batch) = &mut thread.batch {
+            batch.leave(call, clocks[ScenarioKind::GridsFilled as usize]);
+        }
         thread.launches = thread.launches.saturating_add(u32::from(call.class == CallClass::Launch));
         if thread.launches >= LAUNCHING_THREAD && newest.as_ref().is_none_or(|newest| newest.returned <= call.end) {
             *newest = Some(Newest { id: call.thread, returned: call.end, clocks });
@@ -155,10 +168,12 @@ impl Threads {
             open: None,
             entered: [0.0; SCENARIO_COUNT],
             begun: None,
+            leader: None,
             staged: false,
             returned: at,
             clocks: [origin.clock(at); SCENARIO_COUNT],
             launches: 0,
+            batch: None,
         };
         let place = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(thread);

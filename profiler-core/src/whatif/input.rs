@@ -96,6 +96,31 @@ pub struct LaunchedBy {
     pub start: u64,
 }
 
+/// A kernel whose grid has fewer blocks than half of the device's multiprocessors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallGrid {
+    /// Where it runs.
+    pub device: DeviceId,
+    /// Stream it runs on.
+    pub stream: StreamId,
+    /// Equal for the same kernel and grid.
+    pub kernel: u32,
+    /// How many such grids run at once with a block to a multiprocessor: 2 or more.
+    pub fit: u32,
+}
+
+impl SmallGrid {
+    /// How many grids of `blocks` run at once on a device of so many multiprocessors with a block to each, if that is more than
+    /// one.
+    #[must_use]
+    pub const fn fit(blocks: u32, multiprocessors: u32) -> Option<u32> {
+        match multiprocessors.checked_div(blocks) {
+            Some(fit) if fit >= 2 => Some(fit),
+            _ => None,
+        }
+    }
+}
+
 /// One kernel, copy or memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {

@@ -8,7 +8,7 @@ use super::device::Launch;
 use crate::correlated::Correlated;
 use crate::record::CorrelationId;
 
-/// Launching calls remembered (96 bytes each). A stream takes about a thousand launches before the host has to wait.
+/// Launching calls remembered (112 bytes each). A stream takes about a thousand launches before the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
 
 /// See the [module](self).

@@ -1,6 +1,6 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of eight
+//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of nine
 //! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
@@ -21,9 +21,10 @@
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Replay::call`];
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Replay::operation`];
-//! 3. a hole explained as a wait for input: [`Replay::input_wait`], with the whole hole, not only the idle part of it;
-//! 4. a step found: [`Replay::step_boundary`], at the begin of its first operation;
-//! 5. after the timelines have advanced to a watermark (and done 3 and 4): [`Replay::advance`] to the same one.
+//! 3. a small grid that has been joined with its launch: [`Replay::small_grid`], before the watermark passes that launch;
+//! 4. a hole explained as a wait for input: [`Replay::input_wait`], with the whole hole, not only the idle part of it;
+//! 5. a step found: [`Replay::step_boundary`], at the begin of its first operation;
+//! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Replay::advance`] to the same one.
 //!
 //! After some hundred steps the replay pauses most of the time (`sampling`).
 //!
@@ -31,6 +32,7 @@
 //! [`crate::ranks`]), and any price of removing a cost.
 
 mod answer;
+mod batches;
 mod ceiling;
 mod device;
 mod gaps;
@@ -44,10 +46,11 @@ mod steps;
 
 pub use answer::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use ceiling::{Ceiling, WORTH_SHOWING};
-pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass};
+pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass, SmallGrid};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 
+use self::batches::SmallGrids;
 use self::device::{Begun, Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
 use self::host::Threads;
@@ -85,6 +88,7 @@ pub struct Replay {
     devices: Vec<Device>,
     origin: Origin,
     launches: Launches,
+    grids: SmallGrids,
     sampling: Sampling,
     /// The newest watermark.
     position: u64,
@@ -138,6 +142,14 @@ impl Replay {
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
         if !self.sampling.is_paused(at) {
             self.queue.push_operation(at, *operation);
+        }
+    }
+
+    /// The call that `thread` enters at `launch` launches a small grid. Told when the watermark has passed it, or
+    /// for a launch that is not told itself, it changes nothing.
+    pub fn small_grid(&mut self, thread: ThreadId, launch: u64, grid: SmallGrid) {
+        if !self.skips(launch) {
+            self.grids.tell(thread, launch, grid, self.position);
         }
     }
 
@@ -261,17 +273,17 @@ impl Replay {
             && let Some(outer) = thread.open
         {
             if call.start < outer.end {
-                let launch =
-                    Launch { thread: call.thread, start: outer.start, end: outer.end, entered: thread.entered };
+                let launch = Launch::of(&outer, thread);
                 self.launches.insert(call.correlation, launch);
                 return;
             }
             // It returned at the instant it was entered, or right now.
             self.close(&outer);
         }
-        let thread = self.threads.enter(call, self.origin);
+        let grid = self.grids.take(call);
+        let thread = self.threads.enter(call, grid, self.origin);
         if call.class != CallClass::Other {
-            let launch = Launch { thread: call.thread, start: call.start, end: call.end, entered: thread.entered };
+            let launch = Launch::of(call, thread);
             self.launches.insert(call.correlation, launch);
         }
     }
@@ -298,7 +310,7 @@ impl Replay {
         let stages = released.as_ref().is_some_and(|released| released.staged);
         // A framework waits right behind such a copy, because its memory may be used again when the call returns.
         let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
-        let clocks = match released {
+        let mut clocks = match released {
             Some(Released { at, clocks, .. }) => each(|kind| {
                 let entered = entered[kind as usize];
                 let from = if kind.never_waits(call.class) { entered } else { later(entered, clocks[kind as usize]) };
@@ -308,6 +320,10 @@ impl Replay {
             }),
             None => each(|kind| entered[kind as usize] + as_clock(kind.call(lasted, call.class))),
         };
+        if thread.leader.is_some() {
+            // Its kernel comes with another launch.
+            clocks[ScenarioKind::GridsFilled as usize] = entered[ScenarioKind::GridsFilled as usize];
+        }
         self.threads.leave(call, clocks, stages);
     }
 

@@ -1,4 +1,4 @@
-//! The worlds that are replayed side by side: the real one, and seven in which one cost is gone.
+//! The worlds that are replayed side by side: the real one, and eight in which one cost is gone.
 //!
 //! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
 //! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
@@ -98,13 +98,16 @@ pub enum ScenarioKind {
     CopiesOverlapped,
     /// Communication runs beside everything else on its stream.
     CommunicationHidden,
+    /// Equal kernels with small grids, launched one after the other, are one launch of all their blocks, up to a block for
+    /// each multiprocessor.
+    GridsFilled,
     /// The host costs nothing at all: what the device alone needs.
     DeviceOnly,
 }
 
 impl ScenarioKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Base,
         Self::DataReady,
         Self::LaunchesFree,
@@ -112,6 +115,7 @@ impl ScenarioKind {
         Self::NoAllocations,
         Self::CopiesOverlapped,
         Self::CommunicationHidden,
+        Self::GridsFilled,
         Self::DeviceOnly,
     ];
 
@@ -141,6 +145,7 @@ impl ScenarioKind {
             Self::NoAllocations => "no_allocations",
             Self::CopiesOverlapped => "copies_overlapped",
             Self::CommunicationHidden => "communication_hidden",
+            Self::GridsFilled => "grids_filled",
             Self::DeviceOnly => "device_only",
         }
     }
@@ -156,6 +161,7 @@ impl ScenarioKind {
             Self::NoAllocations => "memory were kept instead of freed and allocated anew",
             Self::CopiesOverlapped => "copies used page-locked memory and ran beside compute",
             Self::CommunicationHidden => "communication ran beside compute",
+            Self::GridsFilled => "equal small grids in a row were one kernel",
             Self::DeviceOnly => "the host cost nothing at all",
         }
     }

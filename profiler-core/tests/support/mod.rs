@@ -62,7 +62,7 @@ impl On {
     }
 
     fn work(self, what: What) -> Work {
-        Work { on: self, what, at: 0, lasting: 0, graph: 0, correlation: None }
+        Work { on: self, what, at: 0, lasting: 0, blocks: 0, graph: 0, correlation: None }
     }
 }
 
@@ -80,6 +80,7 @@ pub struct Work {
     what: What,
     at: u64,
     lasting: u64,
+    blocks: u32,
     graph: u32,
     correlation: Option<u32>,
 }
@@ -93,6 +94,11 @@ impl Work {
     /// Duration, microseconds.
     pub fn lasting(self, micros: u64) -> Self {
         Self { lasting: micros, ..self }
+    }
+
+    /// With a grid of so many blocks of 1,024 threads.
+    pub fn blocks(self, blocks: u32) -> Self {
+        Self { blocks, ..self }
     }
 
     /// As a node of a graph.
@@ -229,7 +235,10 @@ impl Scenario {
         let record = match work.what {
             What::Kernel(name) => {
                 let name = self.dictionary.intern_name(&name);
-                let config = self.dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
+                let shape = |n: u32| if work.blocks == 0 { [0; 3] } else { [n, 1, 1] };
+                let (grid, block) = (shape(work.blocks), shape(1_024));
+                let config =
+                    self.dictionary.intern_launch_config(LaunchConfig { name, grid, block, ..LaunchConfig::default() });
                 Record::Kernel(Kernel {
                     start,
                     end,

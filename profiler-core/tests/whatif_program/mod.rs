@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
-use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay};
+use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay, SmallGrid};
 
 pub const DEVICE: DeviceId = DeviceId(0);
 pub const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
@@ -24,6 +24,8 @@ pub enum Act {
     Input(u64),
     /// Launches an operation of so many nanoseconds on a stream.
     Launch(u32, u64, OperationClass),
+    /// Launches a kernel of so many nanoseconds on a stream, of which so many fit on the device at once.
+    Small(u32, u64, u32),
     /// The next launch on the first stream waits for what is on the second one.
     StreamWait(u32, u32),
     /// Waits until the device has done everything.
@@ -61,6 +63,8 @@ pub struct Recording {
     pub calls: Vec<Call>,
     pub operations: Vec<Operation>,
     pub inputs: Vec<(ThreadId, u64, u64)>,
+    /// The thread and the entry of the call that launches it.
+    pub grids: Vec<(ThreadId, u64, SmallGrid)>,
     /// Begin of the first operation of each step.
     pub boundaries: Vec<u64>,
     /// When the device had done everything, at the end of each step.
@@ -82,6 +86,14 @@ impl Machine {
                     let (start, thread) = (*now, ThreadId(thread));
                     seen.calls.push(Call { thread, start, end, class, correlation: CorrelationId(correlation) });
                     *now = end;
+                };
+                let act = match act {
+                    Act::Small(stream, nanos, fit) => {
+                        let grid = SmallGrid { device: DEVICE, stream: StreamId(stream), kernel: fit, fit };
+                        seen.grids.push((ThreadId(thread), now, grid));
+                        Act::Launch(stream, nanos, OperationClass::Compute)
+                    }
+                    other => other,
                 };
                 match act {
                     Act::Work(nanos) => now += nanos,
@@ -131,6 +143,7 @@ impl Machine {
                     }
                     Act::Thread(other) => thread = other,
                     Act::Unexplained(nanos) => unexplained = nanos,
+                    Act::Small(..) => unreachable!("it is a launch"),
                 }
             }
             seen.boundaries.extend(seen.operations[first..].iter().map(|operation| operation.start).min());
@@ -165,6 +178,7 @@ impl Recording {
     }
 
     fn replayed(&self, mut replay: Replay) -> Replay {
+        self.grids.iter().for_each(|&(thread, launch, grid)| replay.small_grid(thread, launch, grid));
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));
         self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
@@ -181,9 +195,13 @@ impl Recording {
         let mut to = ORIGIN;
         let (mut calls, mut operations, mut boundaries) =
             (self.calls.iter().peekable(), self.operations.iter().peekable(), self.boundaries.iter().peekable());
+        let mut grids = self.grids.iter().peekable();
         while from < end {
             while let Some(call) = calls.next_if(|call| call.start < to) {
                 replay.call(call);
+            }
+            while let Some(&(thread, launch, grid)) = grids.next_if(|&&(_, launch, _)| launch < to) {
+                replay.small_grid(thread, launch, grid);
             }
             while let Some(operation) = operations.next_if(|operation| operation.start < to) {
                 replay.operation(operation);

@@ -34,25 +34,30 @@ RUNS_AFTER = 3
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """A lesson, the option that applies its fix, the verdict whose advice that fix is, and its what-if scenario."""
+    """A lesson, the option that applies its fix, the verdict whose advice that fix is, its what-if scenario, and the options
+    that it has before the fix and after."""
 
     script: str
     fix: tuple[str, ...]
     group: str
     scenario: str | None = None
+    options: tuple[str, ...] = ()
 
 
 INTERVENTIONS: dict[str, Intervention] = {
-    # Workers bring what they can make ready; what the ceiling is about is data that are ready at once. That
-    # is known to be too low where loading takes most of the step (docs/ATTRIBUTION.md).
+    # Workers bring what they can make ready; what the ceiling is about is data that are ready at once. It is known to be too
+    # low where hardly anything of the step is left then (docs/ATTRIBUTION.md), so the device is given something to do.
     "loader_workers": Intervention(
         "01_data_loading.py", ("--workers", str(max(4, (os.cpu_count() or 4) - 4))), "data_loading"),
-    "loader_ready": Intervention("01_data_loading.py", ("--ready",), "data_loading", "data_ready"),
+    "loader_ready": Intervention("01_data_loading.py", ("--ready",), "data_loading", "data_ready", ("--layers", "12")),
     "item_every_50": Intervention("02_sync_item.py", ("--every", "50"), "sync", "no_syncs"),
     "pinned_copies": Intervention("03_pageable_copies.py", ("--pinned",), "copy", "copies_overlapped"),
     "cuda_graph": Intervention("04_launch_bound.py", ("--graph",), "launch", "launches_free"),
     "allocator_cache": Intervention("07_allocator.py", ("--keep",), "allocator", "no_allocations"),
-    "batched_grids": Intervention("08_small_grids.py", ("--batched",), "gpu_compute"),
+    # Rows that stay in the second-level cache: how much memory the blocks of one kernel share is in no record.
+    "batched_grids": Intervention(
+        "08_small_grids.py", ("--batched",), "gpu_compute", "grids_filled",
+        ("--double", "--rows", "32", "--columns", "32768")),
 }
 
 
@@ -77,7 +82,7 @@ def one_intervention(name: str) -> Check:
 
     def check(suite: Suite) -> Iterator[Result]:
         prefix = f"interventions.{name}"
-        command = [sys.executable, str(EXAMPLES / case.script), "--seconds", SECONDS]
+        command = [sys.executable, str(EXAMPLES / case.script), "--seconds", SECONDS, *case.options]
         before = rate(suite.bare(f"{name}-before", command))
         fixed = [*command, *case.fix]
         after = statistics.median(rate(suite.bare(f"{name}-after-{run}", fixed)) for run in range(RUNS_AFTER))

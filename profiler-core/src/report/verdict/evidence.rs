@@ -59,11 +59,19 @@ pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceR
     sentences
 }
 
-/// What could be gained, in the words and numbers of the ceilings; for computation, why no group with a large share is the
-/// verdict instead.
+/// What could be gained, in the words and numbers of the ceilings; for computation whose grids cannot be filled, why no group
+/// with a large share is the verdict instead.
 pub(super) fn gain_sentence(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
     if group != Group::GpuCompute {
         return ceiling_sentence(group, ranking.share(group).median, devices);
+    }
+    if let Some((what_if, ceiling)) = small_grids(devices) {
+        return Some(format!(
+            "At most {:.2}x if {}: {}. Less where kernels are bound by memory, which all blocks share.",
+            ceiling.speedup,
+            ceiling.kind.condition(),
+            saved_in_replay(what_if, ceiling),
+        ));
     }
     let ranked = ranking.ranked();
     let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Replay;
@@ -93,7 +101,7 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
              how much is not known without the link."
         ));
     }
-    let saved = 1.0 - 1.0 / speedup;
+    let saved = ceiling.saved();
     let own = share * 100.0;
     let compared = if saved > share + NOTABLE {
         format!("; more than its own {own:.1} %, as a host that is further ahead hides other delays too")
@@ -109,10 +117,20 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     };
     // What remains was measured with cold caches, beside what would be gone.
     let more = if saved > MOST_OF_IT { "; may be more, as what remains would run faster" } else { "" };
+    let rest = saved_in_replay(what_if, ceiling);
+    Some(format!("At most {speedup:.2}x if {condition}: {rest}{compared}{more}."))
+}
+
+/// What `ceiling` takes away of the steps that were replayed.
+fn saved_in_replay(what_if: &WhatIf, ceiling: &Ceiling) -> String {
     let of = if what_if.stand_for > what_if.steps { format!(" of {}", what_if.stand_for) } else { String::new() };
-    let (steps, saved) = (what_if.steps, saved * 100.0);
-    let rest = format!("{saved:.1} % less time in a replay of {steps}{of} steps{compared}{more}");
-    Some(format!("At most {speedup:.2}x if {condition}: {rest}."))
+    format!("{:.1} % less time in a replay of {}{of} steps", ceiling.saved() * 100.0, what_if.steps)
+}
+
+/// The ceiling of small grids that become large ones, if the replay gives it and it is worth a verdict.
+pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
+    let ceiling = tightest_of(ScenarioKind::GridsFilled, devices);
+    ceiling.filter(|(what_if, ceiling)| what_if.refused.is_none() && ceiling.saved() >= WORTH_SHARE)
 }
 
 /// Whether copies of ordinary memory ran over a link of which nothing is known: no ceiling can say what page-locked ones gain.
@@ -129,7 +147,13 @@ pub(in crate::report) fn ceiling_if_fixed(group: Group, devices: &[DeviceReport]
 
 /// The smallest ceiling of `group` over the devices, since all must get there, and what it is from.
 fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
-    let kind = ScenarioKind::without(group)?;
+    match group {
+        Group::GpuCompute => small_grids(devices),
+        _ => tightest_of(ScenarioKind::without(group)?, devices),
+    }
+}
+
+fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
     let ceilings = devices.iter().filter_map(|device| {
         let what_if = device.what_if.as_ref()?;
         Some((what_if, what_if.ceiling(kind).filter(|ceiling| ceiling.speedup.is_finite())?))

@@ -5,7 +5,8 @@
 //! (a host that launches for free outruns a slow data loader). So a group gets the lesser of the two where the replay
 //! is believed, and its time on the books where it is not.
 //!
-//! Nothing is said of computation: how much faster a kernel could be is not in the records.
+//! Nothing is said of computation: how much faster a kernel could be is not in the records, but for small grids, which have
+//! a ceiling of their own.
 
 use super::ranking::median_duration;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
@@ -67,7 +68,7 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
         return None;
     }
     let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
-    let gain = 1.0 - 1.0 / what_if.ceiling(kind)?.speedup;
+    let gain = what_if.ceiling(kind)?.saved();
     Some(if group == Group::Launch { gain + between_kernels(device, steady) } else { gain })
 }
 

@@ -1,0 +1,94 @@
+//! Equal kernels with small grids that the host launches one after the other: which of them one larger grid could have been.
+//!
+//! A grid of fewer blocks than the device has multiprocessors leaves the others without work for as long as it runs. Where
+//! the same kernel with the same grid is launched right behind it, one launch of the blocks of both takes as long as the
+//! longer of them while each block still has a multiprocessor to itself: that is how it ran, so its time was measured.
+//! What it would share with a second block there (issue slots, shared memory) is in no record, so a batch ends where the
+//! device has a block on each multiprocessor.
+//!
+//! Blocks share the second-level cache and the memory of the device wherever they are, and how many bytes they move is in no
+//! record either. Nor is whether one kernel needs what the one before it computed. So this is a ceiling for kernels that
+//! compute on their own, and may be far above what can be had for those bound by memory (docs/ATTRIBUTION.md has both).
+
+use rustc_hash::FxHashMap;
+
+use super::input::{Call, CallClass, SmallGrid};
+use crate::attribution::DISPATCH_NANOS;
+use crate::record::ThreadId;
+
+/// Launches of small grids that wait for their call to be replayed (40 bytes each); further ones are in no batch.
+const TOLD_LIMIT: usize = 1 << 17;
+/// The table is looked through for calls that were never replayed from this many on.
+const TOLD_USUAL: usize = 1 << 10;
+
+/// Which calls launch small grids, told before they are replayed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SmallGrids {
+    by_call: FxHashMap<(ThreadId, u64), SmallGrid>,
+    /// So many were left when it was looked through last.
+    kept: usize,
+}
+
+impl SmallGrids {
+    /// The call that `thread` enters at `start` launches `grid`; those before `position` have been replayed or left out.
+    pub(super) fn tell(&mut self, thread: ThreadId, start: u64, grid: SmallGrid, position: u64) {
+        if self.by_call.len() >= TOLD_USUAL.max(2 * self.kept) {
+            self.by_call.retain(|&(_, start), _| start >= position);
+            self.kept = self.by_call.len();
+        }
+        if start >= position && self.by_call.len() < TOLD_LIMIT {
+            self.by_call.insert((thread, start), grid);
+        }
+    }
+
+    /// What `call` launches, if it is one of those.
+    #[inline]
+    pub(super) fn take(&mut self, call: &Call) -> Option<SmallGrid> {
+        if self.by_call.is_empty() { None } else { self.by_call.remove(&(call.thread, call.start)) }
+    }
+}
+
+/// The newest kernels that a thread launched, if one grid could have been all of them.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    grid: SmallGrid,
+    /// When the call that launches all of it was entered, really.
+    leader: u64,
+    kernels: u32,
+    /// When that call returns, in the world of this module.
+    returned: f64,
+}
+
+impl Batch {
+    /// The thread enters `call`, which launches `grid`, `hole` nanoseconds after it returned from the one before. Gives when
+    /// the call was entered that launches the kernel in its place, and when that returns.
+    pub(super) fn enter(
+        newest: &mut Option<Self>,
+        call: &Call,
+        grid: Option<SmallGrid>,
+        hole: u64,
+    ) -> Option<(u64, f64)> {
+        if hole > DISPATCH_NANOS {
+            *newest = None;
+        }
+        if call.class == CallClass::Other {
+            return None;
+        }
+        if let (Some(batch), Some(grid)) = (newest.as_mut(), grid)
+            && batch.grid == grid
+            && batch.kernels < grid.fit
+        {
+            batch.kernels += 1;
+            return Some((batch.leader, batch.returned));
+        }
+        *newest = grid.map(|grid| Self { grid, leader: call.start, kernels: 1, returned: f64::MAX });
+        None
+    }
+
+    /// The thread returns from `call`, in the world of this module at `clock`.
+    pub(super) fn leave(&mut self, call: &Call, clock: f64) {
+        if self.leader == call.start {
+            self.returned = clock;
+        }
+    }
+}
