@@ -7,10 +7,10 @@
 
 use rustc_hash::FxHashMap;
 
-/// Slots at first and at most, powers of two (40 bytes each for launches). The most are more than are in flight between two
-/// flushes of a dense program.
+/// Slots at first and at most, powers of two (16 bytes each for launches). The most are more than are in flight between two
+/// flushes of a dense program: eight threads launch 1.1 million times a second.
 const FEWEST_SLOTS: usize = 1 << 10;
-const MOST_SLOTS: usize = 1 << 16;
+const MOST_SLOTS: usize = 1 << 18;
 /// Slots are doubled when this part of them would move to the ordinary map.
 const DISPLACED_PART: usize = 16;
 
@@ -74,15 +74,6 @@ impl<T> Correlated<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        let index = self.slot(id);
-        match self.slots.get_mut(index) {
-            Some(Some((found, value))) if *found == id => Some(value),
-            _ if self.displaced.is_empty() => None,
-            _ => self.displaced.get_mut(&id),
-        }
-    }
-
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         let index = self.slot(id);
@@ -125,7 +116,7 @@ mod tests {
         assert_eq!(map.insert(far, 'b'), None);
         assert_eq!((map.get(7), map.get(far)), (Some(&'a'), Some(&'b')));
         assert_eq!(map.insert(7, 'c'), Some('a'), "a displaced id comes back with its value");
-        assert_eq!((map.get_mut(7).copied(), map.get_mut(far).copied()), (Some('c'), Some('b')));
+        assert_eq!((map.get(7).copied(), map.get(far).copied()), (Some('c'), Some('b')));
         assert_eq!((map.remove(far), map.remove(far)), (Some('b'), None));
         assert_eq!((map.remove(7), map.get(7)), (Some('c'), None));
     }

@@ -68,6 +68,11 @@ impl<T: Copy> InOrder<T> {
         self.items.skip_first(self.items.partition_point(before));
     }
 
+    /// Takes the first of what waits, as long as `before` holds, as in [`skip_while`](Self::skip_while).
+    pub(crate) fn take_while(&mut self, before: impl Fn(&T) -> bool) -> &[T] {
+        self.items.take_first(self.items.partition_point(before))
+    }
+
     /// Takes the first of what waits.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<&T> {

@@ -3,14 +3,12 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the stretch and the step it falls in, and, when idle, to
 //! a short log, so that an operation that arrives too late can still take the idle time it fills.
 
-use std::collections::VecDeque;
-
 use super::dependencies::Producer;
 use super::gap::InputHoles;
 use super::host_cause::HostCause;
 use super::host_lead::HostLead;
+use super::idle_log::{Idle, IdleLog};
 use super::join::Launch;
-use super::launch_order::Standing;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::stacks::LineId;
 use super::statistics::DeviceStatistics;
@@ -19,10 +17,6 @@ use super::sweep::Operation;
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
 use crate::steps::books::StepBooks;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
-
-/// Idle segments that late operations can still fill (24 bytes each). At 10,000 gaps a second this reaches back
-/// 0.4 s, and far further where a long kernel leaves few gaps beside it.
-const LOG_LIMIT: usize = 4_096;
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
@@ -85,8 +79,8 @@ pub struct DeviceAccount {
     overlap: Overlap,
     stretches: Stretches,
     steps: StepBooks,
-    /// The newest [`LOG_LIMIT`] idle segments.
-    log: VecDeque<(Leaf, u64, u64)>,
+    /// The newest idle segments.
+    log: IdleLog,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
     /// Of them, those of CUDA graphs.
@@ -117,7 +111,7 @@ impl DeviceAccount {
             overlap: Overlap::default(),
             stretches: Stretches::new(0),
             steps: StepBooks::default(),
-            log: VecDeque::new(),
+            log: IdleLog::default(),
             statistics: DeviceStatistics::default(),
             operations: 0,
             graph_operations: 0,
@@ -267,8 +261,8 @@ impl DeviceAccount {
     }
 
     /// An operation begins at the current position. A kernel's first appearance is part of start-up.
-    pub(super) fn begin(&mut self, operation: &Operation) {
-        let standing = &operation.standing;
+    pub(super) fn begin(&mut self, operation: &Operation, cut: Option<Cut>) {
+        let marked = operation.standing.marked;
         let mut novel = false;
         if let Subject::Kernel(name) = operation.subject
             && name.0 < KNOWN_LIMIT
@@ -284,17 +278,18 @@ impl DeviceAccount {
         if operation.link != 0 {
             self.stretches.crossed(operation.leaf, operation.link.into());
         }
-        self.steps.operation(self.position, standing.marked, standing.cut, &self.leaves);
-        if standing.marked || standing.cut.is_some() {
-            self.cut(standing);
+        self.steps.operation(self.position, marked, cut, &self.leaves);
+        if marked || cut.is_some() {
+            self.cut(marked, cut);
         }
     }
 
     /// A step begins or breaks off at the current position.
-    fn cut(&mut self, standing: &Standing) {
-        self.named_steps |= standing.marked;
-        let series = match standing.cut {
-            _ if standing.marked => Some(StepSeries { source: StepSource::Annotated, period: 0 }),
+    #[inline(never)]
+    fn cut(&mut self, marked: bool, cut: Option<Cut>) {
+        self.named_steps |= marked;
+        let series = match cut {
+            _ if marked => Some(StepSeries { source: StepSource::Annotated, period: 0 }),
             Some(Cut::Begin(Boundary { source, period, .. })) if !self.named_steps => {
                 Some(StepSeries { source, period })
             }
@@ -323,22 +318,27 @@ impl DeviceAccount {
     /// Enters the busy time up to `to`; `running` has a bit for each running leaf.
     pub(super) fn busy(&mut self, running: u32, to: u64) {
         let top = Leaf::ALL[running.trailing_zeros() as usize];
-        let nanos = to - self.position;
-        // Beneath the winner only other kinds of work count: two kernels at once are one computing device.
-        if let (Some(work), true) = (top.work(), running & (running - 1) != 0) {
-            let mut counted = [false; Work::ALL.len()];
-            counted[work as usize] = true;
-            let mut rest = running & (running - 1);
-            while rest != 0 {
-                if let Some(beneath) = Leaf::ALL[rest.trailing_zeros() as usize].work()
-                    && !std::mem::replace(&mut counted[beneath as usize], true)
-                {
-                    self.overlap[work as usize][beneath as usize] += nanos;
-                }
-                rest &= rest - 1;
-            }
+        if running & (running - 1) != 0 {
+            self.overlaps(top, running & (running - 1), to - self.position);
         }
         self.enter(top, to);
+    }
+
+    /// For `nanos` all leaves of which `beneath` has a bit ran beneath `top`. Only other kinds of work count: two kernels at
+    /// once are one computing device.
+    #[inline(never)]
+    fn overlaps(&mut self, top: Leaf, mut beneath: u32, nanos: u64) {
+        let Some(work) = top.work() else { return };
+        let mut counted = [false; Work::ALL.len()];
+        counted[work as usize] = true;
+        while beneath != 0 {
+            if let Some(other) = Leaf::ALL[beneath.trailing_zeros() as usize].work()
+                && !std::mem::replace(&mut counted[other as usize], true)
+            {
+                self.overlap[work as usize][other as usize] += nanos;
+            }
+            beneath &= beneath - 1;
+        }
     }
 
     /// Enters idle time from the current position to `to`.
@@ -352,31 +352,34 @@ impl DeviceAccount {
 
     #[inline(never)]
     fn enter_idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
-        let from = self.position;
-        if leaf == Leaf::NoWork {
-            self.breaks.push(from);
-        }
+        let piece = Idle { leaf, from: self.position, to };
         self.enter(leaf, to);
-        match self.log.back_mut() {
-            Some(last) if last.0 == leaf && last.2 == from => last.2 = to,
-            _ => {
-                if self.log.len() >= LOG_LIMIT {
-                    self.log.pop_front();
-                }
-                self.log.push_back((leaf, from, to));
-            }
+        let logged = self.log.push(piece);
+        if !logged || !matches!(subject, Subject::None) || leaf == Leaf::NoWork {
+            self.note_idle(piece, subject, logged);
+        }
+    }
+
+    /// What most idle time does not need, apart from what all does.
+    #[inline(never)]
+    fn note_idle(&mut self, piece: Idle, subject: Subject, logged: bool) {
+        if !logged {
+            self.log.push_first(piece);
         }
         if subject != Subject::None {
-            self.stretches.blame(leaf, subject, to - from);
+            self.stretches.blame(piece.leaf, subject, piece.to - piece.from);
+        }
+        if piece.leaf == Leaf::NoWork {
+            self.breaks.push(piece.from);
         }
     }
 
     /// Idle time from `from` to the current position, in pieces, the newest first; as far as the log reaches.
-    pub(super) fn idle_since(&self, from: u64) -> impl Iterator<Item = (Leaf, u64, u64)> {
-        let newest = self.log.iter().rev().take_while(move |&&(_, _, end)| end > from);
-        newest.map(move |&(leaf, start, end)| (leaf, start.max(from), end))
+    pub(super) fn idle_since(&self, from: u64) -> impl Iterator<Item = Idle> {
+        self.log.since(from)
     }
 
+    #[inline]
     fn enter(&mut self, leaf: Leaf, to: u64) {
         self.leaves[leaf as usize] += to - self.position;
         self.position = to;
@@ -386,28 +389,13 @@ impl DeviceAccount {
     /// still knows. Returns how much that was.
     pub(super) fn patch(&mut self, leaf: Leaf, from: u64, to: u64) -> u64 {
         let mut patched = 0;
-        let mut index = self.log.partition_point(|&(_, _, end)| end <= from);
-        while let Some(&(was, start, end)) = self.log.get(index) {
-            if start >= to {
-                break;
-            }
-            let (a, b) = (start.max(from), end.min(to));
-            self.steps.transfer(was, leaf, a, b, &self.leaves);
-            self.stretches.transfer(was, leaf, a, b, &self.leaves);
-            self.leaves[was as usize] -= b - a;
-            self.leaves[leaf as usize] += b - a;
-            patched += b - a;
-            self.log.remove(index);
-            for (rest_start, rest_end) in [(b, end), (start, a)] {
-                if rest_start < rest_end {
-                    self.log.insert(index, (was, rest_start, rest_end));
-                }
-            }
-            index += usize::from(start < a);
-            index += usize::from(b < end);
+        for Idle { leaf: was, from, to } in self.log.take_within(from, to) {
+            self.steps.transfer(was, leaf, from, to, &self.leaves);
+            self.stretches.transfer(was, leaf, from, to, &self.leaves);
+            self.leaves[was as usize] -= to - from;
+            self.leaves[leaf as usize] += to - from;
+            patched += to - from;
         }
-        // A piece that was cut in two takes another place.
-        self.log.drain(..self.log.len().saturating_sub(LOG_LIMIT));
         patched
     }
 }

@@ -7,13 +7,12 @@
 use super::activity::{KernelClass, leaf_of_copy, symbol};
 use super::api::ApiClass;
 use super::gap::INPUT_BYTES;
-use super::launch_order::Standing;
 use super::leaf::Leaf;
 use super::statistics::CopyPath;
 use super::sweep::Operation;
 use super::{Attributor, FUTURE_NANOS, Subject};
 use crate::dictionary::Dictionary;
-use crate::record::{Copy, CopyKind, CorrelationId, DeviceId, Kernel, Memset, StreamId, Timestamp};
+use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
 use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
@@ -34,7 +33,7 @@ impl Attributor {
             graph: kernel.graph_id != 0,
             symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
             fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },
-            ..operation(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
+            ..Operation::new(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
             self.timelines[index].account.statistics.add_kernel(kernel.config, name, communication, nanos);
@@ -51,7 +50,7 @@ impl Attributor {
             symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
             link: link_nanos(copy, dictionary),
-            ..operation(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
+            ..Operation::new(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
             let path = CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination };
@@ -66,7 +65,7 @@ impl Attributor {
             subject: Subject::OtherTransfer,
             graph: memset.graph_id != 0,
             symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
-            ..operation(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
+            ..Operation::new(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
         };
         self.arrive(operation);
     }
@@ -194,33 +193,6 @@ impl Arrivals {
 /// All operations of a graph are one launch, whichever of them begins first.
 fn symbol_of_graph(graph_id: u32) -> u32 {
     symbol(&("graph", graph_id))
-}
-
-fn operation(
-    start: Timestamp,
-    end: Timestamp,
-    device: DeviceId,
-    stream: StreamId,
-    correlation: CorrelationId,
-) -> Operation {
-    Operation {
-        start: start.nanos(),
-        end: end.nanos(),
-        launch: None,
-        device,
-        stream,
-        correlation,
-        subject: Subject::None,
-        leaf: Leaf::CopyOther,
-        graph: false,
-        input: false,
-        flush: 0,
-        symbol: 0,
-        standing: Standing::default(),
-        late: false,
-        fit: 0,
-        link: 0,
-    }
 }
 
 /// How many grids of so many blocks run at once with a block to each multiprocessor of the device; 0 for less than two, or

@@ -117,6 +117,7 @@ impl Attributor {
         }
     }
 
+    #[inline]
     pub(super) fn thread_index(&mut self, id: ThreadId) -> u32 {
         self.threads.place(id, &self.launches, self.flush)
     }

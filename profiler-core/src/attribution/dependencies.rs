@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use super::leaf::Work;
+use super::sweep::Operation;
 use crate::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 
 /// Event records and waits that are remembered, the newest.
@@ -31,16 +32,6 @@ pub struct Producer {
     pub work: Work,
     /// It ran on another device than the one that waited.
     pub elsewhere: bool,
-}
-
-/// The operation that ends a gap, and the gap.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    pub(super) device: DeviceId,
-    pub(super) stream: StreamId,
-    pub(super) correlation: u32,
-    pub(super) from: u64,
-    pub(super) to: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,28 +107,33 @@ impl Dependencies {
         }
     }
 
-    /// What the operation that ends a gap waited for, when an event says so: of several, the one that ended last.
-    pub(super) fn producer(&self, next: &Waiting) -> Option<Producer> {
-        if self.waits.is_empty() {
-            return None;
-        }
-        let since = self.ran.get(&next.stream).and_then(|ran| ran.range(..next.correlation).next_back());
+    /// What the operation waited for that ends a gap from `from` on, when an event says so: of several, the one that ended
+    /// last.
+    #[inline]
+    pub(super) fn producer(&self, next: &Operation, from: u64) -> Option<Producer> {
+        if self.waits.is_empty() { None } else { self.newest_producer(next, from) }
+    }
+
+    #[inline(never)]
+    fn newest_producer(&self, next: &Operation, from: u64) -> Option<Producer> {
+        let &Operation { device, stream, correlation, start, .. } = next;
+        let since = self.ran.get(&stream).and_then(|ran| ran.range(..correlation.0).next_back());
         let since = since.map_or(0, |(&correlation, _)| correlation);
-        let waits = self.waits.get(&next.stream)?.range(since..next.correlation);
+        let waits = self.waits.get(&stream)?.range(since..correlation.0);
         let producers = waits.filter_map(|(_, id)| {
             let (stream, recorded) = *self.events.get(id)?;
             let (_, ran) = self.ran.get(&stream)?.range(..recorded).next_back()?;
-            (ran.end.saturating_add(EVENT_NANOS) >= next.from && ran.end <= next.to).then_some(*ran)
+            (ran.end.saturating_add(EVENT_NANOS) >= from && ran.end <= start).then_some(*ran)
         });
         let last = producers.max_by_key(|ran| ran.end)?;
-        Some(Producer { work: last.work, elsewhere: last.device != next.device })
+        Some(Producer { work: last.work, elsewhere: last.device != device })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::CorrelationId;
+    use crate::record::{CorrelationId, Timestamp};
 
     fn event(id: u64, stream: u32, correlation: u32) -> CudaEvent {
         let (stream, correlation) = (StreamId(stream), CorrelationId(correlation));
@@ -161,14 +157,18 @@ mod tests {
         ran(20, 4, Work::Copy, 500_000);
         ran(20, 8, Work::Communication, 900_000);
         ran(7, 2, Work::Compute, 50_000);
-        let next = |correlation, from, to| Waiting { device: DeviceId(1), stream: StreamId(7), correlation, from, to };
+        let producer = |dependencies: &Dependencies, correlation, from, to| {
+            let (device, stream, correlation) = (DeviceId(1), StreamId(7), CorrelationId(correlation));
+            let (start, end) = (Timestamp::from_nanos(to), Timestamp::from_nanos(to));
+            dependencies.producer(&Operation::new(start, end, device, stream, correlation), from)
+        };
         let copy = Some(Producer { work: Work::Copy, elsewhere: true });
-        assert_eq!(dependencies.producer(&next(7, 60_000, 505_000)), copy);
-        assert_eq!(dependencies.producer(&next(7, 514_000, 600_000)), copy, "just before the gap");
-        assert_eq!(dependencies.producer(&next(7, 600_000, 700_000)), None, "long over");
-        assert_eq!(dependencies.producer(&next(5, 60_000, 505_000)), None, "launched before the wait");
+        assert_eq!(producer(&dependencies, 7, 60_000, 505_000), copy);
+        assert_eq!(producer(&dependencies, 7, 514_000, 600_000), copy, "just before the gap");
+        assert_eq!(producer(&dependencies, 7, 600_000, 700_000), None, "long over");
+        assert_eq!(producer(&dependencies, 5, 60_000, 505_000), None, "launched before the wait");
         dependencies.ran(DeviceId(1), StreamId(7), 7, Work::Compute, 510_000);
-        assert_eq!(dependencies.producer(&next(9, 60_000, 505_000)), None, "the operation before waited already");
+        assert_eq!(producer(&dependencies, 9, 60_000, 505_000), None, "the operation before waited already");
     }
 
     #[test]

@@ -13,9 +13,9 @@
 use super::account::{DeviceAccount, InputWait, Subject};
 use super::api::ApiClass;
 use super::dependencies::Producer;
-use super::join::Launch;
 use super::leaf::Leaf;
 use super::looks::Claim;
+use super::sweep::Operation;
 use super::threads::{Call, HostThread};
 
 /// Longest gap before a queued operation that the device needs for itself. Measured medians are 1 to 4 us and the
@@ -38,33 +38,34 @@ pub const SYNC_SLACK_NANOS: u64 = 20_000;
 
 /// The operation that ends a gap.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Next {
-    pub(super) start: u64,
-    pub(super) launch: Option<Launch>,
-    pub(super) graph: bool,
-    pub(super) input: bool,
-    pub(super) subject: Subject,
+pub(super) struct Next<'a> {
+    pub(super) operation: &'a Operation,
     /// What an event made it wait for.
     pub(super) producer: Option<Producer>,
 }
 
-impl Next {
+impl Next<'_> {
     /// What a wait of the queued operation is blamed on: what an event names, else the operation itself.
     fn awaited(&self) -> Subject {
-        self.producer.map_or(self.subject, Subject::Awaited)
+        self.producer.map_or(self.operation.subject, Subject::Awaited)
     }
 }
 
-/// Enters the gap from the account's position to `next.start`.
+/// Enters the gap from the account's position to the begin of `next`.
 ///
 /// `thread` is the launching thread; `lost_end` the return of an earlier launch in the gap whose record is missing.
-pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&HostThread>, lost_end: Option<u64>) {
-    let (from, to) = (account.position(), next.start);
-    let (Some(launch), Some(thread)) = (next.launch, thread) else {
-        account.idle(Leaf::Unobserved, to, next.subject);
+pub(super) fn explain(
+    account: &mut DeviceAccount,
+    next: &Next<'_>,
+    thread: Option<&HostThread>,
+    lost_end: Option<u64>,
+) {
+    let (from, to) = (account.position(), next.operation.start);
+    let (Some(launch), Some(thread)) = (next.operation.launch, thread) else {
+        account.idle(Leaf::Unobserved, to, next.operation.subject);
         return;
     };
-    let waiting = if next.graph { Leaf::GraphWait } else { Leaf::DependencyWait };
+    let waiting = if next.operation.graph { Leaf::GraphWait } else { Leaf::DependencyWait };
     if launch.start <= from {
         // Issued before the gap opened. A copy that begins inside its own call was submitted early in it.
         let submitted = if to < launch.end && launch.class != ApiClass::KernelLaunch {
@@ -88,7 +89,9 @@ pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
     // A host that had run ahead would have launched while the device was busy.
     for (leaf, end) in [(Leaf::LaunchApi, launched), (Leaf::LaunchLatency, latency)] {
-        account.idle(Leaf::SyncDrain, slack.take(account.position(), end), slack.subject);
+        if slack.nanos > 0 {
+            account.idle(Leaf::SyncDrain, slack.take(account.position(), end), slack.subject);
+        }
         account.idle(leaf, end, Subject::None);
     }
     account.idle(waiting, to, next.awaited());
@@ -96,7 +99,13 @@ pub(super) fn explain(account: &mut DeviceAccount, next: &Next, thread: Option<&
 
 /// Enters the part of a gap in which the launching thread had not come to its launch yet. What it does not charge of the
 /// run-ahead lost is left for the launch.
-fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThread, lost_end: Option<u64>) -> Slack {
+fn host_part(
+    account: &mut DeviceAccount,
+    next: &Next<'_>,
+    to: u64,
+    thread: &HostThread,
+    lost_end: Option<u64>,
+) -> Slack {
     let from = account.position();
     let (before, after) = thread.calls_after(from);
     let calls = &after[..after.iter().take_while(|call| call.start < to).count()];
@@ -110,11 +119,18 @@ fn host_part(account: &mut DeviceAccount, next: &Next, to: u64, thread: &HostThr
         subject: wait.map_or(Subject::None, |call| Subject::Call(call.function)),
     };
 
+    let whole = lost_end.is_none() && !thread.has_overheads();
     let mut previous_end = before.map_or(from, |call| call.end);
+    // Mostly the thread was between two calls, and briefly: that is one piece.
+    if calls.is_empty() && whole && slack.nanos == 0 && to - previous_end <= DISPATCH_NANOS {
+        account.idle(Leaf::Dispatch, to, Subject::None);
+        return slack;
+    }
     // No hole is longer than all of the time since the call before.
     let long = to - previous_end > INPUT_HOLE_NANOS;
     let input_wait = long && recurring_input(account, next, (from, to), previous_end, calls);
-    let mut writer = Writer { account, thread, next, to, lost_end: lost_end.unwrap_or(u64::MAX), input_wait, slack };
+    let lost_end = lost_end.unwrap_or(u64::MAX);
+    let mut writer = Writer { account, thread, next, to, whole, lost_end, input_wait, slack };
     for call in calls {
         writer.hole(previous_end, call.start);
         let (leaf, subject) = leaf_of_call(call);
@@ -145,7 +161,7 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
 /// the last eight such absences. A single one proves nothing, so the first two are plain host time.
 fn recurring_input(
     account: &mut DeviceAccount,
-    next: &Next,
+    next: &Next<'_>,
     (from, to): (u64, u64),
     mut previous_end: u64,
     calls: &[Call],
@@ -163,10 +179,10 @@ fn recurring_input(
         return false;
     }
     let (bits, filled) = &mut account.long_holes;
-    *bits = (*bits << 1) | u8::from(next.input);
+    *bits = (*bits << 1) | u8::from(next.operation.input);
     *filled = (*filled + 1).min(8);
     let inputs = bits.count_ones() as u8;
-    next.input && inputs >= 3 && inputs * 2 >= *filled
+    next.operation.input && inputs >= 3 && inputs * 2 >= *filled
 }
 
 /// What looks saw in the newest holes before a batch came from the host. Looks are too sparse for short holes: one that
@@ -201,9 +217,11 @@ impl InputHoles {
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
     thread: &'a HostThread,
-    next: &'a Next,
+    next: &'a Next<'a>,
     /// Where the host's part of the gap ends.
     to: u64,
+    /// There is nothing to carve out.
+    whole: bool,
     lost_end: u64,
     /// Holes that are long enough are waits for an input batch, should looks not know better.
     input_wait: bool,
@@ -246,28 +264,28 @@ impl Writer<'_> {
         let claims = self.thread.looks.claims(start, hole_end);
         let rest = end - self.account.position();
         let loading = match self.account.input_holes.part_of(rest) {
-            Some(part) if next.input => part,
+            Some(part) if next.operation.input => part,
             None if self.input_wait && hole > INPUT_HOLE_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {
-            if next.input {
+            if next.operation.input {
                 self.account.input_holes.seen(claims.iter().any(Claim::is_loader));
             }
             self.seen(&claims, end, hole > PARKED_NANOS);
         } else if hole > PARKED_NANOS {
-            self.write(Leaf::NoWork, end, next.subject);
+            self.write(Leaf::NoWork, end, next.operation.subject);
         } else {
             if loading > 0 && !self.thread.looks.loader_named_before(hole_end) {
                 let loaded = self.account.position() + loading;
-                self.load(loaded, next.subject);
-                if let Some(launch) = next.launch {
+                self.load(loaded, next.operation.subject);
+                if let Some(launch) = next.operation.launch {
                     // Also what the device hid of it.
                     let wait = InputWait { thread: launch.thread, start, end: hole_end - (end - loaded) };
                     self.account.input_waits.push(wait);
                 }
             }
-            self.late(Leaf::HostCpu, end, next.subject);
+            self.late(Leaf::HostCpu, end, next.operation.subject);
         }
     }
 
@@ -276,14 +294,14 @@ impl Writer<'_> {
         let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
         for claim in claims {
             if claim.is_loader()
-                && let Some(launch) = self.next.launch
+                && let Some(launch) = self.next.operation.launch
             {
                 // Also what the device hid of it.
                 let wait = InputWait { thread: launch.thread, start: claim.from, end: claim.to };
                 self.account.input_waits.push(wait);
             }
             if claim.from > self.account.position() {
-                self.late(unseen, claim.from.min(end), self.next.subject);
+                self.late(unseen, claim.from.min(end), self.next.operation.subject);
             }
             for (cause, nanos) in claim.parts(self.account.position(), end) {
                 let to = self.account.position() + nanos;
@@ -296,7 +314,7 @@ impl Writer<'_> {
                 }
             }
         }
-        self.late(unseen, end, self.next.subject);
+        self.late(unseen, end, self.next.operation.subject);
     }
 
     /// Enters time in which the host was late, the run-ahead that a wait had cost it first.
@@ -322,7 +340,18 @@ impl Writer<'_> {
         }
     }
 
+    #[inline]
     fn write(&mut self, leaf: Leaf, to: u64, subject: Subject) {
+        if self.whole {
+            self.account.idle(leaf, to, subject);
+        } else {
+            self.carve(leaf, to, subject);
+        }
+    }
+
+    /// Enters time up to `to`, but for what tracing took of it and what is unknowable.
+    #[inline(never)]
+    fn carve(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         let known = to.min(self.lost_end);
         let from = self.account.position();
         // In a wait the thread had nothing else to do, so tracing cost nothing.

@@ -5,6 +5,10 @@
 //! resolve exactly (one kernel, one record). Three kinds do not: a copy or memset of nothing leaves no record, a
 //! graph leaves an unknown number, and a record can be lost. Each has a rule below that lets the watermark go on,
 //! and what arrives afterwards is counted as late by the timeline.
+//!
+//! A launch lies in the queue of its thread as long as something waits for it, and the map by correlation id holds places
+//! there: small ones, since all launches of a flush go through it. Few are looked for after they have left the queue, and
+//! those lie apart.
 
 use std::collections::VecDeque;
 
@@ -27,7 +31,7 @@ const GRAPH_QUIET_NANOS: u64 = 200_000_000;
 const GRAPH_QUIET_FLUSHES: u64 = 2;
 /// Launches that are remembered though nothing waits for them, so that a late record still finds its call.
 const REMEMBERED: usize = 65_536;
-/// Launches of one thread that may wait (40 bytes each): a second of the densest programs measured.
+/// Launches of one thread that may wait (32 bytes each): a second of the densest programs measured.
 const WAITING_LIMIT: usize = 1 << 20;
 /// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
@@ -51,10 +55,24 @@ pub(super) struct Lost {
     pub(super) end: u64,
 }
 
+/// Where a launch waits: the lower half of its sequence number says it all, as fewer than that many wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    thread: u32,
+    sequence: u32,
+}
+
+impl Place {
+    fn new(thread: u32, sequence: u64) -> Self {
+        Self { thread, sequence: sequence as u32 }
+    }
+}
+
+/// A launch that has left its queue, or that a call inside it leads to by an id of its own.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Kept {
     launch: Launch,
-    /// Place in the thread's queue.
+    /// Place in the thread's queue, in which it may be no more.
     sequence: u64,
     /// Counted as a launch without activity.
     lost: bool,
@@ -70,6 +88,14 @@ struct Waiting {
     /// Number of the newest flush that concerned it: its own, or that of a graph's newest record.
     flush: u64,
     has_record: bool,
+    /// It is to be found when it has left the queue, too.
+    remembered: bool,
+}
+
+impl Waiting {
+    fn launch(&self, thread: u32) -> Launch {
+        Launch { start: self.start, end: self.end, thread, class: self.class }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -84,9 +110,15 @@ impl Queue {
         self.waiting.get_mut(usize::try_from(sequence.checked_sub(self.base)?).ok()?)
     }
 
-    /// Drops what nothing waits for in front of what still waits.
+    /// The sequence of what lies at a place of this queue.
+    fn sequence(&self, place: Place) -> u64 {
+        self.base + u64::from(place.sequence.wrapping_sub(self.base as u32))
+    }
+
+    /// Drops what nothing waits for in front of what still waits, up to what is to be remembered.
     fn drop_resolved(&mut self) {
-        let count = self.waiting.iter().take_while(|waiting| waiting.resolved).count();
+        let done = |waiting: &&Waiting| waiting.resolved && !waiting.remembered;
+        let count = self.waiting.iter().take_while(done).count();
         self.waiting.skip_first(count);
         self.base += count as u64;
     }
@@ -95,8 +127,11 @@ impl Queue {
 /// Launches by correlation id, and the queue of those that wait, by thread.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    by_correlation: Correlated<Entry>,
+    places: Correlated<Place>,
     queues: Vec<Queue>,
+    /// By correlation id, which is in no place then.
+    kept: FxHashMap<u32, Kept>,
+    /// Those that are kept, or will be: id, thread and sequence, the oldest first.
     remembered: VecDeque<(u32, u32, u64)>,
     newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
     lost: VecDeque<Lost>,
@@ -108,6 +143,7 @@ pub(super) struct Launches {
 
 impl Launches {
     /// A successful launching call. `captured`: into a graph, so that nothing need follow. Returns its sequence.
+    #[inline]
     pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
         self.newest_node = None;
         let thread = launch.thread as usize;
@@ -124,11 +160,11 @@ impl Launches {
             resolved: captured,
             flush: self.flush,
             has_record: false,
+            remembered: false,
         });
-        let before = self.by_correlation.insert(correlation.0, Entry { launch, sequence, lost: false });
-        // The id wrapped round: whatever it stood for four billion calls ago is over.
-        if let Some(before) = before {
-            self.resolve(before.launch.thread, before.sequence);
+        let before = self.places.insert(correlation.0, Place::new(launch.thread, sequence));
+        if before.is_some() || !self.kept.is_empty() {
+            self.replaced(correlation.0, before);
         }
         if captured {
             self.remember(correlation.0, launch.thread, sequence);
@@ -136,32 +172,67 @@ impl Launches {
         sequence
     }
 
+    /// The id wrapped round: whatever it stood for four billion calls ago is over.
+    #[cold]
+    fn replaced(&mut self, correlation: u32, before: Option<Place>) {
+        if let Some(before) = before {
+            let sequence = self.queues[before.thread as usize].sequence(before);
+            self.resolve(before.thread, sequence);
+        }
+        if let Some(Kept { launch, sequence, .. }) = self.kept.remove(&correlation) {
+            self.resolve(launch.thread, sequence);
+        }
+    }
+
     /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
     pub(super) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
-        if self.by_correlation.get(correlation.0).is_none() {
-            self.by_correlation.insert(correlation.0, Entry { launch, sequence, lost: false });
+        if self.places.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
+            self.kept.insert(correlation.0, Kept { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
         }
     }
 
     /// The launch behind an operation on `stream`. Each kernel launch is found once; graphs any number of times.
+    #[inline]
     pub(super) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+        // Of the nodes of a graph, those behind the first need no more.
         if let Some((newest, on, of, launch)) = self.newest_node
             && (newest, on, of) == (correlation, device, stream)
         {
             return Some(launch);
         }
         self.newest_node = None;
-        let &Entry { launch, sequence, lost } = self.by_correlation.get(correlation.0)?;
+        let Some(place) = self.places.remove(correlation.0) else {
+            return self.join_kept(correlation, device, stream);
+        };
+        let queue = self.queues.get_mut(place.thread as usize)?;
+        let sequence = queue.sequence(place);
+        let waiting = queue.get_mut(sequence)?;
+        let launch = waiting.launch(place.thread);
+        if launch.class == ApiClass::GraphLaunch {
+            (waiting.has_record, waiting.flush) = (true, self.flush);
+            self.places.insert(correlation.0, place);
+            self.newest_node = Some((correlation, device, stream, launch));
+        } else {
+            waiting.resolved = true;
+        }
+        if !self.newest_graph.is_empty() || launch.class == ApiClass::GraphLaunch {
+            self.close_older_graph(&launch, sequence, device, stream);
+        }
+        Some(launch)
+    }
+
+    #[cold]
+    fn join_kept(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+        let &Kept { launch, sequence, lost } = self.kept.get(&correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
             let flush = self.flush;
             if let Some(waiting) = self.queues[launch.thread as usize].get_mut(sequence) {
-                waiting.has_record = true;
-                waiting.flush = flush;
+                (waiting.has_record, waiting.flush) = (true, flush);
             }
             self.newest_node = Some((correlation, device, stream, launch));
         } else {
-            self.by_correlation.remove(correlation.0);
+            self.kept.remove(&correlation.0);
             self.resolve(launch.thread, sequence);
             if lost {
                 self.without_activity -= 1;
@@ -175,9 +246,6 @@ impl Launches {
     /// A stream runs in order, so an operation of a later launch means that the graph before it is complete.
     fn close_older_graph(&mut self, launch: &Launch, sequence: u64, device: DeviceId, stream: StreamId) {
         let graph = launch.class == ApiClass::GraphLaunch;
-        if self.newest_graph.is_empty() && !graph {
-            return;
-        }
         let key = (device, stream);
         if let Some(&(thread, older)) = self.newest_graph.get(&key) {
             if (thread, older) == (launch.thread, sequence) {
@@ -205,22 +273,26 @@ impl Launches {
         };
         if !waiting.resolved {
             waiting.resolved = true;
-            if waiting.class == ApiClass::GraphLaunch {
-                let correlation = waiting.correlation;
-                self.remember(correlation, thread, sequence);
-            }
+            let correlation = waiting.correlation;
+            self.remember(correlation, thread, sequence);
         }
     }
 
-    /// Keeps an entry that nothing waits for until enough newer ones are kept.
+    /// Lets a launch be found that nothing waits for, until enough newer ones are remembered.
     fn remember(&mut self, correlation: u32, thread: u32, sequence: u64) {
+        if let Some(waiting) = self.queues[thread as usize].get_mut(sequence) {
+            waiting.remembered = true;
+        }
         self.remembered.push_back((correlation, thread, sequence));
         if self.remembered.len() > REMEMBERED
             && let Some((old, thread, sequence)) = self.remembered.pop_front()
         {
-            let same = |entry: &Entry| entry.launch.thread == thread && entry.sequence == sequence;
-            if self.by_correlation.get(old).is_some_and(same) {
-                self.by_correlation.remove(old);
+            if self.places.get(old) == Some(&Place::new(thread, sequence)) {
+                self.places.remove(old);
+            }
+            let same = |kept: &Kept| kept.launch.thread == thread && kept.sequence == sequence;
+            if self.kept.get(&old).is_some_and(same) {
+                self.kept.remove(&old);
             }
         }
     }
@@ -263,16 +335,19 @@ impl Launches {
         let Some(&front) = queue.waiting.take() else { return };
         let sequence = queue.base;
         queue.base += 1;
-        if front.resolved {
-            return;
-        }
         let thread = thread as u32;
-        self.remember(front.correlation, thread, sequence);
-        if front.class == ApiClass::KernelLaunch {
+        let lost = !front.resolved && front.class == ApiClass::KernelLaunch;
+        if !front.resolved {
+            self.remember(front.correlation, thread, sequence);
+        }
+        if (front.remembered || !front.resolved)
+            && self.places.get(front.correlation) == Some(&Place::new(thread, sequence))
+        {
+            self.places.remove(front.correlation);
+            self.kept.insert(front.correlation, Kept { launch: front.launch(thread), sequence, lost });
+        }
+        if lost {
             self.without_activity += 1;
-            if let Some(entry) = self.by_correlation.get_mut(front.correlation) {
-                entry.lost = entry.launch.thread == thread && entry.sequence == sequence;
-            }
             self.lost.push_back(Lost { thread, end: front.end });
             if self.lost.len() > LOST_LIMIT {
                 self.lost.pop_front();
@@ -282,6 +357,9 @@ impl Launches {
 
     /// The end of the first lost launch by `thread` that returned within `from..to`.
     pub(super) fn lost_within(&self, thread: u32, from: u64, to: u64) -> Option<u64> {
+        if self.lost.is_empty() {
+            return None;
+        }
         let inside = |lost: &&Lost| lost.thread == thread && from < lost.end && lost.end < to;
         self.lost.iter().filter(inside).map(|lost| lost.end).min()
     }

@@ -8,6 +8,8 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
+
 use super::CLOCK_SLACK_NANOS;
 use super::step_sequence::StepSequence;
 use super::sweep::Operation;
@@ -28,7 +30,8 @@ pub(super) struct Standing {
     pub(super) marked: bool,
     /// It is the first operation of its launch; those behind it in a graph are not.
     pub(super) first: bool,
-    pub(super) cut: Option<Cut>,
+    /// A step begins with it or breaks off: [`LaunchOrder::take_cut`] knows which.
+    cuts: bool,
 }
 
 /// Host times at which named steps begin, in order.
@@ -77,6 +80,8 @@ pub(super) struct LaunchOrder {
     returned: u64,
     /// Those that were not shown: place in launch order, and in the slab.
     hidden: InOrder<(u64, u32)>,
+    /// What those mean for the steps that were shown and do not run yet, by their place in the slab. Few do anything.
+    cuts: FxHashMap<u32, Cut>,
 }
 
 impl LaunchOrder {
@@ -95,13 +100,22 @@ impl LaunchOrder {
 
     /// Shows those that come before `watermark` in launch order.
     pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &Marks) {
-        while let Some(&(place, index)) = self.hidden.waiting().first()
-            && (place < watermark || watermark == u64::MAX)
-        {
-            self.hidden.take();
-            let standing = self.standing(&pending[index], marks);
-            pending[index].standing = standing;
+        let mut hidden = std::mem::take(&mut self.hidden);
+        for &(_, index) in hidden.take_while(|&(place, _)| place < watermark || watermark == u64::MAX) {
+            let operation = &mut pending[index];
+            let (standing, cut) = self.standing(operation, marks);
+            operation.standing = standing;
+            if let Some(cut) = cut {
+                self.cuts.insert(index, cut);
+            }
         }
+        self.hidden = hidden;
+    }
+
+    /// What the operation at `place` of the slab means for the steps; to be asked before the place is used again.
+    #[inline]
+    pub(super) fn take_cut(&mut self, place: u32, standing: &Standing) -> Option<Cut> {
+        if standing.cuts { self.cuts.remove(&place) } else { None }
     }
 
     /// What steps launch; see [`StepSequence`].
@@ -109,7 +123,8 @@ impl LaunchOrder {
         &self.sequence
     }
 
-    fn standing(&mut self, operation: &Operation, marks: &Marks) -> Standing {
+    #[inline]
+    fn standing(&mut self, operation: &Operation, marks: &Marks) -> (Standing, Option<Cut>) {
         let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);
@@ -121,7 +136,7 @@ impl LaunchOrder {
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
             self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
-            return Standing { shown: true, marked, first: false, cut: None };
+            return (Standing { shown: true, marked, first: false, cuts: false }, None);
         }
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
@@ -138,7 +153,7 @@ impl LaunchOrder {
             _ => {}
         }
         self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
-        Standing { shown: true, marked, first: true, cut }
+        (Standing { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
     }
 }
 

@@ -25,6 +25,7 @@ mod gap;
 pub mod host_cause;
 mod host_lead;
 mod host_records;
+mod idle_log;
 mod join;
 mod launch_order;
 pub mod leaf;
@@ -35,6 +36,7 @@ mod memory;
 mod quantile;
 mod ranges;
 mod replay_feed;
+mod running;
 mod stacks;
 pub mod statistics;
 pub mod step_sequence;
@@ -130,9 +132,18 @@ impl Attributor {
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
             Record::Kernel(kernel) => self.push_kernel(kernel, dictionary),
+            Record::Api(call) => self.push_call(*call),
+            _ => self.push_rarer(record, dictionary),
+        }
+    }
+
+    /// As [`push`](Self::push), apart from it since nearly all records are kernels and the calls that launch them.
+    #[inline(never)]
+    fn push_rarer(&mut self, record: &Record, dictionary: &Dictionary) {
+        match record {
+            Record::Kernel(_) | Record::Api(_) => {}
             Record::Copy(copy) => self.push_copy(copy, dictionary),
             Record::Memset(memset) => self.push_memset(memset),
-            Record::Api(call) => self.push_call(*call),
             Record::Overhead(overhead) => self.push_overhead(overhead),
             Record::Sync(sync) => {
                 self.completeness.syncs += 1;

@@ -94,6 +94,16 @@ pub struct ApiStatistics {
     pub max_ns: u64,
 }
 
+impl ApiStatistics {
+    #[inline]
+    fn add(&mut self, nanos: u64, succeeded: bool) {
+        self.calls += 1;
+        self.failed += u64::from(!succeeded);
+        self.total_ns = self.total_ns.saturating_add(nanos);
+        self.max_ns = self.max_ns.max(nanos);
+    }
+}
+
 /// What ran on one device.
 #[derive(Debug, Default)]
 pub struct DeviceStatistics {
@@ -203,19 +213,25 @@ pub(super) struct ApiTable {
 }
 
 impl ApiTable {
+    #[inline]
     pub(super) fn add(&mut self, function: ApiFunctionId, nanos: u64, succeeded: bool) {
         let index = function.0 as usize;
-        if index < FUNCTIONS && self.rows.len() <= index {
-            self.rows.resize(index + 1, ApiStatistics::default());
+        if index >= self.rows.len() {
+            return self.add_first(function, nanos, succeeded);
         }
-        let row = match self.rows.get_mut(index) {
-            Some(row) => row,
-            None => self.beyond.entry(function).or_default(),
-        };
-        row.calls += 1;
-        row.failed += u64::from(!succeeded);
-        row.total_ns = row.total_ns.saturating_add(nanos);
-        row.max_ns = row.max_ns.max(nanos);
+        self.rows[index].add(nanos, succeeded);
+    }
+
+    /// Adds a call of a function that has no row yet, or none in the table.
+    #[cold]
+    fn add_first(&mut self, function: ApiFunctionId, nanos: u64, succeeded: bool) {
+        let index = function.0 as usize;
+        if index < FUNCTIONS {
+            self.rows.resize(index + 1, ApiStatistics::default());
+            self.rows[index].add(nanos, succeeded);
+        } else {
+            self.beyond.entry(function).or_default().add(nanos, succeeded);
+        }
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {

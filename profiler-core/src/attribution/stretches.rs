@@ -76,6 +76,7 @@ impl Stretches {
     }
 
     /// Blames `nanos` of idle time in the newest stretch on `subject`.
+    #[inline(never)]
     pub(super) fn blame(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let Some(last) = self.rows.last_mut() else { return };
         let full = last.causes.len() >= CAUSE_LIMIT && !last.causes.contains_key(&(leaf, subject));

@@ -1,26 +1,27 @@
 //! The timeline of one device: operations in order of begin, turned into segments that touch.
 //!
 //! Operations wait until the watermark passes their begin; then nothing earlier can come any more and each takes
-//! its place once. At every instant the set of running operations is a small vector of counters, so a step costs a
-//! heap operation and no memory grows with the run.
+//! its place once, so that no memory grows with the run.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cmp::Ordering;
 
 use super::CLOCK_SLACK_NANOS;
 use super::account::{DeviceAccount, Subject};
-use super::dependencies::{Dependencies, Waiting};
+use super::dependencies::Dependencies;
 use super::gap::{self, Next};
+use super::idle_log::Idle;
 use super::join::{Launch, Launches};
 use super::launch_order::{LaunchOrder, Marks, Standing};
-use super::leaf::{BUSY_COUNT, Leaf};
+use super::leaf::Leaf;
 use super::ranges::Ranges;
 use super::replay_feed::ReplayFeed;
+use super::running::Running;
 use super::step_sequence::StepSequence;
 use super::threads::HostThread;
-use crate::record::{CorrelationId, DeviceId, StreamId};
+use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
 use crate::runs::InOrder;
 use crate::slab::Slab;
+use crate::steps::Cut;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
 pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
@@ -54,6 +55,35 @@ pub(super) struct Operation {
 }
 
 impl Operation {
+    /// An operation of which no more is known than when and where it ran.
+    #[inline]
+    pub(super) fn new(
+        start: Timestamp,
+        end: Timestamp,
+        device: DeviceId,
+        stream: StreamId,
+        correlation: CorrelationId,
+    ) -> Self {
+        Self {
+            start: start.nanos(),
+            end: end.nanos(),
+            launch: None,
+            device,
+            stream,
+            correlation,
+            subject: Subject::None,
+            leaf: Leaf::CopyOther,
+            graph: false,
+            input: false,
+            flush: 0,
+            symbol: 0,
+            standing: Standing::default(),
+            late: false,
+            fit: 0,
+            link: 0,
+        }
+    }
+
     /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when that
     /// is not known.
     pub(super) fn excess(&self) -> u32 {
@@ -71,10 +101,7 @@ pub(super) struct Timeline {
     /// Operations that the watermark has not passed: begins, and places in the slab.
     pending: InOrder<(u64, u32)>,
     launch_order: LaunchOrder,
-    running: BinaryHeap<Reverse<(u64, u8)>>,
-    counts: [u32; BUSY_COUNT],
-    /// Bit by leaf: whether its counter is not zero.
-    mask: u32,
+    running: Running,
 }
 
 /// What is known of the host when a timeline advances.
@@ -99,9 +126,7 @@ impl Timeline {
             account: DeviceAccount::new(id),
             pending: InOrder::default(),
             launch_order: LaunchOrder::default(),
-            running: BinaryHeap::new(),
-            counts: [0; BUSY_COUNT],
-            mask: 0,
+            running: Running::default(),
         }
     }
 
@@ -117,31 +142,38 @@ impl Timeline {
 
     /// Adds the operation that lies at `place`, which is freed once it is entered. If its time is entered already, it
     /// takes what idle time it can; the rest goes on.
+    #[inline]
     pub(super) fn push(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut ReplayFeed) -> Late {
-        let operation = &mut operations[place];
-        let mut late = Late::default();
+        let operation = &operations[place];
         self.account.operations += 1;
         self.account.graph_operations += u64::from(operation.graph);
+        if operation.start < self.account.position() {
+            return self.push_late(place, operations, replay);
+        }
+        self.launch_order.push(operation, place);
+        replay.small_grid(operation);
+        self.pending.push((operation.start, place));
+        Late::default()
+    }
+
+    #[cold]
+    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut ReplayFeed) -> Late {
+        let operation = &mut operations[place];
+        replay.operation(operation);
         let position = self.account.position();
-        if operation.start < position {
-            replay.operation(operation);
-            let to = operation.end.min(position);
-            late.total = to - operation.start;
-            late.patched = self.account.patch(operation.leaf, operation.start, to);
-            if operation.end <= position {
-                operations.remove(place);
-                return late;
-            }
+        let to = operation.end.min(position);
+        let total = to - operation.start;
+        let patched = self.account.patch(operation.leaf, operation.start, to);
+        if operation.end <= position {
+            operations.remove(place);
+        } else {
             operation.start = position;
             // Its place in launch order has gone by.
             operation.standing.shown = true;
             operation.late = true;
-        } else {
-            self.launch_order.push(operation, place);
-            replay.small_grid(operation);
+            self.pending.push((position, place));
         }
-        self.pending.push((operation.start, place));
-        late
+        Late { total, patched }
     }
 
     /// Puts what was pushed in order: before the first advance behind it.
@@ -176,14 +208,13 @@ impl Timeline {
         let mut refused = 0;
         self.launch_order.show(operations, watermark, host.marks);
         let watermark = self.first_hidden(operations, watermark).unwrap_or(watermark);
-        while let Some(&(start, place)) = self.pending.waiting().first()
-            && start < watermark
-        {
-            self.pending.take();
+        let mut pending = std::mem::take(&mut self.pending);
+        for &(_, place) in pending.take_while(|&(start, _)| start < watermark) {
             let operation = &operations[place];
             if !operation.late {
                 replay.operation(operation);
             }
+            let cut = self.launch_order.take_cut(place, &operation.standing);
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
             if operation.end - window_start > LONGEST_WINDOW {
                 refused += 1;
@@ -191,10 +222,11 @@ impl Timeline {
                 self.account.graph_operations -= u64::from(operation.graph);
             } else {
                 self.enter_ends(operation.start);
-                self.begin(operation, host, ranges);
+                self.begin(operation, cut, host, ranges);
             }
             operations.remove(place);
         }
+        self.pending = pending;
         self.enter_ends(watermark);
         debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
         refused
@@ -210,56 +242,37 @@ impl Timeline {
     }
 
     /// Enters busy time up to the last end that is not after `limit`.
+    #[inline]
     fn enter_ends(&mut self, limit: u64) {
-        while let Some(&Reverse((end, leaf))) = self.running.peek() {
-            if end > limit {
-                break;
-            }
-            self.running.pop();
+        while let Some(end) = self.running.next_end()
+            && end <= limit
+        {
             if end > self.account.position() {
-                self.account.busy(self.mask, end);
+                self.account.busy(self.running.leaves(), end);
             }
-            let leaf = usize::from(leaf);
-            self.counts[leaf] -= 1;
-            if self.counts[leaf] == 0 {
-                self.mask &= !(1 << leaf);
-            }
+            self.running.end();
         }
     }
 
-    fn begin(&mut self, operation: &Operation, host: &Host<'_>, ranges: &mut Ranges) {
+    fn begin(&mut self, operation: &Operation, cut: Option<Cut>, host: &Host<'_>, ranges: &mut Ranges) {
         let start = operation.start;
-        let busy_until = if self.mask != 0 { start } else { self.account.position() };
-        if self.account.position() == 0 {
+        let from = self.account.position();
+        let running = self.running.leaves();
+        let busy_until = if running != 0 { start } else { from };
+        if from == 0 {
             self.account.open(start);
-        } else if self.mask != 0 {
-            if start > self.account.position() {
-                self.account.busy(self.mask, start);
+        } else if running != 0 {
+            if start > from {
+                self.account.busy(running, start);
             }
-        } else if start > self.account.position() {
+        } else if start > from {
             let thread = operation.launch.and_then(|launch| host.threads.get(launch.thread as usize));
-            let lost_end = operation
-                .launch
-                .and_then(|launch| host.launches.lost_within(launch.thread, self.account.position(), launch.start));
-            let waiting = Waiting {
-                device: operation.device,
-                stream: operation.stream,
-                correlation: operation.correlation.0,
-                from: self.account.position(),
-                to: start,
-            };
-            let next = Next {
-                start,
-                producer: host.dependencies.producer(&waiting),
-                launch: operation.launch,
-                graph: operation.graph,
-                input: operation.input,
-                subject: operation.subject,
-            };
-            let from = self.account.position();
+            let lost_end =
+                operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
+            let next = Next { operation, producer: host.dependencies.producer(operation, from) };
             gap::explain(&mut self.account, &next, thread, lost_end);
             if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
-                for (leaf, from, to) in self.account.idle_since(from) {
+                for Idle { leaf, from, to } in self.account.idle_since(from) {
                     ranges.idle(launch.thread, launch.start, leaf, from, to);
                 }
             }
@@ -268,13 +281,10 @@ impl Timeline {
             let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
             ranges.operation(launch.thread, launch.start, (start, operation.end), kernel);
         }
-        self.account.begin(operation);
+        self.account.begin(operation, cut);
         if let Some(launch) = operation.launch.filter(|_| operation.standing.first) {
             self.account.launched(&launch, busy_until);
         }
-        let leaf = operation.leaf as usize;
-        self.counts[leaf] += 1;
-        self.mask |= 1 << leaf;
-        self.running.push(Reverse((operation.end, operation.leaf as u8)));
+        self.running.begin(operation.leaf, operation.end);
     }
 }

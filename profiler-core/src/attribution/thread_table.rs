@@ -47,6 +47,8 @@ impl ThreadTable {
         self.asked
     }
 
+    #[cold]
+    #[inline(never)]
     fn add(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
         let place = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(HostThread::default());

@@ -192,6 +192,12 @@ impl HostThread {
         low
     }
 
+    /// Whether tracing is known to have taken any of the time that gaps still need.
+    #[inline]
+    pub(super) fn has_overheads(&self) -> bool {
+        !self.overheads.is_empty()
+    }
+
     /// Time that tracing took between `from` and `to`, as intervals clipped to it.
     pub(super) fn overheads_within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
         let index = self.overheads.partition_point(|&(_, end)| end <= from);

@@ -58,6 +58,16 @@ impl Sequence {
         Some(self.get(number)?.symbol == before.symbol)
     }
 
+    /// Whether the newest launch does the same as the one `lag` before it, which is not so when that is not known.
+    #[inline]
+    pub(super) fn newest_repeats(&self, lag: u32) -> bool {
+        let known = lag < CAPACITY && u64::from(lag) < self.count;
+        known && {
+            let newest = self.count - 1;
+            self.ring[Self::place(newest)].symbol == self.ring[Self::place(newest - u64::from(lag))].symbol
+        }
+    }
+
     /// How many of these launches do the same as the one `lag` before. All of them and those must be remembered.
     pub(super) fn repeats_within(&self, numbers: Range<u64>, lag: u32) -> u32 {
         let (mut number, mut equal) = (numbers.start, 0);
@@ -113,6 +123,7 @@ mod tests {
             let numbers = count - back..count;
             let one_by_one = numbers.clone().filter(|&number| sequence.repeats(number, lag) == Some(true)).count();
             assert_eq!(sequence.repeats_within(numbers, lag), one_by_one as u32, "{lag}");
+            assert_eq!(Some(sequence.newest_repeats(lag)), sequence.repeats(count - 1, lag), "{lag}");
         }
         assert_eq!(sequence.repeats_within(count - 350..count, 350), 350);
     }

@@ -63,11 +63,12 @@ impl Tracker {
     }
 
     /// Judges launch `number`, the newest.
+    #[inline]
     pub(super) fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32) -> Option<Cut> {
         let expected = self.marker.is_none_or(|marker| marker == symbol);
         let Some(since) = &mut self.since else {
             self.waiting = self.waiting.saturating_add(1);
-            return expected.then(|| self.begin(0, sequence, number));
+            return expected.then(|| self.begin(0, sequence));
         };
         *since = since.saturating_add(1);
         let since = *since;
@@ -77,19 +78,20 @@ impl Tracker {
             self.marker.is_some() && expected && since >= self.period.div_ceil(2)
         };
         if begins {
-            return Some(self.begin(since, sequence, number));
+            return Some(self.begin(since, sequence));
         }
         if since > self.period.saturating_mul(2) {
             (self.since, self.waiting) = (None, since);
             return Some(Cut::Lost);
         }
-        self.matched += u32::from(sequence.repeats(number, self.period) == Some(true));
+        self.matched += u32::from(sequence.newest_repeats(self.period));
         None
     }
 
     /// A step of `launches` is over and another begins.
-    fn begin(&mut self, launches: u32, sequence: &Sequence, number: u64) -> Cut {
-        let first = u32::from(sequence.repeats(number, self.period) == Some(true));
+    #[inline(never)]
+    fn begin(&mut self, launches: u32, sequence: &Sequence) -> Cut {
+        let first = u32::from(sequence.newest_repeats(self.period));
         let matched = std::mem::replace(&mut self.matched, first);
         self.since = Some(0);
         let period = if self.source == StepSource::Period { self.period } else { 0 };
