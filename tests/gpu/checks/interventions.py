@@ -57,7 +57,7 @@ INTERVENTIONS: dict[str, Intervention] = {
     # Rows that stay in the second-level cache: how much memory the blocks of one kernel share is in no record.
     "batched_grids": Intervention(
         "08_small_grids.py", ("--batched",), "gpu_compute", "grids_filled",
-        ("--double", "--rows", "32", "--columns", "32768")),
+        ("--double", "--rows", "16", "--columns", "65536")),
 }
 
 
