@@ -3,7 +3,7 @@
 mod whatif_program;
 
 use profiler_core::whatif::{OperationClass, ScenarioKind, SmallGrid, WhatIf};
-use whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
+use whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
 
 const TIMES: usize = 120;
 /// Multiprocessors of an H200: so many grids of one block run at once.
@@ -31,9 +31,13 @@ fn gain(step: &[Act]) -> f64 {
 
 /// What is predicted for `before` must be what `after` takes.
 fn assert_predicts(before: &[Act], after: &[Act]) {
-    let predicted =
-        answer(&MACHINE.run(before, TIMES)).ceiling(ScenarioKind::GridsFilled).expect("judged").step_ns as f64;
-    let real = MACHINE.run(after, TIMES).steady_step();
+    assert_predicts_on(&MACHINE, before, after);
+}
+
+fn assert_predicts_on(machine: &Machine, before: &[Act], after: &[Act]) {
+    let before = answer(&machine.run(before, TIMES));
+    let predicted = before.ceiling(ScenarioKind::GridsFilled).expect("judged").step_ns as f64;
+    let real = machine.run(after, TIMES).steady_step();
     assert!((predicted / real - 1.0).abs() < 0.005, "predicted {predicted}, really {real}");
 }
 
@@ -63,6 +67,16 @@ fn the_host_launches_a_batch_once() {
         (0..6).flat_map(|_| [Act::Work(20_000), Act::Small(7, 3_000, 3)]).chain([full(1_000)]).collect();
     let after = [Act::Work(20_000), full(3_000), Act::Work(20_000), full(3_000), full(1_000)];
     assert_predicts(&three, &after);
+}
+
+#[test]
+fn a_queue_that_was_full_of_small_grids_holds_nobody_back() {
+    // Calls last as long as a kernel, 20 us and 60 us, where the host is as far ahead as it gets.
+    for nanos in [20_000, 60_000] {
+        let machine = Machine { queue: 100, ..MACHINE };
+        let before: Vec<Act> = (0..16).map(|_| small(nanos)).chain([full(5_000)]).collect();
+        assert_predicts_on(&machine, &before, &[full(nanos), full(5_000)]);
+    }
 }
 
 #[test]

@@ -18,24 +18,25 @@ use crate::record::ThreadId;
 
 /// Launches of small grids that wait for their call to be replayed (40 bytes each); further ones are in no batch.
 const TOLD_LIMIT: usize = 1 << 17;
-/// The table is looked through for calls that were never replayed from this many on.
+/// The table is looked through for calls that were never replayed after at least so many new ones.
 const TOLD_USUAL: usize = 1 << 10;
 
 /// Which calls launch small grids, told before they are replayed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallGrids {
     by_call: FxHashMap<(ThreadId, u64), SmallGrid>,
-    /// So many were left when it was looked through last.
-    kept: usize,
+    /// It is looked through after so many more.
+    due: usize,
 }
 
 impl SmallGrids {
     /// The call that `thread` enters at `start` launches `grid`; those before `position` have been replayed or left out.
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, grid: SmallGrid, position: u64) {
-        if self.by_call.len() >= TOLD_USUAL.max(2 * self.kept) {
+        if self.due == 0 {
             self.by_call.retain(|&(_, start), _| start >= position);
-            self.kept = self.by_call.len();
+            self.due = self.by_call.len().max(TOLD_USUAL);
         }
+        self.due -= 1;
         if start >= position && self.by_call.len() < TOLD_LIMIT {
             self.by_call.insert((thread, start), grid);
         }
@@ -48,47 +49,64 @@ impl SmallGrids {
     }
 }
 
-/// The newest kernels that a thread launched, if one grid could have been all of them.
+/// The kernels of one thread, as they are joined.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batches {
+    newest: Option<Batch>,
+    /// The newest one that is over, or the one that is not, has more than one kernel.
+    joined: bool,
+}
+
+/// Kernels that one grid could have been.
 #[derive(Clone, Debug)]
-pub(super) struct Batch {
+struct Batch {
     grid: SmallGrid,
+    kernels: u32,
     /// When the call that launches all of it was entered, really.
     leader: u64,
-    kernels: u32,
     /// When that call returns, in the world of this module.
     returned: f64,
 }
 
-impl Batch {
-    /// The thread enters `call`, which launches `grid`, `hole` nanoseconds after it returned from the one before. Gives when
-    /// the call was entered that launches the kernel in its place, and when that returns.
-    pub(super) fn enter(
-        newest: &mut Option<Self>,
-        call: &Call,
-        grid: Option<SmallGrid>,
-        hole: u64,
-    ) -> Option<(u64, f64)> {
+impl Batches {
+    /// The thread enters `call`, which launches `grid`, `hole` nanoseconds after it returned from the one before. Gives when the
+    /// call was entered that launches the kernel in its place, and when that returns.
+    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, hole: u64) -> Option<(u64, f64)> {
         if hole > DISPATCH_NANOS {
-            *newest = None;
+            self.end();
         }
         if call.class == CallClass::Other {
             return None;
         }
-        if let (Some(batch), Some(grid)) = (newest.as_mut(), grid)
+        if let (Some(batch), Some(grid)) = (&mut self.newest, grid)
             && batch.grid == grid
             && batch.kernels < grid.fit
         {
             batch.kernels += 1;
+            self.joined = true;
             return Some((batch.leader, batch.returned));
         }
-        *newest = grid.map(|grid| Self { grid, leader: call.start, kernels: 1, returned: f64::MAX });
+        self.end();
+        self.newest = grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: f64::MAX });
         None
+    }
+
+    fn end(&mut self) {
+        if let Some(batch) = self.newest.take() {
+            self.joined = batch.kernels > 1;
+        }
     }
 
     /// The thread returns from `call`, in the world of this module at `clock`.
     pub(super) fn leave(&mut self, call: &Call, clock: f64) {
-        if self.leader == call.start {
-            self.returned = clock;
+        if let Some(batch) = self.newest.as_mut().filter(|batch| batch.leader == call.start) {
+            batch.returned = clock;
         }
+    }
+
+    /// Whether the thread launches so much less, in the world of this module, that no launch waits for room in the queue. It may be
+    /// too far ahead then; the device is what it does not get ahead of.
+    pub(super) fn leave_room(&self) -> bool {
+        self.joined
     }
 }

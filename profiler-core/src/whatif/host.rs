@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::batches::Batch;
+use super::batches::Batches;
 use super::device::Begun;
 use super::input::{Call, CallClass, SmallGrid};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, latest};
@@ -43,7 +43,7 @@ pub(super) struct Thread {
     returned: u64,
     clocks: Clocks,
     launches: u32,
-    batch: Option<Batch>,
+    pub(super) batches: Batches,
 }
 
 /// The launching thread that returned last.
@@ -122,7 +122,7 @@ impl Threads {
             entered = latest(&entered, &thread.clocks);
         }
         thread.leader = None;
-        if let Some((leader, returned)) = Batch::enter(&mut thread.batch, call, grid, own_hole) {
+        if let Some((leader, returned)) = thread.batches.enter(call, grid, own_hole) {
             thread.leader = Some(leader);
             entered[ScenarioKind::GridsFilled as usize] = returned;
         }
@@ -141,9 +141,7 @@ impl Threads {
         thread.staged = staged;
         thread.returned = call.end;
         thread.clocks = clocks;
-        if let Some(batch) = &mut thread.batch {
-            batch.leave(call, clocks[ScenarioKind::GridsFilled as usize]);
-        }
+        thread.batches.leave(call, clocks[ScenarioKind::GridsFilled as usize]);
         thread.launches = thread.launches.saturating_add(u32::from(call.class == CallClass::Launch));
         if thread.launches >= LAUNCHING_THREAD && newest.as_ref().is_none_or(|newest| newest.returned <= call.end) {
             *newest = Some(Newest { id: call.thread, returned: call.end, clocks });
@@ -173,7 +171,7 @@ impl Threads {
             returned: at,
             clocks: [origin.clock(at); SCENARIO_COUNT],
             launches: 0,
-            batch: None,
+            batches: Batches::default(),
         };
         let place = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(thread);

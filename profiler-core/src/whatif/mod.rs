@@ -320,9 +320,13 @@ impl Replay {
             }),
             None => each(|kind| entered[kind as usize] + as_clock(kind.call(lasted, call.class))),
         };
+        let filled = ScenarioKind::GridsFilled as usize;
         if thread.leader.is_some() {
             // Its kernel comes with another launch.
-            clocks[ScenarioKind::GridsFilled as usize] = entered[ScenarioKind::GridsFilled as usize];
+            clocks[filled] = entered[filled];
+        } else if call.class == CallClass::Launch && begun.is_none() && thread.batches.leave_room() {
+            let issued = entered[filled] + as_clock(SHORT_CALL_NANOS);
+            clocks[filled] = if issued < clocks[filled] { issued } else { clocks[filled] };
         }
         self.threads.leave(call, clocks, stages);
     }

@@ -53,9 +53,12 @@ pub struct Machine {
     pub event: u64,
     /// From the end of the last operation to the return of a synchronisation.
     pub wake_up: u64,
+    /// Launches that wait at most: a call that brings one more lasts until the oldest of them has run (on one stream).
+    pub queue: usize,
 }
 
-pub const MACHINE: Machine = Machine { launch: 5_000, latency: 3_000, between: 1_000, event: 2_000, wake_up: 10_000 };
+pub const MACHINE: Machine =
+    Machine { launch: 5_000, latency: 3_000, between: 1_000, event: 2_000, wake_up: 10_000, queue: usize::MAX };
 
 /// What the profiler saw.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +107,9 @@ impl Machine {
                     Act::Launch(stream, nanos, class) => {
                         correlation += 1;
                         let entered = now;
-                        call(&mut now, entered + self.launch, CallClass::Launch, correlation);
+                        let oldest = seen.operations.len().checked_sub(self.queue);
+                        let room = oldest.map_or(0, |oldest| seen.operations[oldest].end);
+                        call(&mut now, room.max(entered + self.launch), CallClass::Launch, correlation);
                         let ready = now + self.latency;
                         let in_order = free.get(&stream).map_or(0, |free| free + self.between);
                         let waited = waits.remove(&stream).map_or(0, |ended| ended + self.event);
