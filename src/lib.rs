@@ -104,6 +104,7 @@ mod expectations;
 mod import;
 mod open;
 mod range;
+mod recompute;
 mod session;
 
 pub use baseline::Baseline;

@@ -1,8 +1,8 @@
 //! From a trace file to its report.
 //!
-//! The one place where a file's format is recognised, and where the reader, the attributor and the report meet for a
-//! finished trace of ours. The injected library feeds the same attributor with the same items while the program runs,
-//! so both say the same. Other profilers' traces go through `import` to the same attributor.
+//! The one place where a file's format is recognised. A trace of ours goes through `recompute` to the attributor that the
+//! injected library feeds with the same items while the program runs, so both say the same; other profilers' traces go
+//! through `import` to it.
 
 use std::error::Error;
 use std::fmt;
@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
-use profiler_core::capture::Captures;
-use profiler_core::record::{Loss, Timestamp};
+use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
-use profiler_core::session::End;
-use profiler_core::trace::{Item, TraceError, TraceReader};
+use profiler_core::trace::{TraceError, TraceReader};
 
 use crate::import::{KinetoError, import_kineto};
+use crate::recompute::report_from;
 
 /// Read at once: rows and blocks are small, system calls are not free.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -172,37 +171,4 @@ pub fn read(source: impl Read) -> Result<Report, TraceError> {
 
 fn read_capture(source: impl Read, capture: Option<u32>) -> Result<Report, TraceError> {
     report_from(TraceReader::new(source)?, capture)
-}
-
-fn report_from(mut reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
-    let mut captures = Captures::new(capture);
-    let mut loss = Loss::default();
-    let mut end = End::Abrupt;
-    let mut last = Timestamp::ZERO;
-    let mut stopped = None;
-    while let Some(item) = reader.next() {
-        match item {
-            Ok(Item::Record(record)) => captures.push(&record, reader.dictionary()),
-            Ok(Item::Flush(at)) => {
-                captures.flushed(at, reader.dictionary());
-                last = last.max(at);
-            }
-            Ok(Item::Loss(newer)) => loss = newer,
-            Ok(Item::Capture(mark)) => captures.mark(mark, reader.session(), &loss, reader.dictionary()),
-            Ok(Item::Cost(cost)) => captures.cost(cost),
-            Ok(Item::Utilisation(reading)) => captures.utilisation(reading),
-            Ok(Item::End(how, at)) => {
-                end = how;
-                last = last.max(at);
-            }
-            Err(error) => {
-                stopped = Some(format!("reading stopped early: {error}"));
-                break;
-            }
-        }
-    }
-    captures.finish(last, reader.session(), &loss, reader.dictionary());
-    let mut notes = reader.damage().sentences();
-    notes.extend(stopped);
-    Ok(captures.report(reader.session(), reader.dictionary(), &loss, end, notes))
 }

@@ -134,6 +134,27 @@ impl Damage {
         notes
     }
 
+    /// A whole block of `bytes` at `offset` is no good.
+    pub(super) fn reject(&mut self, offset: u64, bytes: u64) {
+        self.note(offset);
+        self.skipped_blocks += 1;
+        self.skipped_bytes += bytes;
+    }
+
+    /// Both, of one trace.
+    pub(super) fn with(&self, other: &Self) -> Self {
+        Self {
+            file_header: self.file_header || other.file_header,
+            torn_tail_bytes: self.torn_tail_bytes + other.torn_tail_bytes,
+            skipped_blocks: self.skipped_blocks + other.skipped_blocks,
+            skipped_bytes: self.skipped_bytes + other.skipped_bytes,
+            missing_blocks: self.missing_blocks + other.missing_blocks,
+            unknown_blocks: self.unknown_blocks + other.unknown_blocks,
+            unknown_rows: self.unknown_rows + other.unknown_rows,
+            first_offset: self.first_offset.into_iter().chain(other.first_offset).min(),
+        }
+    }
+
     /// Notes where damage was met for the first time.
     pub(super) fn note(&mut self, offset: u64) {
         self.first_offset.get_or_insert(offset);

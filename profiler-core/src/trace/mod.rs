@@ -7,12 +7,13 @@
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
 //! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `answer`, `pack`, `writer`, `source` (recovery),
-//! `reader`.
+//! `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
 mod answer;
 mod block;
+mod blocks;
 mod column;
 pub mod compact;
 mod entry;
@@ -30,8 +31,9 @@ mod varint;
 mod writer;
 
 pub use answer::{ANSWER_FROM, Answer};
+pub use blocks::{Block, BlockReader};
 pub use error::{Damage, TraceError};
-pub use reader::TraceReader;
+pub use reader::{Assembly, TraceReader};
 pub use writer::TraceWriter;
 
 use crate::capture::CaptureMark;

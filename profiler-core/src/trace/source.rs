@@ -54,11 +54,15 @@ impl<R: Read> Source<R> {
         self.buffer.get(self.at + BLOCK_HEADER..self.at + self.current).unwrap_or_default()
     }
 
+    /// Where the block that was handed out last starts, and its length, bytes.
+    pub(super) fn current(&self) -> (u64, u64) {
+        (self.offset(), self.current as u64)
+    }
+
     /// Declares the block that was handed out last to be bad after all: its checksum is right, its content is not.
     pub(super) fn reject(&mut self) {
-        self.damage.note(self.offset());
-        self.damage.skipped_blocks += 1;
-        self.damage.skipped_bytes += self.current as u64;
+        let (offset, bytes) = self.current();
+        self.damage.reject(offset, bytes);
     }
 
     /// The header of the next good block; `None` at the end of the file.

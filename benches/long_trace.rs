@@ -1,4 +1,4 @@
-//! What opening a long trace takes: `cargo bench -p profiler-core --bench long_trace -- 100000000`.
+//! What opening a long trace takes: `cargo bench -p gpuprof --bench long_trace -- 100000000`.
 //!
 //! The trace is a loop of a hundred kernels with the calls that launch them and a synchronisation, flushed every 0.1 s of its
 //! time, with an answer at its end; it is written to a file in the folder for temporary files and read again as `gpuprof report`
@@ -8,13 +8,12 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};
-use profiler_core::trace::{Answer, Item, TraceReader, TraceWriter};
+use profiler_core::trace::{Answer, TraceWriter};
 
 /// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
 const EVENTS: u64 = 1_000_000;
@@ -29,15 +28,12 @@ fn main() {
     let end = timed("written", events, || write(&path, events).expect("a trace"));
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     println!("{events} events, {:.1} MB, {:.1} s of a run", bytes as f64 / 1e6, (end - START) as f64 / 1e9);
-    let open = || BufReader::with_capacity(1 << 20, File::open(&path).expect("the trace"));
-    timed("its answer", events, || Answer::read(open()).expect("a trace").expect("an answer"));
-    let middle = START + (end - START) / 2;
-    let part = timed("a hundredth of it", events, || {
-        let mut reader = TraceReader::new(open()).expect("a trace");
-        reader.only(time(middle), time(middle + (end - START) / 100));
-        report(reader)
-    });
-    let whole = timed("all of it", events, || report(TraceReader::new(open()).expect("a trace")));
+    let answer = || Answer::read(BufReader::new(File::open(&path).expect("the trace")));
+    timed("its answer", events, || answer().expect("a trace").expect("an answer"));
+    let run = Duration::from_nanos(end - START);
+    let part = timed("a hundredth of it", events, || gpuprof::open_window(&path, run / 2, run / 2 + run / 100));
+    let whole = timed("all of it", events, || gpuprof::open(&path));
+    let [part, whole] = [part, whole].map(|report| report.expect("a report").completeness.kernels);
     println!("kernels: {part} in a hundredth, {whole} in all");
     fs::remove_file(&path).expect("the trace can be removed");
 }
@@ -106,25 +102,6 @@ fn write(path: &Path, events: u64) -> io::Result<u64> {
     writer.answer(time(device), &answer, &dictionary)?;
     writer.finish(End::Clean, time(device), &Loss::default(), &dictionary)?;
     Ok(device)
-}
-
-/// Reads what the reader gives, makes the report, and answers its kernels.
-fn report(mut reader: TraceReader<impl io::Read>) -> u64 {
-    let (mut captures, loss, mut last) = (Captures::new(None), Loss::default(), Timestamp::ZERO);
-    while let Some(item) = reader.next_item().expect("a trace") {
-        match item {
-            Item::Record(record) => captures.push(&record, reader.dictionary()),
-            Item::Flush(at) => {
-                captures.flushed(at, reader.dictionary());
-                last = at;
-            }
-            _ => {}
-        }
-    }
-    captures.finish(last, reader.session(), &loss, reader.dictionary());
-    let report = captures.report(reader.session(), reader.dictionary(), &loss, End::Clean, Vec::new());
-    assert!(!report.summary().is_empty());
-    report.completeness.kernels
 }
 
 fn timed<T>(what: &str, events: u64, work: impl FnOnce() -> T) -> T {

@@ -1,0 +1,144 @@
+//! Takes the blocks of a trace apart, one by one, without what came before them.
+//!
+//! This is the half of reading that costs: checksums, decompression, the rows of an events block. It needs no dictionary,
+//! so it can run ahead of the other half ([`Assembly`](super::Assembly)), on another thread too. A block is decoded completely
+//! before its first record comes out: either all of its rows or none.
+
+use std::io::Read;
+
+use zstd::bulk::Decompressor;
+
+use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
+use super::source::Source;
+use super::varint::Malformed;
+use super::{Damage, Item, TraceError, events, gauges, meta, pack};
+use crate::record::Timestamp;
+use crate::session::Session;
+
+/// The block version that is read, of every kind.
+const BLOCK_VERSION: u8 = 1;
+
+/// A block, taken apart.
+#[derive(Debug)]
+pub struct Block {
+    /// Where it starts, and its length, bytes.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) content: Content,
+}
+
+/// What a block holds.
+#[derive(Debug)]
+pub(super) enum Content {
+    Session(Box<Session>),
+    /// New rows of the dictionary, which have to be put behind those that there are.
+    Dictionary(Vec<u8>),
+    Items(Vec<Item>),
+}
+
+/// Iterates over the blocks of a trace. Ends after the last block that is whole, or after an error.
+pub struct BlockReader<R> {
+    source: Source<R>,
+    decompressor: Decompressor<'static>,
+    /// Blocks of records wholly outside are not decoded.
+    window: Option<(Timestamp, Timestamp)>,
+    ended: bool,
+}
+
+impl<R: Read> BlockReader<R> {
+    /// Reads the file header.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no trace, or are of a newer major version.
+    pub fn new(source: R) -> Result<Self, TraceError> {
+        let source = Source::new(source)?;
+        let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
+        Ok(Self { source, decompressor, window: None, ended: false })
+    }
+
+    /// As [`TraceReader::only`](super::TraceReader::only).
+    pub fn only(&mut self, from: Timestamp, to: Timestamp) {
+        self.window = Some((from, to));
+    }
+
+    /// What was missing or unreadable so far.
+    #[must_use]
+    pub fn damage(&self) -> &Damage {
+        &self.source.damage
+    }
+
+    /// How far reading has come, bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// The next block; `None` at the end and after an error.
+    ///
+    /// # Errors
+    ///
+    /// When reading fails, or at a block that must be understood and is not.
+    pub fn next_block(&mut self) -> Result<Option<Block>, TraceError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let block = self.read_block();
+        self.ended = !matches!(block, Ok(Some(_)));
+        block
+    }
+
+    fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
+        let Some(header) = self.source.next_block()? else { return Ok(None) };
+        let known = (kind::SESSION..=kind::ANSWER).contains(&header.kind)
+            && header.version == BLOCK_VERSION
+            && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
+        if !known && header.flags & MUST_UNDERSTAND != 0 {
+            let (kind, version) = (header.kind, header.version);
+            return Err(TraceError::MustUnderstand { kind, version, offset: self.source.offset() });
+        }
+        let outside = |(from, to): (Timestamp, Timestamp)| header.t_max < from.nanos() || header.t_min > to.nanos();
+        let mut content = Content::Items(Vec::new());
+        if !known {
+            self.source.damage.unknown_blocks += 1;
+        } else if header.kind == kind::EVENTS && header.t_max > 0 && self.window.is_some_and(outside) {
+            // Checked, and passed over.
+        } else {
+            match self.take_apart(&header) {
+                Ok(apart) => content = apart,
+                Err(Malformed) => self.source.reject(),
+            }
+        }
+        let (offset, bytes) = self.source.current();
+        Ok(Some(Block { offset, bytes, content }))
+    }
+
+    fn take_apart(&mut self, header: &Header) -> Result<Content, Malformed> {
+        let unpacked;
+        let mut body = self.source.body();
+        if header.flags & ZSTD != 0 {
+            unpacked = pack::unpack(&mut self.decompressor, body)?;
+            body = &unpacked;
+        }
+        let at = Timestamp::from_nanos(header.t_max);
+        let item = match header.kind {
+            kind::SESSION => return Ok(Content::Session(Box::new(meta::decode_session(body)?))),
+            kind::DICTIONARY => return Ok(Content::Dictionary(body.to_vec())),
+            // Not a part of what was recorded: `Answer::read` is for it.
+            kind::ANSWER => return Ok(Content::Items(Vec::new())),
+            kind::EVENTS => {
+                let mut items = Vec::new();
+                let unknown = events::decode(body, header.t_min, |item| items.push(item))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok(Content::Items(items));
+            }
+            kind::LOSS => Item::Loss(meta::decode_loss(body)?),
+            kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
+            kind::COST => Item::Cost(meta::decode_cost(body)?),
+            kind::UTILISATION => Item::Utilisation(gauges::decode(body)?),
+            kind::FLUSH => Item::Flush(at),
+            _ => Item::End(meta::decode_end(body)?, at),
+        };
+        Ok(Content::Items(vec![item]))
+    }
+}

@@ -1,0 +1,97 @@
+//! The report of a trace from all of its records, on two threads.
+//!
+//! Taking blocks apart (checksums, decompression, columns) and accounting for what is in them take about as long, and need
+//! nothing from each other but the blocks in their order. So the calling thread, whose file need not be `Send`, reads ahead by
+//! a few blocks, and another one runs the engine; neither holds more than these. The engine itself knows of no thread.
+
+use std::io::Read;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::{panic, thread};
+
+use profiler_core::capture::Captures;
+use profiler_core::record::{Loss, Timestamp};
+use profiler_core::report::Report;
+use profiler_core::session::End;
+use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, TraceReader};
+
+/// Blocks that are taken apart before they are needed: usually up to 16,384 records each, 1.4 MB.
+const AHEAD: usize = 2;
+
+/// Makes the report of what `reader` has not given yet, about one capture of a run in pieces or the newest.
+pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
+    let (mut blocks, assembly, first) = reader.into_halves();
+    let (sender, receiver) = sync_channel(AHEAD);
+    let (accounts, stopped) = thread::scope(|scope| {
+        let accounting = thread::Builder::new()
+            .name("gpuprof-account".to_owned())
+            .spawn_scoped(scope, move || Accounts::of(assembly, first, &receiver, capture))
+            .map_err(|source| TraceError::Io { offset: blocks.offset(), source })?;
+        let stopped = hand_over(&mut blocks, sender);
+        let accounts = accounting.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+        Ok((accounts, stopped))
+    })?;
+    let Accounts { mut captures, assembly, loss, end, last } = accounts;
+    captures.finish(last, assembly.session(), &loss, assembly.dictionary());
+    let mut notes = assembly.damage(blocks.damage()).sentences();
+    notes.extend(stopped);
+    Ok(captures.report(assembly.session(), assembly.dictionary(), &loss, end, notes))
+}
+
+/// Gives all blocks away, and answers why there are no more when the file has more.
+fn hand_over(blocks: &mut BlockReader<impl Read>, to: SyncSender<Block>) -> Option<String> {
+    loop {
+        match blocks.next_block() {
+            Ok(Some(block)) => {
+                if to.send(block).is_err() {
+                    return None; // The other thread has panicked, which its end tells.
+                }
+            }
+            Ok(None) => return None,
+            Err(error) => return Some(format!("reading stopped early: {error}")),
+        }
+    }
+}
+
+/// What the blocks so far come to.
+struct Accounts {
+    captures: Captures,
+    assembly: Assembly,
+    loss: Loss,
+    end: End,
+    last: Timestamp,
+}
+
+impl Accounts {
+    /// Accounts for `first` and for all blocks that come.
+    fn of(assembly: Assembly, first: Vec<Item>, blocks: &Receiver<Block>, capture: Option<u32>) -> Self {
+        let captures = Captures::new(capture);
+        let mut accounts = Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO };
+        accounts.take(first);
+        for block in blocks {
+            let items = accounts.assembly.take(block);
+            accounts.take(items);
+        }
+        accounts
+    }
+
+    fn take(&mut self, items: Vec<Item>) {
+        let (session, dictionary) = (self.assembly.session(), self.assembly.dictionary());
+        for item in items {
+            match item {
+                Item::Record(record) => self.captures.push(&record, dictionary),
+                Item::Flush(at) => {
+                    self.captures.flushed(at, dictionary);
+                    self.last = self.last.max(at);
+                }
+                Item::Loss(newer) => self.loss = newer,
+                Item::Capture(mark) => self.captures.mark(mark, session, &self.loss, dictionary),
+                Item::Cost(cost) => self.captures.cost(cost),
+                Item::Utilisation(reading) => self.captures.utilisation(reading),
+                Item::End(how, at) => {
+                    self.end = how;
+                    self.last = self.last.max(at);
+                }
+            }
+        }
+    }
+}
