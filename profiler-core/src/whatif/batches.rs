@@ -49,12 +49,21 @@ impl SmallGrids {
     }
 }
 
+/// A stream takes about so many launches before the host has to wait.
+const QUEUE: u32 = 1_024;
+
 /// The kernels of one thread, as they are joined.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Batches {
     newest: Option<Batch>,
-    /// The newest one that is over, or the one that is not, has more than one kernel.
-    joined: bool,
+    /// Launches since the newest one that is no launch of its own in the world of this module.
+    since_joined: u32,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self { newest: None, since_joined: QUEUE }
+    }
 }
 
 /// Kernels that one grid could have been.
@@ -73,7 +82,7 @@ impl Batches {
     /// call was entered that launches the kernel in its place, and when that returns.
     pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, hole: u64) -> Option<(u64, f64)> {
         if hole > DISPATCH_NANOS {
-            self.end();
+            self.newest = None;
         }
         if call.class == CallClass::Other {
             return None;
@@ -83,18 +92,12 @@ impl Batches {
             && batch.kernels < grid.fit
         {
             batch.kernels += 1;
-            self.joined = true;
+            self.since_joined = 0;
             return Some((batch.leader, batch.returned));
         }
-        self.end();
+        self.since_joined = self.since_joined.saturating_add(1);
         self.newest = grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: f64::MAX });
         None
-    }
-
-    fn end(&mut self) {
-        if let Some(batch) = self.newest.take() {
-            self.joined = batch.kernels > 1;
-        }
     }
 
     /// The thread returns from `call`, in the world of this module at `clock`.
@@ -104,9 +107,8 @@ impl Batches {
         }
     }
 
-    /// Whether the thread launches so much less, in the world of this module, that no launch waits for room in the queue. It may be
-    /// too far ahead then; the device is what it does not get ahead of.
+    /// Whether a queue that is full has room in the world of this module, because a launch that waits in it is none there.
     pub(super) fn leave_room(&self) -> bool {
-        self.joined
+        self.since_joined < QUEUE
     }
 }

@@ -37,7 +37,7 @@ impl GraphFit {
 
 /// For computation whose small grids the replay could batch.
 pub(super) const BATCH_GRIDS: &str = "Give the work of equal kernels with small grids to one kernel (stacked tensors, \
-     torch.vmap, foreach functions), or run them on several streams: most multiprocessors have no block. Helps as far as \
+     torch.vmap, foreach functions), or run them on several streams: many multiprocessors have no block. Helps as far as \
      none needs what the one before it computed.";
 
 /// What the launches say about CUDA graphs.
