@@ -81,11 +81,14 @@ pub fn session_functions() -> &'static Functions {
 }
 
 unsafe extern "C" fn session_begin(linked: c_int, file: c_int, text: Text) -> c_int {
-    // SAFETY: the caller hands the descriptor over.
-    let file = unsafe { File::from_raw_fd(file) };
     let start = if linked == 0 { Start::Injected } else { Start::Linked };
+    let begin = || {
+        // SAFETY: the caller hands the descriptor over. -1, which is none, panics, and that ends in `answer`.
+        let file = unsafe { File::from_raw_fd(file) };
+        session::begin(start, file)
+    };
     // SAFETY: the caller vouches for `text`.
-    unsafe { answer(text, || session::begin(start, file)) }
+    unsafe { answer(text, begin) }
 }
 
 unsafe extern "C" fn session_flush(text: Text) -> c_int {
@@ -184,7 +187,7 @@ pub fn at_fork(handler: fn()) {
     if FORK.set(handler).is_err() {
         return;
     }
-    // SAFETY: as above; the handler only stores one atomic, which is safe in the child of a threaded process.
+    // SAFETY: as above; the handler stores atomics and closes a descriptor, which is safe in the child of a threaded process.
     if unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } != 0 {
         log::warning!("no fork handler can be registered");
     }

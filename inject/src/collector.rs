@@ -167,6 +167,7 @@ impl Collector {
         let inlet = Arc::clone(&self.inlet);
         let mut records = buffer.records(&inlet.sizes);
         let flusher = inlet.flusher.load(Ordering::Relaxed);
+        self.decoder.next_buffer();
         for record in &mut records {
             match self.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.

@@ -87,6 +87,11 @@ impl Decoder {
         }
     }
 
+    /// The records that follow are those of another buffer.
+    pub fn next_buffer(&mut self) {
+        self.kernel_names.next_buffer();
+    }
+
     /// Decodes one record.
     pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
         Decoded::Record(match record.activity() {
@@ -118,7 +123,7 @@ impl Decoder {
     }
 
     fn kernel(&mut self, kernel: &KernelRecord<'_>) -> Kernel {
-        let known = self.kernel_names.find(kernel.name_address(), kernel.name(), &mut self.dictionary);
+        let known = self.kernel_names.find(kernel.name_address(), || kernel.name(), &mut self.dictionary);
         let config = LaunchConfig {
             name: known.id,
             grid: kernel.grid(),

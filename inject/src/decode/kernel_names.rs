@@ -2,7 +2,8 @@
 //!
 //! Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding, and hashing
 //! the launch comes next. So a name is found by its address and a launch by comparing it with the one before. An address can
-//! come to mean another name when a module is unloaded, so the text is compared, which is cheap.
+//! come to mean another name when a module is unloaded, but not within a buffer, whose names CUPTI keeps until it is given back:
+//! so the text is compared once a buffer.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -17,41 +18,67 @@ const ADDRESS_LIMIT: usize = 16_384;
 /// Kernels by the address at which CUPTI keeps their name.
 #[derive(Debug, Default)]
 pub(super) struct KernelNames {
-    known: HashMap<u64, KnownKernel, FxBuildHasher>,
-    /// What has no name.
-    unnamed: Option<KnownKernel>,
+    /// Places in `known`; what has no name is at address 0.
+    places: HashMap<u64, usize, FxBuildHasher>,
+    known: Vec<KnownKernel>,
+    /// Counts the buffers.
+    buffer: u64,
 }
 
 /// A name, and how a kernel of that name was launched last: most are launched as the time before.
 #[derive(Debug)]
 pub(super) struct KnownKernel {
     name: CString,
+    /// The buffer in which the text was last compared.
+    compared: u64,
     pub(super) id: NameId,
     last: Option<(LaunchConfig, LaunchConfigId)>,
 }
 
 impl KernelNames {
-    /// The kernel of that name. Forgets all of them when there are more addresses than programs have kernels.
+    /// The next buffer begins: addresses may mean other names.
+    pub(super) fn next_buffer(&mut self) {
+        self.buffer += 1;
+    }
+
+    /// The kernel whose `name` is at `address`.
     #[inline]
-    pub(super) fn find(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> &mut KnownKernel {
-        let Some(name) = name else {
-            return self.unnamed.get_or_insert_with(|| KnownKernel::new(c"<unnamed kernel>", dictionary));
+    pub(super) fn find<'a>(
+        &mut self,
+        address: u64,
+        name: impl FnOnce() -> Option<&'a CStr>,
+        dictionary: &mut Dictionary,
+    ) -> &mut KnownKernel {
+        let place = match self.places.get(&address) {
+            Some(&place) if self.known[place].compared == self.buffer => place,
+            _ => self.compare(address, name(), dictionary),
         };
-        if self.known.len() >= ADDRESS_LIMIT && !self.known.contains_key(&address) {
+        &mut self.known[place]
+    }
+
+    /// Forgets all kernels when there are more addresses than programs have kernels.
+    #[inline(never)]
+    fn compare(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> usize {
+        let (address, name) = name.map_or((0, c"<unnamed kernel>"), |name| (address, name));
+        if self.known.len() >= ADDRESS_LIMIT && !self.places.contains_key(&address) {
             // A cache: what is still in use comes back at once.
+            self.places.clear();
             self.known.clear();
         }
-        let known = self.known.entry(address).or_insert_with(|| KnownKernel::new(name, dictionary));
-        if known.name.as_c_str() != name {
-            *known = KnownKernel::new(name, dictionary);
+        let place = *self.places.entry(address).or_insert(self.known.len());
+        match self.known.get_mut(place) {
+            Some(known) if known.name.as_c_str() == name => known.compared = self.buffer,
+            Some(known) => *known = KnownKernel::new(name, self.buffer, dictionary),
+            None => self.known.push(KnownKernel::new(name, self.buffer, dictionary)),
         }
-        known
+        place
     }
 }
 
 impl KnownKernel {
-    fn new(name: &CStr, dictionary: &mut Dictionary) -> Self {
-        Self { name: name.to_owned(), id: dictionary.intern_name(&name.to_string_lossy()), last: None }
+    fn new(name: &CStr, buffer: u64, dictionary: &mut Dictionary) -> Self {
+        let id = dictionary.intern_name(&name.to_string_lossy());
+        Self { name: name.to_owned(), compared: buffer, id, last: None }
     }
 
     /// The id of a launch of this kernel.
@@ -77,7 +104,8 @@ mod tests {
     use super::*;
 
     fn launched(names: &mut KernelNames, dictionary: &mut Dictionary, name: &CStr, blocks: u32) -> (String, u32) {
-        let known = names.find(64, Some(name), dictionary);
+        names.next_buffer();
+        let known = names.find(64, || Some(name), dictionary);
         let config = LaunchConfig { name: known.id, grid: [blocks, 1, 1], ..LaunchConfig::default() };
         let id = known.launch(config, dictionary);
         let config = dictionary.launch_config(id);
@@ -92,6 +120,29 @@ mod tests {
             assert_eq!(launched(&mut names, &mut dictionary, name, blocks), expected);
         }
         assert_eq!(dictionary.launch_configs().len(), 4, "each once");
+    }
+
+    #[test]
+    fn the_text_is_compared_once_a_buffer() {
+        let (mut names, mut dictionary) = (KernelNames::default(), Dictionary::new());
+        for _ in 0..2 {
+            names.next_buffer();
+            let mut looks = 0;
+            for _ in 0..3 {
+                names.find(
+                    64,
+                    || {
+                        looks += 1;
+                        Some(c"a")
+                    },
+                    &mut dictionary,
+                );
+            }
+            assert_eq!(looks, 1);
+        }
+        // Without a name there is nothing to remember.
+        let ids = [0, 8].map(|address| names.find(address, || None, &mut dictionary).id);
+        assert_eq!((ids[0], dictionary.name(ids[0])), (ids[1], "<unnamed kernel>"));
     }
 
     #[test]

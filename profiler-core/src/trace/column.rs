@@ -55,7 +55,7 @@ struct Predictor {
     previous: [u64; MAX_COLUMNS],
     /// Ends of the lanes but the last one.
     lane_ends: FxHashMap<u32, u64>,
-    lengths: FxHashMap<u32, u64>,
+    lengths: Lengths,
     /// The lane of the last row, which is that of the next one, as a rule.
     last_lane: Option<u32>,
     /// The end that was seen last on any lane: the guess for a new lane. At first the `t_min` of the block.
@@ -67,7 +67,7 @@ impl Predictor {
         Self {
             previous: [0; MAX_COLUMNS],
             lane_ends: FxHashMap::default(),
-            lengths: FxHashMap::default(),
+            lengths: Lengths::default(),
             last_lane: None,
             last_end: base,
         }
@@ -100,6 +100,40 @@ impl Predictor {
     }
 }
 
+/// Launch configurations with numbers below this are looked up without a hash. The sessions in `fixtures` have up to 200 each.
+const DIRECT: usize = 4096;
+
+/// The last length of each `like`, 0 at first.
+#[derive(Default)]
+struct Lengths {
+    /// Of those below [`DIRECT`], as far as they have come.
+    direct: Vec<u64>,
+    further: FxHashMap<u32, u64>,
+}
+
+impl Lengths {
+    #[inline]
+    fn last(&mut self, like: u32) -> &mut u64 {
+        let index = like as usize;
+        if index < self.direct.len() { &mut self.direct[index] } else { self.find_or_add(like) }
+    }
+
+    #[inline(never)]
+    fn find_or_add(&mut self, like: u32) -> &mut u64 {
+        let index = like as usize;
+        if index >= DIRECT {
+            return self.further.entry(like).or_insert(0);
+        }
+        self.direct.resize(index + 1, 0);
+        &mut self.direct[index]
+    }
+
+    fn clear(&mut self) {
+        self.direct.clear();
+        self.further.clear();
+    }
+}
+
 /// Appends rows to columns.
 pub(super) struct Encoder {
     predictor: Predictor,
@@ -109,61 +143,78 @@ pub(super) struct Encoder {
 }
 
 /// How a column is written when its rows differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Form {
+    #[default]
     Varints,
     Split,
 }
+
+/// Values that a column takes before it makes bytes of them in one loop. What waits stays in the nearest cache: 32 KiB for all
+/// columns.
+const BATCH: usize = 256;
 
 /// One column while rows are added, in the form that it will have; in both while the smaller is to be found.
 ///
 /// Half of the columns of a kernel never vary within a block, so bytes are only made from the first row that does.
 #[derive(Default)]
 struct Column {
+    /// Not written yet, at most [`BATCH`].
+    waiting: Vec<u64>,
+    form: Form,
     varints: Vec<u8>,
     classes: Vec<u8>,
     open: OpenBits,
     first: u64,
     /// Rows that have `first`, as long as nothing varies.
-    alike: u32,
+    alike: usize,
     varies: bool,
 }
 
 impl Column {
     #[inline]
     fn push(&mut self, value: u64, form: Form, both: bool) {
+        self.form = form;
+        self.waiting.push(value);
+        if self.waiting.len() == BATCH {
+            self.write_waiting(both);
+        }
+    }
+
+    #[inline(never)]
+    fn write_waiting(&mut self, both: bool) {
+        let mut waiting = std::mem::take(&mut self.waiting);
         if !self.varies {
             if self.alike == 0 {
-                self.first = value;
+                self.first = waiting.first().copied().unwrap_or(0);
             }
-            if value == self.first {
-                self.alike += 1;
-                return;
+            if waiting.iter().all(|&value| value == self.first) {
+                self.alike += waiting.len();
+            } else {
+                self.varies = true;
+                for _ in 0..self.alike {
+                    self.append(&[self.first], both);
+                }
             }
-            self.begin_to_vary(form, both);
         }
-        self.append(value, form, both);
+        if self.varies {
+            self.append(&waiting, both);
+        }
+        waiting.clear();
+        self.waiting = waiting;
     }
 
-    #[cold]
-    fn begin_to_vary(&mut self, form: Form, both: bool) {
-        self.varies = true;
-        for _ in 0..self.alike {
-            self.append(self.first, form, both);
+    fn append(&mut self, values: &[u64], both: bool) {
+        if self.form == Form::Varints || both {
+            varint::put_all(&mut self.varints, values);
         }
-    }
-
-    #[inline]
-    fn append(&mut self, value: u64, form: Form, both: bool) {
-        if form == Form::Varints || both {
-            varint::put(&mut self.varints, value);
-        }
-        if form == Form::Split || both {
-            self.classes.push(self.open.push(value));
+        if self.form == Form::Split || both {
+            self.classes.extend(values.iter().map(|&value| self.open.push(value)));
         }
     }
 
     fn clear(&mut self) {
+        self.waiting.clear();
         self.varints.clear();
         self.classes.clear();
         self.open.clear();
@@ -172,6 +223,7 @@ impl Column {
 
     /// Ends the column and leaves one form of it. Answers its encoding; `None` when it is 0 in every row.
     fn settle(&mut self, trial: Option<&mut Packer>) -> io::Result<Option<u8>> {
+        self.write_waiting(trial.is_some());
         if !self.varies {
             let first = if self.alike > 0 { self.first } else { 0 };
             self.clear();
@@ -272,7 +324,7 @@ impl Codec for Encoder {
         let (coded, form) = match like {
             None => (length, Form::Split),
             Some(like) => {
-                let last = predictor.lengths.entry(like).or_insert(0);
+                let last = predictor.lengths.last(like);
                 (zigzag(length.wrapping_sub(std::mem::replace(last, length))), Form::Varints)
             }
         };
@@ -401,7 +453,7 @@ impl Codec for Decoder<'_> {
         let length = match like {
             None => coded,
             Some(like) => {
-                let last = predictor.lengths.entry(like).or_insert(0);
+                let last = predictor.lengths.last(like);
                 *last = last.wrapping_add(unzigzag(coded));
                 *last
             }

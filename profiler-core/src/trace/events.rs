@@ -52,23 +52,45 @@ pub(super) struct Rows {
     managed: Vec<ManagedEvent>,
     count: usize,
     marks: Marks,
+    extent: Extent,
+}
+
+/// The stretch of time that rows take, nanoseconds; times that were not recorded do not count.
+struct Extent {
+    first: u64,
+    last: u64,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self { first: u64::MAX, last: 0 }
+    }
+}
+
+fn keep<R: Row>(rows: &mut Vec<R>, row: R, extent: &mut Extent) {
+    for time in row.times().map(Timestamp::nanos) {
+        if time != 0 {
+            (extent.first, extent.last) = (extent.first.min(time), extent.last.max(time));
+        }
+    }
+    rows.push(row);
 }
 
 impl Rows {
-    #[inline]
     pub(super) fn push(&mut self, record: &Record) {
+        let extent = &mut self.extent;
         match *record {
-            Record::Kernel(row) => self.kernels.push(row),
-            Record::Copy(row) => self.copies.push(row),
-            Record::Memset(row) => self.memsets.push(row),
-            Record::Api(row) => self.api_calls.push(row),
-            Record::Sync(row) => self.syncs.push(row),
-            Record::Event(row) => self.events.push(row),
-            Record::Overhead(row) => self.overheads.push(row),
-            Record::Range(row) => self.ranges.push(row),
-            Record::Sample(row) => self.samples.push(row),
-            Record::Memory(row) => self.memory.push(row),
-            Record::Managed(row) => self.managed.push(row),
+            Record::Kernel(row) => keep(&mut self.kernels, row, extent),
+            Record::Copy(row) => keep(&mut self.copies, row, extent),
+            Record::Memset(row) => keep(&mut self.memsets, row, extent),
+            Record::Api(row) => keep(&mut self.api_calls, row, extent),
+            Record::Sync(row) => keep(&mut self.syncs, row, extent),
+            Record::Event(row) => keep(&mut self.events, row, extent),
+            Record::Overhead(row) => keep(&mut self.overheads, row, extent),
+            Record::Range(row) => keep(&mut self.ranges, row, extent),
+            Record::Sample(row) => keep(&mut self.samples, row, extent),
+            Record::Memory(row) => keep(&mut self.memory, row, extent),
+            Record::Managed(row) => keep(&mut self.managed, row, extent),
         }
         self.count += 1;
     }
@@ -109,23 +131,12 @@ impl Rows {
         for_each_kind!(clear);
         self.marks.clear();
         self.count = 0;
+        self.extent = Extent::default();
     }
 
-    /// Earliest and latest time of all rows, nanoseconds; times that were not recorded do not count.
+    /// Earliest and latest time of all rows, nanoseconds; 0 without any.
     pub(super) fn times(&self) -> (u64, u64) {
-        fn widen<R: Row>(range: &mut (u64, u64), rows: &[R]) {
-            for time in rows.iter().flat_map(Row::times).map(|time| time.nanos()).filter(|&time| time != 0) {
-                *range = (range.0.min(time), range.1.max(time));
-            }
-        }
-        let mut range = (u64::MAX, 0);
-        macro_rules! times {
-            ($field:ident, $kind:ty) => {
-                widen(&mut range, &self.$field);
-            };
-        }
-        for_each_kind!(times);
-        (range.0.min(range.1), range.1)
+        (self.extent.first.min(self.extent.last), self.extent.last)
     }
 
     /// Appends one group for each kind that has rows. `ends` are where unlike bytes meet in `out`.

@@ -8,14 +8,30 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
+/// Most bytes of a varint.
+const LONGEST: usize = 10;
+
 /// Appends `value`.
-#[inline]
-pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+pub(super) fn put(out: &mut Vec<u8>, value: u64) {
+    put_all(out, &[value]);
+}
+
+/// Appends `values`.
+pub(super) fn put_all(out: &mut Vec<u8>, values: &[u64]) {
+    // Room for all at once, instead of asking for each byte whether there is any.
+    let mut at = out.len();
+    out.resize(at + values.len() * LONGEST, 0);
+    for &value in values {
+        let mut rest = value;
+        while rest >= 0x80 {
+            out[at] = rest as u8 | 0x80;
+            rest >>= 7;
+            at += 1;
+        }
+        out[at] = rest as u8;
+        at += 1;
     }
-    out.push(value as u8);
+    out.truncate(at);
 }
 
 /// Appends `bytes` behind their length.
