@@ -110,6 +110,23 @@ fn flush_period_and_buffer_memory_do_not_change_the_answer() {
 }
 
 #[test]
+fn small_grids_in_a_row_are_found_however_records_come() {
+    // Beside its graphs it launches 2,000 kernels of one block, one after the other.
+    let gains: Vec<f64> = ["10ms", "10s"]
+        .into_iter()
+        .map(|flush| {
+            let stage = Stage::new();
+            assert!(stage.host("graph_dense").env("GPUPROF_FLUSH", flush).status().unwrap().success());
+            let report = stage.report();
+            let scenarios = report.pointer("/devices/0/what_if/scenarios").and_then(Value::as_array).unwrap();
+            let filled = scenarios.iter().find(|scenario| scenario["kind"] == "grids_filled").unwrap();
+            filled["speedup"].as_f64().unwrap()
+        })
+        .collect();
+    assert!(gains[0] > 1.15 && gains[0] == gains[1], "{gains:?}");
+}
+
+#[test]
 fn the_program_does_not_notice() {
     let stage = Stage::new();
     let output = stage.host("sync_item").args(["--print", "loss 0.25", "--exit-code", "7"]).output().unwrap();
