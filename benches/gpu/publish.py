@@ -50,8 +50,9 @@ def cost(measured: Measured, program: str, tool: str) -> str:
     ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
     if not ratios:
         return ""
-    added = statistics.median(ratios) - 1
-    return f"{added * 100:+.1f} %" if abs(added) < 0.0995 else f"{added * 100:+.0f} %"
+    added = (statistics.median(ratios) - 1) * 100
+    # Adding 0 takes the sign off a rounded zero.
+    return f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
 
 
 def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
@@ -68,12 +69,14 @@ def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuprof run --help`."""
     lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/PERFORMANCE.md):"]
     for mode, option, records, tool, programs in MODES:
-        # The price on the line of the mode, what it records below.
-        below = records if mode else f"{records} ({option})"
         indent = " " * 9
-        lines += textwrap.wrap(
-            prices(measured, tool, programs), HELP_WIDTH, initial_indent=f"  {mode:5}  ", subsequent_indent=indent)
-        lines.append(f"{indent}{below}")
+        price = f"costs {prices(measured, tool, programs)}"
+        # What it records on the line of the mode, the price below.
+        if mode:
+            lines.append(f"  {mode:5}  {records}")
+        else:
+            price = f"{option}: {records}; {price}"
+        lines += textwrap.wrap(price, HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines) + "\n"
 
 
