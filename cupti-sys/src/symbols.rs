@@ -18,7 +18,6 @@ macro_rules! symbols {
             $(pub $optional: Option<abi::$optional_type>,)*
         }
 
-
         impl Symbols {
             /// Optional names that this library lacks.
             pub(crate) fn missing(&self) -> Vec<&'static str> {

@@ -192,9 +192,7 @@ impl Column {
                 self.alike += waiting.len();
             } else {
                 self.varies = true;
-                for _ in 0..self.alike {
-                    self.append(&[self.first], both);
-                }
+                self.append(&vec![self.first; self.alike], both);
             }
         }
         if self.varies {

@@ -246,3 +246,46 @@ fn decode_group<R: Row>(
     decoder.finish(R::COLUMNS)?;
     Ok(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::pack::Packer;
+    use super::*;
+    use crate::record::{LaunchConfigId, ThreadId};
+
+    const ROWS: u64 = 700;
+
+    /// A call and a kernel; columns of both are constant up to row `from` and vary from there on.
+    fn pair(index: u64, from: u64) -> [Record; 2] {
+        let noise = if index < from { 7 } else { 1 + index * index * 7919 % 100_003 };
+        let (start, end) = (Timestamp::from_nanos(1 + index * 1_000), Timestamp::from_nanos(1 + index * 1_000 + noise));
+        let call =
+            ApiCall { start, end, thread: ThreadId(noise as u32), return_value: noise as u32, ..ApiCall::default() };
+        let kernel = Kernel { start, end, config: LaunchConfigId(noise as u32), graph_id: 3, ..Kernel::default() };
+        [Record::Kernel(kernel), Record::Api(call)]
+    }
+
+    #[test]
+    fn columns_that_begin_to_vary_in_any_row_come_back() {
+        for from in [0, 1, 255, 256, 257, 511, 512, 513, ROWS - 1, ROWS] {
+            let mut rows = Rows::default();
+            (0..ROWS).flat_map(|index| pair(index, from)).for_each(|record| rows.push(&record));
+            let (base, last) = rows.times();
+            assert_eq!(base, 1);
+            assert!(last > (ROWS - 1) * 1_000);
+            for mut encoder in [Encoder::new(), Encoder::thorough(Packer::new(1).unwrap())] {
+                let mut body = Vec::new();
+                rows.encode(base, &mut encoder, &mut body, &mut Vec::new()).unwrap();
+                let mut back = [Vec::new(), Vec::new()];
+                let keep = |item| match item {
+                    Item::Record(record) => back[usize::from(matches!(record, Record::Api(_)))].push(record),
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(decode(&body, base, keep), Ok(0));
+                for index in 0..ROWS {
+                    assert_eq!([0, 1].map(|kind| back[kind][index as usize]), pair(index, from), "{index} of {from}");
+                }
+            }
+        }
+    }
+}
