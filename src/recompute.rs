@@ -5,7 +5,7 @@
 //! a few blocks, and another one runs the engine; neither holds more than these. The engine itself knows of no thread.
 
 use std::io::Read;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{panic, thread};
 
 use profiler_core::capture::Captures;
@@ -21,12 +21,19 @@ const AHEAD: usize = 2;
 pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
     let (mut blocks, assembly, first) = reader.into_halves();
     let (sender, receiver) = sync_channel(AHEAD);
+    // Memory goes back to where it is filled.
+    let (emptied, empty) = channel();
     let (accounts, stopped) = thread::scope(|scope| {
         let accounting = thread::Builder::new()
             .name("gpuprof-account".to_owned())
-            .spawn_scoped(scope, move || Accounts::of(assembly, first, &receiver, capture))
+            .spawn_scoped(scope, move || {
+                let mut accounts = Accounts::new(assembly, capture);
+                accounts.take(first);
+                accounts.take_all(&receiver, &emptied);
+                accounts
+            })
             .map_err(|source| TraceError::Io { offset: blocks.offset(), source })?;
-        let stopped = hand_over(&mut blocks, sender);
+        let stopped = hand_over(&mut blocks, sender, &empty);
         let accounts = accounting.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         Ok((accounts, stopped))
     })?;
@@ -38,8 +45,13 @@ pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) 
 }
 
 /// Gives all blocks away, and answers why there are no more when the file has more.
-fn hand_over(blocks: &mut BlockReader<impl Read>, to: SyncSender<Block>) -> Option<String> {
+fn hand_over(
+    blocks: &mut BlockReader<impl Read>,
+    to: SyncSender<Block>,
+    empty: &Receiver<Vec<Item>>,
+) -> Option<String> {
     loop {
+        empty.try_iter().for_each(|items| blocks.reuse(items));
         match blocks.next_block() {
             Ok(Some(block)) => {
                 if to.send(block).is_err() {
@@ -62,23 +74,27 @@ struct Accounts {
 }
 
 impl Accounts {
-    /// Accounts for `first` and for all blocks that come.
-    fn of(assembly: Assembly, first: Vec<Item>, blocks: &Receiver<Block>, capture: Option<u32>) -> Self {
+    fn new(assembly: Assembly, capture: Option<u32>) -> Self {
         let captures = Captures::new(capture);
-        let mut accounts = Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO };
-        accounts.take(first);
-        for block in blocks {
-            let items = accounts.assembly.take(block);
-            accounts.take(items);
-        }
-        accounts
+        Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO }
     }
 
-    fn take(&mut self, items: Vec<Item>) {
+    /// Accounts for all blocks that come; their memory goes to `emptied`.
+    fn take_all(&mut self, blocks: &Receiver<Block>, emptied: &Sender<Vec<Item>>) {
+        for block in blocks {
+            let items = self.assembly.take(block);
+            let items = self.take(items);
+            // There may be nothing left to fill it.
+            let _ = emptied.send(items);
+        }
+    }
+
+    /// Accounts for the items, and gives their memory back.
+    fn take(&mut self, items: Vec<Item>) -> Vec<Item> {
         let (session, dictionary) = (self.assembly.session(), self.assembly.dictionary());
-        for item in items {
-            match item {
-                Item::Record(record) => self.captures.push(&record, dictionary),
+        for item in &items {
+            match *item {
+                Item::Record(ref record) => self.captures.push(record, dictionary),
                 Item::Flush(at) => {
                     self.captures.flushed(at, dictionary);
                     self.last = self.last.max(at);
@@ -93,5 +109,6 @@ impl Accounts {
                 }
             }
         }
+        items
     }
 }

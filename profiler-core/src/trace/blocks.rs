@@ -17,6 +17,8 @@ use crate::session::Session;
 
 /// The block version that is read, of every kind.
 const BLOCK_VERSION: u8 = 1;
+/// Memory of so many blocks is kept.
+const SPARE: usize = 4;
 
 /// A block, taken apart.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub struct BlockReader<R> {
     decompressor: Decompressor<'static>,
     /// Blocks of records wholly outside are not decoded.
     window: Option<(Timestamp, Timestamp)>,
+    /// Memory for items: a block has a megabyte of them, too much to be had anew each time.
+    spare: Vec<Vec<Item>>,
     ended: bool,
 }
 
@@ -54,12 +58,21 @@ impl<R: Read> BlockReader<R> {
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = Source::new(source)?;
         let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
-        Ok(Self { source, decompressor, window: None, ended: false })
+        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false })
     }
 
     /// As [`TraceReader::only`](super::TraceReader::only).
     pub fn only(&mut self, from: Timestamp, to: Timestamp) {
         self.window = Some((from, to));
+    }
+
+    /// Gives the memory of items back that are done with, for those of a block to come.
+    pub fn reuse(&mut self, mut items: Vec<Item>) {
+        // Blocks that are no records have one item.
+        if items.capacity() > 1 && self.spare.len() < SPARE {
+            items.clear();
+            self.spare.push(items);
+        }
     }
 
     /// What was missing or unreadable so far.
@@ -127,7 +140,7 @@ impl<R: Read> BlockReader<R> {
             // Not a part of what was recorded: `Answer::read` is for it.
             kind::ANSWER => return Ok(Content::Items(Vec::new())),
             kind::EVENTS => {
-                let mut items = Vec::new();
+                let mut items = self.spare.pop().unwrap_or_default();
                 let unknown = events::decode(body, header.t_min, |item| items.push(item))?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok(Content::Items(items));

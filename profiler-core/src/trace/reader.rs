@@ -3,15 +3,13 @@
 //! Blocks come taken apart ([`BlockReader`]); here they are put together in their order. The dictionary grows along the way,
 //! always ahead of the records that need it.
 
-use std::io::Read;
-use std::vec;
-
 use super::blocks::{Block, BlockReader, Content};
 use super::entry::Rebuilt;
 use super::{Damage, Item, TraceError};
 use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
 use crate::session::Session;
+use std::io::Read;
 
 /// What the blocks of a trace add up to, taken in order.
 #[derive(Default)]
@@ -60,7 +58,9 @@ impl Assembly {
 pub struct TraceReader<R> {
     blocks: BlockReader<R>,
     assembly: Assembly,
-    items: vec::IntoIter<Item>,
+    items: Vec<Item>,
+    /// So many of them are out.
+    given: usize,
 }
 
 impl<R: Read> TraceReader<R> {
@@ -75,8 +75,8 @@ impl<R: Read> TraceReader<R> {
         let mut assembly = Assembly::default();
         match blocks.next_block()? {
             Some(block) => {
-                let items = assembly.take(block).into_iter();
-                Ok(Self { blocks, assembly, items })
+                let items = assembly.take(block);
+                Ok(Self { blocks, assembly, items, given: 0 })
             }
             None => Err(TraceError::Truncated { offset: blocks.offset() }),
         }
@@ -116,8 +116,9 @@ impl<R: Read> TraceReader<R> {
     /// What is left to be read: the blocks, what those so far add up to, and the items that were not asked for yet. The two
     /// halves of reading can then go on on two threads.
     #[must_use]
-    pub fn into_halves(self) -> (BlockReader<R>, Assembly, Vec<Item>) {
-        (self.blocks, self.assembly, self.items.collect())
+    pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Item>) {
+        self.items.drain(..self.given);
+        (self.blocks, self.assembly, self.items)
     }
 
     /// The next item; `None` at the end and after an error.
@@ -127,11 +128,14 @@ impl<R: Read> TraceReader<R> {
     /// When reading fails, or at a block that must be understood and is not.
     pub fn next_item(&mut self) -> Result<Option<Item>, TraceError> {
         loop {
-            if let Some(item) = self.items.next() {
+            if let Some(&item) = self.items.get(self.given) {
+                self.given += 1;
                 return Ok(Some(item));
             }
             let Some(block) = self.blocks.next_block()? else { return Ok(None) };
-            self.items = self.assembly.take(block).into_iter();
+            let done = std::mem::replace(&mut self.items, self.assembly.take(block));
+            self.given = 0;
+            self.blocks.reuse(done);
         }
     }
 }
