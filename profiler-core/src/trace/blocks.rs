@@ -29,6 +29,19 @@ pub struct Block {
     pub(super) content: Content,
 }
 
+impl Block {
+    /// The memory that it takes, about, bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + match &self.content {
+                Content::Session(_) => size_of::<Session>(),
+                Content::Dictionary(body) => body.len(),
+                Content::Items(items) => size_of_val(items.as_slice()),
+            }
+    }
+}
+
 /// What a block holds.
 #[derive(Debug)]
 pub(super) enum Content {
