@@ -34,20 +34,22 @@ PROGRAMS = {
     "training": ("the three trainings in one process, from start to end", "from start to end"),
 }
 TOOLS = {"gpuprof": "gpuprof", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
-# Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
+# Mode, its option, what it records, the tool that measures it, what it is compared with, and the programs whose prices tell
+# it best. Graphs as a whole are compared with CUPTI alone: bare, a node takes what memory lies where (docs/OVERHEAD.md).
 MODES = [
-    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuprof-watch",
+    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuprof-watch", "none",
      ("gpt", "resnet", "mlp", "launch")),
-    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof",
+    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof", "none",
      ("gpt", "resnet", "mlp", "launch", "graph")),
-    ("", "--cuda-graph-trace graph", "CUDA graphs as a whole", "gpuprof-graphs", ("graph",)),
-    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full", ("gpt", "resnet", "mlp", "launch")),
+    ("", "--cuda-graph-trace graph", "CUDA graphs as a whole", "gpuprof-graphs", "floor-graphs", ("graph",)),
+    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full", "none",
+     ("gpt", "resnet", "mlp", "launch")),
 ]
 
 
-def cost(measured: Measured, program: str, tool: str) -> str:
+def cost(measured: Measured, program: str, tool: str, base: str = "none") -> str:
     """The median over the rounds, as a percentage; empty when it was not measured."""
-    ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
+    ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool, base)
     if not ratios:
         return ""
     added = (statistics.median(ratios) - 1) * 100
@@ -55,9 +57,9 @@ def cost(measured: Measured, program: str, tool: str) -> str:
     return f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
 
 
-def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
-    found = [f"{PROGRAMS[program][1]} {price}" for program in programs if (price := cost(measured, program, tool))]
-    return ", ".join(found) or "not measured yet"
+def prices(measured: Measured, tool: str, base: str, programs: tuple[str, ...]) -> str:
+    found = [f"{PROGRAMS[program][1]} {price}" for program in programs if (price := cost(measured, program, tool, base))]
+    return ", ".join(found) + (" over CUPTI alone" if base != "none" else "") if found else "not measured yet"
 
 
 def rounds(measured: Measured) -> str:
@@ -68,9 +70,9 @@ def rounds(measured: Measured) -> str:
 def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuprof run --help`."""
     lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/PERFORMANCE.md):"]
-    for mode, option, records, tool, programs in MODES:
+    for mode, option, records, tool, base, programs in MODES:
         indent = " " * 9
-        price = f"costs {prices(measured, tool, programs)}"
+        price = f"costs {prices(measured, tool, base, programs)}"
         # What it records on the line of the mode, the price below.
         if mode:
             lines.append(f"  {mode:5}  {records}")
@@ -87,7 +89,7 @@ def programs_table(measured: Measured) -> str:
     lines = [
         f"Medians (rounds: {rounds(measured)}) on one {machine['gpu']} (driver {machine['driver']}, PyTorch {machine['PyTorch'].split(' ')[0]}; "
         f"{measured.dates()}). In a round each tool",
-        "and the bare program take turns, and the cost is that of the round's own bare run; other tools than gpuprof ran in the first rounds.",
+        "and the bare program take turns, and the cost is that of the round's own bare run.",
         "*CUPTI alone* records what gpuprof asks for and looks at nothing: the floor.",
         "",
         "| program | bare | " + " | ".join(TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
@@ -108,7 +110,8 @@ def programs_table(measured: Measured) -> str:
 
 def modes_table(measured: Measured) -> str:
     lines = ["| | records | costs |", "|---|---|---|"]
-    lines += [f"| `{option}` | {records} | {prices(measured, tool, programs)} |" for _, option, records, tool, programs in MODES]
+    lines += [f"| `{option}` | {records} | {prices(measured, tool, base, programs)} |"
+              for _, option, records, tool, base, programs in MODES]
     return "\n".join(lines) + "\n"
 
 

@@ -81,8 +81,8 @@ class Publishing(unittest.TestCase):
     def test_a_price_is_the_median_of_the_rounds(self) -> None:
         measured = Measured({"gpu": "A"}, measurements=[
             entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuprof", 10 * cost))])
-        self.assertEqual(publish.prices(measured, "gpuprof", ("launch", "gpt")), "empty kernels +30 %")
-        self.assertEqual(publish.prices(measured, "gpuprof-full", ("launch",)), "not measured yet")
+        self.assertEqual(publish.prices(measured, "gpuprof", "none", ("launch", "gpt")), "empty kernels +30 %")
+        self.assertEqual(publish.prices(measured, "gpuprof-full", "none", ("launch",)), "not measured yet")
 
     def test_the_readme_has_the_places(self) -> None:
         readme = (publish.REPOSITORY / "README.md").read_text()

@@ -14,7 +14,7 @@ use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
 use crate::steps::{StepSource, Steps};
 use crate::terminal::{WIDTH, duration, path_name, shortened, wrapped};
-use crate::whatif::WORTH_SHOWING;
+use crate::whatif::{WORTH_SHOWING, at_most};
 
 /// The largest few; the rest is in the JSON.
 const CEILINGS_SHOWN: usize = 3;
@@ -40,7 +40,7 @@ pub fn live_line(report: &Report) -> String {
         let _ = write!(line, " {:.0} %", of_steady * 100.0);
     }
     if let Some(speedup) = report.ceiling(group) {
-        let _ = write!(line, ", at most {speedup:.1}x if fixed");
+        let _ = write!(line, ", {} if fixed", at_most(speedup, 1));
     }
     let _ = write!(line, " | whole {}", duration(report.observed_ns));
     let parts = parts.into_iter().take(2).filter(|(percent, _)| *percent >= 1.0);
@@ -66,7 +66,7 @@ pub fn short(report: &Report) -> String {
     } else {
         let of = if verdict.basis.is_some() { "a steady step" } else { "steady device time" };
         let gain = report.ceiling(verdict.group).filter(|&speedup| speedup >= WORTH_SHOWING);
-        let gain = gain.map(|speedup| format!("; at most {speedup:.2}x if fixed")).unwrap_or_default();
+        let gain = gain.map(|speedup| format!("; {} if fixed", at_most(speedup, 2))).unwrap_or_default();
         format!("{:.1} % of {of}{gain}", verdict.share * 100.0)
     };
     let _ = writeln!(out, "verdict: {} ({share})", verdict.group.name());

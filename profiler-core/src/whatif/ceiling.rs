@@ -79,11 +79,28 @@ impl Ceiling {
 
 impl fmt::Display for Ceiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let condition = self.kind.condition();
-        if self.speedup > LARGEST_SHOWN {
-            write!(f, "ceiling: more than {LARGEST_SHOWN:.0}x if {condition}")
-        } else {
-            write!(f, "ceiling: at most {:.2}x if {condition}", self.speedup)
-        }
+        write!(f, "ceiling: {} if {}", at_most(self.speedup, 2), self.kind.condition())
+    }
+}
+
+/// A speed-up in words, with so many digits behind the point: `at most 4.08x`, and `more than 100x` from there on, where
+/// the number says nothing but that hardly anything would be left.
+pub(crate) fn at_most(speedup: f64, digits: usize) -> String {
+    if speedup > LARGEST_SHOWN {
+        format!("more than {LARGEST_SHOWN:.0}x")
+    } else {
+        format!("at most {speedup:.digits$}x")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_most;
+
+    #[test]
+    fn a_speed_up_that_says_nothing_is_cut() {
+        assert_eq!(at_most(4.082, 2), "at most 4.08x");
+        assert_eq!(at_most(100.0, 1), "at most 100.0x");
+        assert_eq!(at_most(2952.4, 1), "more than 100x");
     }
 }

@@ -45,6 +45,7 @@ mod scenario;
 mod steps;
 
 pub use answer::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
+pub(crate) use ceiling::at_most;
 pub use ceiling::{Ceiling, WORTH_SHOWING};
 pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass, SmallGrid};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};

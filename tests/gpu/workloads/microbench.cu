@@ -73,9 +73,8 @@ struct Options {
             else numbers.push_back(std::atof(words[i]));
         }
     }
-    long number(size_t index, long otherwise) const {
-        return index < numbers.size() ? static_cast<long>(numbers[index]) : otherwise;
-    }
+    double number(size_t index, double otherwise) const { return index < numbers.size() ? numbers[index] : otherwise; }
+    long count(size_t index, long otherwise) const { return static_cast<long>(number(index, static_cast<double>(otherwise))); }
 };
 
 cudaGraphExec_t capture(cudaStream_t stream, int *sink, long nodes) {
@@ -175,8 +174,8 @@ std::vector<double> run_repetitions(const Options &options) {
     CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
     if (options.mode == "graph") occupy();
     Bench bench;
-    long operations = options.number(0, 100000);
-    const long launches = options.number(1, 100);
+    long operations = options.count(0, 100000);
+    const long launches = options.count(1, 100);
     if (options.mode == "graph") {
         bench.nodes = operations;
         bench.graph = capture(bench.stream, bench.device, bench.nodes);

@@ -12,7 +12,7 @@ use crate::report::copies::copy_evidence;
 use crate::report::gaps::GapRow;
 use crate::steps::Step;
 use crate::terminal::{duration, path_name, shortened};
-use crate::whatif::{Ceiling, ScenarioKind, WhatIf};
+use crate::whatif::{Ceiling, ScenarioKind, WhatIf, at_most};
 
 /// A ceiling and a share that differ by less than this are not compared in words.
 const NOTABLE: f64 = 0.02;
@@ -67,8 +67,8 @@ pub(super) fn gain_sentence(group: Group, ranking: &Ranking, devices: &[DeviceRe
     }
     if let Some((what_if, ceiling)) = small_grids(devices) {
         return Some(format!(
-            "At most {:.2}x if {}: {}. Less where kernels are bound by memory, which all blocks share.",
-            ceiling.speedup,
+            "{} if {}: {}. Less where kernels are bound by memory, which all blocks share.",
+            first_words(ceiling),
             ceiling.kind.condition(),
             saved_in_replay(what_if, ceiling),
         ));
@@ -84,20 +84,26 @@ pub(super) fn gain_sentence(group: Group, ranking: &Ranking, devices: &[DeviceRe
     ))
 }
 
+/// The speed-up at the beginning of a sentence.
+fn first_words(ceiling: &Ceiling) -> String {
+    let words = at_most(ceiling.speedup, 2);
+    words[..1].to_uppercase() + &words[1..]
+}
+
 /// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
 fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
     let (what_if, ceiling) = tightest_ceiling(group, devices)?;
-    let (speedup, condition) = (ceiling.speedup, ceiling.kind.condition());
+    let (at_most, condition) = (first_words(ceiling), ceiling.kind.condition());
     if let Some(reason) = what_if.refused {
         let books = match group {
             Group::Copy => "its time taken off the books, down to what a known link needs for the bytes",
             _ => "its time taken off the books, and nothing else changed",
         };
-        return Some(format!("At most {speedup:.2}x if {condition}: {books} (no replay: {reason})."));
+        return Some(format!("{at_most} if {condition}: {books} (no replay: {reason})."));
     }
     if group == Group::Copy && devices.iter().any(copies_without_link) {
         return Some(format!(
-            "At most {speedup:.2}x if copies ran beside compute as fast as they did. From page-locked memory they are faster; \
+            "{at_most} if copies ran beside compute as fast as they did. From page-locked memory they are faster; \
              how much is not known without the link."
         ));
     }
@@ -118,7 +124,7 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     // What remains was measured with cold caches, beside what would be gone.
     let more = if saved > MOST_OF_IT { "; may be more, as what remains would run faster" } else { "" };
     let rest = saved_in_replay(what_if, ceiling);
-    Some(format!("At most {speedup:.2}x if {condition}: {rest}{compared}{more}."))
+    Some(format!("{at_most} if {condition}: {rest}{compared}{more}."))
 }
 
 /// What `ceiling` takes away of the steps that were replayed.
