@@ -88,11 +88,11 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
     models = {model: rf'"model": "{model}", "ms_per_step": ([\d.]+)' for model in ("mlp", "resnet", "gpt")}
     return [
         # 100,000 a repetition: what a thread of gpuprof takes a kernel is read from this one.
-        small("launch", "ns/kernel", "100000", "--reps", "3"),
+        small("launch", "ns/kernel", "100000"),
         small("graph", "ns/node", "1000", "100", graphs=True),
         small("copy", "ns/copy", "50000"),
         small("sm", "ns/kernel", "5000"),
-        small("threads", "ns/kernel", "0.75"),
+        small("threads", "ns/kernel", "1"),
         Benchmark("training", [sys.executable, str(HERE / "training.py")], models, "ms/step", is_torch=True),
     ]
 
