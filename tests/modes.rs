@@ -200,8 +200,13 @@ fn the_help_names_every_mode_with_what_was_measured() {
     let help = Command::new(GPUPROF).args(["run", "--help"]).output().unwrap();
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     for mode in ["  watch  ", "  light  ", "  full  "] {
-        let line = help.lines().find(|line| line.starts_with(mode)).unwrap_or_else(|| panic!("no {mode:?} in {help}"));
-        assert!(line.contains('%') || line.ends_with("not measured yet"), "no price in {line:?}");
+        let mut lines = help.lines().skip_while(|line| !line.starts_with(mode));
+        assert!(lines.next().is_some(), "no {mode:?} in {help}");
+        let price = lines.next().unwrap_or_default().trim_start();
+        assert!(
+            price.starts_with("costs ") && (price.contains('%') || price.ends_with("not measured yet")),
+            "no price in {price:?}"
+        );
     }
     assert!(help.contains("--mode") && help.contains("--max-overhead"), "{help}");
 }
