@@ -3,13 +3,14 @@
 //! Blocks come taken apart ([`BlockReader`]); here they are put together in their order. The dictionary grows along the way,
 //! always ahead of the records that need it.
 
+use std::io::Read;
+
 use super::blocks::{Block, BlockReader, Content};
 use super::entry::Rebuilt;
 use super::{Damage, Item, TraceError};
 use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
 use crate::session::Session;
-use std::io::Read;
 
 /// What the blocks of a trace add up to, taken in order.
 #[derive(Default)]

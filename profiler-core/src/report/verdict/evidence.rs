@@ -93,17 +93,17 @@ fn first_words(ceiling: &Ceiling) -> String {
 /// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
 fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
     let (what_if, ceiling) = tightest_ceiling(group, devices)?;
-    let (at_most, condition) = (first_words(ceiling), ceiling.kind.condition());
+    let (gain, condition) = (first_words(ceiling), ceiling.kind.condition());
     if let Some(reason) = what_if.refused {
         let books = match group {
             Group::Copy => "its time taken off the books, down to what a known link needs for the bytes",
             _ => "its time taken off the books, and nothing else changed",
         };
-        return Some(format!("{at_most} if {condition}: {books} (no replay: {reason})."));
+        return Some(format!("{gain} if {condition}: {books} (no replay: {reason})."));
     }
     if group == Group::Copy && devices.iter().any(copies_without_link) {
         return Some(format!(
-            "{at_most} if copies ran beside compute as fast as they did. From page-locked memory they are faster; \
+            "{gain} if copies ran beside compute as fast as they did. From page-locked memory they are faster; \
              how much is not known without the link."
         ));
     }
@@ -124,7 +124,7 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     // What remains was measured with cold caches, beside what would be gone.
     let more = if saved > MOST_OF_IT { "; may be more, as what remains would run faster" } else { "" };
     let rest = saved_in_replay(what_if, ceiling);
-    Some(format!("{at_most} if {condition}: {rest}{compared}{more}."))
+    Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
 }
 
 /// What `ceiling` takes away of the steps that were replayed.
