@@ -92,7 +92,7 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
         small("graph", "ns/node", "1000", "100", graphs=True),
         small("copy", "ns/copy", "50000"),
         small("sm", "ns/kernel", "5000"),
-        small("threads", "ns/kernel", "1"),
+        small("threads", "ns/kernel", "1", graphs=True),
         Benchmark("training", [sys.executable, str(HERE / "training.py")], models, "ms/step", is_torch=True),
     ]
 

@@ -61,7 +61,6 @@ TARGETS = [
     Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuprof", "none")),
     Target("watch over no tool", None, 1.005, ratio("gpuprof-watch", "none")),
     Target("CUDA graphs as a whole over their floor", "graph", 1.02, ratio("gpuprof-graphs", "floor-graphs")),
-    Target("CUDA graphs as a whole over no tool", "graph", 1.02, ratio("gpuprof-graphs", "none")),
     Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuprof", "floor"), ".0f"),
     Target("gpuprof's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),
     Target("records lost, 8 threads launching", "threads", 0, column("lost", "gpuprof"), ".0f"),

@@ -121,6 +121,7 @@ pub fn run(
                 flushed = flushed.and(cupti.flush(true));
                 wait_for_stragglers();
             }
+            inlet.unflushed.end_flush();
             // At exit the driver may be gone already, which is normal.
             if let Err(error) = flushed
                 && !stopping

@@ -15,14 +15,19 @@ const LIMIT: usize = 4 << 20;
 pub struct Unflushed(AtomicUsize);
 
 impl Unflushed {
-    /// So many bytes of records have come. Answers whether they make a flush due; once until the next one begins.
+    /// So many bytes of records have come. Answers whether they make a flush due; once until the next one has ended.
     pub fn add(&self, bytes: usize) -> bool {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
         before < LIMIT && before.saturating_add(bytes) >= LIMIT
     }
 
-    /// A flush begins.
+    /// A flush begins. What it brings is none of the next one's: it makes none due.
     pub fn begin_flush(&self) {
+        self.0.store(LIMIT, Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub fn end_flush(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -37,8 +42,11 @@ mod tests {
         let due = |times: usize| (0..times).filter(|_| unflushed.add(LIMIT / 4)).count();
         assert_eq!([due(3), due(1), due(8)], [0, 1, 0]);
         unflushed.begin_flush();
+        assert_eq!(due(9), 0, "what a flush brings makes none due");
+        unflushed.end_flush();
         assert_eq!([due(3), due(1)], [0, 1]);
         unflushed.begin_flush();
+        unflushed.end_flush();
         assert!(unflushed.add(9 * LIMIT));
     }
 }
