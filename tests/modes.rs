@@ -133,7 +133,7 @@ fn a_mode_is_named_with_its_price_in_report_and_json() {
         assert_eq!(cost["mode"], mode);
         // 20,043 kernels, nearly all of them nodes of graphs.
         let estimate = cost["records_estimate_ns"].as_u64().unwrap();
-        assert!((20_043 * 293..20_083 * 921).contains(&estimate), "{cost}");
+        assert!((20_043 * 831..20_083 * 921).contains(&estimate), "{cost}");
         assert_eq!(cost["steps_down"].as_array().unwrap().len(), 0);
     }
 }
@@ -177,7 +177,7 @@ fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
     let recommends = |fixture: &str, value: &str| {
         let stage = Stage::new();
         let output = stage.host(fixture).env("GPUPROF_CUDA_GRAPHS", value).output().unwrap();
-        words(&output).contains("nodes of CUDA graphs, each a record of its own; --cuda-graph-trace")
+        words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch")
     };
     // 20,000 nodes in 0.3 s and in 1.5 s.
     assert!(recommends("graph_dense", "node") && !recommends("graph_torch", "node"));

@@ -11,9 +11,9 @@ use crate::record::Timestamp;
 /// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet host, and
 /// 4,358 instead of 3,344 on a busy one (docs/PERFORMANCE.md, floor and none).
 pub const LAUNCH_NANOS: u64 = 921;
-/// A node of a graph, nanoseconds: 916 instead of 623, where what lies on the device has its part in the difference; 890 or some
-/// 1,300 instead of 719 where that is ruled out (docs/OVERHEAD.md). So between the two.
-pub const GRAPH_NODE_NANOS: u64 = 293;
+/// A node of a graph, nanoseconds, for a program that waits for each graph: 1,556 instead of 725, most of it in the launching call
+/// (docs/OVERHEAD.md).
+pub const GRAPH_NODE_NANOS: u64 = 831;
 /// A copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350, and 3,012 instead of 2,285 (as for launches).
 pub const COPY_NANOS: u64 = 722;
 

@@ -100,7 +100,7 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "`node` records each node of a CUDA graph, `graph` a launch of a graph as one piece of computation whose inside is not \
                   known, `auto` nodes, but whole graphs when GPUPROF_MAX_OVERHEAD is set. CUPTI 13.0 crashes the program when \
                   whole graphs are switched on in mid-run, so the choice holds from before CUDA starts, also between captures; \
-                  the report recommends `graph` where nodes take an estimated 1 % of the time or more.",
+                  the report recommends `graph` where nodes take an estimated 2 % of the time or more.",
     },
     Variable {
         name: MAX_OVERHEAD,
