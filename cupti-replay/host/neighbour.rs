@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use cupti_sys::abi::{Context, FLUSH_FORCED, Flush, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
+use cupti_sys::abi::{Context, FLUSH_FORCED, Flush, GetTimestamp, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
 use cupti_sys::{CuptiResult, Domain, Kind};
 use libloading::os::unix::{Library, RTLD_LAZY};
 
@@ -62,7 +62,7 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", path.to_string_lossy()))?;
     let missing = |error: libloading::Error| error.to_string();
     // SAFETY: each name stands for the C function of this type.
-    let (subscribe, unsubscribe, register, enable, disable, flush) = unsafe {
+    let (subscribe, unsubscribe, register, enable, disable, flush, clock) = unsafe {
         (
             *library.get::<Subscribe>("cuptiSubscribe").map_err(missing)?,
             *library.get::<Unsubscribe>("cuptiUnsubscribe").map_err(missing)?,
@@ -70,6 +70,7 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             *library.get::<SetKind>("cuptiActivityEnable").map_err(missing)?,
             *library.get::<SetKind>("cuptiActivityDisable").map_err(missing)?,
             *library.get::<Flush>("cuptiActivityFlushAll").map_err(missing)?,
+            *library.get::<GetTimestamp>("cuptiGetTimestamp").map_err(missing)?,
         )
     };
     let mut slot = SLOT.lock().map_err(|_| "the other tool has panicked".to_owned())?;
@@ -87,7 +88,10 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             }
             // SAFETY: functions of this program, which keep the contract of CUPTI's buffers; numbers.
             let codes = unsafe { [register(Some(requested), Some(completed)), enable(Kind::CONCURRENT_KERNEL)] };
-            eprintln!("other tool: has CUPTI: {codes:?}");
+            let mut now = 0;
+            // SAFETY: the place is live.
+            unsafe { clock(&raw mut now) };
+            eprintln!("other tool: has CUPTI: {codes:?} at {now} ns");
         }
         "pause" | "end" => {
             // SAFETY: numbers, and the handle that `cuptiSubscribe` gave.
