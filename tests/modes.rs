@@ -166,9 +166,54 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
         assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
         let report = stage.report();
         let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
-        let said =
-            notes.iter().filter_map(Value::as_str).any(|note| note.contains(variable) && note.contains("as a whole"));
-        assert!(said, "{notes:?}");
+        let said = |note: &str| note.contains(variable) && note.contains("as a whole");
+        assert!(notes.iter().filter_map(Value::as_str).any(said), "{notes:?}");
+        // 500 launches of 40 nodes, and what came before them.
+        assert_eq!(report.pointer("/completeness/records/kernels").and_then(Value::as_u64), Some(543), "{report:#}");
+    }
+}
+
+#[test]
+fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
+    let stage = Stage::new();
+    // Four seconds: half of one is long enough to judge, and marks may be two late.
+    let mut host = stage.host("graph_torch");
+    let output = host
+        .env("GPUPROF_REPLAY_SPEED", "1")
+        .env("GPUPROF_REPLAY_REPEAT", "4")
+        .env("GPUPROF_CUDA_GRAPHS", "auto")
+        .output()
+        .unwrap();
+    let text = words(&output);
+    assert!(
+        text.contains("CUDA graphs were recorded as a whole for") && text.contains("by nodes since then"),
+        "{text}"
+    );
+    let report = stage.report();
+    let since = report.pointer("/cost/nodes_since_unix_ns").and_then(Value::as_u64);
+    assert!(since.is_some() && report["cost"]["whole_graphs"] == true, "{report:#}");
+    let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
+    assert!((4_000..76_000).contains(&kernels), "{kernels} kernels: neither all as a whole nor all by nodes");
+    // Written down, and read again.
+    let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stdout).contains("by nodes since"), "{again:?}");
+}
+
+#[test]
+fn graphs_stay_whole_where_their_nodes_would_cost_much() {
+    // 200 nodes every 0.3 ms; and a budget that 40 in 2 ms would not fit in.
+    for (fixture, budget) in [("graph_dense", None), ("graph_torch", Some("0.1%"))] {
+        let stage = Stage::new();
+        let mut host = stage.host(fixture);
+        host.env("GPUPROF_REPLAY_SPEED", "1")
+            .env("GPUPROF_CUDA_GRAPHS", "auto")
+            .envs(budget.map(|budget| ("GPUPROF_MAX_OVERHEAD", budget)));
+        let text = words(&host.output().unwrap());
+        assert!(
+            text.contains("CUDA graphs were recorded as a whole") && text.contains("Their nodes would take"),
+            "{text}"
+        );
+        assert!(text.contains("--cuda-graph-trace node") && !text.contains("by nodes since"), "{text}");
     }
 }
 
@@ -179,7 +224,7 @@ fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
         let output = stage.host(fixture).env("GPUPROF_CUDA_GRAPHS", value).output().unwrap();
         words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch")
     };
-    // 20,000 nodes in 0.3 s and in 1.5 s.
+    // 20,000 nodes in 0.1 s and in 1.1 s.
     assert!(recommends("graph_dense", "node") && !recommends("graph_torch", "node"));
     assert!(!recommends("graph_dense", "graph"));
 }

@@ -6,15 +6,18 @@
 //
 // The calls are those of inject/src/interest.rs, chosen by the same beginnings of names. FLOOR_RECORDS changes what is
 // recorded: `graphs`, each launch of a CUDA graph as a whole instead of its nodes, or `nothing`, which leaves what it costs
-// that CUPTI is there at all.
+// that CUPTI is there at all. FLOOR_FLUSH_MS=N has CUPTI hand over what it has every N milliseconds, as a tool must that answers
+// while the program runs; without it buffers come when they are full.
 
 #include <cupti.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -59,7 +62,24 @@ bool wanted(const char *name) {
   return false;
 }
 
-void at_exit() { cuptiActivityFlushAll(1); }
+// Two flushes at once deadlock.
+std::mutex flushing;
+bool ended = false;
+
+void flush_every(std::chrono::milliseconds period) {
+  for (;;) {
+    std::this_thread::sleep_for(period);
+    std::lock_guard<std::mutex> guard(flushing);
+    if (ended) return;
+    cuptiActivityFlushAll(0);
+  }
+}
+
+void at_exit() {
+  std::lock_guard<std::mutex> guard(flushing);
+  ended = true;
+  cuptiActivityFlushAll(1);
+}
 
 }  // namespace
 
@@ -81,5 +101,7 @@ extern "C" int InitializeInjection() {
       cuptiActivityEnableDriverApi(id, 1);
   }
   std::atexit(at_exit);
+  const char *period = std::getenv("FLOOR_FLUSH_MS");
+  if (period != nullptr && std::atoi(period) > 0) std::thread(flush_every, std::chrono::milliseconds(std::atoi(period))).detach();
   return 1;
 }

@@ -55,11 +55,12 @@ FLOORS = {
     "floor": {},
     "floor-graphs": {"FLOOR_RECORDS": "graphs"},
     "floor-attached": {"FLOOR_RECORDS": "nothing"},
+    "floor-flushed": {"FLOOR_FLUSH_MS": "100"},
 }
 # What targets stand behind and what people use instead, in every round; and what else there is, in the first ones.
 CORE = ("none", "floor", "floor-graphs", "gpuprof", "gpuprof-watch", "gpuprof-graphs", "nsys", "torch")
 MORE = ("gpuprof-full", "nsys-node")
-TOOLS = (*CORE, *MORE, "floor-attached", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
+TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
 # Those that differ from another tool for CUDA graphs alone.
 OF_GRAPHS = ("floor-graphs", "gpuprof-graphs", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent

@@ -64,6 +64,42 @@ pub const fn correlation(kind: u32) -> Option<usize> {
     }
 }
 
+/// Offset of the number of the graph that launched it; 0 there for what was launched alone.
+#[must_use]
+pub const fn graph(kind: u32) -> Option<usize> {
+    match Kind(kind) {
+        Kind::KERNEL | Kind::CONCURRENT_KERNEL => Some(156),
+        Kind::MEMCPY | Kind::MEMSET => Some(72),
+        Kind::MEMCPY2 => Some(80),
+        _ => None,
+    }
+}
+
+/// The record of a launch of a graph as a whole, of `length` bytes: from `start` to `end`, where and of what graph its first
+/// node was. The device, context and stream of a node stand together, the device first.
+#[must_use]
+pub fn whole_graph(length: usize, start: u64, end: u64, node: &[u8], kind: u32) -> Vec<u8> {
+    let mut record = vec![0; length];
+    let field = |offset: Option<usize>| offset.and_then(|offset| u32_at(node, offset)).unwrap_or(0);
+    let at = context(kind).unwrap_or(0);
+    for (offset, value) in [
+        (0, Kind::GRAPH_TRACE.0),
+        (4, field(correlation(kind))),
+        (24, field(at.checked_sub(4))),
+        (28, field(graph(kind))),
+        (32, field(Some(at))),
+        (36, field(Some(at + 4))),
+        (48, field(at.checked_sub(4))),
+    ] {
+        if let Some(bytes) = record.get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
+            *bytes = value.to_le_bytes();
+        }
+    }
+    put_u64(&mut record, 8, start);
+    put_u64(&mut record, 16, end);
+    record
+}
+
 /// Offset of the context id, where a context that is never announced may show first.
 #[must_use]
 pub const fn context(kind: u32) -> Option<usize> {

@@ -24,7 +24,7 @@ use crate::filter::Filter;
 use crate::held::Held;
 use crate::layout;
 use crate::lend;
-use crate::session::{Action, Session};
+use crate::session::{Action, Item, Place, Session};
 use crate::spoil::spoil;
 use crate::violation::{Rule, Violations};
 
@@ -91,6 +91,11 @@ struct Delivery {
 enum By {
     Worker,
     Caller,
+}
+
+/// Whether an item is a node of a graph that the client has asked for as a whole.
+fn as_whole(filter: &Filter, item: &Item) -> bool {
+    item.graph != Place::Outside && filter.wants(Kind::GRAPH_TRACE.0, None, item.decided)
 }
 
 impl Player {
@@ -282,14 +287,22 @@ impl Player {
             Some(done) if !*done => *done = true,
             _ => return false,
         }
-        let wanted = filter.wants(item.kind, item.function, item.decided);
+        let wanted = match as_whole(filter, item) {
+            // All others are in its record.
+            true => matches!(item.graph, Place::Last(_)),
+            false => filter.wants(item.kind, item.function, item.decided),
+        };
         delivery.counts.left_out += u64::from(!wanted);
         wanted
     }
 
     /// Writes a record that was claimed. `running` leaves its end out.
     fn put(&self, delivery: &mut Delivery, index: usize, running: bool) {
-        let Some(item) = self.session.items().get(index) else { return };
+        let Some(mut item) = self.session.items().get(index) else { return };
+        if let Some(whole) = self.session.whole_graph(item) {
+            let asked_for = as_whole(&self.client().filter, item);
+            item = if asked_for { whole } else { item };
+        }
         let mut record = Cow::Borrowed(self.session.bytes(item));
         if let (true, Some((_, end))) = (running, layout::times(item.kind)) {
             layout::put_u64(record.to_mut(), end, 0);

@@ -11,6 +11,8 @@ use std::ffi::CString;
 use std::fmt;
 use std::ops::Range;
 
+use cupti_sys::Kind;
+
 use crate::layout;
 
 /// What the recording says about the library it was made with.
@@ -41,6 +43,20 @@ pub struct Item {
     /// When the library decided whether to record it, and took room for it in a buffer: for device work when its call
     /// was made, for a call when it began, for the rest when it was complete.
     pub decided: u64,
+    /// Its place in a graph that was launched as one.
+    pub graph: Place,
+}
+
+/// Where a record stands in the launch of a CUDA graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In none.
+    Outside,
+    /// A node.
+    Node,
+    /// The node that is complete last, and the number of the record of the whole graph, which a client that asked for that gets
+    /// instead of all of them.
+    Last(usize),
 }
 
 /// What happens at a moment of the recording.
@@ -95,6 +111,8 @@ pub struct Session {
     items: Vec<Item>,
     bytes: Vec<u8>,
     steps: Vec<Step>,
+    /// Launches of graphs as a whole.
+    graphs: Vec<Item>,
     by_creation: Vec<usize>,
     contexts: BTreeSet<u32>,
     /// The text behind each address, as of now in the recording.
@@ -187,7 +205,39 @@ impl Session {
         }
         let function = layout::function(kind).and_then(|at| layout::u32_at(record, at));
         let decided = if function.is_some() { start } else { complete };
-        Item { offset, length: record.len(), kind, function, start, complete, decided }
+        let node = layout::graph(kind).and_then(|at| layout::u32_at(record, at)).is_some_and(|graph| graph != 0);
+        let graph = if node { Place::Node } else { Place::Outside };
+        Item { offset, length: record.len(), kind, function, start, complete, decided, graph }
+    }
+
+    /// Makes a record of the whole for each launch of a graph, which a recording by nodes does not have.
+    fn make_whole_graphs(&mut self) {
+        let Some(&length) = self.origin.sizes.get(&Kind::GRAPH_TRACE.0) else { return };
+        let id = |item: &Item| layout::correlation(item.kind).and_then(|at| layout::u32_at(self.bytes(item), at));
+        let mut launches: BTreeMap<u32, (usize, usize, u64)> = BTreeMap::new();
+        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| item.graph == Place::Node) {
+            let end = layout::times(item.kind).and_then(|(_, end)| layout::u64_at(self.bytes(item), end)).unwrap_or(0);
+            let Some(correlation) = id(item) else { continue };
+            let (first, last, latest) = launches.entry(correlation).or_insert((index, index, end));
+            if self.items.get(*first).is_some_and(|first| item.start < first.start) {
+                *first = index;
+            }
+            if self.items.get(*last).is_some_and(|last| item.complete >= last.complete) {
+                *last = index;
+            }
+            *latest = end.max(*latest);
+        }
+        for (first, last, end) in launches.into_values() {
+            let (Some(&begins), Some(&ends)) = (self.items.get(first), self.items.get(last)) else { continue };
+            let record = layout::whole_graph(length, begins.start, end, self.bytes(&begins), begins.kind);
+            let offset = self.bytes.len();
+            self.bytes.extend_from_slice(&record);
+            if let Some(item) = self.items.get_mut(last) {
+                item.graph = Place::Last(self.graphs.len());
+            }
+            let kind = Kind::GRAPH_TRACE.0;
+            self.graphs.push(Item { offset, length, kind, start: begins.start, graph: Place::Outside, ..ends });
+        }
     }
 
     /// Lets device work be decided upon by its launching call. A call inside a call has the same id and begins later.
@@ -221,28 +271,22 @@ impl Session {
     #[must_use]
     pub fn finish(mut self, times: u64) -> Self {
         self.join_launches();
-        let (items, steps) = (self.items.clone(), self.steps.clone());
+        self.make_whole_graphs();
+        let (items, steps, graphs) = (self.items.clone(), self.steps.clone(), self.graphs.clone());
         let length = self.end().saturating_sub(self.origin.start);
         for round in 1..times {
             let later = |time: u64| if time == 0 { 0 } else { time.saturating_add(length.saturating_mul(round)) };
-            let first = self.items.len();
+            let (first, first_graph) = (self.items.len(), self.graphs.len());
             for item in &items {
-                let mut record = self.bytes(item).to_vec();
-                if let Some((start, end)) = layout::times(item.kind) {
-                    for field in [start, end].into_iter().take(if start == end { 1 } else { 2 }) {
-                        let time = layout::u64_at(&record, field).unwrap_or(0);
-                        layout::put_u64(&mut record, field, later(time));
-                    }
+                let mut again = self.again(item, later);
+                if let Place::Last(whole) = &mut again.graph {
+                    *whole += first_graph;
                 }
-                let offset = self.bytes.len();
-                self.bytes.extend_from_slice(&record);
-                self.items.push(Item {
-                    offset,
-                    start: later(item.start),
-                    complete: later(item.complete),
-                    decided: later(item.decided),
-                    ..*item
-                });
+                self.items.push(again);
+            }
+            for whole in &graphs {
+                let again = self.again(whole, later);
+                self.graphs.push(again);
             }
             for step in &steps {
                 let mut action = step.action.clone();
@@ -256,6 +300,30 @@ impl Session {
         let items = &self.items;
         self.by_creation.sort_by_key(|&index| items.get(index).map(|item| item.decided));
         self
+    }
+
+    /// A copy of a record at a later time.
+    fn again(&mut self, item: &Item, later: impl Fn(u64) -> u64) -> Item {
+        let mut record = self.bytes(item).to_vec();
+        if let Some((start, end)) = layout::times(item.kind) {
+            for field in [start, end].into_iter().take(if start == end { 1 } else { 2 }) {
+                let time = layout::u64_at(&record, field).unwrap_or(0);
+                layout::put_u64(&mut record, field, later(time));
+            }
+        }
+        let offset = self.bytes.len();
+        self.bytes.extend_from_slice(&record);
+        let [start, complete, decided] = [item.start, item.complete, item.decided].map(later);
+        Item { offset, start, complete, decided, ..*item }
+    }
+
+    /// The launch of a graph that ends with this item, as a whole.
+    #[must_use]
+    pub fn whole_graph(&self, item: &Item) -> Option<&Item> {
+        match item.graph {
+            Place::Last(index) => self.graphs.get(index),
+            Place::Outside | Place::Node => None,
+        }
     }
 
     /// All records, as they were delivered.

@@ -270,11 +270,21 @@ impl Director {
         self.switch.may_have_recorded()
     }
 
+    /// Whether a CUDA graph is one record at first.
+    pub fn has_whole_graphs(&self) -> bool {
+        self.switch.has_whole_graphs()
+    }
+
     /// Asks the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
         if self.orders.try_send(Order::Lower(mode)).is_err() {
             log::warning!("the step down to {} is late: the flushing thread is busy", mode.name());
         }
+    }
+
+    /// Asks the flushing thread to record the nodes of CUDA graphs; whether it will.
+    pub fn ask_for_nodes(&self) -> bool {
+        self.orders.try_send(Order::Nodes).is_ok()
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {

@@ -33,13 +33,14 @@ use crate::cost::Account;
 use crate::decode::{Decoded, Decoder};
 use crate::enable;
 use crate::flusher;
+use crate::graphs::Census;
 use crate::log;
 use crate::nvtx;
 use crate::raw::RawRecording;
 use crate::sampler::{Stacks, Tally};
 use crate::session::Command;
 use crate::session::trace::SessionTrace;
-use crate::settings::{Settings, WhatIf};
+use crate::settings::{Graphs, Settings, WhatIf};
 use crate::trace_file::TraceFile;
 
 /// What the run came to.
@@ -72,6 +73,8 @@ pub struct Collector {
     /// The program's own session, while one is open.
     own: Option<Box<SessionTrace>>,
     account: Account,
+    /// Counts CUDA graphs, while they are one record.
+    census: Option<Census>,
     /// Counts steps while none are captured.
     step_watch: Option<Attributor>,
     trace: TraceFile,
@@ -98,11 +101,16 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host);
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
         });
+        let census = match settings.graphs() {
+            Graphs::Auto => Census::new(settings.max_overhead),
+            Graphs::Whole | Graphs::Nodes => Census::of_whole_graphs(),
+        };
+        let census = director.has_whole_graphs().then_some(census);
         let mut captures = Captures::new(None);
         if settings.what_if == WhatIf::Off {
             captures.stop_what_if();
         }
-        let mut account = Account::new(settings.mode, settings.whole_graphs(), settings.max_overhead);
+        let mut account = Account::new(settings.mode, director.has_whole_graphs(), settings.max_overhead);
         if settings.capture.is_whole() {
             account.begun(session.start);
         }
@@ -121,6 +129,7 @@ impl Collector {
             early: Vec::new(),
             own: None,
             account,
+            census,
             step_watch: settings.capture.detects_steps().then(|| {
                 let mut watch = Attributor::new();
                 watch.stop_what_if();
@@ -174,6 +183,9 @@ impl Collector {
                 Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_whistle(&call) => {}
                 Decoded::Record(record) => {
                     self.account.record(&record);
+                    if let Some(census) = &mut self.census {
+                        census.record(&record, self.decoder.dictionary());
+                    }
                     if let Record::Api(call) = &record {
                         self.tally.count(call.thread);
                     }
@@ -248,6 +260,7 @@ impl Collector {
         self.conclude_drained(before);
         self.watch_steps(before);
         self.keep_up();
+        self.judge_graphs(before);
         self.weigh(before);
         self.gauges_if_due(before);
         if let Some(raw) = &mut self.raw {
@@ -276,6 +289,7 @@ impl Collector {
             raw.flushed(at, dropped_by_cupti);
             raw.end();
         }
+        self.count_nodes();
         self.account.finish(at, &self.inlet.meters);
         let cost = self.account.cost();
         self.captures.cost(cost);

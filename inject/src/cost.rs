@@ -131,6 +131,16 @@ impl Account {
         self.last = None;
     }
 
+    /// Nodes of CUDA graphs are records from here on.
+    pub fn record_nodes(&mut self, at: Timestamp) {
+        self.cost.nodes_since = at;
+    }
+
+    /// What recording the nodes of whole graphs would have cost so far, nanoseconds.
+    pub fn unrecorded_nodes(&mut self, nanos: u64) {
+        self.cost.unrecorded_nodes_ns = nanos;
+    }
+
     /// A flush at `at`.
     pub fn flushed(&mut self, at: Timestamp, meters: &Meters) -> Due {
         self.finish(at, meters);

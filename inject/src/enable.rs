@@ -48,7 +48,7 @@ pub struct Switch {
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
     records: bool,
-    /// Whether a graph is one record, from before CUDA starts until a step down to watching.
+    /// Whether a graph is one record, from before CUDA starts until a step down to watching or until nodes are cheap.
     whole_graphs: bool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
@@ -111,9 +111,9 @@ impl Switch {
         });
         // Now or never: enabled later, the next launch of a graph that was instantiated before crashes the program
         // (docs/OVERHEAD.md). So it stays on between captures too.
-        if whole_graphs {
-            note(&mut notes, "CUDA graphs are recorded by nodes", cupti.enable(Kind::GRAPH_TRACE));
-        }
+        let enabled = if whole_graphs { cupti.enable(Kind::GRAPH_TRACE) } else { Ok(()) };
+        let whole_graphs = whole_graphs && enabled.is_ok();
+        note(&mut notes, "CUDA graphs are recorded by nodes", enabled);
         let switch = Self {
             cupti,
             slot,
@@ -181,6 +181,11 @@ impl Switch {
         self.records
     }
 
+    /// Whether a CUDA graph is one record at first.
+    pub fn has_whole_graphs(&self) -> bool {
+        self.whole_graphs
+    }
+
     fn records_at_most(&self, mode: Mode) -> bool {
         self.level.load(Ordering::Relaxed) <= mode as u8
     }
@@ -202,13 +207,21 @@ impl Switch {
                 let _ = self.cupti.disable(whole(*domain));
             }
         }
-        if self.whole_graphs && mode == Mode::Watch {
-            let _ = self.cupti.disable(Kind::GRAPH_TRACE);
+        if mode == Mode::Watch {
+            self.record_nodes();
         }
         let kinds = if mode == Mode::Watch { &self.kinds } else { &self.full_kinds };
         let managed = self.unified_memory_kind().filter(|_| mode == Mode::Watch);
         for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).chain(managed) {
             let _ = self.cupti.disable(kind);
+        }
+    }
+
+    /// Records the nodes of CUDA graphs from here on. Only from the flushing thread. It holds for good: see
+    /// [`prepare`](Self::prepare).
+    pub fn record_nodes(&self) {
+        if self.whole_graphs {
+            let _ = self.cupti.disable(Kind::GRAPH_TRACE);
         }
     }
 

@@ -43,6 +43,8 @@ pub enum Order {
     Look,
     /// Tracing takes too much: record less.
     Lower(Mode),
+    /// Nodes of CUDA graphs cost little: record them.
+    Nodes,
     /// The program ends: flush once more, with force.
     Finish,
     /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
@@ -75,6 +77,10 @@ pub fn run(
             Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
             Ok(Order::Lower(mode)) => {
                 director.lower(mode);
+                false
+            }
+            Ok(Order::Nodes) => {
+                director.record_nodes();
                 false
             }
             Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,

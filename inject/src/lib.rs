@@ -12,6 +12,7 @@
 //! | `flusher`, `unflushed` | makes CUPTI hand over, and when | `gpuprof-flush` |
 //! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
 //! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
+//! | `graphs` | whether CUDA graphs stay one record | `gpuprof-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
 //! | `session` | the program measures a part of itself | its threads, `gpuprof-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuprof-control` |
@@ -30,6 +31,7 @@ mod decode;
 mod enable;
 mod flusher;
 mod gauges;
+mod graphs;
 mod interest;
 mod links;
 mod log;

@@ -34,7 +34,7 @@ use crate::pool::Pool;
 use crate::process;
 use crate::sampler::{Launchers, Outbox, Sampler};
 use crate::session::Start;
-use crate::settings::{ReportStyle, Settings, WhatIf};
+use crate::settings::{Graphs, ReportStyle, Settings, WhatIf};
 use crate::unflushed::Unflushed;
 use crate::{border, interest, settings};
 
@@ -145,9 +145,9 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
     let mode = silent.mode.max(Mode::Light);
     let mut graphs = silent.graphs;
-    if graphs == Some(true) && !cupti_sys::driver_devices().is_empty() {
+    if graphs.is_some_and(|graphs| graphs != Graphs::Nodes) && !cupti_sys::driver_devices().is_empty() {
         log::warning!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
-        graphs = Some(false);
+        graphs = Some(Graphs::Nodes);
     }
     start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, ..silent })?;
     if let Some(profiler) = Profiler::measuring() {

@@ -26,6 +26,28 @@ use crate::output::Pattern;
 
 use self::value::{is_off, on_or_off, parse_bytes, parse_percent};
 
+/// What a record of a CUDA graph is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Graphs {
+    /// A node.
+    Nodes,
+    /// A launch.
+    Whole,
+    /// A launch at first, and a node once those are known to be cheap.
+    Auto,
+}
+
+impl Graphs {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "node" => Some(Self::Nodes),
+            "graph" => Some(Self::Whole),
+            "auto" => Some(Self::Auto),
+            _ => None,
+        }
+    }
+}
+
 /// Whether the what-if replay runs beside the accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhatIf {
@@ -66,8 +88,8 @@ pub struct Settings {
     pub output: Option<Pattern>,
     /// How much is recorded at first.
     pub mode: Mode,
-    /// Whether a CUDA graph is one record; `None`: as [`CUDA_GRAPHS`] says for `auto`.
-    pub graphs: Option<bool>,
+    /// What a record of a CUDA graph is about; `None`: see [`graphs`](Self::graphs).
+    pub graphs: Option<Graphs>,
     /// Part of the launching threads' time that tracing may take.
     pub max_overhead: Option<f64>,
     /// Printed at the end.
@@ -136,11 +158,8 @@ impl Settings {
                 |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
             ),
             mode: read(&lookup, &mut bad, MODE, "watch, light or full", Mode::Light, Mode::named),
-            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "auto, node or graph", None, |text| match text {
-                "auto" => Some(None),
-                "node" => Some(Some(false)),
-                "graph" => Some(Some(true)),
-                _ => None,
+            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "node, graph or auto", None, |text| {
+                Graphs::parse(text).map(Some)
             }),
             max_overhead: read(
                 &lookup,
@@ -204,9 +223,14 @@ impl Settings {
         (settings, bad)
     }
 
-    /// Whether a CUDA graph is one record.
+    /// What a record of a CUDA graph is about. Where nothing was asked for but that tracing be cheap, the cheapest.
+    pub fn graphs(&self) -> Graphs {
+        self.graphs.unwrap_or(if self.max_overhead.is_some() { Graphs::Whole } else { Graphs::Nodes })
+    }
+
+    /// Whether a CUDA graph is one record at first.
     pub fn whole_graphs(&self) -> bool {
-        self.mode != Mode::Watch && self.graphs.unwrap_or(self.max_overhead.is_some())
+        self.mode != Mode::Watch && self.graphs() != Graphs::Nodes
     }
 
     /// Notes for the report on what is not recorded, and why.
@@ -218,7 +242,7 @@ impl Settings {
                  whole devices"
             ));
         }
-        if self.whole_graphs() {
+        if self.whole_graphs() && self.graphs() == Graphs::Whole {
             let why = if self.graphs.is_some() { CUDA_GRAPHS } else { MAX_OVERHEAD };
             notes.push(format!(
                 "CUDA graphs are recorded as a whole ({why} is set): each counts as computation, what runs inside is not known"

@@ -80,8 +80,13 @@ pub const STEPS: usize = 2;
 pub struct Cost {
     /// What was recorded at first.
     pub mode: Mode,
-    /// Whether a CUDA graph is one record.
+    /// Whether a CUDA graph was one record at first.
     pub whole_graphs: bool,
+    /// Since when its nodes are records, where it was; [`Timestamp::ZERO`] when it still is.
+    pub nodes_since: Timestamp,
+    /// What recording their nodes would have cost while graphs were one record, by the price of a node; 0 when how many they
+    /// have is not known.
+    pub unrecorded_nodes_ns: u64,
     /// How long tracing has been on.
     pub observed_ns: u64,
     /// Records times what one costs the program; see the module.

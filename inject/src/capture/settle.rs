@@ -70,6 +70,11 @@ impl Director {
         self.switch.lower(mode);
     }
 
+    /// Records the nodes of CUDA graphs from here on. Only from the flushing thread.
+    pub fn record_nodes(&self) {
+        self.switch.record_nodes();
+    }
+
     /// Switches off whatever is on. Only from the flushing thread.
     pub fn switch_off(&self) {
         let leaves = {

@@ -74,6 +74,24 @@ impl Collector {
         }
     }
 
+    /// Has nodes of CUDA graphs recorded where they cost little.
+    pub(super) fn judge_graphs(&mut self, at: Timestamp) {
+        self.count_nodes();
+        let cheap = self.census.as_ref().is_some_and(|census| census.nodes_are_cheap(at));
+        if cheap && !self.director.is_watching() && self.director.ask_for_nodes() {
+            self.census = None;
+            self.account.record_nodes(at);
+            log::info!("nodes of CUDA graphs cost little here: they are recorded from now on");
+        }
+    }
+
+    /// Takes down what nodes would have cost.
+    pub(super) fn count_nodes(&mut self) {
+        if let Some(census) = &self.census {
+            self.account.unrecorded_nodes(census.nodes_ns());
+        }
+    }
+
     /// Sheds what can be made up for later before anything must be lost.
     pub(super) fn keep_up(&mut self) {
         let backlog = self.inlet.deliveries.len();

@@ -85,6 +85,8 @@ pub struct DeviceAccount {
     pub(super) operations: u64,
     /// Of them, those of CUDA graphs.
     pub(super) graph_operations: u64,
+    /// How long those ran, nanoseconds, each for itself.
+    pub(super) graph_ns: u64,
     /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
     /// copy ended it. The second number says how many bits are filled.
     pub(super) long_holes: (u8, u8),
@@ -115,6 +117,7 @@ impl DeviceAccount {
             statistics: DeviceStatistics::default(),
             operations: 0,
             graph_operations: 0,
+            graph_ns: 0,
             long_holes: (0, 0),
             input_holes: InputHoles::default(),
             known_kernels: Vec::new(),
@@ -222,6 +225,12 @@ impl DeviceAccount {
     #[must_use]
     pub fn graph_operations(&self) -> u64 {
         self.graph_operations
+    }
+
+    /// How long the operations that a CUDA graph launched ran, nanoseconds, each for itself.
+    #[must_use]
+    pub fn graph_ns(&self) -> u64 {
+        self.graph_ns
     }
 
     /// What ran, by name.

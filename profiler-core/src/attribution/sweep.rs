@@ -146,7 +146,10 @@ impl Timeline {
     pub(super) fn push(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut ReplayFeed) -> Late {
         let operation = &operations[place];
         self.account.operations += 1;
-        self.account.graph_operations += u64::from(operation.graph);
+        if operation.graph {
+            self.account.graph_operations += 1;
+            self.account.graph_ns = self.account.graph_ns.saturating_add(operation.end - operation.start);
+        }
         if operation.start < self.account.position() {
             return self.push_late(place, operations, replay);
         }
@@ -219,7 +222,10 @@ impl Timeline {
             if operation.end - window_start > LONGEST_WINDOW {
                 refused += 1;
                 self.account.operations -= 1;
-                self.account.graph_operations -= u64::from(operation.graph);
+                if operation.graph {
+                    self.account.graph_operations -= 1;
+                    self.account.graph_ns = self.account.graph_ns.saturating_sub(operation.end - operation.start);
+                }
             } else {
                 self.enter_ends(operation.start);
                 self.begin(operation, cut, host, ranges);

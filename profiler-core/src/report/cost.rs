@@ -2,6 +2,7 @@
 
 use super::Report;
 use crate::cost::{Cost, GRAPH_NODE_NANOS, Mode};
+use crate::record::Timestamp;
 use crate::terminal::{duration, wrapped};
 
 /// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to them is
@@ -12,7 +13,10 @@ const NODES_SHARE: f64 = 0.02;
 pub(super) fn lines(out: &mut String, report: &Report) {
     let Some(cost) = &report.cost else { return };
     let mut parts = vec![format!("mode {}", cost.mode.name())];
-    if cost.whole_graphs {
+    if cost.whole_graphs
+        && cost.nodes_since == Timestamp::ZERO
+        && report.devices.iter().any(|device| device.graph_operations > 0)
+    {
         parts.push("CUDA graphs as a whole".to_owned());
     }
     if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Watch) {
@@ -27,21 +31,49 @@ pub(super) fn lines(out: &mut String, report: &Report) {
         None => "processor time of gpuprof's threads not known".to_owned(),
     });
     wrapped(out, "tracing: ", &parts.join(", "));
-    for sentence in nodes(cost, report).into_iter().chain(given_up(cost, report)) {
+    for sentence in graphs(cost, report).into_iter().chain(given_up(cost, report)) {
         wrapped(out, "  - ", &sentence);
     }
 }
 
-/// What recording CUDA graphs by nodes takes, where that is much.
-fn nodes(cost: &Cost, report: &Report) -> Option<String> {
-    let nodes: u64 = report.devices.iter().map(|device| device.graph_operations).sum();
-    let share = (nodes * GRAPH_NODE_NANOS) as f64 / cost.observed_ns.max(1) as f64;
-    (!cost.whole_graphs && share >= NODES_SHARE).then(|| {
+/// How CUDA graphs were recorded and why, where there are any.
+fn graphs(cost: &Cost, report: &Report) -> Option<String> {
+    let operations: u64 = report.devices.iter().map(|device| device.graph_operations).sum();
+    let ran: u64 = report.devices.iter().map(|device| device.graph_ns).sum();
+    let percent = |nanos: u64, of: u64| format!("{:.1} %", nanos as f64 / of.max(1) as f64 * 100.0);
+    if operations == 0 {
+        return None;
+    }
+    if cost.nodes_since != Timestamp::ZERO {
+        let until = cost.nodes_since.since(report.process.start);
+        return Some(format!(
+            "CUDA graphs were recorded as a whole for {}, in which their nodes would have taken little (an estimated {} of the time): \
+             so by nodes since then.",
+            duration(until),
+            percent(cost.unrecorded_nodes_ns, until)
+        ));
+    }
+    if cost.whole_graphs {
+        let why = match cost.unrecorded_nodes_ns {
+            0 => "How many nodes they have is not known".to_owned(),
+            nanos => format!(
+                "Their nodes would take an estimated {} of the time, {} of that of the graphs",
+                percent(nanos, cost.observed_ns),
+                percent(nanos, ran)
+            ),
+        };
+        return Some(format!(
+            "CUDA graphs were recorded as a whole, {operations} launches. {why}; --cuda-graph-trace node \
+             (GPUPROF_CUDA_GRAPHS=node) tells what runs inside."
+        ));
+    }
+    let nanos = operations * GRAPH_NODE_NANOS;
+    (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
         format!(
-            "Of that {:.0} % for {nodes} nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch and so \
+            "Of that {} for {operations} nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch and so \
              part of launch_api above; --cuda-graph-trace graph (GPUPROF_CUDA_GRAPHS=graph) records a launch as one. CUPTI \
              cannot change that while the program runs.",
-            share * 100.0
+            percent(nanos, cost.observed_ns)
         )
     })
 }

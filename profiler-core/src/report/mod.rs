@@ -163,6 +163,8 @@ pub struct DeviceReport {
     pub awaited: Vec<Awaited>,
     /// Operations that CUDA graphs launched; a graph that is recorded as a whole is one.
     pub graph_operations: u64,
+    /// How long those ran, nanoseconds, each for itself.
+    pub graph_ns: u64,
     /// What ran beneath what.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
@@ -362,6 +364,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         gaps: gaps::gaps(account, dictionary),
         awaited: waits::awaited(account),
         graph_operations: account.graph_operations(),
+        graph_ns: account.graph_ns(),
         overlap: *account.overlap(),
         kernels,
         copies: copies::rows(statistics.copies(), dictionary.link(account.id())),

@@ -125,6 +125,10 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
 /// Modes by their number in the file; never reordered.
 const MODES: [Mode; 4] = [Mode::Unknown, Mode::Watch, Mode::Light, Mode::Full];
 
+/// What else stands behind the totals of a COST block, beside steps down to a mode.
+const NODES_SINCE: u64 = 64;
+const UNRECORDED_NODES: u64 = 65;
+
 fn mode_number(mode: Mode) -> u64 {
     MODES.iter().position(|&known| known == mode).unwrap_or_default() as u64
 }
@@ -147,9 +151,11 @@ pub(super) fn encode_cost(cost: &Cost, body: &mut Vec<u8>) {
     ] {
         varint::put(body, number);
     }
-    for step in cost.steps_down() {
-        varint::put(body, mode_number(step.to));
-        varint::put(body, step.at.nanos());
+    let steps = cost.steps_down().map(|step| (mode_number(step.to), step.at.nanos()));
+    let graphs = [(NODES_SINCE, cost.nodes_since.nanos()), (UNRECORDED_NODES, cost.unrecorded_nodes_ns)];
+    for (what, number) in steps.chain(graphs.into_iter().filter(|&(_, number)| number != 0)) {
+        varint::put(body, what);
+        varint::put(body, number);
     }
 }
 
@@ -167,8 +173,12 @@ pub(super) fn decode_cost(body: &[u8]) -> Result<Cost, Malformed> {
         ..Cost::default()
     };
     while !cursor.is_empty() {
-        let to = decode_mode(cursor.varint()?);
-        cost.step_down(Timestamp::from_nanos(cursor.varint()?), to);
+        let (what, number) = (cursor.varint()?, cursor.varint()?);
+        match what {
+            NODES_SINCE => cost.nodes_since = Timestamp::from_nanos(number),
+            UNRECORDED_NODES => cost.unrecorded_nodes_ns = number,
+            mode => cost.step_down(Timestamp::from_nanos(number), decode_mode(mode)),
+        }
     }
     Ok(cost)
 }

@@ -43,6 +43,28 @@ def late_graphs(suite: Suite) -> Iterator[Result]:
     yield expect("modes.late_graphs.whole", launches > 0 and sum(counts.values()) == launches, f"{launches} of {sum(counts.values())}")
 
 
+def chosen_level(suite: Suite) -> Iterator[Result]:
+    """With `auto` graphs are whole at first, and by nodes once those are known to cost little: no launch is lost over it."""
+    # Nodes of some 0.2 ms, ten a launch, for about 2.5 s; and empty ones for as long.
+    for name, nodes, options, cheap in (
+            ("cheap", 10, ["400", "--reps", "3", "--spin", "360000"], True), ("costly", NODES, ["1200", "--reps", "3"], False)):
+        command = [str(suite.microbench), "graph", str(nodes), *options, "--quiet-times"]
+        run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "auto"})
+        yield expect(f"modes.auto.{name}.exit", run.code == 0, run.ending())
+        trace = single(suite, run)
+        counts, cost = trace.kernel_counts(), trace.report["cost"]
+        whole = sum(count for kernel, count in counts.items() if kernel.startswith(WHOLE))
+        # microbench launches 2000 kernels before its graph.
+        by_node = sum(counts.values()) - whole - 2000
+        launches = int(options[0]) * 3 + 1
+        complete = whole > 0 and whole * nodes + by_node == launches * nodes and (by_node > 0) == cheap
+        yield expect(f"modes.auto.{name}.records", complete, f"{whole} of {launches} launches whole, {by_node} nodes of {nodes}")
+        yield expect(f"modes.auto.{name}.said", (cost["nodes_since_unix_ns"] is not None) == cheap,
+                     f"an estimated {cost['unrecorded_nodes_estimate_ns']} ns, nodes since {cost['nodes_since_unix_ns']}")
+        lost = {kind: count for kind, count in trace.losses().items() if count}
+        yield expect(f"modes.auto.{name}.lost", not lost, str(lost or "nothing"))
+
+
 def full(suite: Suite) -> Iterator[Result]:
     """Every call: as many kernels, more calls, and no record that is not understood."""
     program = programs(suite)["mlp"]
@@ -124,6 +146,7 @@ def checks() -> list[Check]:
     return [
         Check("modes.graphs", whole_graphs, exclusive=False),
         Check("modes.late_graphs", late_graphs, exclusive=False),
+        Check("modes.auto", chosen_level, exclusive=False),
         Check("modes.full", full, exclusive=False),
         Check("modes.watch", watch, exclusive=False),
         Check("modes.gauges", gauges),

@@ -11,7 +11,7 @@
 //   microbench threads S         8 threads, each with its own stream: kernels, copies and graphs for S seconds
 //   microbench init              a context and nothing else
 //   options: --reps R (default 5)   --wait (graph: for each launch, before the next one)
-//            --quiet-times (nothing that differs between runs)   --exit-code N
+//            --spin CYCLES (graph: how long a node keeps the device; default 0: it is an empty kernel)   --quiet-times (nothing that differs between runs)   --exit-code N
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -63,12 +63,14 @@ struct Options {
     int repetitions = 5;
     int exit_code = 0;
     bool quiet = false, wait = false;
+    long long spin = 0;
 
     Options(int count, char **words) {
         for (int i = 1; i < count; ++i) {
             const std::string word = words[i];
             if (word == "--quiet-times") quiet = true;
             else if (word == "--wait") wait = true;
+            else if (word == "--spin" && i + 1 < count) spin = std::atoll(words[++i]);
             else if (word == "--reps" && i + 1 < count) repetitions = std::atoi(words[++i]);
             else if (word == "--exit-code" && i + 1 < count) exit_code = std::atoi(words[++i]);
             else if (i == 1) mode = word;
@@ -79,11 +81,14 @@ struct Options {
     long count(size_t index, long otherwise) const { return static_cast<long>(number(index, static_cast<double>(otherwise))); }
 };
 
-cudaGraphExec_t capture(cudaStream_t stream, int *sink, long nodes) {
+cudaGraphExec_t capture(cudaStream_t stream, int *sink, long nodes, long long spin = 0) {
     cudaGraph_t graph;
     cudaGraphExec_t executable;
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (long i = 0; i < nodes; ++i) empty_kernel<<<1, 1, 0, stream>>>(sink);
+    for (long i = 0; i < nodes; ++i) {
+        if (spin > 0) spin_kernel<<<1, 1, 0, stream>>>(spin);
+        else empty_kernel<<<1, 1, 0, stream>>>(sink);
+    }
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiate(&executable, graph, 0));
     CHECK(cudaGraphDestroy(graph));
@@ -191,7 +196,7 @@ Times run_repetitions(const Options &options) {
     const long launches = options.count(1, 100);
     if (options.mode == "graph") {
         bench.nodes = operations;
-        bench.graph = capture(bench.stream, bench.device, bench.nodes);
+        bench.graph = capture(bench.stream, bench.device, bench.nodes, options.spin);
         bench.graphs(1);
         bench.launching = 0;
         operations *= launches;

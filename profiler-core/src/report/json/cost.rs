@@ -8,6 +8,8 @@ use crate::cost::Cost;
 pub(super) struct CostJson {
     mode: &'static str,
     whole_graphs: bool,
+    nodes_since_unix_ns: Option<u64>,
+    unrecorded_nodes_estimate_ns: Option<u64>,
     observed_ns: u64,
     records_estimate_ns: u64,
     cupti_ns: u64,
@@ -30,6 +32,8 @@ pub(super) fn cost(cost: &Cost) -> CostJson {
     CostJson {
         mode: cost.mode.name(),
         whole_graphs: cost.whole_graphs,
+        nodes_since_unix_ns: Some(cost.nodes_since.nanos()).filter(|&nanos| nanos > 0),
+        unrecorded_nodes_estimate_ns: Some(cost.unrecorded_nodes_ns).filter(|&nanos| nanos > 0),
         observed_ns: cost.observed_ns,
         records_estimate_ns: cost.records_ns,
         cupti_ns: cost.cupti_ns,

@@ -17,21 +17,27 @@ pub(super) struct GraphFit {
     match_rate: Option<f64>,
     /// Part of the operations that graphs launched, 0 to 1.
     by_graphs: f64,
+    /// Part of the time in which the device worked that graphs took, 0 to 1: a graph that is recorded as a whole is one operation.
+    time_of_graphs: f64,
 }
 
 impl GraphFit {
     pub(super) fn of(attributor: &Attributor) -> Self {
         let rates: Option<Vec<f64>> = attributor.devices().map(|account| account.match_rate()).collect();
         let sum = |of: fn(&DeviceAccount) -> u64| attributor.devices().map(of).sum::<u64>();
+        let busy = |account: &DeviceAccount| {
+            Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| account.leaves()[leaf as usize]).sum()
+        };
         Self {
+            time_of_graphs: (sum(DeviceAccount::graph_ns) as f64 / sum(busy).max(1) as f64).min(1.0),
             match_rate: rates.and_then(|rates| rates.into_iter().reduce(f64::min)),
             by_graphs: sum(DeviceAccount::graph_operations) as f64 / sum(DeviceAccount::operations).max(1) as f64,
         }
     }
 
-    /// Whether most operations come from graphs already.
+    /// Whether most of the work comes from graphs already.
     fn used(self) -> bool {
-        self.by_graphs > 0.5
+        self.by_graphs.max(self.time_of_graphs) > 0.5
     }
 }
 
@@ -43,7 +49,15 @@ pub(super) const BATCH_GRIDS: &str = "Give the work of equal kernels with small 
 /// What the launches say about CUDA graphs.
 pub(super) fn graph_sentence(fit: GraphFit) -> String {
     match fit.match_rate {
-        _ if fit.used() => format!("CUDA graphs launched {:.1} % of the operations already.", fit.by_graphs * 100.0),
+        _ if fit.by_graphs > 0.5 => {
+            format!("CUDA graphs launched {:.1} % of the operations already.", fit.by_graphs * 100.0)
+        }
+        _ if fit.used() => {
+            format!(
+                "CUDA graphs took {:.1} % of the time in which the device worked already.",
+                fit.time_of_graphs * 100.0
+            )
+        }
         Some(rate) => format!(
             "{:.1} % of launches had the kernel and grid of the one a period before (a CUDA graph needs {:.0} %).",
             rate * 100.0,
