@@ -94,10 +94,13 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             eprintln!("other tool: has CUPTI: {codes:?} at {now} ns");
         }
         "pause" | "end" => {
+            // One that was refused has nothing to end, and would flush while the other one does.
             // SAFETY: numbers, and the handle that `cuptiSubscribe` gave.
             unsafe {
-                disable(Kind::CONCURRENT_KERNEL);
-                flush(FLUSH_FORCED);
+                if slot.is_some() {
+                    disable(Kind::CONCURRENT_KERNEL);
+                    flush(FLUSH_FORCED);
+                }
                 if let Some(handle) = slot.take_if(|_| step == "end") {
                     unsubscribe(ptr::with_exposed_provenance_mut(handle));
                 }

@@ -1,13 +1,12 @@
 //! Memory for CUPTI to write records into.
 //!
-//! The buffer that came back last is lent first: what was read a moment ago is still in the processor's caches, and a program
-//! that once needed twenty buffers does not go through all of them for ever. A buffer is asked for on an application thread
-//! in the middle of a launch, once for thousands of records; the lock is held for a push or a pop. The pool never has more
-//! than its limit: behind it records are dropped, and counted.
+//! A buffer is asked for on an application thread in the middle of a launch, so taking one is a lock-free receive
+//! from a bounded queue, and an allocation only while the pool is still growing. The pool never holds more than its
+//! limit: behind it records are dropped, and counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::Buffer;
 
 /// Size of one buffer, bytes. NVIDIA recommends 1 to 10 MB; with one buffer for each launching thread and a flush
@@ -17,7 +16,8 @@ pub const BUFFER_BYTES: usize = 1 << 20;
 /// Buffers that are not in use, and how many exist.
 #[derive(Debug)]
 pub struct Pool {
-    spare: Mutex<Vec<Buffer>>,
+    give: Sender<Buffer>,
+    take: Receiver<Buffer>,
     /// Buffers that there are, up to `limit`; fewer only when some are given up. `Relaxed`: it orders nothing but itself.
     made: AtomicUsize,
     limit: usize,
@@ -28,7 +28,8 @@ impl Pool {
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let limit = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(BUFFER_BYTES).max(2);
-        Self { spare: Mutex::default(), made: AtomicUsize::new(0), limit }
+        let (give, take) = bounded(limit);
+        Self { give, take, made: AtomicUsize::new(0), limit }
     }
 
     /// Most buffers that can be in use.
@@ -40,9 +41,8 @@ impl Pool {
     /// A buffer to lend, or `None` when all are in use.
     #[must_use]
     pub fn take(&self) -> Option<Buffer> {
-        let spare = self.spare().pop();
-        if spare.is_some() {
-            return spare;
+        if let Ok(buffer) = self.take.try_recv() {
+            return Some(buffer);
         }
         let grow = |made| (made < self.limit).then_some(made + 1);
         self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).ok()?;
@@ -56,7 +56,8 @@ impl Pool {
 
     /// Gives a buffer back.
     pub fn put(&self, buffer: Buffer) {
-        self.spare().push(buffer);
+        // The queue has room for every buffer there is; a refused one would only be freed.
+        let _ = self.give.try_send(buffer);
     }
 
     /// So many buffers that were taken never come back; others may be made in their place.
@@ -68,11 +69,7 @@ impl Pool {
     /// Buffers allocated that are not in the pool: lent to CUPTI or waiting to be decoded.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.made.load(Ordering::Relaxed).saturating_sub(self.spare().len())
-    }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.load(Ordering::Relaxed).saturating_sub(self.take.len())
     }
 }
 
@@ -89,16 +86,6 @@ mod tests {
         assert_eq!(pool.in_use(), 0);
         assert!(pool.take().is_some());
         assert_eq!(pool.in_use(), 1);
-    }
-
-    #[test]
-    fn what_came_back_last_is_lent_first() {
-        let pool = Pool::new(3 * BUFFER_BYTES as u64);
-        for bytes in [8, 16, 24] {
-            pool.put(Buffer::new(bytes).unwrap());
-        }
-        let lent: Vec<_> = (0..3).filter_map(|_| pool.take()).map(|buffer| buffer.capacity()).collect();
-        assert_eq!(lent, [24, 16, 8]);
     }
 
     #[test]
