@@ -75,9 +75,13 @@ impl Census {
         }
     }
 
+    /// One without times says nothing: there is no way back from what is read off here.
     fn graph(&mut self, graph: &Kernel) {
+        if graph.start == Timestamp::ZERO || graph.end <= graph.start {
+            return;
+        }
         self.graphs += 1;
-        self.graphs_ns += graph.end.since(graph.start);
+        self.graphs_ns = self.graphs_ns.saturating_add(graph.end.since(graph.start));
         self.first.get_or_insert(graph.start);
     }
 
@@ -195,6 +199,14 @@ mod tests {
         assert!(!Program::of(1, 400, 900_000).is_cheap(), "too short a time");
         assert!(!Program::of(0, 600, 900_000).is_cheap(), "built node by node: how many is not known");
         assert!(!Program::new().is_cheap(), "no graphs");
+    }
+
+    #[test]
+    fn a_graph_without_times_makes_nothing_cheap() {
+        let mut program = Program::of(12, 600, 498_000);
+        let graph = Kernel { end: Timestamp::from_nanos(program.now), graph_id: 7, ..Kernel::default() };
+        program.census.record(&Record::Kernel(graph), &program.dictionary);
+        assert!(!program.is_cheap());
     }
 
     #[test]
