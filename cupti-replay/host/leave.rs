@@ -128,8 +128,12 @@ pub fn leave(how: Leave, exit_code: u8) {
             unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
         }
         (Leave::Signal(signal), None) => {
-            // SAFETY: a signal to this process only.
-            unsafe { libc::raise(signal) };
+            // A program that a shell starts in the background has been told to ignore SIGINT.
+            // SAFETY: the default action of a signal, and one to this process only.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
         }
         (Leave::Exit, None) => {}
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use cupti_sys::abi::{Context, FLUSH_FORCED, Flush, GetTimestamp, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
+use cupti_sys::abi::{Context, GetTimestamp, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
 use cupti_sys::{CuptiResult, Domain, Kind};
 use libloading::os::unix::{Library, RTLD_LAZY};
 
@@ -52,6 +52,9 @@ unsafe extern "C" fn completed(_: Context, _: u32, address: *mut u8, _: usize, v
     FILLED.fetch_add(usize::from(ours && valid > 0), Ordering::SeqCst);
 }
 
+/// `cuptiActivityFlushAll(1)`, marked as not the client's.
+type FlushOfAnother = extern "C" fn() -> i32;
+
 /// Does one of its steps with the libcupti at `path`, and says on stderr what came of it.
 ///
 /// # Errors
@@ -69,7 +72,7 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             *library.get::<RegisterCallbacks>("cuptiActivityRegisterCallbacks").map_err(missing)?,
             *library.get::<SetKind>("cuptiActivityEnable").map_err(missing)?,
             *library.get::<SetKind>("cuptiActivityDisable").map_err(missing)?,
-            *library.get::<Flush>("cuptiActivityFlushAll").map_err(missing)?,
+            *library.get::<FlushOfAnother>("gpuprof_replay_flush_of_another_tool").map_err(missing)?,
             *library.get::<GetTimestamp>("cuptiGetTimestamp").map_err(missing)?,
         )
     };
@@ -99,7 +102,7 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             unsafe {
                 if slot.is_some() {
                     disable(Kind::CONCURRENT_KERNEL);
-                    flush(FLUSH_FORCED);
+                    flush();
                 }
                 if let Some(handle) = slot.take_if(|_| step == "end") {
                     unsubscribe(ptr::with_exposed_provenance_mut(handle));

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use cupti_sys::abi::BufferCompleted;
+use cupti_sys::abi::{BufferCompleted, GraphData, ResourceData};
 use cupti_sys::{CallbackSite, Domain, ResourceCallback};
 
 use crate::client::Subscriber;
@@ -33,23 +33,26 @@ pub fn in_callback(name: &'static str, call: impl FnOnce()) {
     CALLBACK.set(before);
 }
 
-/// What `cuptiEnableCallback`'s resource callbacks get to see.
-#[repr(C)]
-struct ResourceData {
-    context: *mut c_void,
-    stream: *mut c_void,
-    descriptor: *mut c_void,
+/// A handle that stands for an id, and cannot be followed. Unlike NULL for 0.
+fn token(id: u32) -> *mut c_void {
+    ptr::without_provenance_mut((id as usize + 1) << 12)
 }
 
-/// Tells the subscriber of an event. A context's handle is a token that stands for its id; it cannot be followed.
-pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Option<u32>) {
-    // Unlike NULL for context 0.
-    let token = context.map_or(0, |id| (id as usize + 1) << 12);
-    let data = ResourceData {
-        context: ptr::without_provenance_mut(token),
-        stream: ptr::null_mut(),
-        descriptor: ptr::null_mut(),
+/// The id that a handle stands for.
+pub fn id_of(token: *mut c_void) -> Option<u32> {
+    u32::try_from((token.addr() >> 12).checked_sub(1)?).ok()
+}
+
+/// Tells the subscriber of an event.
+pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Option<u32>, graph: Option<u32>) {
+    let graph = GraphData {
+        made_of: [ptr::null_mut(); 4],
+        node_type: 0,
+        dependency: ptr::null_mut(),
+        exec: graph.map_or(ptr::null_mut(), token),
     };
+    let descriptor = if graph.exec.is_null() { ptr::null() } else { (&raw const graph).cast() };
+    let data = ResourceData { context: context.map_or(ptr::null_mut(), token), stream: ptr::null_mut(), descriptor };
     in_callback("a resource callback", || {
         let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
         // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.

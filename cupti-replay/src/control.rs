@@ -54,6 +54,19 @@ pub extern "C" fn gpuprof_replay_play(until: u64) -> i32 {
     })
 }
 
+/// `cuptiActivityFlushAll(1)` as another tool calls it, of which the client cannot know: if it flushes as well, that is not
+/// held against it. 0 is success; 1 when there is nothing to flush, or in the child of a fork.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuprof_replay_flush_of_another_tool() -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !instance::is_forked() => {
+            player.flush_of_another_tool();
+            0
+        }
+        _ => 1,
+    })
+}
+
 /// Calls the API function `name` on this thread, such as `cudaProfilerStart`: the subscriber hears of it as of a call
 /// of the program. 0 is success; 1 when the recording has no such function, or in the child of a fork.
 ///

@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use cupti_sys::abi::{
-    BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, SubscriberHandle, UnifiedMemoryConfig,
+    BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, GraphExec, SubscriberHandle, UnifiedMemoryConfig,
 };
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
@@ -136,6 +136,20 @@ pub extern "C" fn cuptiEnableCallback(
 ) -> CuptiResult {
     answer("cuptiEnableCallback", |player| {
         player.client().enable_callback(enable != 0, subscriber.addr(), domain.0, id)
+    })
+}
+
+/// `cuptiGetGraphExecId`
+///
+/// # Safety
+/// `id` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetGraphExecId(exec: GraphExec, id: *mut u32) -> CuptiResult {
+    answer("cuptiGetGraphExecId", |_| {
+        let graph = border::id_of(exec).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        need(!id.is_null())?;
+        // SAFETY: as promised by the caller.
+        unsafe { put(id, graph) }
     })
 }
 

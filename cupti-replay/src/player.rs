@@ -249,18 +249,30 @@ impl Player {
         Ok(())
     }
 
+    /// A forced flush of somebody else. It has its turn after one of the client's.
+    pub fn flush_of_another_tool(&self) {
+        self.flush_alone(&mut self.delivery(), true);
+    }
+
     /// Tells the subscriber what it would hear before the first record.
     fn announce(&self) {
-        let tell = |id: ResourceCallback, context: Option<u32>| {
+        let tell = |id: ResourceCallback, context: Option<u32>, graph: Option<u32>| {
             let listener = self.client().listener(Domain::RESOURCE, id.0);
             if let Some(subscriber) = listener {
-                border::tell_resource(&subscriber, id, context);
+                border::tell_resource(&subscriber, id, context, graph);
             }
         };
         self.initialised.store(true, Ordering::SeqCst);
-        tell(ResourceCallback::CU_INIT_FINISHED, None);
+        tell(ResourceCallback::CU_INIT_FINISHED, None, None);
         for context in self.session.contexts() {
-            tell(ResourceCallback::CONTEXT_CREATED, Some(context));
+            tell(ResourceCallback::CONTEXT_CREATED, Some(context), None);
+        }
+        // A recording does not say when graphs were instantiated.
+        for (graph, nodes) in self.session.graphs() {
+            for _ in 0..nodes {
+                tell(ResourceCallback::GRAPHNODE_CLONED, None, None);
+            }
+            tell(ResourceCallback::GRAPHEXEC_CREATED, None, Some(graph));
         }
     }
 

@@ -113,6 +113,8 @@ pub struct Session {
     steps: Vec<Step>,
     /// Launches of graphs as a whole.
     graphs: Vec<Item>,
+    /// How many nodes each graph has.
+    nodes: BTreeMap<u32, u32>,
     by_creation: Vec<usize>,
     contexts: BTreeSet<u32>,
     /// The text behind each address, as of now in the recording.
@@ -214,10 +216,14 @@ impl Session {
     fn make_whole_graphs(&mut self) {
         let Some(&length) = self.origin.sizes.get(&Kind::GRAPH_TRACE.0) else { return };
         let id = |item: &Item| layout::correlation(item.kind).and_then(|at| layout::u32_at(self.bytes(item), at));
+        let graph =
+            |item: &Item| layout::graph(item.kind).and_then(|at| layout::u32_at(self.bytes(item), at)).unwrap_or(0);
         let mut launches: BTreeMap<u32, (usize, usize, u64)> = BTreeMap::new();
+        let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
         for (index, item) in self.items.iter().enumerate().filter(|(_, item)| item.graph == Place::Node) {
             let end = layout::times(item.kind).and_then(|(_, end)| layout::u64_at(self.bytes(item), end)).unwrap_or(0);
             let Some(correlation) = id(item) else { continue };
+            *nodes.entry((graph(item), correlation)).or_default() += 1;
             let (first, last, latest) = launches.entry(correlation).or_insert((index, index, end));
             if self.items.get(*first).is_some_and(|first| item.start < first.start) {
                 *first = index;
@@ -226,6 +232,10 @@ impl Session {
                 *last = index;
             }
             *latest = end.max(*latest);
+        }
+        for ((graph, _), nodes) in nodes {
+            let most = self.nodes.entry(graph).or_default();
+            *most = nodes.max(*most);
         }
         for (first, last, end) in launches.into_values() {
             let (Some(&begins), Some(&ends)) = (self.items.get(first), self.items.get(last)) else { continue };
@@ -324,6 +334,11 @@ impl Session {
             Place::Last(index) => self.graphs.get(index),
             Place::Outside | Place::Node => None,
         }
+    }
+
+    /// Graphs, and how many nodes each has.
+    pub fn graphs(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.nodes.iter().map(|(&graph, &nodes)| (graph, nodes))
     }
 
     /// All records, as they were delivered.

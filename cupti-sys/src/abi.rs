@@ -379,6 +379,10 @@ numbers! {
         CONTEXT_DESTROY_STARTING = 2;
         /// `cuInit` is done.
         CU_INIT_FINISHED = 5;
+        /// A graph was made ready to run.
+        GRAPHEXEC_CREATED = 18;
+        /// A node of a graph was copied, which is how a graph that can run gets its own.
+        GRAPHNODE_CLONED = 20;
     }
 }
 
@@ -400,6 +404,32 @@ pub struct ApiCallbackData {
     pub site: CallbackSite,
 }
 
+/// What a resource callback gets to see (`CUpti_ResourceData`).
+#[derive(Debug)]
+#[repr(C)]
+pub struct ResourceData {
+    /// The context.
+    pub context: Context,
+    /// The stream.
+    pub stream: *mut c_void,
+    /// What it is about; for graphs a [`GraphData`].
+    pub descriptor: *const c_void,
+}
+
+/// What a callback about graphs gets to see (`CUpti_GraphData`).
+#[derive(Debug)]
+#[repr(C)]
+pub struct GraphData {
+    /// Graph, the one it was copied from, node, the one it was copied from.
+    pub made_of: [*mut c_void; 4],
+    /// Its type; not set when it is copied (CUPTI 13.0).
+    pub node_type: u32,
+    /// The node it depends on.
+    pub dependency: *mut c_void,
+    /// The graph that can run.
+    pub exec: GraphExec,
+}
+
 numbers! {
     /// What the thread id of an API record is.
     ThreadIdType {
@@ -419,6 +449,8 @@ pub const NULL_BUFFER_TOLERATED_SINCE: u32 = 27;
 
 /// The opaque `CUcontext`.
 pub type Context = *mut c_void;
+/// The opaque `CUgraphExec`.
+pub type GraphExec = *mut c_void;
 /// The opaque subscriber handle.
 pub type SubscriberHandle = *mut c_void;
 /// CUPTI wants memory: the client stores address, size in bytes and the largest number of records (0: no limit).
@@ -440,6 +472,8 @@ pub type Subscribe = unsafe extern "C" fn(*mut SubscriberHandle, Option<Callback
 pub type Unsubscribe = unsafe extern "C" fn(SubscriberHandle) -> CuptiResult;
 /// `cuptiEnableCallback`
 pub type EnableCallback = unsafe extern "C" fn(u32, SubscriberHandle, Domain, u32) -> CuptiResult;
+/// `cuptiGetGraphExecId`
+pub type GetGraphExecId = unsafe extern "C" fn(GraphExec, *mut u32) -> CuptiResult;
 /// `cuptiActivityRegisterCallbacks`
 pub type RegisterCallbacks = unsafe extern "C" fn(Option<BufferRequested>, Option<BufferCompleted>) -> CuptiResult;
 /// `cuptiActivityEnable` and `cuptiActivityDisable`

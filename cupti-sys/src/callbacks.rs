@@ -4,7 +4,7 @@
 //! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends at this border: the
 //! host program goes on, the buffer in question counts as not given or is freed.
 
-use crate::abi::{self, ApiCallbackData, CallbackSite, Domain, ResourceCallback};
+use crate::abi::{self, ApiCallbackData, CallbackSite, Domain, GraphData, ResourceCallback, ResourceData};
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
 use crate::cupti::Cupti;
 use crate::walk::count_by_library;
@@ -44,6 +44,16 @@ pub trait ResourceHandler {
 
     /// `cuInit` is done; only when [`ResourceCallback::CU_INIT_FINISHED`] was enabled.
     fn initialised() {}
+
+    /// A node was copied, into the graph that this thread makes ready to run; only when
+    /// [`ResourceCallback::GRAPHNODE_CLONED`] was enabled.
+    fn graph_node_cloned() {}
+
+    /// This thread has made a graph ready to run, which records call `id`; only when
+    /// [`ResourceCallback::GRAPHEXEC_CREATED`] was enabled, and the library tells.
+    fn graph_instantiated(id: u32) {
+        let _ = id;
+    }
 
     /// A function of the driver or runtime API is called; only those given to
     /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
@@ -130,6 +140,13 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
     let _ = catch_unwind(|| match (domain, ResourceCallback(callback)) {
         (Domain::RESOURCE, ResourceCallback::CONTEXT_CREATED) => H::context_created(),
         (Domain::RESOURCE, ResourceCallback::CU_INIT_FINISHED) => H::initialised(),
+        (Domain::RESOURCE, ResourceCallback::GRAPHNODE_CLONED) => H::graph_node_cloned(),
+        (Domain::RESOURCE, ResourceCallback::GRAPHEXEC_CREATED) => {
+            // SAFETY: in this domain the data is a `CUpti_ResourceData`, and lives until the callback returns.
+            if let Some(id) = unsafe { instantiated(data.cast::<ResourceData>()) } {
+                H::graph_instantiated(id);
+            }
+        }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
             // SAFETY: in these domains the data is a `CUpti_CallbackData`, which begins with the site, and lives until
             // the callback returns.
@@ -138,6 +155,20 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
         }
         _ => {}
     });
+}
+
+/// What records call the graph that was made ready to run.
+///
+/// # Safety
+/// `data` is NULL or what CUPTI passes for [`ResourceCallback::GRAPHEXEC_CREATED`].
+unsafe fn instantiated(data: *const ResourceData) -> Option<u32> {
+    // SAFETY: as promised by the caller; then the descriptor is NULL or a `CUpti_GraphData`, which lives as long.
+    let exec = unsafe { data.as_ref()?.descriptor.cast::<GraphData>().as_ref()?.exec };
+    if exec.is_null() {
+        return None;
+    }
+    // SAFETY: CUPTI names the graph that this thread has just made.
+    unsafe { REGISTERED.get()?.cupti.graph_exec_id(exec) }
 }
 
 #[cfg(test)]

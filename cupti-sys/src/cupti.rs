@@ -259,6 +259,18 @@ impl Cupti {
         Some(name.to_string_lossy().into_owned())
     }
 
+    /// What records call a graph that can run; `None` in libraries that do not tell.
+    ///
+    /// # Safety
+    /// There is a graph with this handle.
+    pub(crate) unsafe fn graph_exec_id(&self, exec: abi::GraphExec) -> Option<u32> {
+        let function = self.symbols.get_graph_exec_id?;
+        let mut id = 0;
+        // SAFETY: as promised by the caller, and `id` is a live `u32`.
+        let code = unsafe { function(exec, &raw mut id) };
+        (code == CuptiResult::SUCCESS).then_some(id)
+    }
+
     /// Has every synchronisation recorded, also those that found nothing to wait for: 12.8 and later.
     ///
     /// # Errors

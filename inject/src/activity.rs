@@ -4,6 +4,7 @@
 //! look at no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
 //! every buffer there is.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
@@ -31,6 +32,13 @@ pub enum Delivery {
     Looks(Batch),
     /// What gauges of a device say, while the program is only watched.
     Gauges(Reading),
+    /// A CUDA graph is ready to run.
+    Graph {
+        /// What its records call it.
+        id: u32,
+        /// Nodes that it has.
+        nodes: u32,
+    },
     /// Ranges of the program wait to be fetched, more than usual.
     Ranges,
     /// Everything that was complete before this time has been delivered.
@@ -116,6 +124,11 @@ impl Inlet {
     }
 }
 
+thread_local! {
+    /// Nodes that were copied on this thread since it last made a graph ready to run.
+    static NODES: Cell<u32> = const { Cell::new(0) };
+}
+
 /// The handlers that CUPTI calls, for the one [`Profiler`] of the process.
 #[derive(Debug)]
 pub struct Callbacks;
@@ -172,6 +185,18 @@ impl ResourceHandler for Callbacks {
     fn initialised() {
         if let Some(profiler) = Profiler::running() {
             profiler.director().initialised();
+        }
+    }
+
+    fn graph_node_cloned() {
+        NODES.set(NODES.get().saturating_add(1));
+    }
+
+    fn graph_instantiated(id: u32) {
+        let nodes = NODES.take();
+        if let Some(profiler) = Profiler::running() {
+            // Refused only when the collector is far behind: then how many nodes the graph has is not known.
+            let _ = profiler.inlet().deliveries.try_send(Delivery::Graph { id, nodes });
         }
     }
 

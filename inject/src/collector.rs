@@ -101,7 +101,7 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host);
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
         });
-        let census = match settings.graphs() {
+        let census = match settings.graphs {
             Graphs::Auto => Census::new(settings.max_overhead),
             Graphs::Whole | Graphs::Nodes => Census::of_whole_graphs(),
         };
@@ -156,6 +156,11 @@ impl Collector {
                 Delivery::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
                 Delivery::Looks(batch) => self.looks(&batch),
                 Delivery::Gauges(reading) => self.gauges(reading),
+                Delivery::Graph { id, nodes } => {
+                    if let Some(census) = &mut self.census {
+                        census.instantiated(id, nodes);
+                    }
+                }
                 Delivery::Ranges => self.catch_up(),
                 Delivery::Idle => self.idle(),
                 Delivery::Question(question) => question.answer(self.answer()),
@@ -183,8 +188,10 @@ impl Collector {
                 Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_whistle(&call) => {}
                 Decoded::Record(record) => {
                     self.account.record(&record);
-                    if let Some(census) = &mut self.census {
-                        census.record(&record, self.decoder.dictionary());
+                    if let Some(census) = &mut self.census
+                        && let Record::Kernel(kernel) = &record
+                    {
+                        census.ran(kernel);
                     }
                     if let Record::Api(call) = &record {
                         self.tally.count(call.thread);

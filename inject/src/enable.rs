@@ -14,7 +14,7 @@ mod turn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use cupti_sys::abi::UnifiedMemoryCounter;
-use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, Subscriber, ThreadIdType};
+use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, ResourceCallback, Subscriber, ThreadIdType};
 use profiler_core::cost::Mode;
 
 pub use self::company::Company;
@@ -114,6 +114,14 @@ impl Switch {
         let enabled = if whole_graphs { cupti.enable(Kind::GRAPH_TRACE) } else { Ok(()) };
         let whole_graphs = whole_graphs && enabled.is_ok();
         note(&mut notes, "CUDA graphs are recorded by nodes", enabled);
+        if whole_graphs {
+            // How many nodes they have is told when they are instantiated, and never again.
+            let told = slot.with(|subscriber| {
+                subscriber.enable_resource(ResourceCallback::GRAPHNODE_CLONED)?;
+                subscriber.enable_resource(ResourceCallback::GRAPHEXEC_CREATED)
+            });
+            note(&mut notes, "how many nodes CUDA graphs have is not known", told.unwrap_or(Ok(())));
+        }
         let switch = Self {
             cupti,
             slot,

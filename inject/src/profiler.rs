@@ -144,10 +144,10 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
     let mode = silent.mode.max(Mode::Light);
-    let mut graphs = silent.graphs;
-    if graphs.is_some_and(|graphs| graphs != Graphs::Nodes) && !cupti_sys::driver_devices().is_empty() {
+    let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
+    if graphs == Graphs::Whole && !cupti_sys::driver_devices().is_empty() {
         log::warning!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
-        graphs = Some(Graphs::Nodes);
+        graphs = Graphs::Nodes;
     }
     start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, ..silent })?;
     if let Some(profiler) = Profiler::measuring() {

@@ -88,8 +88,8 @@ pub struct Settings {
     pub output: Option<Pattern>,
     /// How much is recorded at first.
     pub mode: Mode,
-    /// What a record of a CUDA graph is about; `None`: see [`graphs`](Self::graphs).
-    pub graphs: Option<Graphs>,
+    /// What a record of a CUDA graph is about.
+    pub graphs: Graphs,
     /// Part of the launching threads' time that tracing may take.
     pub max_overhead: Option<f64>,
     /// Printed at the end.
@@ -158,9 +158,7 @@ impl Settings {
                 |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
             ),
             mode: read(&lookup, &mut bad, MODE, "watch, light or full", Mode::Light, Mode::named),
-            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "node, graph or auto", None, |text| {
-                Graphs::parse(text).map(Some)
-            }),
+            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "node, graph or auto", Graphs::Auto, Graphs::parse),
             max_overhead: read(
                 &lookup,
                 &mut bad,
@@ -223,14 +221,9 @@ impl Settings {
         (settings, bad)
     }
 
-    /// What a record of a CUDA graph is about. Where nothing was asked for but that tracing be cheap, the cheapest.
-    pub fn graphs(&self) -> Graphs {
-        self.graphs.unwrap_or(if self.max_overhead.is_some() { Graphs::Whole } else { Graphs::Nodes })
-    }
-
     /// Whether a CUDA graph is one record at first.
     pub fn whole_graphs(&self) -> bool {
-        self.mode != Mode::Watch && self.graphs() != Graphs::Nodes
+        self.mode != Mode::Watch && self.graphs != Graphs::Nodes
     }
 
     /// Notes for the report on what is not recorded, and why.
@@ -242,10 +235,9 @@ impl Settings {
                  whole devices"
             ));
         }
-        if self.whole_graphs() && self.graphs() == Graphs::Whole {
-            let why = if self.graphs.is_some() { CUDA_GRAPHS } else { MAX_OVERHEAD };
+        if self.whole_graphs() && self.graphs == Graphs::Whole {
             notes.push(format!(
-                "CUDA graphs are recorded as a whole ({why} is set): each counts as computation, what runs inside is not known"
+                "CUDA graphs are recorded as a whole ({CUDA_GRAPHS}=graph): each counts as computation, what runs inside is not known"
             ));
         }
         notes

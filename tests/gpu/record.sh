@@ -94,7 +94,7 @@ record() {
     (
         cd "$folder" || exit 1
         CUDA_INJECTION64_PATH=$bin/libprof.so GPUPROF_OUTPUT=trace.gpuprof GPUPROF_REPORT=summary \
-            GPUPROF_RECORD=$folder/$name.cupti GPUPROF_RECORD_LIMIT=$limit GPUPROF_DEPENDENCIES=on \
+            GPUPROF_RECORD=$folder/$name.cupti GPUPROF_RECORD_LIMIT=$limit GPUPROF_DEPENDENCIES=on GPUPROF_CUDA_GRAPHS=node \
             timeout --kill-after=10 "$seconds" "$@"
     ) 2>&1 | sed 's/^/    /'
     status=${PIPESTATUS[0]}

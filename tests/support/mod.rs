@@ -47,6 +47,8 @@ impl Stage {
             // A debug build on a busy machine takes its time; what is tested is not how much.
             .env("GPUPROF_EXIT_TIMEOUT", "60s")
             .env("GPUPROF_WHAT_IF", "on")
+            // As they were recorded; what is chosen where nothing is said: modes.rs.
+            .env("GPUPROF_CUDA_GRAPHS", "node")
             .env("GPUPROF_OUTPUT", "trace.gpuprof");
         command
     }

@@ -4,6 +4,7 @@
 //! measured size is at the same place everywhere.
 
 use cudarc::cupti::sys;
+use cupti_sys::abi::{GraphData, ResourceData};
 use cupti_sys::record::{
     ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
     MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
@@ -86,4 +87,12 @@ fn records_of_objects() {
 fn offsets_of_strings() {
     assert_eq!(KernelRecord::NAME_OFFSET, offset_of!(sys::CUpti_ActivityKernel13, name));
     assert_eq!(DeviceRecord::NAME_OFFSET, offset_of!(sys::CUpti_ActivityDevice6, name));
+}
+
+/// What callbacks get to see, whose structs are read as they are.
+#[test]
+fn callbacks_about_graphs() {
+    assert_eq!(offset_of!(ResourceData, descriptor), offset_of!(sys::CUpti_ResourceData, resourceDescriptor));
+    assert_eq!(offset_of!(GraphData, node_type), offset_of!(sys::CUpti_GraphData, nodeType));
+    assert_eq!(offset_of!(GraphData, exec), offset_of!(sys::CUpti_GraphData, graphExec));
 }

@@ -25,6 +25,7 @@ struct Release {
 const FILTERS: [&str; 2] = ["cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi"];
 const ALL_SYNC: &str = "cuptiActivityEnableAllSyncRecords";
 const STRUCT_SIZE: &str = "cuptiActivityGetStructSize";
+const GRAPH_EXEC_ID: &str = "cuptiGetGraphExecId";
 
 /// Sizes measured on these releases. Kinds: kernel 10, memcpy 1, memset 2, peer copy 22, driver 4, runtime 5,
 /// synchronisation 38, event 36, overhead 17, device 8, context 9, graph 51.
@@ -34,7 +35,7 @@ const RELEASES: &[Release] = &[
         version: "11.8.87",
         file: "nvidia/cuda_cupti/lib/libcupti.so.11.8",
         api: Some(18),
-        missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE],
+        missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE, GRAPH_EXEC_ID],
         sizes: &[
             (10, 200),
             (1, 88),

@@ -115,14 +115,30 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
         fn initialised() {
             CREATED.fetch_add(100, Ordering::Relaxed);
         }
+        fn graph_node_cloned() {
+            CREATED.fetch_add(10_000, Ordering::Relaxed);
+        }
+        fn graph_instantiated(_: u32) {
+            CREATED.fetch_add(1_000_000, Ordering::Relaxed);
+        }
     }
-    for (domain, callback) in
-        [(Domain::RESOURCE, 1), (Domain::RESOURCE, 5), (Domain::RESOURCE, 2), (Domain::RUNTIME, 1)]
-    {
+    let events = [1, 5, 2, 20].map(|event| (Domain::RESOURCE, event));
+    for (domain, callback) in events.into_iter().chain([(Domain::RUNTIME, 1)]) {
         // SAFETY: the trampoline looks at neither pointer.
         unsafe { resource::<Handler>(ptr::null_mut(), domain, callback, ptr::null()) };
     }
-    assert_eq!(CREATED.load(Ordering::Relaxed), 101);
+    assert_eq!(CREATED.load(Ordering::Relaxed), 10_101);
+    // A graph that nobody can name: no data, nothing described, and no library to ask.
+    let graph =
+        GraphData { made_of: [ptr::null_mut(); 4], node_type: 0, dependency: ptr::null_mut(), exec: ptr::null_mut() };
+    let nothing = ResourceData { context: ptr::null_mut(), stream: ptr::null_mut(), descriptor: ptr::null() };
+    let described =
+        ResourceData { context: ptr::null_mut(), stream: ptr::null_mut(), descriptor: (&raw const graph).cast() };
+    for data in [ptr::null(), (&raw const nothing).cast(), (&raw const described).cast()] {
+        // SAFETY: NULL, or data of this callback that lives as long as the call.
+        unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, 18, data) };
+    }
+    assert_eq!(CREATED.load(Ordering::Relaxed), 10_101);
 }
 
 #[test]

@@ -96,13 +96,14 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: CUDA_GRAPHS,
-        default: "node",
+        default: "auto",
         meaning: "`node` records each node of a CUDA graph, `graph` a launch of a graph as one piece of computation whose inside is not \
-                  known; that is the default where GPUPROF_MAX_OVERHEAD is set. The report recommends it where nodes take an estimated \
-                  2 % of the time or more. `auto` begins with whole graphs and goes over to nodes once 16 launches in half a second or more say \
-                  that nodes would take less than an estimated 2 % of the time of their graphs; the report says which, and why. Never \
-                  the other way: CUPTI 13.0 crashes the program when whole graphs are switched on in mid-run. How many nodes a \
-                  graph has is known where it was captured from a stream; others stay whole. `auto` has been seen on recorded sessions only, not yet on a GPU.",
+                  known. `auto` begins with whole graphs and goes over to nodes once 16 launches in half a second or more say that nodes \
+                  would take less than an estimated 2 % of the time of their graphs, or less than GPUPROF_MAX_OVERHEAD where that is \
+                  set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the program when whole graphs are \
+                  switched on in mid-run. How many nodes a graph has is told when it is instantiated; graphs of which that is not \
+                  known, such as all with GPUPROF_NEIGHBOURS=yield, stay whole. A program linked with gpuprof records nodes where \
+                  nothing else is asked for.",
     },
     Variable {
         name: MAX_OVERHEAD,

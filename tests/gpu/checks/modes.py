@@ -16,13 +16,15 @@ from trace_report import single
 
 # Nodes of the graph that `programs` launches.
 NODES = 1000
+# The price of a node in a report's estimate, nanoseconds: `GRAPH_NODE_NANOS` of profiler_core::cost.
+NODE_NANOS = 831
 WHOLE = "[CUDA graph"
 
 
 def whole_graphs(suite: Suite) -> Iterator[Result]:
     """A launch of a graph of 1000 kernels is 1000 records, or one."""
     program = programs(suite)["graph"]
-    nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE)).kernel_counts()
+    nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "node"})).kernel_counts()
     run = suite.run("modes-graphs", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "graph"})
     whole = single(suite, run).kernel_counts()
     launches = sum(count for name, count in whole.items() if name.startswith(WHOLE))
@@ -44,12 +46,12 @@ def late_graphs(suite: Suite) -> Iterator[Result]:
 
 
 def chosen_level(suite: Suite) -> Iterator[Result]:
-    """With `auto` graphs are whole at first, and by nodes once those are known to cost little: no launch is lost over it."""
+    """By default graphs are whole at first, and by nodes once those are known to cost little: no launch is lost over it."""
     # Nodes of some 0.2 ms, ten a launch, for about 2.5 s; and empty ones for as long.
     for name, nodes, options, cheap in (
             ("cheap", 10, ["400", "--reps", "3", "--spin", "360000"], True), ("costly", NODES, ["1200", "--reps", "3"], False)):
         command = [str(suite.microbench), "graph", str(nodes), *options, "--quiet-times"]
-        run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "auto"})
+        run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE)
         yield expect(f"modes.auto.{name}.exit", run.code == 0, run.ending())
         trace = single(suite, run)
         counts, cost = trace.kernel_counts(), trace.report["cost"]
@@ -61,8 +63,28 @@ def chosen_level(suite: Suite) -> Iterator[Result]:
         yield expect(f"modes.auto.{name}.records", complete, f"{whole} of {launches} launches whole, {by_node} nodes of {nodes}")
         yield expect(f"modes.auto.{name}.said", (cost["nodes_since_unix_ns"] is not None) == cheap,
                      f"an estimated {cost['unrecorded_nodes_estimate_ns']} ns, nodes since {cost['nodes_since_unix_ns']}")
-        lost = {kind: count for kind, count in trace.losses().items() if count}
+        if not cheap:
+            counted = cost["unrecorded_nodes_estimate_ns"] / NODE_NANOS
+            yield expect(f"modes.auto.{name}.nodes", counted == launches * nodes, f"{counted:.0f} nodes counted")
+        lost = trace.losses()
         yield expect(f"modes.auto.{name}.lost", not lost, str(lost or "nothing"))
+
+
+def counted_nodes(suite: Suite) -> Iterator[Result]:
+    """How many nodes a captured training step has is known, and not too low, although two threads launch into the capture."""
+    replays = 200
+    command = suite.python("captured_step.py", "--replays", str(replays))
+    work, cost = {}, {}
+    for level in ("node", "graph"):
+        run = suite.run(f"modes-counted-{level}", command, Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": level})
+        yield expect(f"modes.counted.{level}.exit", run.code == 0, run.ending())
+        trace = single(suite, run)
+        work[level] = sum(trace.records(kind) for kind in ("kernels", "copies", "memsets"))
+        cost[level] = trace.report["cost"]
+    # A replay is one record or one for each node.
+    nodes = 1 + (work["node"] - work["graph"]) / replays
+    counted = cost["graph"]["unrecorded_nodes_estimate_ns"] / NODE_NANOS / replays
+    yield expect("modes.counted.nodes", 20 < nodes <= counted <= 1.1 * nodes, f"{nodes:g} nodes a replay, {counted:g} were counted")
 
 
 def full(suite: Suite) -> Iterator[Result]:
@@ -147,6 +169,7 @@ def checks() -> list[Check]:
         Check("modes.graphs", whole_graphs, exclusive=False),
         Check("modes.late_graphs", late_graphs, exclusive=False),
         Check("modes.auto", chosen_level, exclusive=False),
+        Check("modes.counted", counted_nodes, exclusive=False),
         Check("modes.full", full, exclusive=False),
         Check("modes.watch", watch, exclusive=False),
         Check("modes.gauges", gauges),
