@@ -4,10 +4,11 @@
 //   g++ -O2 -shared -fPIC -I$CUDA/extras/CUPTI/include -I$CUDA/include -o libfloor.so floor.cpp -L... -lcupti
 //   CUDA_INJECTION64_PATH=$PWD/libfloor.so program
 //
-// The calls are those of inject/src/interest.rs, chosen by the same beginnings of names. FLOOR_RECORDS changes what is
-// recorded: `graphs`, each launch of a CUDA graph as a whole instead of its nodes, or `nothing`, which leaves what it costs
-// that CUPTI is there at all. FLOOR_FLUSH_MS=N has CUPTI hand over what it has every N milliseconds, as a tool must that answers
-// while the program runs; without it buffers come when they are full.
+// The calls are those of inject/src/interest.rs, chosen by the same beginnings of names; a launch of a CUDA graph is one record.
+// FLOOR_RECORDS changes what is recorded: `nodes`, each node of CUDA graphs, or `nothing`, which leaves what it costs that CUPTI
+// is there at all. FLOOR_FLUSH_MS=N has CUPTI hand over what it has every N milliseconds, as a tool must that answers
+// while the program runs; without it buffers come when they are full. FLOOR_SUBSCRIBES=1 also takes CUPTI's one subscriber slot, as
+// a tool must that keeps others out, or that is told of contexts and graphs.
 
 #include <cupti.h>
 
@@ -75,6 +76,14 @@ void flush_every(std::chrono::milliseconds period) {
   }
 }
 
+void called(void *, CUpti_CallbackDomain, CUpti_CallbackId, const void *) {}
+
+void subscribe() {
+  CUpti_SubscriberHandle handle;
+  if (cuptiSubscribe(&handle, called, nullptr) == CUPTI_SUCCESS)
+    cuptiEnableCallback(1, handle, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
+}
+
 void at_exit() {
   std::lock_guard<std::mutex> guard(flushing);
   ended = true;
@@ -86,9 +95,10 @@ void at_exit() {
 extern "C" int InitializeInjection() {
   const char *asked = std::getenv("FLOOR_RECORDS");
   const std::string_view records = asked != nullptr ? asked : "";
+  if (std::getenv("FLOOR_SUBSCRIBES") != nullptr) subscribe();
   cuptiActivityRegisterCallbacks(requested, completed);
   if (records == "nothing") return 1;
-  if (records == "graphs") cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+  if (records != "nodes") cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
   for (CUpti_ActivityKind kind :
        {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL})

@@ -116,9 +116,9 @@ def table(rows: list[dict]) -> str:
 
 
 def floor_of(tool: str, of_program: list[dict]) -> str:
-    """CUPTI alone with the records that the tool takes, where graphs as a whole were measured for it."""
-    whole = tool in ("gpuprof-graphs", "nsys") and any(row["tool"] == "floor-graphs" for row in of_program)
-    return "floor-graphs" if whole else "floor"
+    """CUPTI alone with the records that the tool takes, as far as it was measured so."""
+    by_node = tool in ("gpuprof-nodes", "nsys-node", "torch") and any(row["tool"] == "floor-nodes" for row in of_program)
+    return "floor-nodes" if by_node else "floor"
 
 
 def table_row(name: str, tool: str, of_program: list[dict]) -> str:

@@ -13,9 +13,11 @@ again with --merge and it goes on with the next round.
 
 Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py brings the figures into the
 documentation.
-It measures the tools as they are started by default. nsys traces a CUDA graph as one event by default and gpuprof
-traces its nodes: `nsys-node` is the comparison like for like. `floor` is CUPTI recording what gpuprof asks it for, and
-nobody looking at it (floor.cpp): no tool that records these kinds can cost less. `floor-graphs` records graphs as a whole.
+It measures the tools as they are started by default, when gpuprof and nsys record these CUDA graphs as one. `floor` is CUPTI
+recording what gpuprof asks it for, and nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
+`floor-nodes`, `gpuprof-nodes` and `nsys-node` record the nodes of graphs.
+Whether a launch takes 4 us or 6 under CUPTI is decided anew for each process, whoever records (docs/OVERHEAD.md), so `launch` is run
+three times by each tool in a round, in turn, and of those the middle one counts.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ VARIANTS = {
     "gpuprof": {},
     "gpuprof-watch": {"GPUPROF_MODE": "watch"},
     "gpuprof-full": {"GPUPROF_MODE": "full"},
-    "gpuprof-graphs": {"GPUPROF_CUDA_GRAPHS": "graph"},
+    "gpuprof-nodes": {"GPUPROF_CUDA_GRAPHS": "node"},
     "gpuprof-no-sampling": {"GPUPROF_SAMPLING": "off"},
     "gpuprof-no-trace": {"GPUPROF_OUTPUT": "off"},
     "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
@@ -53,16 +55,17 @@ VARIANTS = {
 # Variables of libfloor.so that make up a variant of CUPTI alone.
 FLOORS = {
     "floor": {},
-    "floor-graphs": {"FLOOR_RECORDS": "graphs"},
+    "floor-nodes": {"FLOOR_RECORDS": "nodes"},
     "floor-attached": {"FLOOR_RECORDS": "nothing"},
     "floor-flushed": {"FLOOR_FLUSH_MS": "100"},
+    "floor-subscribed": {"FLOOR_SUBSCRIBES": "1"},
 }
 # What targets stand behind and what people use instead, in every round; and what else there is, in the first ones.
-CORE = ("none", "floor", "floor-graphs", "gpuprof", "gpuprof-watch", "gpuprof-graphs", "nsys", "torch")
+CORE = ("none", "floor", "floor-nodes", "gpuprof", "gpuprof-nodes", "gpuprof-watch", "nsys", "torch")
 MORE = ("gpuprof-full", "nsys-node")
-TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
+TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
 # Those that differ from another tool for CUDA graphs alone.
-OF_GRAPHS = ("floor-graphs", "gpuprof-graphs", "nsys-node")
+OF_GRAPHS = ("floor-nodes", "gpuprof-nodes", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
@@ -76,20 +79,21 @@ class Benchmark:
     figures: dict[str, str]  # name: regular expression with the number in group 1; the last one is printed last
     unit: str
     is_torch: bool = False
-    graphs: bool = False  # launches CUDA graphs, so that the level of tracing matters
+    graphs: bool = False  # it matters whether CUPTI records nodes of CUDA graphs
+    times: int = 1  # it is run by each tool in a round; the median counts
 
 
 def benchmarks(suite: Suite) -> list[Benchmark]:
     """Sized so that a round takes two and a half minutes on an H200, most of it start-up and nsys's end."""
 
-    def small(name: str, unit: str, *numbers: str, graphs: bool = False) -> Benchmark:
+    def small(name: str, unit: str, *numbers: str, graphs: bool = False, times: int = 1) -> Benchmark:
         command = [str(suite.microbench), name, *numbers]
-        return Benchmark(name, command, {name: r"time_per_operation_ns=([\d.]+)"}, unit, graphs=graphs)
+        return Benchmark(name, command, {name: r"time_per_operation_ns=([\d.]+)"}, unit, graphs=graphs, times=times)
 
     models = {model: rf'"model": "{model}", "ms_per_step": ([\d.]+)' for model in ("mlp", "resnet", "gpt")}
     return [
         # 100,000 a repetition: what a thread of gpuprof takes a kernel is read from this one.
-        small("launch", "ns/kernel", "100000"),
+        small("launch", "ns/kernel", "100000", times=3),
         small("graph", "ns/node", "1000", "100", graphs=True),
         small("copy", "ns/copy", "50000"),
         small("sm", "ns/kernel", "5000"),
@@ -175,6 +179,12 @@ def rows_of(suite: Suite, benchmark: Benchmark, tool: str, run: Run) -> list[dic
     return rows
 
 
+def middle(runs: list[list[dict]]) -> list[dict]:
+    """The run that took the median time; one that failed, when there is one."""
+    failed = [rows for rows in runs if any(row["time"] is None for row in rows)]
+    return failed[0] if failed else sorted(runs, key=lambda rows: rows[0]["time"])[len(runs) // 2]
+
+
 def measure_round(
         suite: Suite, selected: list[Benchmark], there: list[str], number: int, floor: pathlib.Path | None, out: pathlib.Path,
         measured: Measured) -> None:
@@ -183,8 +193,10 @@ def measure_round(
     for benchmark in selected:
         tools = tools_for(benchmark, there)
         turn = number % len(tools) if tools else 0
-        for tool in tools[turn:] + tools[:turn]:
-            rows = measure(suite, benchmark, tool, number, floor)
+        order = tools[turn:] + tools[:turn]
+        runs = [(tool, measure(suite, benchmark, tool, number, floor)) for _ in range(benchmark.times) for tool in order]
+        for tool in order:
+            rows = middle([rows for by, rows in runs if by == tool])
             measured.measurements.extend(rows)
             measured.save(out)
             for row in rows:

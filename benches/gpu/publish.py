@@ -30,26 +30,25 @@ PROGRAMS = {
     "threads": ("8 threads that launch empty kernels", "8 launching threads"),
     "copy": ("copies of 4 bytes to the device", "tiny copies"),
     "sm": ("kernels of 20 us", "kernels of 20 us"),
-    "graph": ("a graph of 1000 empty kernels", "empty nodes of CUDA graphs"),
+    "graph": ("a graph of 1000 empty kernels, recorded as a whole", "empty nodes of CUDA graphs"),
     "training": ("the three trainings in one process, from start to end", "from start to end"),
 }
 TOOLS = {"gpuprof": "gpuprof", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
-# Mode, its option, what it records, the tool that measures it, what it is compared with, and the programs whose prices tell
-# it best. Graphs as a whole are compared with CUPTI alone: bare, a node takes what memory lies where (docs/OVERHEAD.md).
+# Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
 MODES = [
-    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuprof-watch", "none",
+    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuprof-watch",
      ("gpt", "resnet", "mlp", "launch")),
-    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof", "none",
-     ("gpt", "resnet", "mlp", "launch", "graph")),
-    ("", "--cuda-graph-trace graph", "CUDA graphs as a whole", "gpuprof-graphs", "floor-graphs", ("graph",)),
-    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full", "none",
+    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof",
+     ("gpt", "resnet", "mlp", "launch")),
+    ("", "--cuda-graph-trace node", "nodes of CUDA graphs, whatever they cost", "gpuprof-nodes", ("graph",)),
+    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full",
      ("gpt", "resnet", "mlp", "launch")),
 ]
 
 
-def cost(measured: Measured, program: str, tool: str, base: str = "none") -> str:
+def cost(measured: Measured, program: str, tool: str) -> str:
     """The median over the rounds, as a percentage; empty when it was not measured."""
-    ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool, base)
+    ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
     if not ratios:
         return ""
     added = (statistics.median(ratios) - 1) * 100
@@ -57,9 +56,9 @@ def cost(measured: Measured, program: str, tool: str, base: str = "none") -> str
     return f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
 
 
-def prices(measured: Measured, tool: str, base: str, programs: tuple[str, ...]) -> str:
-    found = [f"{PROGRAMS[program][1]} {price}" for program in programs if (price := cost(measured, program, tool, base))]
-    return ", ".join(found) + (" over CUPTI alone" if base != "none" else "") if found else "not measured yet"
+def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
+    found = [f"{PROGRAMS[program][1]} {price}" for program in programs if (price := cost(measured, program, tool))]
+    return ", ".join(found) or "not measured yet"
 
 
 def rounds(measured: Measured) -> str:
@@ -70,9 +69,9 @@ def rounds(measured: Measured) -> str:
 def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuprof run --help`."""
     lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/PERFORMANCE.md):"]
-    for mode, option, records, tool, base, programs in MODES:
+    for mode, option, records, tool, programs in MODES:
         indent = " " * 9
-        price = f"costs {prices(measured, tool, base, programs)}"
+        price = f"costs {prices(measured, tool, programs)}"
         # What it records on the line of the mode, the price below.
         if mode:
             lines.append(f"  {mode:5}  {records}")
@@ -110,8 +109,8 @@ def programs_table(measured: Measured) -> str:
 
 def modes_table(measured: Measured) -> str:
     lines = ["| | records | costs |", "|---|---|---|"]
-    lines += [f"| `{option}` | {records} | {prices(measured, tool, base, programs)} |"
-              for _, option, records, tool, base, programs in MODES]
+    lines += [f"| `{option}` | {records} | {prices(measured, tool, programs)} |"
+              for _, option, records, tool, programs in MODES]
     return "\n".join(lines) + "\n"
 
 

@@ -77,12 +77,19 @@ class Rounds(unittest.TestCase):
         self.assertEqual(overhead.expected_seconds(measured, ["gpuprof", "none"]), 60.0)
 
 
+    def test_of_several_runs_the_middle_one_counts_and_a_failed_one_is_not_hidden(self) -> None:
+        runs = [[row(0, "gpuprof", time)] for time in (6.0, 4.0, 5.0)]
+        self.assertEqual(overhead.middle(runs), runs[2])
+        failed = [{**row(0, "gpuprof", 0.0), "time": None}]
+        self.assertEqual(overhead.middle([runs[0], failed, runs[1]]), failed)
+
+
 class Publishing(unittest.TestCase):
     def test_a_price_is_the_median_of_the_rounds(self) -> None:
         measured = Measured({"gpu": "A"}, measurements=[
             entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuprof", 10 * cost))])
-        self.assertEqual(publish.prices(measured, "gpuprof", "none", ("launch", "gpt")), "empty kernels +30 %")
-        self.assertEqual(publish.prices(measured, "gpuprof-full", "none", ("launch",)), "not measured yet")
+        self.assertEqual(publish.prices(measured, "gpuprof", ("launch", "gpt")), "empty kernels +30 %")
+        self.assertEqual(publish.prices(measured, "gpuprof-full", ("launch",)), "not measured yet")
 
     def test_the_readme_has_the_places(self) -> None:
         readme = (publish.REPOSITORY / "README.md").read_text()
