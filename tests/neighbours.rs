@@ -145,7 +145,7 @@ fn another_tool_that_comes_in_the_middle_is_noticed_and_recording_goes_on_when_i
     let launched = truth.between(0, first.end);
     assert!(launched.starts_with(&first.work));
     assert!(second.begin >= 1200 * MS, "{}", second.begin);
-    assert_eq!(second.work, truth.between(second.begin, u64::MAX));
+    assert_eq!(second.work, truth.between(second.begin, u64::MAX), "{text}");
     assert!(first.work.len() > 20 && second.work.len() > 20);
     let missed = unobserved(&stage, "2");
     assert_eq!(missed, second.begin - first.end, "all that lies between is accounted for");

@@ -11,7 +11,10 @@ mod company;
 mod slot;
 mod turn;
 
+use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use cupti_sys::abi::UnifiedMemoryCounter;
 use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, ResourceCallback, Subscriber, ThreadIdType};
@@ -25,6 +28,11 @@ use crate::{interest, log};
 
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
+
+/// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth of a
+/// second keeps its buffer with CUPTI.
+const REST_PERIOD: Duration = Duration::from_millis(2);
+const RESTS: usize = 50;
 
 /// What the report says when managed memory cannot be recorded.
 pub const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
@@ -171,6 +179,9 @@ impl Switch {
     /// # Errors
     /// When another tool records, or kernels cannot be recorded.
     pub fn regain(&self) -> Result<(), Error> {
+        self.slot.claim()?;
+        // A buffer that the other tool has lent in the meantime would take what is recorded first.
+        let _ = self.cupti.flush(false);
         self.enable().map(drop)
     }
 
@@ -314,7 +325,7 @@ impl Switch {
             self.slot.lose();
         }
         if lost || !self.records {
-            return self.turn.off(std::iter::empty::<fn()>(), || self.enable().map(drop));
+            return self.turn.off(iter::empty::<fn()>(), || self.enable().map(drop));
         }
         // What was never on answers with an error, which is no news.
         let calls = self.calls.iter().flat_map(|Calls { domain, ids, rest, all }| {
@@ -324,17 +335,20 @@ impl Switch {
         });
         let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
         let kinds = kinds.chain(self.unified_memory_kind()).map(Part::Kind);
-        // Only behind everything else: then kernels that are recorded are somebody else's.
-        let parts = calls.chain(kinds).chain(yielded.then_some(Part::Slot)).map(|part| {
+        // Whoever registers its callbacks next would be handed what CUPTI has of ours. Only behind everything else: then kernels
+        // that are recorded are somebody else's.
+        let last = iter::repeat_n(Part::Rest, RESTS).chain([Part::Slot]).filter(|_| yielded);
+        let parts = calls.chain(kinds).chain(last).map(|part| {
             move || {
                 let _ = match part {
                     Part::Call(domain, id) => self.cupti.disable_api(domain, id),
                     Part::Kind(kind) => self.cupti.disable(kind),
-                    Part::Slot => {
-                        // Whoever registers its callbacks next would be handed what CUPTI has of ours.
-                        let _ = self.cupti.flush(false);
-                        return self.slot.leave();
+                    Part::Rest if cupti_sys::lent_buffers() == 0 => return,
+                    Part::Rest => {
+                        thread::sleep(REST_PERIOD);
+                        self.cupti.flush(false)
                     }
+                    Part::Slot => return self.slot.leave(),
                 };
             }
         });
@@ -347,6 +361,8 @@ impl Switch {
 enum Part {
     Call(Domain, u32),
     Kind(Kind),
+    /// Records of what was still on its way when its kind was switched off.
+    Rest,
     /// The claim to the buffers.
     Slot,
 }
