@@ -21,8 +21,12 @@ struct Program {
 
 impl Program {
     fn start(speed: &str, variables: &[(&str, &str)]) -> Self {
+        Self::playing("multi_stream", speed, variables)
+    }
+
+    fn playing(fixture: &str, speed: &str, variables: &[(&str, &str)]) -> Self {
         let stage = Stage::new();
-        let mut host = stage.host("multi_stream");
+        let mut host = stage.host(fixture);
         host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_REPLAY_SPEED", speed);
         host.envs(variables.iter().copied()).stderr(Stdio::piped()).stdout(Stdio::null());
         let child = host.spawn().unwrap();
@@ -131,6 +135,25 @@ fn a_process_can_be_told_to_let_others_have_cupti() {
     let (stage, _) = program.end();
     let captures = report(&stage.path("trace.gpuprof")).1["captures"].clone();
     assert!(captures[1]["kernels"].as_u64().unwrap() > 10, "{captures}");
+}
+
+#[test]
+fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
+    // 500 launches of 40 nodes, whole at first.
+    let program =
+        Program::playing("graph_torch", "0.2", &[("GPUPROF_CUDA_GRAPHS", "auto"), ("GPUPROF_MAX_OVERHEAD", "0.1%")]);
+    program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 50);
+    assert_eq!(program.ask("release")["changed"], true);
+    program.wait_for(|| program.ask("status")["holds_cupti"] == false);
+    assert_eq!(program.tell("start"), "capture 2 has begun\n");
+    let (stage, text) = program.end();
+    let report = report(&stage.path("trace.gpuprof")).1;
+    let kernels = [0, 1].map(|capture| report["captures"][capture]["kernels"].as_u64().unwrap());
+    assert!(kernels[0] < 500 && kernels[1] > 2_000, "{kernels:?} {text}");
+    assert!(
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("by nodes since CUPTI was left to other tools"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -175,6 +175,22 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
 }
 
 #[test]
+fn graphs_are_never_whole_while_cupti_is_left_to_others() {
+    for level in ["auto", "graph"] {
+        let stage = Stage::new();
+        let variables = [("GPUPROF_CUDA_GRAPHS", level), ("GPUPROF_NEIGHBOURS", "yield")];
+        let output = stage.host("graph_torch").envs(variables).output().unwrap();
+        let report = stage.report();
+        let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
+        assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
+        let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
+        let said =
+            notes.iter().filter_map(Value::as_str).any(|note| note.contains("GPUPROF_CUDA_GRAPHS=graph has no effect"));
+        assert_eq!(said, level == "graph", "{notes:?}");
+    }
+}
+
+#[test]
 fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let stage = Stage::new();
     // Four seconds: half of one is long enough to judge, and marks may be two late.

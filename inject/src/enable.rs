@@ -56,7 +56,8 @@ pub struct Switch {
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
     records: bool,
-    /// Whether a graph is one record, from before CUDA starts until a step down to watching or until nodes are cheap.
+    /// Whether a graph is one record, from before CUDA starts until a step down to watching, until nodes are cheap, or until
+    /// CUPTI is left to others.
     whole_graphs: bool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
@@ -241,6 +242,16 @@ impl Switch {
     pub fn record_nodes(&self) {
         if self.whole_graphs {
             let _ = self.cupti.disable(Kind::GRAPH_TRACE);
+        }
+    }
+
+    /// Lets go of the slot if it is to be left to others from now on, who expect nodes of CUDA graphs. Only from the flushing
+    /// thread, while it is off.
+    pub fn give_back_if_wanted(&self) {
+        if self.slot.is_wanted() {
+            self.record_nodes();
+            self.slot.leave();
+            self.slot.give_back();
         }
     }
 

@@ -225,8 +225,9 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
         false => Ok(()),
     });
+    let whole_graphs = settings.whole_graphs(neighbours);
     let (switch, mut notes) =
-        Switch::prepare(cupti, slot, settings.mode, settings.whole_graphs(), &requested, managed).map_err(failed)?;
+        Switch::prepare(cupti, slot, settings.mode, whole_graphs, &requested, managed).map_err(failed)?;
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
     let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
@@ -261,7 +262,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
             settings::NEIGHBOURS
         ));
     }
-    notes.extend(settings.describe_tracing());
+    notes.extend(settings.describe_tracing(neighbours));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);

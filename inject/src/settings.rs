@@ -221,13 +221,13 @@ impl Settings {
         (settings, bad)
     }
 
-    /// Whether a CUDA graph is one record at first.
-    pub fn whole_graphs(&self) -> bool {
-        self.mode != Mode::Watch && self.graphs != Graphs::Nodes
+    /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
+    pub fn whole_graphs(&self, neighbours: Neighbours) -> bool {
+        self.mode != Mode::Watch && self.graphs != Graphs::Nodes && neighbours == Neighbours::Hold
     }
 
     /// Notes for the report on what is not recorded, and why.
-    pub fn describe_tracing(&self) -> Vec<String> {
+    pub fn describe_tracing(&self, neighbours: Neighbours) -> Vec<String> {
         let mut notes = Vec::new();
         if self.mode == Mode::Watch {
             notes.push(format!(
@@ -235,10 +235,15 @@ impl Settings {
                  whole devices"
             ));
         }
-        if self.whole_graphs() && self.graphs == Graphs::Whole {
-            notes.push(format!(
-                "CUDA graphs are recorded as a whole ({CUDA_GRAPHS}=graph): each counts as computation, what runs inside is not known"
-            ));
+        if self.mode != Mode::Watch && self.graphs == Graphs::Whole {
+            notes.push(match neighbours {
+                Neighbours::Hold => format!(
+                    "CUDA graphs are recorded as a whole ({CUDA_GRAPHS}=graph): each counts as computation, what runs inside is not known"
+                ),
+                Neighbours::Yield => format!(
+                    "{CUDA_GRAPHS}=graph has no effect: whoever shares CUPTI ({NEIGHBOURS}=yield) would get no nodes either"
+                ),
+            });
         }
         notes
     }

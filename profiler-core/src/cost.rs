@@ -85,7 +85,7 @@ pub struct Cost {
     /// Since when its nodes are records, where it was; [`Timestamp::ZERO`] when it still is.
     pub nodes_since: Timestamp,
     /// What recording their nodes would have cost while graphs were one record, by the price of a node; 0 when how many they
-    /// have is not known.
+    /// have is not known, and when that was no reason to record them: CUPTI was left to other tools.
     pub unrecorded_nodes_ns: u64,
     /// How long tracing has been on.
     pub observed_ns: u64,

@@ -60,7 +60,7 @@ impl Director {
                 self.desk().observe(now, self.is_recording());
             }
         } else if self.switch.is_off() {
-            self.switch.slot().give_back_if_wanted();
+            self.switch.give_back_if_wanted();
         }
         over
     }

@@ -74,14 +74,20 @@ impl Collector {
         }
     }
 
-    /// Has nodes of CUDA graphs recorded where they cost little.
+    /// Has nodes of CUDA graphs recorded where they cost little, and takes down that they are once CUPTI was left to others.
     pub(super) fn judge_graphs(&mut self, at: Timestamp) {
         self.count_nodes();
-        let cheap = self.census.as_ref().is_some_and(|census| census.nodes_are_cheap(at));
-        if cheap && !self.director.is_watching() && self.director.ask_for_nodes() {
+        let Some(census) = &self.census else { return };
+        let left = !self.director.holds_slot();
+        if (left || census.nodes_are_cheap(at)) && !self.director.is_watching() && self.director.ask_for_nodes() {
+            if left {
+                // What they would have cost is no reason.
+                self.account.unrecorded_nodes(0);
+            }
             self.census = None;
             self.account.record_nodes(at);
-            log::info!("nodes of CUDA graphs cost little here: they are recorded from now on");
+            let why = if left { "CUPTI was left to other tools" } else { "they cost little here" };
+            log::info!("nodes of CUDA graphs are recorded from now on: {why}");
         }
     }
 

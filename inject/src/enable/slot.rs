@@ -216,12 +216,9 @@ impl Slot {
         self.yields.swap(yields, Ordering::Relaxed)
     }
 
-    /// Lets go of the slot if it is to be left to others from now on. Where nothing of ours is on.
-    pub fn give_back_if_wanted(&self) {
-        if self.yields.load(Ordering::Relaxed) && self.held().is_some() {
-            self.leave();
-            self.give_back();
-        }
+    /// Whether it is held, and to be left to others as soon as nothing of ours is on.
+    pub fn is_wanted(&self) -> bool {
+        self.yields.load(Ordering::Relaxed) && self.held().is_some()
     }
 
     /// Does something with it while it is held.

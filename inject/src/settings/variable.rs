@@ -102,8 +102,8 @@ pub const VARIABLES: &[Variable] = &[
                   would take less than an estimated 2 % of the time of their graphs, or less than GPUPROF_MAX_OVERHEAD where that is \
                   set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the program when whole graphs are \
                   switched on in mid-run. How many nodes a graph has is told when it is instantiated; graphs of which that is not \
-                  known, such as all with GPUPROF_NEIGHBOURS=yield, stay whole. A program linked with gpuprof records nodes where \
-                  nothing else is asked for.",
+                  known stay whole. While CUPTI is left to other tools (GPUPROF_NEIGHBOURS=yield) it is always nodes, which those \
+                  expect. A program linked with gpuprof records nodes where nothing else is asked for.",
     },
     Variable {
         name: MAX_OVERHEAD,

@@ -46,12 +46,14 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
     }
     if cost.nodes_since != Timestamp::ZERO {
         let until = cost.nodes_since.since(report.process.start);
-        return Some(format!(
-            "CUDA graphs were recorded as a whole for {}, in which their nodes would have taken little (an estimated {} of the time): \
-             so by nodes since then.",
-            duration(until),
-            percent(cost.unrecorded_nodes_ns, until)
-        ));
+        let why = match cost.unrecorded_nodes_ns {
+            0 => "and by nodes since CUPTI was left to other tools, which expect them".to_owned(),
+            nanos => format!(
+                "in which their nodes would have taken little (an estimated {} of the time): so by nodes since then",
+                percent(nanos, until)
+            ),
+        };
+        return Some(format!("CUDA graphs were recorded as a whole for {}, {why}.", duration(until)));
     }
     if cost.whole_graphs {
         let why = match cost.unrecorded_nodes_ns {

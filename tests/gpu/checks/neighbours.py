@@ -37,8 +37,10 @@ def beside(tool: str, policy: str) -> Check:
     def check(suite: Suite) -> Iterator[Result]:
         command = suite.python("profiled.py", tool)
         # JAX takes most of the device's memory otherwise, which other checks need.
-        # JAX launches graphs, of which kernels are counted here.
-        extra = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "GPUPROF_CUDA_GRAPHS": "node"}
+        extra = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        if policy == "hold":
+            # JAX launches graphs, of which kernels are counted here.
+            extra["GPUPROF_CUDA_GRAPHS"] = "node"
         bare = suite.run(f"{tool}-bare", command, Mode.BARE, extra)
         if bare.code == NOT_INSTALLED:
             yield skipped(name, bare.stderr.strip().splitlines()[-1])
