@@ -248,10 +248,24 @@ impl Switch {
     /// Lets go of the slot if it is to be left to others from now on, who expect nodes of CUDA graphs. Only from the flushing
     /// thread, while it is off.
     pub fn give_back_if_wanted(&self) {
-        if self.slot.is_wanted() {
-            self.record_nodes();
+        if !self.slot.is_wanted() {
+            return;
+        }
+        self.record_nodes();
+        (0..RESTS).for_each(|_| self.fetch_rest());
+        // Otherwise a capture has begun meanwhile, and it is done when that is over.
+        if self.is_off() {
             self.slot.leave();
             self.slot.give_back();
+        }
+    }
+
+    /// Fetches records of what was still on its way when its kind was switched off, if CUPTI has a buffer of ours: whoever
+    /// registers its callbacks next would be handed it. To be repeated up to [`RESTS`] times.
+    fn fetch_rest(&self) {
+        if cupti_sys::lent_buffers() > 0 {
+            thread::sleep(REST_PERIOD);
+            let _ = self.cupti.flush(false);
         }
     }
 
@@ -346,19 +360,14 @@ impl Switch {
         });
         let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
         let kinds = kinds.chain(self.unified_memory_kind()).map(Part::Kind);
-        // Whoever registers its callbacks next would be handed what CUPTI has of ours. Only behind everything else: then kernels
-        // that are recorded are somebody else's.
+        // Only behind everything else: then kernels that are recorded are somebody else's.
         let last = iter::repeat_n(Part::Rest, RESTS).chain([Part::Slot]).filter(|_| yielded);
         let parts = calls.chain(kinds).chain(last).map(|part| {
             move || {
                 let _ = match part {
                     Part::Call(domain, id) => self.cupti.disable_api(domain, id),
                     Part::Kind(kind) => self.cupti.disable(kind),
-                    Part::Rest if cupti_sys::lent_buffers() == 0 => return,
-                    Part::Rest => {
-                        thread::sleep(REST_PERIOD);
-                        self.cupti.flush(false)
-                    }
+                    Part::Rest => return self.fetch_rest(),
                     Part::Slot => return self.slot.leave(),
                 };
             }
@@ -372,7 +381,7 @@ impl Switch {
 enum Part {
     Call(Domain, u32),
     Kind(Kind),
-    /// Records of what was still on its way when its kind was switched off.
+    /// What [`Switch::fetch_rest`] fetches.
     Rest,
     /// The claim to the buffers.
     Slot,
