@@ -56,8 +56,8 @@ pub struct Switch {
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
     records: bool,
-    /// Whether a graph is one record, from before CUDA starts until a step down to watching, until nodes are cheap, or until
-    /// CUPTI is left to others.
+    /// Whether a graph is one record, from before CUDA starts until nodes are cheap, a step down to watching, CUPTI is left to
+    /// others, or measuring is over.
     whole_graphs: bool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,

@@ -75,7 +75,7 @@ impl Director {
         self.switch.record_nodes();
     }
 
-    /// Switches off whatever is on. Only from the flushing thread.
+    /// Switches off whatever is on, for good: graphs as a whole, too. Only from the flushing thread.
     pub fn switch_off(&self) {
         let leaves = {
             let _desk = self.desk();
@@ -84,6 +84,7 @@ impl Director {
         if leaves {
             self.leave();
         }
+        self.switch.record_nodes();
     }
 
     fn leave(&self) {
