@@ -191,7 +191,9 @@ pub const VARIABLES: &[Variable] = &[
         name: CAPTURE_RANGE,
         default: "none",
         meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
-                  the range of GPUPROF_NVTX_CAPTURE is open. Until a capture begins nothing is recorded and the program runs free.",
+                  the range of GPUPROF_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
+                  records launches of CUDA graphs, unless GPUPROF_CUDA_GRAPHS=node, as that has to be on from the start, and they are \
+                  thrown away.",
     },
     Variable {
         name: NVTX_CAPTURE,
