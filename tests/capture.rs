@@ -11,7 +11,7 @@ use std::process::Command;
 
 use captured::{Truth, read, run};
 use serde_json::Value;
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUPROF, Stage, counted, stderr};
 
 const MS: u64 = 1_000_000;
 
@@ -162,8 +162,7 @@ fn without_a_range_nothing_is_recorded_and_no_file_is_left() {
     assert!(text.contains("nothing was captured"), "{text}");
     assert!(!stage.path("trace.gpuprof").exists());
     // Not even a device describes itself.
-    let delivered = text.split("delivered: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-    assert_eq!(delivered, "0", "{text}");
+    assert_eq!(counted(&text, "delivered"), 0, "{text}");
 }
 
 #[test]
@@ -192,8 +191,7 @@ fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
     assert_eq!(text.matches("trace: ").count(), 1, "{text}");
     assert!(text.find("trace: ") < text.find("Counts"), "the report comes before the program ends: {text}");
     assert_eq!(report(&stage, &[])["completeness"]["end"], "clean");
-    let left_out = text.split("left_out: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-    assert!(left_out.parse::<u64>().unwrap() > 2_000, "most of the run comes after the shutdown: {text}");
+    assert!(counted(&text, "left_out") > 2_000, "most of the run comes after the shutdown: {text}");
 }
 
 #[test]
@@ -204,8 +202,7 @@ fn after_the_shutdown_graphs_are_not_recorded_either() {
     let text = stderr(&host.output().unwrap());
     assert!(text.contains("trace: "), "{text}");
     // For 170 graphs behind it there would be no buffer; a few are on their way.
-    let dropped = text.split("dropped: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-    assert!(dropped.parse::<u64>().unwrap() < 100, "{text}");
+    assert!(counted(&text, "dropped") < 100, "{text}");
 }
 
 #[test]

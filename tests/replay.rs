@@ -14,7 +14,7 @@ use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 use record::record;
 use serde_json::Value;
-use support::{GPUPROF, Stage, fixtures, report, stderr, sum};
+use support::{GPUPROF, Stage, counted, fixtures, report, stderr, sum};
 
 fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {value:#}"))
@@ -65,12 +65,6 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
             assert_eq!(sum(&device["leaves"]), number(device, "/window_ns"), "{fixture}");
         }
     }
-}
-
-/// What the replay library itself counted, of what it prints at `--counts`.
-fn counted(text: &str, what: &str) -> u64 {
-    let rest = text.split(&format!("{what}: ")).nth(1).unwrap();
-    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
 #[test]

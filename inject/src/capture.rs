@@ -270,7 +270,7 @@ impl Director {
         self.switch.may_have_recorded()
     }
 
-    /// Whether a CUDA graph is one record at first.
+    /// Whether a CUDA graph is one record.
     pub fn has_whole_graphs(&self) -> bool {
         self.switch.has_whole_graphs()
     }

@@ -57,8 +57,8 @@ pub struct Switch {
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
     records: bool,
     /// Whether a graph is one record, from before CUDA starts until nodes are cheap, a step down to watching, CUPTI is left to
-    /// others, or measuring is over.
-    whole_graphs: bool,
+    /// others, or measuring is over. `Relaxed`: written on the flushing thread only.
+    whole_graphs: AtomicBool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
     turn: Turn,
@@ -136,7 +136,7 @@ impl Switch {
             slot,
             kinds: interest::KINDS.iter().chain(on_request).copied().collect(),
             unified_memory,
-            whole_graphs,
+            whole_graphs: whole_graphs.into(),
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
             level: AtomicU8::new(mode as u8),
@@ -201,9 +201,9 @@ impl Switch {
         self.records
     }
 
-    /// Whether a CUDA graph is one record at first.
+    /// Whether a CUDA graph is one record.
     pub fn has_whole_graphs(&self) -> bool {
-        self.whole_graphs
+        self.whole_graphs.load(Ordering::Relaxed)
     }
 
     fn records_at_most(&self, mode: Mode) -> bool {
@@ -240,7 +240,8 @@ impl Switch {
     /// Records the nodes of CUDA graphs from here on. Only from the flushing thread. It holds for good: see
     /// [`prepare`](Self::prepare).
     pub fn record_nodes(&self) {
-        if self.whole_graphs {
+        // Once: later it may be another tool that has them on.
+        if self.whole_graphs.swap(false, Ordering::Relaxed) {
             let _ = self.cupti.disable(Kind::GRAPH_TRACE);
         }
     }

@@ -109,3 +109,9 @@ pub fn stderr(output: &Output) -> String {
 pub fn sum(object: &Value) -> u64 {
     object.as_object().unwrap().values().map(|value| value.as_u64().unwrap()).sum()
 }
+
+/// What the replay library itself counted, of what it prints at `--counts`.
+pub fn counted(text: &str, what: &str) -> u64 {
+    let rest = text.split(&format!("{what}: ")).nth(1).unwrap();
+    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}

@@ -1,0 +1,104 @@
+//! Types of the functions that are called and that CUPTI calls, and what is passed by address.
+
+use std::ffi::{c_char, c_void};
+
+use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType, UnifiedMemoryCounter};
+
+/// The opaque `CUcontext`.
+pub type Context = *mut c_void;
+/// The opaque `CUgraphExec`.
+pub type GraphExec = *mut c_void;
+/// The opaque subscriber handle.
+pub type SubscriberHandle = *mut c_void;
+/// CUPTI wants memory: the client stores address, size in bytes and the largest number of records (0: no limit).
+pub type BufferRequested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// CUPTI hands memory back: context, stream, address, size, and how many bytes hold records.
+pub type BufferCompleted = unsafe extern "C" fn(Context, u32, *mut u8, usize, usize);
+/// A subscribed event: the client's pointer, domain, callback id, data of the callback.
+pub type Callback = unsafe extern "C" fn(*mut c_void, Domain, u32, *const c_void);
+
+/// `cuptiGetVersion`
+pub type GetVersion = unsafe extern "C" fn(*mut u32) -> CuptiResult;
+/// `cuptiGetTimestamp`
+pub type GetTimestamp = unsafe extern "C" fn(*mut u64) -> CuptiResult;
+/// `cuptiGetCallbackName`
+pub type GetCallbackName = unsafe extern "C" fn(Domain, u32, *mut *const c_char) -> CuptiResult;
+/// `cuptiSubscribe`
+pub type Subscribe = unsafe extern "C" fn(*mut SubscriberHandle, Option<Callback>, *mut c_void) -> CuptiResult;
+/// `cuptiUnsubscribe`
+pub type Unsubscribe = unsafe extern "C" fn(SubscriberHandle) -> CuptiResult;
+/// `cuptiEnableCallback`
+pub type EnableCallback = unsafe extern "C" fn(u32, SubscriberHandle, Domain, u32) -> CuptiResult;
+/// `cuptiGetGraphExecId`
+pub type GetGraphExecId = unsafe extern "C" fn(GraphExec, *mut u32) -> CuptiResult;
+/// `cuptiActivityRegisterCallbacks`
+pub type RegisterCallbacks = unsafe extern "C" fn(Option<BufferRequested>, Option<BufferCompleted>) -> CuptiResult;
+/// `cuptiActivityEnable` and `cuptiActivityDisable`
+pub type SetKind = unsafe extern "C" fn(Kind) -> CuptiResult;
+/// `cuptiActivityEnableRuntimeApi` and `cuptiActivityEnableDriverApi`
+pub type EnableApi = unsafe extern "C" fn(u32, u8) -> CuptiResult;
+/// `cuptiActivityEnableAllSyncRecords`
+pub type EnableAllSyncRecords = unsafe extern "C" fn(u8) -> CuptiResult;
+/// `CUpti_ActivityUnifiedMemoryCounterConfig`. Scope and device are ignored since CUDA 7.0 (deprecated in its header).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UnifiedMemoryConfig {
+    /// 2: the process on all devices.
+    pub scope: u32,
+    /// What is to be recorded.
+    pub kind: UnifiedMemoryCounter,
+    /// Device of a scope of one device.
+    pub device: u32,
+    /// 1 records, 0 stops.
+    pub enable: u32,
+}
+/// `cuptiActivityConfigureUnifiedMemoryCounter`
+pub type ConfigureUnifiedMemory = unsafe extern "C" fn(*mut UnifiedMemoryConfig, u32) -> CuptiResult;
+/// `cuptiActivityFlushAll` and `cuptiActivityFlushPeriod`
+pub type Flush = unsafe extern "C" fn(u32) -> CuptiResult;
+/// `cuptiActivityGetNextRecord`
+pub type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiResult;
+/// `cuptiActivityGetNumDroppedRecords`
+pub type GetNumDroppedRecords = unsafe extern "C" fn(Context, u32, *mut usize) -> CuptiResult;
+/// `cuptiActivitySetAttribute`
+pub type SetAttribute = unsafe extern "C" fn(Attribute, *mut usize, *mut c_void) -> CuptiResult;
+/// `cuptiSetThreadIdType`
+pub type SetThreadIdType = unsafe extern "C" fn(ThreadIdType) -> CuptiResult;
+/// `cuptiActivityGetStructSize`
+pub type GetStructSize = unsafe extern "C" fn(Kind, u32, *mut usize) -> CuptiResult;
+/// `cuDriverGetVersion` of libcuda
+pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;
+
+/// The beginning of what an API callback gets to see (`CUpti_CallbackData`). The rest is not read.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ApiCallbackData {
+    /// Which side.
+    pub site: CallbackSite,
+}
+
+/// What a resource callback gets to see (`CUpti_ResourceData`).
+#[derive(Debug)]
+#[repr(C)]
+pub struct ResourceData {
+    /// The context.
+    pub context: Context,
+    /// The stream.
+    pub stream: *mut c_void,
+    /// What it is about; for graphs a [`GraphData`].
+    pub descriptor: *const c_void,
+}
+
+/// What a callback about graphs gets to see (`CUpti_GraphData`).
+#[derive(Debug)]
+#[repr(C)]
+pub struct GraphData {
+    /// Graph, the one it was copied from, node, the one it was copied from.
+    pub made_of: [*mut c_void; 4],
+    /// Its type; not set when it is copied (CUPTI 13.0).
+    pub node_type: u32,
+    /// The node it depends on.
+    pub dependency: *mut c_void,
+    /// The graph that can run.
+    pub exec: GraphExec,
+}
