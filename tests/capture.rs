@@ -198,7 +198,8 @@ fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
 fn after_the_shutdown_graphs_are_not_recorded_either() {
     let stage = Stage::new();
     let mut host = host(&stage, "graph_torch", &[600, 800]);
-    host.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_CUDA_GRAPHS", "graph").arg("--counts");
+    host.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_REPLAY_VERSION", "130200");
+    host.env("GPUPROF_CUDA_GRAPHS", "graph").arg("--counts");
     let text = stderr(&host.output().unwrap());
     assert!(text.contains("trace: "), "{text}");
     // For 170 graphs behind it there would be no buffer; a few are on their way.

@@ -161,7 +161,7 @@ fn a_budget_steps_down_and_the_report_says_when() {
 #[test]
 fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
     let stage = Stage::new();
-    let output = stage.host("graph_torch").env("GPUPROF_CUDA_GRAPHS", "graph").output().unwrap();
+    let output = stage.with_whole_graphs("graph_torch").env("GPUPROF_CUDA_GRAPHS", "graph").output().unwrap();
     assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
     let report = stage.report();
     let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
@@ -175,11 +175,28 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
 }
 
 #[test]
+fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
+    for level in [None, Some("auto"), Some("graph")] {
+        let stage = Stage::new();
+        let mut host = stage.host("graph_torch");
+        host.env("GPUPROF_REPLAY_VERSION", "130199").env_remove("GPUPROF_CUDA_GRAPHS");
+        let output = host.envs(level.map(|level| ("GPUPROF_CUDA_GRAPHS", level))).output().unwrap();
+        let report = stage.report();
+        let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
+        assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
+        let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
+        let said =
+            notes.iter().filter_map(Value::as_str).any(|note| note.contains("because CUPTI before 13.2 can crash"));
+        assert_eq!(said, level == Some("graph"), "{notes:?}");
+    }
+}
+
+#[test]
 fn graphs_are_never_whole_while_cupti_is_left_to_others() {
     for level in ["auto", "graph"] {
         let stage = Stage::new();
         let variables = [("GPUPROF_CUDA_GRAPHS", level), ("GPUPROF_NEIGHBOURS", "yield")];
-        let output = stage.host("graph_torch").envs(variables).output().unwrap();
+        let output = stage.with_whole_graphs("graph_torch").envs(variables).output().unwrap();
         let report = stage.report();
         let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
         assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
@@ -194,7 +211,7 @@ fn graphs_are_never_whole_while_cupti_is_left_to_others() {
 fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let stage = Stage::new();
     // Four seconds: half of one is long enough to judge, and marks may be two late.
-    let mut host = stage.host("graph_torch");
+    let mut host = stage.with_whole_graphs("graph_torch");
     let output = host
         .env("GPUPROF_REPLAY_SPEED", "1")
         .env("GPUPROF_REPLAY_REPEAT", "4")
@@ -221,7 +238,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
     // 200 nodes every 0.3 ms; and a budget that 40 in 2 ms would not fit in.
     for (fixture, budget) in [("graph_dense", None), ("graph_torch", Some("0.1%"))] {
         let stage = Stage::new();
-        let mut host = stage.host(fixture);
+        let mut host = stage.with_whole_graphs(fixture);
         host.env("GPUPROF_REPLAY_SPEED", "1")
             .env_remove("GPUPROF_CUDA_GRAPHS")
             .envs(budget.map(|budget| ("GPUPROF_MAX_OVERHEAD", budget)));
@@ -238,7 +255,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
 fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
     let recommends = |fixture: &str, value: &str| {
         let stage = Stage::new();
-        let output = stage.host(fixture).env("GPUPROF_CUDA_GRAPHS", value).output().unwrap();
+        let output = stage.with_whole_graphs(fixture).env("GPUPROF_CUDA_GRAPHS", value).output().unwrap();
         words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch")
     };
     // 20,000 nodes in 0.1 s and in 1.1 s.
@@ -249,7 +266,7 @@ fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
 #[test]
 fn whole_graphs_are_never_switched_on_in_mid_run() {
     let stage = Stage::new();
-    let mut host = stage.host("graph_torch");
+    let mut host = stage.with_whole_graphs("graph_torch");
     host.args(["--call", "100:cudaProfilerStart", "--call", "300:cudaProfilerStop", "--call", "500:cudaProfilerStart"]);
     host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi").env("GPUPROF_CAPTURE_RANGE_END", "repeat");
     let output = host.env("GPUPROF_CUDA_GRAPHS", "graph").output().unwrap();

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
+use std::str::FromStr;
 
 use cupti_sys::recording::{RecordingReader, Section};
 
@@ -17,6 +18,9 @@ const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// How many times in a row the recording is played; 1 unless set.
 const REPEAT: &str = "GPUPROF_REPLAY_REPEAT";
+
+/// The version that `cuptiGetVersion` answers, such as 130200; that of the recorded library unless set.
+const VERSION: &str = "GPUPROF_REPLAY_VERSION";
 
 /// The session in the file at `path`.
 ///
@@ -44,7 +48,8 @@ pub fn read(input: impl Read) -> Result<Session, String> {
     let reader = RecordingReader::new(input).map_err(|error| error.to_string())?;
     let meta = reader.meta();
     let sizes = meta.sizes.iter().filter_map(|&(kind, size)| Some((kind.0, usize::try_from(size).ok()?))).collect();
-    let mut session = Session::new(Origin { version: meta.cupti_version, sizes, start: meta.start });
+    let version = number(VERSION)?.unwrap_or(meta.cupti_version);
+    let mut session = Session::new(Origin { version, sizes, start: meta.start });
     // A dropped-records section has no time of its own: it was asked for with what stands before it.
     for section in reader {
         match section.map_err(|error| error.to_string())? {
@@ -59,11 +64,13 @@ pub fn read(input: impl Read) -> Result<Session, String> {
             Section::Dropped { count } => session.add_step(session.end(), Action::Dropped(count)),
         }
     }
-    let times = match std::env::var(REPEAT) {
-        Ok(text) => text.parse().map_err(|_| format!("{REPEAT}={text}: not a number of times"))?,
-        Err(_) => 1,
-    };
-    Ok(session.finish(times))
+    Ok(session.finish(number(REPEAT)?.unwrap_or(1)))
+}
+
+/// What a variable says, if it is set.
+fn number<T: FromStr>(variable: &str) -> Result<Option<T>, String> {
+    let Ok(text) = std::env::var(variable) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| format!("{variable}={text}: not a number"))
 }
 
 /// Up to the first NUL, where a C program stops reading.

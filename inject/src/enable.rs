@@ -29,6 +29,10 @@ use crate::{interest, log};
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 
+/// The first library that records CUDA graphs as a whole without harm: CUDA 13.2. With CUPTI 12.9 to 13.1 the first launch of
+/// a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) when CUPTI was flushed before it (docs/OVERHEAD.md).
+const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
+
 /// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth of a
 /// second keeps its buffer with CUPTI.
 const REST_PERIOD: Duration = Duration::from_millis(2);
@@ -39,6 +43,11 @@ pub const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed me
 
 /// The driver's function by whose record other tools are noticed.
 pub const WHISTLE: &str = "cuDriverGetVersion";
+
+/// Whether this library records CUDA graphs as a whole without crashing programs.
+pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
+    cupti.version().is_ok_and(|version| version >= WHOLE_GRAPHS_ARE_SAFE)
+}
 
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
 use crate::control::{self, Control};
 use crate::cost::Meters;
-use crate::enable::{NO_UNIFIED_MEMORY, Neighbours, Slot, Switch};
+use crate::enable::{self, NO_UNIFIED_MEMORY, Neighbours, Slot, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
 use crate::nvtx;
@@ -225,7 +225,8 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
         false => Ok(()),
     });
-    let whole_graphs = settings.whole_graphs(neighbours);
+    let safe = enable::whole_graphs_are_safe(cupti);
+    let whole_graphs = safe && settings.whole_graphs(neighbours);
     let (switch, mut notes) =
         Switch::prepare(cupti, slot, settings.mode, whole_graphs, &requested, managed).map_err(failed)?;
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
@@ -262,7 +263,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
             settings::NEIGHBOURS
         ));
     }
-    notes.extend(settings.describe_tracing(neighbours));
+    notes.extend(settings.describe_tracing(neighbours, safe));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);

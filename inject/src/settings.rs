@@ -226,8 +226,8 @@ impl Settings {
         self.mode != Mode::Watch && self.graphs != Graphs::Nodes && neighbours == Neighbours::Hold
     }
 
-    /// Notes for the report on what is not recorded, and why.
-    pub fn describe_tracing(&self, neighbours: Neighbours) -> Vec<String> {
+    /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
+    pub fn describe_tracing(&self, neighbours: Neighbours, whole_graphs_are_safe: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if self.mode == Mode::Watch {
             notes.push(format!(
@@ -237,6 +237,10 @@ impl Settings {
         }
         if self.mode != Mode::Watch && self.graphs == Graphs::Whole {
             notes.push(match neighbours {
+                Neighbours::Hold if !whole_graphs_are_safe => format!(
+                    "{CUDA_GRAPHS}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash the \
+                     program over whole ones; {CUPTI_PATH} takes a newer libcupti"
+                ),
                 Neighbours::Hold => format!(
                     "CUDA graphs are recorded as a whole ({CUDA_GRAPHS}=graph): each counts as computation, what runs inside is not known"
                 ),

@@ -235,7 +235,7 @@ def main() -> int:
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    suite = Suite(options.bin.resolve(), options.out, options.nsys, options.nsys_libs, "faults-log.txt")
+    suite = Suite(options.bin.resolve(), options.out, options.nsys, options.nsys_libs, log_name="faults-log.txt")
     if not suite.library.exists() or not suite.gpuprof.exists():
         print(f"{options.bin} lacks gpuprof or libprof.so: cargo build --release --workspace, or --bin", file=sys.stderr)
         return 2

@@ -107,12 +107,13 @@ class Suite:
 
     def __init__(
             self, bin_folder: pathlib.Path, out: pathlib.Path, nsys: str | None, nsys_libraries: str | None,
-            log_name: str = "log.txt") -> None:
+            other_cupti: str | None = None, log_name: str = "log.txt") -> None:
         self.gpuprof = bin_folder / "gpuprof"
         self.library = bin_folder / "libprof.so"
         self.out = out
         self.nsys = nsys
         self.nsys_libraries = nsys_libraries and os.path.abspath(nsys_libraries)
+        self.other_cupti = other_cupti and os.path.abspath(other_cupti)
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuprof-suite-"))
         self.microbench = self.scratch / "microbench"
         self.workloads = HERE / "workloads"

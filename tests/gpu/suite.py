@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import capture, counts, dormant, endings, endurance, exports, host, interventions, lessons, managed, memory, modes, neighbours, nvtx, processes, ranks, transparency, truth, verdicts
+from checks import capture, counts, dormant, endings, endurance, exports, frameworks, host, interventions, lessons, managed, memory, modes, neighbours, nvtx, processes, ranks, transparency, truth, verdicts
 from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
@@ -39,6 +39,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUPROF_NSYS)")
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
+    parser.add_argument("--other-cupti", metavar="FILE", help="a libcupti of CUDA 13.2 or later, with which frameworks are "
+                        "traced with whole CUDA graphs (default: the one that gpuprof finds)")
     parser.add_argument("--require-gpu", action="store_true", help="fail instead of skipping when there is no device")
     parser.add_argument("--list", action="store_true", help="print the names of the checks and stop")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs")
@@ -142,7 +144,7 @@ def summarise(options: argparse.Namespace, results: list[Result]) -> int:
 def main() -> int:
     options = parse()
     budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, dormant, exports, memory, managed, modes, lessons, neighbours, ranks, endurance)
+    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, dormant, exports, memory, managed, modes, lessons, neighbours, ranks, endurance, frameworks)
     everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
     selected = [
         check for check in everything
@@ -155,7 +157,7 @@ def main() -> int:
         return 2
 
     options.out.mkdir(parents=True, exist_ok=True)
-    suite = Suite(options.bin.resolve(), options.out.resolve(), options.nsys, options.nsys_libs)
+    suite = Suite(options.bin.resolve(), options.out.resolve(), options.nsys, options.nsys_libs, options.other_cupti)
     missing = has_device(suite)
     if missing:
         line = expect("suite", False, missing) if options.require_gpu else skipped("suite", missing)

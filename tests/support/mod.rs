@@ -53,6 +53,13 @@ impl Stage {
         command
     }
 
+    /// A recorded session as a libcupti plays it that records CUDA graphs as a whole without harm.
+    pub fn with_whole_graphs(&self, fixture: &str) -> Command {
+        let mut host = self.host(fixture);
+        host.env("GPUPROF_REPLAY_VERSION", "130200");
+        host
+    }
+
     /// A driver with one device, to be preloaded.
     pub fn driver(&self) -> PathBuf {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");

@@ -24,6 +24,7 @@ const READ_ELSEWHERE: &[&str] = &[
     "GPUPROF_REPLAY_FAULT",
     "GPUPROF_REPLAY_REPEAT",
     "GPUPROF_REPLAY_SPEED",
+    "GPUPROF_REPLAY_VERSION",
     "GPUPROF_SOAK",
     // Set by cargo for tests and examples: the version that `build.rs` found.
     "GPUPROF_VERSION",

@@ -73,8 +73,8 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
     (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
         format!(
             "Of that {} for {operations} nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch and so \
-             part of launch_api above; --cuda-graph-trace graph (GPUPROF_CUDA_GRAPHS=graph) records a launch as one. CUPTI \
-             cannot change that while the program runs.",
+             part of launch_api above; --cuda-graph-trace graph (GPUPROF_CUDA_GRAPHS=graph) records a launch as one, with \
+             CUPTI 13.2 or later. That cannot be changed while the program runs.",
             percent(nanos, cost.observed_ns)
         )
     })

@@ -12,20 +12,34 @@ from collections.abc import Iterator
 
 from harness import Check, Mode, Result, Suite, expect, skipped
 from programs import programs
-from trace_report import single
+from trace_report import Trace, single
 
 # Nodes of the graph that `programs` launches.
 NODES = 1000
 # The price of a node in a report's estimate, nanoseconds: `GRAPH_NODE_NANOS` of profiler_core::cost.
 NODE_NANOS = 831
 WHOLE = "[CUDA graph"
+NOT_WHOLE = "this CUPTI is older than 13.2 and records no whole graphs: give --other-cupti"
+
+
+def with_whole_graphs(suite: Suite, level: str) -> dict[str, str]:
+    """Variables for a level of graphs, with a libcupti that records whole ones if one was given."""
+    return {"GPUPROF_CUDA_GRAPHS": level, **({"GPUPROF_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
+
+
+def is_whole(trace: Trace) -> bool:
+    """Whether the run began with whole graphs."""
+    return trace.report["cost"]["whole_graphs"]
 
 
 def whole_graphs(suite: Suite) -> Iterator[Result]:
     """A launch of a graph of 1000 kernels is 1000 records, or one."""
     program = programs(suite)["graph"]
     nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "node"})).kernel_counts()
-    run = suite.run("modes-graphs", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "graph"})
+    run = suite.run("modes-graphs", program.quiet(), Mode.VARIABLE, extra=with_whole_graphs(suite, "graph"))
+    if not is_whole(single(suite, run)):
+        yield skipped("modes.graphs", NOT_WHOLE)
+        return
     whole = single(suite, run).kernel_counts()
     launches = sum(count for name, count in whole.items() if name.startswith(WHOLE))
     others = sum(whole.values()) - launches
@@ -37,9 +51,12 @@ def whole_graphs(suite: Suite) -> Iterator[Result]:
 def late_graphs(suite: Suite) -> Iterator[Result]:
     """Graphs as a whole in captures that begin long after graphs were instantiated: switched on then, CUPTI 13.0 crashes."""
     command = [str(suite.microbench), "graph", "1000", "2000", "--reps", "3", "--quiet-times"]
-    extra = {"GPUPROF_CUDA_GRAPHS": "graph", "GPUPROF_DELAY": "1s", "GPUPROF_DURATION": "500ms"}
+    extra = {**with_whole_graphs(suite, "graph"), "GPUPROF_DELAY": "1s", "GPUPROF_DURATION": "500ms"}
     run = suite.run("modes-late-graphs", command, Mode.VARIABLE, extra=extra)
     yield expect("modes.late_graphs.exit", run.code == 0, run.ending())
+    if not is_whole(single(suite, run)):
+        yield skipped("modes.late_graphs.whole", NOT_WHOLE)
+        return
     counts = single(suite, run).kernel_counts()
     launches = sum(count for name, count in counts.items() if name.startswith(WHOLE))
     yield expect("modes.late_graphs.whole", launches > 0 and sum(counts.values()) == launches, f"{launches} of {sum(counts.values())}")
@@ -51,9 +68,12 @@ def chosen_level(suite: Suite) -> Iterator[Result]:
     for name, nodes, options, cheap in (
             ("cheap", 10, ["400", "--reps", "3", "--spin", "360000"], True), ("costly", NODES, ["1200", "--reps", "3"], False)):
         command = [str(suite.microbench), "graph", str(nodes), *options, "--quiet-times"]
-        run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE)
+        run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE, extra=with_whole_graphs(suite, "auto"))
         yield expect(f"modes.auto.{name}.exit", run.code == 0, run.ending())
         trace = single(suite, run)
+        if not is_whole(trace):
+            yield skipped(f"modes.auto.{name}", NOT_WHOLE)
+            continue
         counts, cost = trace.kernel_counts(), trace.report["cost"]
         whole = sum(count for kernel, count in counts.items() if kernel.startswith(WHOLE))
         # microbench launches 2000 kernels before its graph.
@@ -76,9 +96,12 @@ def counted_nodes(suite: Suite) -> Iterator[Result]:
     command = suite.python("captured_step.py", "--replays", str(replays))
     work, cost = {}, {}
     for level in ("node", "graph"):
-        run = suite.run(f"modes-counted-{level}", command, Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": level})
+        run = suite.run(f"modes-counted-{level}", command, Mode.VARIABLE, extra=with_whole_graphs(suite, level))
         yield expect(f"modes.counted.{level}.exit", run.code == 0, run.ending())
         trace = single(suite, run)
+        if level == "graph" and not is_whole(trace):
+            yield skipped("modes.counted.nodes", NOT_WHOLE)
+            return
         work[level] = sum(trace.records(kind) for kind in ("kernels", "copies", "memsets"))
         cost[level] = trace.report["cost"]
     # A replay is one record or one for each node.

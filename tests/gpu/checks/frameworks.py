@@ -1,0 +1,122 @@
+"""Programs of libraries that many people use, bare and under every mode: they end as they do without gpuprof, compute the same,
+and what is lost is counted.
+
+What recording costs them stands in each line, as the time of the program's loop beside the bare one of the same check. Several
+programs run at a time, so it is a rough figure; benches/gpu/overhead.py measures.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from harness import HERE, Check, Mode, Result, Run, Suite, expect, skipped
+from trace_report import Trace
+
+NOT_INSTALLED = 77
+# How often a program that once crashed under gpuprof runs in the default mode: it failed in more than half of its runs.
+AGAIN = 10
+
+JAX = ("plain", "adam", "donated", "counted", "optax", "scan", "control", "sharded", "shapes", "beside_torch")
+TORCH = ("eager", "compile", "compile_graphs", "compile_autotune", "captured", "loaders", "threads", "triton")
+DISTRIBUTED = ("ddp", "fsdp")
+HUB = ("generate", "generate_static", "trainer", "lightning", "timm", "geometric")
+ARRAY = ("cupy", "numba", "mpi")
+# What each program ends with.
+ENDINGS = {"exception": 1, "sys_exit": 5, "os_exit": 4, "fork": 3}
+# Ways to use a CUDA graph; see workloads/graphs.cu.
+GRAPHS = ("relaunch", "parameters", "update", "recapture", "instantiate", "child", "copies", "memory", "disable", "streams", "upload")
+
+
+def settings(suite: Suite) -> dict[str, dict[str, str]]:
+    """The variables of each run, by its name."""
+    found: dict[str, dict[str, str]] = {
+        "default": {}, "node": {"GPUPROF_CUDA_GRAPHS": "node"}, "graph": {"GPUPROF_CUDA_GRAPHS": "graph"},
+        "full": {"GPUPROF_MODE": "full"}, "watch": {"GPUPROF_MODE": "watch"}}
+    if suite.other_cupti:
+        # With the library of the program `node` and `graph` may both be what the default is.
+        found = {name: found[name] for name in ("default", "full", "watch")}
+        found["graph, other CUPTI"] = {"GPUPROF_CUDA_GRAPHS": "graph", "GPUPROF_CUPTI_PATH": suite.other_cupti}
+    return found
+
+
+def loop_seconds(run: Run) -> float | None:
+    """How long the program's loops took by its own clock, without start-up."""
+    said = [float(line.split()[1]) for line in run.stderr.splitlines() if line.startswith("loop ")]
+    return sum(said) or None
+
+
+def lost(suite: Suite, run: Run) -> str:
+    """What the reports of a run count as lost, in words; nothing when all is there."""
+    found: dict[str, int] = {}
+    for path in run.traces():
+        for name, count in Trace(suite, path).losses().items():
+            found[name] = found.get(name, 0) + count
+    return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+
+
+def compare(suite: Suite, name: str, setting: str, bare: Run, traced: Run) -> Result:
+    """One line for one traced run."""
+    same = bare.code == traced.code and bare.stdout == traced.stdout
+    losses = lost(suite, traced)
+    ratio = ""
+    if (before := loop_seconds(bare)) and (after := loop_seconds(traced)):
+        ratio = f", loop {after / before:.2f}x"
+    detail = f"{traced.ending()}{'' if same else f' ({bare.ending()} bare)'}, {len(traced.traces())} traces{ratio}"
+    if bare.stdout != traced.stdout:
+        detail += f", printed {traced.stdout.strip()!r}, bare {bare.stdout.strip()!r}"
+    if not same and traced.stderr.strip():
+        detail += f": {traced.stderr.strip().splitlines()[-1][:200]}"
+    if losses:
+        detail += f"; lost: {losses}"
+    return expect(f"frameworks.{name}.{setting}", same and not losses, detail)
+
+
+def program(name: str, command: list[str], ends_with: int = 0) -> Check:
+    def check(suite: Suite) -> Iterator[Result]:
+        bare = suite.run(f"{name}-bare", command)
+        if bare.code == NOT_INSTALLED:
+            yield skipped(f"frameworks.{name}", bare.stderr.strip().splitlines()[-1])
+            return
+        yield expect(f"frameworks.{name}.bare", bare.code == ends_with, f"{bare.ending()}, {bare.stdout.strip()!r}")
+        for setting, variables in settings(suite).items():
+            traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
+            yield compare(suite, name, setting, bare, traced)
+
+    return Check(f"frameworks.{name}", check, exclusive=False)
+
+
+def graph_uses(suite: Suite) -> Iterator[Result]:
+    """CUDA graphs used in the ways in which frameworks use them, by a program without a framework."""
+    tool = suite.scratch / "graphs"
+    built = suite.compile(suite.workloads / "graphs.cu", tool)
+    if built.code != 0:
+        yield expect("frameworks.graphs.build", False, built.stderr.strip()[-200:])
+        return
+    for use in GRAPHS:
+        yield from program(f"graphs.{use}", [str(tool), use]).function(suite)
+
+
+def again(suite: Suite) -> Iterator[Result]:
+    """A graph that copies, which CUPTI 13.0 fails to launch when graphs are recorded as a whole: many runs of it by default."""
+    command = script("jax.counted")
+    runs = [suite.run(f"jax-again-{turn}", command, Mode.VARIABLE) for turn in range(AGAIN)]
+    if runs[0].code == NOT_INSTALLED:
+        yield skipped("frameworks.again", "JAX is not installed")
+        return
+    printed = {run.stdout.strip() for run in runs}
+    yield expect("frameworks.again", all(run.code == 0 for run in runs) and len(printed) == 1,
+                 f"{sum(run.code == 0 for run in runs)} of {AGAIN} runs ended with 0, {sorted(printed)}")
+
+
+def script(name: str) -> list[str]:
+    return [sys.executable, str(HERE / "workloads" / "frameworks" / "programs.py"), name]
+
+
+def checks() -> list[Check]:
+    families = (("jax", JAX), ("torch", TORCH), ("hub", HUB), ("array", ARRAY))
+    found = [program(f"{family}.{name}", script(f"{family}.{name}")) for family, names in families for name in names]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=gpu"]
+    found += [program(f"torch.{name}", [*torchrun, *script(f"torch.{name}")[1:]]) for name in DISTRIBUTED]
+    found += [program(f"ending.{name}", script(f"ending.{name}"), code) for name, code in ENDINGS.items()]
+    return [*found, Check("frameworks.graphs", graph_uses, exclusive=False), Check("frameworks.again", again, exclusive=False)]

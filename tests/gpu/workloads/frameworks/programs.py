@@ -1,0 +1,57 @@
+"""Small programs of libraries that many people use, one name each: `python programs.py NAME [--seconds S]`.
+
+Each runs a loop for a fixed number of steps and prints one number that the steps computed, to three digits, so that a traced
+run can be compared with a bare one. How long the loop took goes to stderr as `loop SECONDS`. Exit status 77: a library that the
+program needs is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable
+
+NOT_INSTALLED = 77
+# A process must not take most of the device: several run at a time.
+os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.05")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# Modules that hold the programs, by the beginning of their names.
+FAMILIES = ("jax", "torch", "hub", "array", "ending")
+
+
+def loop(steps: int, step: Callable[[int], object], settle: Callable[[], object], warm: int = 3) -> None:
+    """Runs the steps, and says how long those behind the first ones took."""
+    for index in range(warm):
+        step(index)
+    settle()
+    began = time.monotonic()
+    for index in range(warm, steps):
+        step(index)
+    settle()
+    print(f"loop {time.monotonic() - began:.4f}", file=sys.stderr, flush=True)
+
+
+def say(value: object) -> None:
+    """The number that must be the same in every run."""
+    print(f"result {float(value):.3g}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="such as jax.adam")
+    name = parser.parse_args().name
+    family, _, program = name.partition(".")
+    try:
+        importlib.import_module(f"{family}_programs").PROGRAMS[program]()
+    except ImportError as error:
+        print(f"not installed: {error}", file=sys.stderr)
+        sys.exit(NOT_INSTALLED)
+
+
+if __name__ == "__main__":
+    sys.modules["programs"] = sys.modules["__main__"]
+    main()
