@@ -282,7 +282,10 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
                 let director = Arc::clone(&director);
                 spawn("gpuprof-control", move || control.run(&director))?;
             }
-            Err(error) => log::info!("no live control: {error}"),
+            Err(error) => log::warning!(
+                "no live control: {error}; `gpuprof status`, `start` and `stop` do not reach this process ({}=off: no such line)",
+                settings::CONTROL
+            ),
         }
     }
     spawn("gpuprof-flush", move || flusher::run(cupti, period, &orders, &director, &inlet, measured))?;
