@@ -378,7 +378,7 @@ pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) {
 pub fn signal_this_process(signal: c_int) {
     // SAFETY: takes two numbers, of which the first is this process's own.
     if unsafe { libc::kill(libc::getpid(), signal) } != 0 {
-        log::warning!("signal {signal} could not be sent: {}", std::io::Error::last_os_error());
+        log::warning!("signal {signal} could not be sent: {}", io::Error::last_os_error());
     }
 }
 
