@@ -98,7 +98,7 @@ impl Collector {
         director: Arc<Director>,
     ) -> Self {
         let raw = settings.record.as_ref().and_then(|pattern| {
-            let path = pattern.expand(session.process_id, &session.host);
+            let path = pattern.expand(session.process_id, &session.host).path;
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
         });
         let census = match settings.graphs {

@@ -25,7 +25,7 @@ use crate::activity::Delivery;
 use crate::capture::Director;
 use crate::capture::plan::Event;
 use crate::profiler::Profiler;
-use crate::{border, log};
+use crate::{border, command_line, log};
 
 /// Connections at a time; more are closed at once.
 const MAX_CLIENTS: usize = 8;
@@ -75,7 +75,7 @@ impl Control {
     /// Serves until the process ends.
     pub fn run(self, director: &Director) {
         let mut clients: Vec<Client<UnixStream>> = Vec::new();
-        let mut desk = Desk { director, last: Answer::default(), command: command_line() };
+        let mut desk = Desk { director, last: Answer::default(), command: shown_command() };
         loop {
             let mut ends: Vec<_> =
                 clients.iter().map(|client| (client.stream().as_raw_fd(), client.has_output())).collect();
@@ -221,8 +221,6 @@ impl Question {
     }
 }
 
-fn command_line() -> String {
-    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let line = words.join(" ");
-    line.chars().take(200).collect()
+fn shown_command() -> String {
+    command_line::words().join(" ").chars().take(200).collect()
 }

@@ -24,6 +24,7 @@ use crate::activity::{Callbacks, Delivery, Inlet};
 use crate::capture::request::{Range, Request};
 use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
+use crate::command_line;
 use crate::control::{self, Control};
 use crate::cost::Meters;
 use crate::enable::{NO_UNIFIED_MEMORY, Neighbours, Slot, Switch};
@@ -176,6 +177,7 @@ pub fn start(settings: &Settings) -> Result<(), StartError> {
 }
 
 fn start_once(settings: &Settings) -> Result<(), StartError> {
+    command_line::keep(settings.command_line);
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
