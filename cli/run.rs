@@ -138,14 +138,13 @@ fn announcement(settings: &Settings) -> Option<String> {
     if settings.report == ReportStyle::Off || settings.log < Level::Warn {
         return None;
     }
-    let Some(trace) = &settings.output else {
-        return Some("the report comes when the program ends, and nothing if it does not use CUDA".to_owned());
-    };
-    let trace = trace.shown();
-    Some(format!(
-        "the report comes when the program ends; the trace is {trace}, also after Ctrl-C (`gpuprof report` reads it). \
-         Neither comes if the program does not use CUDA"
-    ))
+    Some(match &settings.output {
+        None => "the report comes at the end, if the program uses CUDA".to_owned(),
+        Some(trace) => format!(
+            "the report comes at the end, the trace is {} (also after Ctrl-C); neither if the program does not use CUDA",
+            trace.shown()
+        ),
+    })
 }
 
 /// The name of the program if it is a tool under which the variable does not reach what is started: `nsys profile` replaces
