@@ -398,11 +398,11 @@ fn finish() {
 fn report(outcome: Option<Outcome>) {
     let Some(outcome) = outcome else { return };
     let style = PROFILER.get().map_or(ReportStyle::Off, |profiler| profiler.report);
-    let mut text = match style {
-        ReportStyle::Off => return,
-        _ if outcome.captured_nothing => "gpuprof: nothing was captured: no capture began\n".to_owned(),
-        ReportStyle::Summary => outcome.report.summary(),
-        ReportStyle::Full => outcome.report.full(),
+    let mut text = match (style, &outcome.captured_nothing) {
+        (ReportStyle::Off, _) => return,
+        (_, Some(why)) => format!("gpuprof: nothing was captured: {why}\n"),
+        (ReportStyle::Summary, None) => outcome.report.summary(),
+        (ReportStyle::Full, None) => outcome.report.full(),
     };
     if let Some(trace) = outcome.trace {
         text.push_str(&format!("trace: {}\n", trace.display()));
