@@ -297,33 +297,6 @@ pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// The effective user of this process.
-pub fn user_id() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// The user at the other end of a local connection, as of when it was made; `None` when the kernel does not say.
-pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
-    let mut peer = MaybeUninit::<libc::ucred>::uninit();
-    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
-    // SAFETY: both pointers are to live locals, and the second says how many bytes the first has.
-    let answer = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            peer.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if answer != 0 || length as usize != size_of::<libc::ucred>() {
-        return None;
-    }
-    // SAFETY: written whole by the successful call above.
-    Some(unsafe { peer.assume_init() }.uid)
-}
-
 /// A connection to a Unix socket, made at once or not at all: `WouldBlock` when the other side's queue is full, for which
 /// `UnixStream::connect` would wait without an end. The stream does not block.
 ///
@@ -351,6 +324,33 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
     // SAFETY: a live address of this family and length.
     let answer = unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), length) };
     if answer == 0 { Ok(stream) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The effective user of this process.
+pub fn user_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The user at the other end of a local connection, as of when it was made; `None` when the kernel does not say.
+pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
+    let mut peer = MaybeUninit::<libc::ucred>::uninit();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+    // SAFETY: both pointers are to live locals, and the second says how many bytes the first has.
+    let answer = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            peer.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if answer != 0 || length as usize != size_of::<libc::ucred>() {
+        return None;
+    }
+    // SAFETY: written whole by the successful call above.
+    Some(unsafe { peer.assume_init() }.uid)
 }
 
 /// Closes a descriptor that the child of a fork has inherited. Safe in the child of a process with threads.

@@ -104,12 +104,12 @@ pub(super) fn unknown(name: &OsStr) -> Option<Complaint> {
 }
 
 /// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
-/// three letters behind the prefix. Longer than any name of ours by far: not looked at, the work is quadratic.
+/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at, the work is quadratic.
 fn nearest(name: &str) -> Option<&'static str> {
     let letters = name.len() - PREFIX.len();
     let ranked = VARIABLES.iter().map(|variable| (edits(name, variable.name), variable.name));
     let (edits, nearest) = (letters <= 64).then(|| ranked.min())??;
-    (edits <= 1 + letters / 3).then_some(nearest)
+    (edits <= (1 + letters / 3).min(letters / 2)).then_some(nearest)
 }
 
 /// Fewest insertions, deletions and replacements of a character that turn `from` into `to` (Levenshtein).
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_is_far_from_everything_gets_no_guess() {
-        for name in ["GPUPROF_", "GPUPROF_QWXZJK", &format!("GPUPROF_{}", "A".repeat(10_000))] {
+        for name in ["GPUPROF_", "GPUPROF_FOO", "GPUPROF_QWXZJK", &format!("GPUPROF_{}", "A".repeat(10_000))] {
             assert!(said(name).unwrap_or_default().ends_with("lists them"), "{name}");
         }
     }
