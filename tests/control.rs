@@ -304,7 +304,14 @@ fn answering(mode: u32, answer: impl Fn(UnixStream) + Send + 'static) -> TempDir
     std::fs::set_permissions(folder.join("1.sock"), Permissions::from_mode(0o777)).unwrap();
     std::fs::write(folder.join("77.sock"), "precious").unwrap();
     std::fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
-    std::thread::spawn(move || listener.incoming().for_each(|stream| answer(stream.unwrap())));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // The command first: a client does not finish sending it to one who has gone.
+            let _ = stream.read(&mut [0; 256]);
+            answer(stream);
+        }
+    });
     runtime
 }
 
