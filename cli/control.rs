@@ -111,7 +111,7 @@ impl Connection {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "not within the time it has"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the answer"));
             }
             self.read(left)?;
         }
