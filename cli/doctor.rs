@@ -111,10 +111,12 @@ pub fn run(props: &Props) -> Result<u8> {
 
 fn text(checks: &[Check]) -> String {
     let mut text = String::new();
-    for Check { name, status, finding, advice } in checks {
+    for (index, Check { name, status, finding, advice }) in checks.iter().enumerate() {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}  {name:<18} {finding}", status.label());
-        if let Some(advice) = advice {
+        // One piece of advice for several findings stands below the last of them.
+        let said_later = checks[index + 1..].iter().any(|later| later.advice == *advice);
+        if let Some(advice) = advice.as_ref().filter(|_| !said_later) {
             let _ = writeln!(text, "{:24} -> {advice}", "");
         }
     }
@@ -140,5 +142,10 @@ mod tests {
         assert!(lines[1].starts_with("FAIL  device files") && lines[1].ends_with("none"));
         assert!(lines[2].trim_start().starts_with("-> load the module"));
         assert!(text.contains("1 failed"));
+        let [module, files] =
+            ["kernel module", "device files"].map(|name| Check::fail(name, "none", "load the module"));
+        let text = super::text(&[module, files]);
+        assert_eq!(text.matches("-> load the module").count(), 1, "{text}");
+        assert!(text.lines().nth(2).unwrap().contains("->"), "{text}");
     }
 }

@@ -20,7 +20,6 @@ mod run;
 mod stats;
 mod traces;
 
-use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -37,11 +36,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nothing can be done about a terminal that does not take the message.
             let _ = error.print();
-            return match (error.use_stderr(), is_run()) {
-                (false, _) => ExitCode::SUCCESS,
-                (true, true) => run::OWN_FAILURE.into(),
-                (true, false) => USAGE.into(),
-            };
+            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
     let (outcome, failure) = match cli.command {
@@ -71,11 +66,6 @@ fn main() -> ExitCode {
             failure.into()
         }
     }
-}
-
-/// Whether the subcommand is `run`, whose exit codes below 125 belong to the command that it starts.
-fn is_run() -> bool {
-    std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"))
 }
 
 /// Whether the reader of our output went away (`gpuprof report x | head`): it has all that it wanted.

@@ -8,21 +8,20 @@
 mod pytorch;
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use prof::settings::Settings;
+use prof::settings::{Complaint, Level, ReportStyle, Settings};
 
 use crate::{complain, files};
 
 /// Exit code when gpuprof fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
-/// Exit code when a variable of libprof.so is misspelt or its value is not understood. Unlike every other failure of
-/// gpuprof's own it is the environment that is wrong and not this command, so it is told apart from [`OWN_FAILURE`].
+/// Exit code when the value of a variable of libprof.so is not understood: as for an option that is not.
 const BAD_SETTINGS: u8 = 2;
 /// Exit code of a command that exists but cannot be executed, as POSIX shells have it.
 const CANNOT_EXECUTE: u8 = 126;
@@ -87,9 +86,9 @@ pub fn run(props: &Props) -> Result<u8> {
         );
     }
     let options = variables(props)?;
-    let complaints = complaints(&options);
-    if !complaints.is_empty() {
-        complaints.iter().for_each(|complaint| complain(complaint));
+    let (settings, complaints) = settings(&options);
+    complaints.iter().for_each(|complaint| complain(&complaint.to_string()));
+    if complaints.iter().any(Complaint::is_serious) {
         complain("the program was not started");
         return Ok(BAD_SETTINGS);
     }
@@ -108,6 +107,11 @@ pub fn run(props: &Props) -> Result<u8> {
     if let Some(mode) = &props.pytorch {
         command.env("PYTHONPATH", pytorch::python_path(mode)?);
     }
+    if io::stderr().is_terminal()
+        && let Some(line) = announcement(&settings)
+    {
+        complain(&line);
+    }
     let error = command.exec();
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
@@ -120,12 +124,27 @@ pub fn run(props: &Props) -> Result<u8> {
     }
 }
 
-/// What libprof.so would complain about in the program's environment: it would go on with defaults there, and an
-/// hour's run would not be what was asked for. Here nothing has begun yet.
-fn complaints(options: &[(&'static str, OsString)]) -> Vec<String> {
+/// What libprof.so will read in the program's environment, and what is wrong with it: it would go on with defaults there,
+/// and an hour's run would not be what was asked for. Here nothing has begun yet.
+fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<Complaint>) {
     let inherited = std::env::vars_os();
     let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
-    Settings::from_variables(&set).1.iter().map(ToString::to_string).collect()
+    Settings::from_variables(&set)
+}
+
+/// What a reader at a terminal is told before the program starts: gpuprof says nothing more until that ends, and nothing at
+/// all if it does not use CUDA or is killed.
+fn announcement(settings: &Settings) -> Option<String> {
+    if settings.report == ReportStyle::Off || settings.log < Level::Warn {
+        return None;
+    }
+    Some(match &settings.output {
+        None => "the report comes at the end, if the program uses CUDA".to_owned(),
+        Some(trace) => format!(
+            "the report comes at the end, the trace is {} (also after Ctrl-C); neither if the program does not use CUDA",
+            trace.shown()
+        ),
+    })
 }
 
 /// The name of the program if it is a tool under which the variable does not reach what is started: `nsys profile` replaces

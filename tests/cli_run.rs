@@ -116,6 +116,8 @@ fn stdin_reaches_the_command() {
 #[test]
 fn options_become_variables_and_paths_become_absolute() {
     let place = Place::new();
+    std::fs::create_dir(place.path().join("lib")).unwrap();
+    std::fs::write(place.path().join("lib/libcupti.so.13"), b"\x7fELF").unwrap();
     let arguments = [
         "--output",
         "%h/r%q{RANK}-%p.gpuprof",
@@ -209,18 +211,41 @@ fn a_missing_library_is_gpuprofs_own_failure() {
 }
 
 #[test]
-fn bad_options_are_gpuprofs_own_failure() {
-    for arguments in [&["--report", "everything", "--", "true"][..], &["--live", "often", "--", "true"], &[]] {
-        let output = Place::new().gpuprof(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
-        assert!(!output.stderr.is_empty());
+fn options_that_make_no_sense_are_named_before_the_command_starts() {
+    let place = Place::new();
+    std::fs::write(place.path().join("text"), "no library").unwrap();
+    for (arguments, said) in [
+        (&["--report", "everything"][..], "--report"),
+        (&["--live", "often"], "'--live <DURATION>': expected a duration such as 500ms or 2s, or `off`"),
+        (&["--log", "loud"], "--log"),
+        (&["--mode", "foo"], "'--mode <MODE>': expected watch, light or full"),
+        (&["-c", "sometimes"], "--capture-range"),
+        (&["-d", "long"], "--duration"),
+        (&["--max-overhead", "much"], "--max-overhead"),
+        (&["--cuda-memory-usage=maybe"], "--cuda-memory-usage"),
+        (&["--cupti", "/nope.so"], "'--cupti <PATH>': No such file"),
+        (&["--cupti", "text"], "'--cupti <PATH>': it is no shared library"),
+        // What begins with a hyphen is no command.
+        (&["--mod", "full"], "a similar argument exists: '--mode'"),
+        (&["--liv", "1s"], "a similar argument exists: '--live'"),
+        (&["--bogus"], "unexpected argument '--bogus'"),
+    ] {
+        let mut all = arguments.to_vec();
+        all.extend(["--", "touch", "started"]);
+        let output = place.gpuprof(&all).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        assert!(!place.path().join("started").exists());
     }
+    assert_eq!(place.gpuprof(&[]).output().unwrap().status.code(), Some(2), "no command");
+    // What follows the command is its own, with `--` before it or without.
+    let output = place.gpuprof(&["printf", "%s", "--mode", "--", "-x"]).output().unwrap();
+    assert_eq!((stdout(&output).as_str(), output.status.code()), ("--mode---x", Some(0)), "{}", stderr(&output));
 }
 
 #[test]
 fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
     for (variable, value, said) in [
-        ("GPUPROF_LIFE", "2s", "did you mean GPUPROF_LIVE?"),
         ("GPUPROF_FLUSH", "1ms", "from 10ms to 10s; the default is 100ms"),
         ("GPUPROF_CAPTURE_RANGE", "nvtx", "-c nvtx needs -p RANGE[@DOMAIN]"),
     ] {
@@ -229,6 +254,16 @@ fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(said) && stderr(&output).contains("not started"), "{}", stderr(&output));
         assert!(!place.path().join("started").exists());
+    }
+    // What nothing reads may be for another version: it is said, and no more.
+    for (variable, value, said) in [
+        ("GPUPROF_LIFE", "2s", "did you mean GPUPROF_LIVE?"),
+        ("GPUPROF_OUTPUT", "%z.gpuprof", "GPUPROF_OUTPUT: %z is no placeholder"),
+    ] {
+        let output = Place::new().gpuprof(&["--", "echo", "started"]).env(variable, value).output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "started\n"));
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "once");
     }
     // An option stands in for its variable, whatever that says.
     let place = Place::new();
@@ -291,5 +326,38 @@ fn the_own_library_and_an_empty_variable_are_no_obstacle() {
     for value in [same.to_str().unwrap(), ""] {
         let output = place.gpuprof(&["--", "true"]).env("CUDA_INJECTION64_PATH", value).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{value:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_terminal_is_told_once_what_to_expect() {
+    // A terminal for stderr alone: what comes there is printed.
+    let terminal = "import os, pty, subprocess, sys\n\
+                    ours, theirs = pty.openpty()\n\
+                    code = subprocess.call(sys.argv[1:], stderr=theirs)\n\
+                    os.close(theirs)\n\
+                    try: print(os.read(ours, 9999).decode(), end='')\n\
+                    except OSError: pass\n\
+                    sys.exit(code)";
+    let place = Place::new();
+    let said = |arguments: &[&str]| {
+        let run = place.gpuprof(arguments);
+        let mut command = Command::new("python3");
+        command.args(["-c", terminal]).arg(run.get_program()).args(run.get_args()).current_dir(place.path());
+        for (name, value) in run.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        stdout(&command.output().unwrap())
+    };
+    let text = said(&["--", "true"]);
+    assert!(text.contains("the trace is gpuprof-<pid>.gpuprof") && text.lines().count() == 1, "{text}");
+    let text = said(&["-o", "run/%h-%p.gpuprof", "true"]);
+    assert!(text.contains("/run/<host>-<pid>.gpuprof"), "{text}");
+    assert!(!said(&["-o", "off", "true"]).contains("trace"));
+    for quiet in [["--report", "off"], ["--log", "off"]] {
+        assert_eq!(said(&[quiet[0], quiet[1], "true"]), "");
     }
 }

@@ -3,15 +3,18 @@
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{GPUPROF, Stage, counted, report, stderr};
+use tempfile::TempDir;
 
 /// A program that runs for some seconds, with its own folder for sockets.
 struct Program {
@@ -187,12 +190,16 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
         .collect();
     let mut processes: Vec<_> = lines.iter().map(|line| line["pid"].as_u64().unwrap()).collect();
     processes.sort_unstable();
+    assert!(!processes.contains(&999_999), "{processes:?}");
     let mut expected = [first.child.id(), second.id()].map(u64::from);
+    // Those in /tmp are listed too, and other tests run there.
+    processes.retain(|process| expected.contains(process));
     expected.sort_unstable();
     assert_eq!(processes, expected, "{}", stderr(&output));
     assert!(!folder.join("999999.sock").exists(), "what a killed process left behind is removed");
     let text = String::from_utf8(first.gpuprof(&["status"]).stdout).unwrap();
-    assert!(text.starts_with("     PID  STATE") && text.matches("capturing").count() == 2, "{text}");
+    let capturing = |process: u64| text.contains(&format!("{process:>8}  capturing"));
+    assert!(text.starts_with("     PID  STATE") && expected.map(capturing) == [true; 2], "{text}");
     let missing = first.gpuprof(&["start", "999999"]);
     assert_eq!(missing.status.code(), Some(1));
 
@@ -268,11 +275,166 @@ fn nobody_else_can_listen_and_it_can_be_switched_off() {
     assert!(host.output().unwrap().status.success());
     assert!(!stage.path("gpuprof").exists());
 
-    // A folder that is open to others is not used, and the program does not notice.
+    // A folder that is open to others is not used, by either side, and the program does not notice.
     let stage = Stage::new();
     std::fs::create_dir(stage.path("gpuprof")).unwrap();
-    std::fs::set_permissions(stage.path("gpuprof"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(stage.path("gpuprof"), Permissions::from_mode(0o777)).unwrap();
     let mut host = stage.host("multi_stream");
-    let output = host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_LOG", "info").output().unwrap();
-    assert!(output.status.success() && stderr(&output).contains("no live control"), "{}", stderr(&output));
+    host.env("XDG_RUNTIME_DIR", stage.folder.path());
+    assert!(host.output().unwrap().status.success());
+    assert_eq!(std::fs::read_dir(stage.path("gpuprof")).unwrap().count(), 0);
+}
+
+/// `gpuprof status` for a folder of sockets: its exit code, stdout and stderr.
+fn status(runtime: &Path, arguments: &[&str], user: Option<u32>) -> (Option<i32>, String, String) {
+    let mut command = Command::new(GPUPROF);
+    command.arg("status").args(arguments).env("XDG_RUNTIME_DIR", runtime);
+    if let Some(user) = user {
+        command.uid(user);
+    }
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output))
+}
+
+/// A folder for sockets with this mode, in which a listener answers on `1.sock` with `answer`, again and again.
+fn answering(mode: u32, answer: impl Fn(UnixStream) + Send + 'static) -> TempDir {
+    let runtime = tempfile::tempdir().unwrap();
+    let folder = runtime.path().join("gpuprof");
+    std::fs::create_dir(&folder).unwrap();
+    let listener = UnixListener::bind(folder.join("1.sock")).unwrap();
+    std::fs::set_permissions(folder.join("1.sock"), Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(folder.join("77.sock"), "precious").unwrap();
+    std::fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // The command first: a client does not finish sending it to one who has gone.
+            let _ = stream.read(&mut [0; 256]);
+            answer(stream);
+        }
+    });
+    runtime
+}
+
+const FAKE: &[u8] =
+    b"{\"pid\":1,\"command\":\"\\u001b]0;PWNED\\u0007 train.py\",\"state\":\"capturing\",\"captures\":1}\n";
+
+#[test]
+fn a_folder_that_others_can_write_to_is_not_looked_into() {
+    let runtime = answering(0o777, |mut stream| drop(stream.write_all(FAKE)));
+    let (code, out, said) = status(runtime.path(), &[], None);
+    assert!(code == Some(0) && !out.contains("train.py"), "{out}");
+    assert!(said.contains("open to other users (mode 777") && said.contains("gpuprof"), "{said}");
+    assert!(runtime.path().join("gpuprof/77.sock").exists());
+}
+
+#[test]
+fn a_folder_of_another_user_is_not_looked_into() {
+    const NOBODY: u32 = 65_534;
+    let runtime = answering(0o755, |mut stream| drop(stream.write_all(FAKE)));
+    if chown(runtime.path(), Some(NOBODY), None).is_err() {
+        println!("SKIPPED: only root can make folders of two users");
+        return;
+    }
+    if Command::new(GPUPROF).arg("--version").uid(NOBODY).output().is_err() {
+        println!("SKIPPED: {GPUPROF} cannot be executed by another user");
+        return;
+    }
+    let (code, out, said) = status(runtime.path(), &[], Some(NOBODY));
+    assert!(code == Some(0) && !out.contains("train.py"), "{out}");
+    assert!(said.contains("belongs to user 0"), "{said}");
+    // One of this user, in which another user listens.
+    let folder = runtime.path().join("gpuprof");
+    chown(&folder, Some(NOBODY), None).unwrap();
+    chown(folder.join("1.sock"), Some(NOBODY), None).unwrap();
+    std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    let (_, out, said) = status(runtime.path(), &[], Some(NOBODY));
+    assert!(!out.contains("train.py") && said.contains("answered by another user"), "{out} {said}");
+    assert!(folder.join("77.sock").exists());
+}
+
+#[test]
+fn answers_are_bounded_and_cannot_control_the_terminal() {
+    let escapes = answering(0o700, |mut stream| drop(stream.write_all(FAKE)));
+    for arguments in [&[][..], &["--json"]] {
+        let (code, out, said) = status(escapes.path(), arguments, None);
+        assert!(code == Some(0) && out.contains("PWNED") && !out.contains('\x1b'), "{out:?} {said}");
+    }
+    assert!(escapes.path().join("gpuprof/77.sock").exists(), "no socket, so nothing that was left behind");
+
+    // Without this test's own thread in the way: a client that goes away ends the writing.
+    let endless = answering(0o700, |mut stream| while stream.write_all(&[b'x'; 4096]).is_ok() {});
+    let (_, _, said) = status(endless.path(), &[], None);
+    assert!(said.contains("process 1 does not answer: the answer has no end"), "{said}");
+    // Each byte well within the time of a whole answer.
+    let slow = answering(0o700, |mut stream| {
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    });
+    let (_, _, said) = status(slow.path(), &[], None);
+    assert!(said.contains("process 1 does not answer: "), "{said}");
+}
+
+#[test]
+fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
+    let stage = Stage::new();
+    let host = stage.host("multi_stream");
+    // It has its process id before it becomes the program, as the first process of a second container would.
+    let mut child = Command::new("sh")
+        .args(["-c", "read go; exec \"$0\""])
+        .arg(host.get_program())
+        .envs(host.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("XDG_RUNTIME_DIR", stage.folder.path())
+        .env("GPUPROF_REPLAY_SPEED", "0.3")
+        .current_dir(stage.folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let folder = stage.path("gpuprof");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    let taken = folder.join(format!("{}.sock", child.id()));
+    let listener = UnixListener::bind(&taken).unwrap();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+
+    let program = Program { stage, child };
+    let name = format!("{}-2", program.child.id());
+    let second = folder.join(format!("{name}.sock"));
+    program.wait_for(|| second.exists());
+    let output = program.gpuprof(&["stop", &name]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let Program { stage: _stage, mut child } = program;
+    assert!(child.wait().unwrap().success());
+    assert_eq!((taken.exists(), second.exists()), (true, false), "each removes its own");
+    drop(listener);
+}
+
+#[test]
+fn the_folder_of_another_user_is_left_alone() {
+    let stage = Stage::new();
+    let runtime = tempfile::tempdir().unwrap();
+    if chown(runtime.path(), Some(65_534), None).is_err() {
+        println!("SKIPPED: only root can make folders of two users");
+        return;
+    }
+    // As under `sudo -E`, with the variables of the user.
+    let mut host = stage.host("multi_stream");
+    host.env("XDG_RUNTIME_DIR", runtime.path()).env("GPUPROF_REPLAY_SPEED", "0.3");
+    let child = host.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let program = Program { stage, child };
+    let socket = PathBuf::from(format!("/tmp/gpuprof-0/{}.sock", program.child.id()));
+    program.wait_for(|| socket.exists());
+    let (_, text) = program.end();
+    assert!(!text.contains("no live control"), "{text}");
+    assert_eq!(std::fs::read_dir(runtime.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_process_id_is_said_in_words() {
+    let output = Command::new(GPUPROF).args(["start", "abc"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("expected a process id, as `gpuprof status` lists them"), "{}", stderr(&output));
 }

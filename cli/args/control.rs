@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use prof::control::address::Process;
 use prof::settings;
 
 use crate::control;
@@ -49,9 +50,9 @@ impl From<StatusArgs> for control::Props {
 
 #[derive(Args)]
 pub struct ProcessArgs {
-    /// Process id, as `gpuprof status` lists it
+    /// Process id, as `gpuprof status` lists it (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
-    process: u32,
+    process: Process,
 }
 
 impl ProcessArgs {
@@ -63,9 +64,9 @@ impl ProcessArgs {
 
 #[derive(Args)]
 pub struct StopArgs {
-    /// Process id, as `gpuprof status` lists it
+    /// Process id, as `gpuprof status` lists it (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
-    process: u32,
+    process: Process,
     /// Give CUPTI back too while no capture is taken, so that another profiler in the process can have it
     #[arg(long)]
     release: bool,
@@ -79,9 +80,9 @@ impl From<StopArgs> for control::Props {
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// Process id, as `gpuprof status` lists it
+    /// Process id, as `gpuprof status` lists it (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
-    process: u32,
+    process: Process,
     /// Time between two lines, from 100ms to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Duration,

@@ -3,6 +3,8 @@
 //! Most of them are variables of libprof.so under another name, and are checked by its own parser.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -30,7 +32,7 @@ microseconds for each operator.
 
 EXIT CODES:
   those of the command, except
-  2    a GPUPROF_* variable is misspelt or not understood; the command was not started
+  2    an option is not understood, or the value of a GPUPROF_* variable; the command was not started
   125  gpuprof failed before the command started
   126  the command was found but could not be executed
   127  the command was not found
@@ -55,56 +57,56 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOW")]
     report: Option<ReportMode>,
     /// Print a line about the bottleneck every so often, for example 1s or 500ms
-    #[arg(long, value_name = "DURATION", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", value_parser = value_of(settings::LIVE))]
     live: Option<String>,
     /// How much libprof.so says about itself on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
     /// How much is recorded at most: watch, light or full; what each costs is below [default: light]
-    #[arg(long, value_name = "MODE", help_heading = "What it may cost")]
+    #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(settings::MODE))]
     mode: Option<String>,
     /// Part of the launching threads' time that tracing may take, such as 1%; then less is recorded
-    #[arg(long, value_name = "PERCENT", help_heading = "What it may cost")]
+    #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(settings::MAX_OVERHEAD))]
     max_overhead: Option<String>,
     /// Record the nodes of CUDA graphs, or graphs as a whole: node, graph or auto [default: auto]
-    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost")]
+    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(settings::CUDA_GRAPHS))]
     cuda_graph_trace: Option<String>,
     /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]
-    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured")]
+    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE))]
     capture_range: Option<String>,
     /// The range for `--capture-range nvtx`, or the step for --steps: range, range@domain, *@domain
-    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured")]
+    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(settings::NVTX_CAPTURE))]
     nvtx_capture: Option<String>,
     /// After a capture: none, stop, stop-shutdown, repeat or repeat:N [default: stop-shutdown]
-    #[arg(long, value_name = "THEN", help_heading = "What is measured")]
+    #[arg(long, value_name = "THEN", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE_END))]
     capture_range_end: Option<String>,
     /// Capture chosen steps, as torch.profiler's schedule: skip,wait,warmup,active,repeat
-    #[arg(long, value_name = "STEPS", help_heading = "What is measured")]
+    #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(settings::STEPS))]
     steps: Option<String>,
     /// Begin no capture before so many seconds have passed (also 500ms, 2m)
-    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured")]
+    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(settings::DELAY))]
     delay: Option<String>,
     /// End a capture after so many seconds
-    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured")]
+    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(settings::DURATION))]
     duration: Option<String>,
     /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
-    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured")]
+    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(settings::KILL))]
     kill: Option<String>,
     /// Other profilers in the program: keep them out of CUPTI (hold), or let them have it and go on when they are done (yield)
     /// [default: hold]
-    #[arg(long, value_name = "hold|yield", help_heading = "What is measured")]
+    #[arg(long, value_name = "hold|yield", help_heading = "What is measured", value_parser = value_of(settings::NEIGHBOURS))]
     neighbours: Option<String>,
     /// Record allocations and releases too: how much memory is held, the peak and who took it [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::MEMORY_USAGE))]
     cuda_memory_usage: Option<String>,
     /// Record pages of managed memory that the host missed, and every migration; may cost a lot [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_CPU_PAGE_FAULTS))]
     cuda_um_cpu_page_faults: Option<String>,
     /// Record pages of managed memory that devices missed, and every migration; may cost a lot [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_GPU_PAGE_FAULTS))]
     cuda_um_gpu_page_faults: Option<String>,
     /// Use this libcupti instead of searching for one
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = shared_library)]
     cupti: Option<PathBuf>,
     /// Have PyTorch make NVTX ranges by itself, without a change to the program
     #[arg(long, value_name = "WHICH")]
@@ -113,7 +115,7 @@ pub struct RunArgs {
     #[arg(long)]
     force: bool,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -149,10 +151,22 @@ enum LogLevel {
     Debug,
 }
 
-/// Checks an interval before the command starts. The library could only go on without one.
-fn interval(text: &str) -> Result<String, String> {
-    let known = text == "off" || settings::parse_duration(text).is_some_and(|time| !time.is_zero());
-    if known { Ok(text.to_owned()) } else { Err("expected a duration such as 500ms or 2s, or `off`".to_owned()) }
+/// Checks a value as libprof.so will, which could only go on with the default.
+fn value_of(variable: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
+    move |text| match settings::expected(variable, text) {
+        None => Ok(text.to_owned()),
+        Some(expected) => Err(format!("expected {expected}")),
+    }
+}
+
+/// Checks that there is a library: the program would go on without it, and with another one or none.
+fn shared_library(text: &str) -> Result<PathBuf, String> {
+    let mut magic = [0; 4];
+    match File::open(text).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) if magic == *b"\x7fELF" => Ok(text.into()),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error.to_string()),
+        _ => Err("it is no shared library (ELF)".to_owned()),
+    }
 }
 
 /// The name of a value on the command line, which is also its name in the environment.

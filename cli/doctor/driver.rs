@@ -43,14 +43,14 @@ fn device_files() -> Check {
     let control = Path::new("/dev/nvidiactl");
     if let Err(error) = OpenOptions::new().read(true).write(true).open(control) {
         let path = control.display();
-        return if error.kind() == io::ErrorKind::PermissionDenied {
-            Check::fail(
+        return match error.kind() {
+            io::ErrorKind::PermissionDenied => Check::fail(
                 NAME,
                 format!("{path}: {error}"),
                 "join the group that owns the device files, or ask the administrator",
-            )
-        } else {
-            Check::fail(NAME, format!("{path}: {error}"), CONTAINER)
+            ),
+            io::ErrorKind::NotFound => Check::fail(NAME, format!("{path} is missing"), CONTAINER),
+            _ => Check::fail(NAME, format!("{path}: {error}"), CONTAINER),
         };
     }
     match gpus(Path::new("/dev")).len() {

@@ -3,8 +3,8 @@
 //! Not checked: ptrace rights, because the driver loads the library and nobody attaches to the program.
 
 use std::env;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -90,16 +90,19 @@ fn output_folder(pattern: &Path) -> Check {
         return Check::ok(NAME, "GPUPROF_OUTPUT=off: no trace is written");
     }
     let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let shown = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let shown = shown.display();
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let shown = folder.display();
     if folder.to_string_lossy().contains('%') {
         return Check::ok(NAME, format!("{shown} depends on the process; not checked"));
     }
-    match try_write(folder) {
-        Ok(()) => Check::ok(NAME, format!("{shown} is writable")),
+    // libprof.so makes folders that are missing.
+    let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    match try_write(existing) {
+        Ok(()) if existing == folder => Check::ok(NAME, format!("{shown} is writable")),
+        Ok(()) => Check::ok(NAME, format!("{shown} will be made")),
         Err(error) => Check::fail(
             NAME,
-            format!("{shown}: {error}"),
+            format!("{}: {error}", existing.display()),
             "start in another folder, or name one with `gpuprof run --output`",
         ),
     }
@@ -107,7 +110,8 @@ fn output_folder(pattern: &Path) -> Check {
 
 fn try_write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".gpuprof-doctor-{}", std::process::id()));
-    fs::write(&path, "gpuprof\n")?;
+    // Never through a link that somebody has put there.
+    File::create_new(&path)?.write_all(b"gpuprof\n")?;
     fs::remove_file(path)
 }
 
@@ -131,8 +135,19 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 
         let missing = output_folder(&folder.path().join("missing/x-%p.gpuprof"));
-        assert_eq!(missing.status, Status::Fail);
-        assert!(missing.finding.contains("missing"));
+        assert!(
+            missing.status == Status::Ok && missing.finding.ends_with("missing will be made"),
+            "{}",
+            missing.finding
+        );
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert_eq!(output_folder(&folder.path().join("file/x.gpuprof")).status, Status::Fail);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+        let link = folder.path().join(format!(".gpuprof-doctor-{}", std::process::id()));
+        std::os::unix::fs::symlink(folder.path().join("file"), link).unwrap();
+        assert_eq!(output_folder(&folder.path().join("x.gpuprof")).status, Status::Fail);
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"", "what a link names is left alone");
 
         assert_eq!(output_folder(Path::new("/nowhere/%h/x")).status, Status::Ok);
         assert_eq!(output_folder(Path::new("off")).status, Status::Ok);

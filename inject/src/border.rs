@@ -6,6 +6,7 @@
 use std::env;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::fs::{self, File};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -249,7 +250,7 @@ fn write_pieces(mut bytes: &[u8], deadline: Instant) {
         }
         // SAFETY: the slice is live and has this length.
         let written = unsafe { libc::write(libc::STDERR_FILENO, piece.as_ptr().cast(), piece.len()) };
-        let retry = written < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock;
+        let retry = written < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock;
         match usize::try_from(written) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             // A descriptor that does not block and has room for less than a piece.
@@ -294,6 +295,35 @@ pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
     // SAFETY: written by the successful call above.
     let time = unsafe { time.assume_init() };
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// A connection to a Unix socket, made at once or not at all: `WouldBlock` when the other side's queue is full, for which
+/// `UnixStream::connect` would wait without an end. The stream does not block.
+///
+/// # Errors
+/// What the system says, and `InvalidInput` for a path that is too long for a socket.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    let bytes = path.as_os_str().as_bytes();
+    // The last byte stays 0.
+    if bytes.is_empty() || bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (place, &byte) in address.sun_path.iter_mut().zip(bytes) {
+        *place = byte.cast_signed();
+    }
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes three numbers.
+    let descriptor = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just opened and that nobody else knows.
+    let stream = unsafe { UnixStream::from_raw_fd(descriptor) };
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: a live address of this family and length.
+    let answer = unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), length) };
+    if answer == 0 { Ok(stream) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The effective user of this process.
@@ -348,7 +378,7 @@ pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) {
 pub fn signal_this_process(signal: c_int) {
     // SAFETY: takes two numbers, of which the first is this process's own.
     if unsafe { libc::kill(libc::getpid(), signal) } != 0 {
-        log::warning!("signal {signal} could not be sent: {}", std::io::Error::last_os_error());
+        log::warning!("signal {signal} could not be sent: {}", io::Error::last_os_error());
     }
 }
 

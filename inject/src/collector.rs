@@ -23,6 +23,7 @@ use profiler_core::capture::Captures;
 use profiler_core::record::{ApiCall, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
+use profiler_core::terminal::printable;
 use profiler_core::utilisation::Gauges;
 
 use self::answer::Live;
@@ -50,8 +51,8 @@ pub struct Outcome {
     pub report: Report,
     /// The trace file, if one was written.
     pub trace: Option<PathBuf>,
-    /// No capture began: the report is about nothing.
-    pub captured_nothing: bool,
+    /// No capture began, so the report is about nothing: what is said in its place.
+    pub captured_nothing: Option<String>,
 }
 
 /// Everything the thread owns.
@@ -98,7 +99,7 @@ impl Collector {
         director: Arc<Director>,
     ) -> Self {
         let raw = settings.record.as_ref().and_then(|pattern| {
-            let path = pattern.expand(session.process_id, &session.host);
+            let path = pattern.expand(session.process_id, &session.host).path;
             RawRecording::create(path, settings.record_limit, cupti, &inlet.sizes, &session)
         });
         let census = match settings.graphs {
@@ -301,7 +302,7 @@ impl Collector {
         let cost = self.account.cost();
         self.captures.cost(cost);
         let report = self.make_report(end);
-        let captured_nothing = self.director.captures() == 0;
+        let captured_nothing = (self.director.captures() == 0).then(|| self.waited_in_vain());
         self.write_gauges(at);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.trace.write(|trace| trace.cost(at, &cost, dictionary));
@@ -310,6 +311,18 @@ impl Collector {
         }
         let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
         Outcome { report, trace, captured_nothing }
+    }
+
+    /// What no capture came of.
+    fn waited_in_vain(&self) -> String {
+        let Some(wanted) = self.director.wanted_range() else { return "no capture began".to_owned() };
+        let opened = self.ranges.opened(self.decoder.dictionary());
+        let opened = if opened.is_empty() {
+            "the program opened no range".to_owned()
+        } else {
+            format!("the first ranges that the program opened: {}", opened.join(", "))
+        };
+        printable(&format!("no capture began by the range {wanted}; {opened}")).into_owned()
     }
 }
 

@@ -10,22 +10,22 @@ mod client;
 mod json;
 
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use std::{fs, io, process};
+use std::{io, process};
 
 use crossbeam_channel::{Sender, bounded};
 
+use self::address::Place;
 use self::client::{Client, Command};
 use self::json::Object;
 use crate::activity::Delivery;
 use crate::capture::Director;
 use crate::capture::plan::Event;
 use crate::profiler::Profiler;
-use crate::{border, log};
+use crate::{border, command_line, log};
 
 /// Connections at a time; more are closed at once.
 const MAX_CLIENTS: usize = 8;
@@ -52,7 +52,7 @@ pub struct Answer {
 }
 
 /// The socket file of this process, the process that made it, and its descriptor.
-static SOCKET: OnceLock<(PathBuf, u32, RawFd)> = OnceLock::new();
+static SOCKET: OnceLock<(Place, u32, RawFd)> = OnceLock::new();
 
 /// The listening end.
 #[derive(Debug)]
@@ -64,24 +64,18 @@ impl Control {
     /// Opens the socket of this process.
     ///
     /// # Errors
-    /// When the folder is not this user's alone, or the system refuses.
+    /// When no folder can be this user's alone, or the system refuses.
     pub fn open() -> io::Result<Self> {
-        let folder = address::folder(border::user_id());
-        address::make_private(&folder, border::user_id())?;
-        let path = address::socket(&folder, process::id());
-        // Left behind by a process that had our id and was killed.
-        let _ = fs::remove_file(&path);
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let (listener, place) = address::listen(address::user(), process::id())?;
         listener.set_nonblocking(true)?;
-        let _ = SOCKET.set((path, process::id(), listener.as_raw_fd()));
+        let _ = SOCKET.set((place, process::id(), listener.as_raw_fd()));
         Ok(Self { listener })
     }
 
     /// Serves until the process ends.
     pub fn run(self, director: &Director) {
         let mut clients: Vec<Client<UnixStream>> = Vec::new();
-        let mut desk = Desk { director, last: Answer::default(), command: command_line() };
+        let mut desk = Desk { director, last: Answer::default(), command: shown_command() };
         loop {
             let mut ends: Vec<_> =
                 clients.iter().map(|client| (client.stream().as_raw_fd(), client.has_output())).collect();
@@ -121,10 +115,10 @@ impl Control {
 
 /// Removes the socket file, in the process that made it.
 pub fn close() {
-    if let Some((path, owner, _)) = SOCKET.get()
+    if let Some((place, owner, _)) = SOCKET.get()
         && *owner == process::id()
     {
-        let _ = fs::remove_file(path);
+        place.remove();
     }
 }
 
@@ -227,8 +221,6 @@ impl Question {
     }
 }
 
-fn command_line() -> String {
-    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let line = words.join(" ");
-    line.chars().take(200).collect()
+fn shown_command() -> String {
+    command_line::words().join(" ").chars().take(200).collect()
 }

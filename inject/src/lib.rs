@@ -25,6 +25,7 @@ mod activity;
 mod border;
 mod capture;
 mod collector;
+mod command_line;
 pub mod control;
 mod cost;
 mod decode;

@@ -1,14 +1,37 @@
 //! Where files go: name patterns, and files that never overwrite another.
 
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What stands in a name for a variable that is not set.
+const UNSET: &str = "unset";
 
 /// A file name with `%p` (process id), `%h` (host name), `%q{VAR}` (environment) and `%%`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
+
+/// A part of a pattern.
+enum Part<'a> {
+    /// Stands for itself.
+    Text(&'a str),
+    ProcessId,
+    Host,
+    Variable(&'a str),
+    /// Looks like a placeholder and is none.
+    Unknown(&'a str),
+}
+
+/// A file name made from a pattern.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Expanded {
+    /// The name.
+    pub path: PathBuf,
+    /// Variables of the pattern that are not set, or empty.
+    pub unset: Vec<String>,
+}
 
 impl Pattern {
     /// From its text; everything that is not one of the patterns stands for itself.
@@ -17,65 +40,102 @@ impl Pattern {
         Self(text.to_owned())
     }
 
+    fn parts(&self) -> Vec<Part<'_>> {
+        let mut parts = Vec::new();
+        let mut rest = self.0.as_str();
+        while let Some(at) = rest.find('%') {
+            parts.push(Part::Text(&rest[..at]));
+            let (part, length) = placeholder(&rest[at..]);
+            parts.push(part);
+            rest = &rest[at + length..];
+        }
+        parts.push(Part::Text(rest));
+        parts
+    }
+
+    /// What in it looks like a placeholder and is none.
+    #[must_use]
+    pub fn unknown_placeholder(&self) -> Option<String> {
+        self.parts().into_iter().find_map(|part| match part {
+            Part::Unknown(text) => Some(text.to_owned()),
+            _ => None,
+        })
+    }
+
+    /// The file name as people are told it before there is a process.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let parts = self.parts().into_iter().map(|part| match part {
+            Part::Text(text) | Part::Unknown(text) => text.to_owned(),
+            Part::ProcessId => "<pid>".to_owned(),
+            Part::Host => "<host>".to_owned(),
+            Part::Variable(name) => format!("<{name}>"),
+        });
+        parts.collect()
+    }
+
     /// The file name for this process.
     #[must_use]
-    pub fn expand(&self, process_id: u32, host: &str) -> PathBuf {
+    pub fn expand(&self, process_id: u32, host: &str) -> Expanded {
         self.expand_with(process_id, host, |name| env::var(name).unwrap_or_default())
     }
 
-    fn expand_with(&self, process_id: u32, host: &str, variable: impl Fn(&str) -> String) -> PathBuf {
-        let mut name = String::with_capacity(self.0.len() + 16);
-        let mut rest = self.0.as_str();
-        while let Some(at) = rest.find('%') {
-            name.push_str(&rest[..at]);
-            let after = &rest[at + 1..];
-            rest = match after.chars().next() {
-                Some('p') => {
-                    name.push_str(&process_id.to_string());
-                    &after[1..]
+    fn expand_with(&self, process_id: u32, host: &str, variable: impl Fn(&str) -> String) -> Expanded {
+        let mut unset = Vec::new();
+        let parts = self.parts().into_iter().map(|part| match part {
+            Part::Text(text) | Part::Unknown(text) => text.to_owned(),
+            Part::ProcessId => process_id.to_string(),
+            Part::Host => host.to_owned(),
+            Part::Variable(name) => match variable(name) {
+                value if value.is_empty() => {
+                    unset.push(name.to_owned());
+                    UNSET.to_owned()
                 }
-                Some('h') => {
-                    name.push_str(host);
-                    &after[1..]
-                }
-                Some('%') => {
-                    name.push('%');
-                    &after[1..]
-                }
-                Some('q') if after[1..].starts_with('{') && after.contains('}') => {
-                    let end = after.find('}').unwrap_or(after.len() - 1);
-                    // A value with a slash must not lead into another folder.
-                    name.push_str(&variable(&after[2..end]).replace('/', "_"));
-                    &after[end + 1..]
-                }
-                _ => {
-                    name.push('%');
-                    after
-                }
-            };
-        }
-        name.push_str(rest);
-        PathBuf::from(name)
+                // Neither a slash nor `..` must lead into another folder.
+                value if value.chars().all(|letter| letter == '.') => "_".repeat(value.len()),
+                value => value.replace('/', "_"),
+            },
+        });
+        let name: String = parts.collect();
+        Expanded { path: PathBuf::from(name), unset }
     }
 }
 
-/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. A
-/// character device, such as /dev/null, is written to as it is.
+/// The placeholder that a text begins with, and its length.
+fn placeholder(text: &str) -> (Part<'_>, usize) {
+    let after = &text[1..];
+    match after.chars().next() {
+        Some('p') => (Part::ProcessId, 2),
+        Some('h') => (Part::Host, 2),
+        Some('%') => (Part::Text("%"), 2),
+        Some(letter) => match after.strip_prefix("q{").and_then(|name| name.split_once('}')) {
+            Some((name, _)) => (Part::Variable(name), name.len() + 4),
+            None => (Part::Unknown(&text[..1 + letter.len_utf8()]), 1 + letter.len_utf8()),
+        },
+        None => (Part::Unknown(text), 1),
+    }
+}
+
+/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. Only the user
+/// can read it, since it holds the program's command line and names; folders that are missing are made. A character
+/// device, such as /dev/null, is written to as it is, and a link to one is not followed.
 ///
 /// # Errors
 /// Whatever the system says about the first name that does not exist; and when `path` is a folder, a pipe (of which
 /// opening may never return) or another thing that is no file.
 pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
-    match fs::metadata(&path).map(|metadata| metadata.file_type()) {
-        Ok(found) if found.is_char_device() => return Ok((OpenOptions::new().write(true).open(&path)?, path)),
-        Ok(found) if !found.is_file() => {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "exists and is no file"));
+    match fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) {
+        Ok(found) if found.is_char_device() => return Ok((open_device(&path)?, path)),
+        Ok(found) if found.is_symlink() && fs::metadata(&path).is_ok_and(|target| !target.is_file()) => {
+            return Err(unfit("is a link to something that is no file; name that itself"));
         }
-        _ => {}
+        Ok(found) if !found.is_file() && !found.is_symlink() => return Err(unfit("exists and is no file")),
+        Ok(_) => {}
+        Err(_) => make_parent(&path)?,
     }
     let mut candidate = path.clone();
     for number in 1.. {
-        match OpenOptions::new().write(true).create_new(true).open(&candidate) {
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&candidate) {
             Ok(file) => return Ok((file, candidate)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -88,13 +148,40 @@ pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
     unreachable!("the loop returns before its counter ends")
 }
 
+fn unfit(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Without becoming the owner of a terminal.
+fn open_device(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY).open(path)
+}
+
+/// Makes the folders of a file that are missing, as `mkdir -p` does, but never writable for others.
+fn make_parent(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => DirBuilder::new().recursive(true).mode(0o755).create(folder),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn expanded(text: &str) -> Expanded {
+        let variable = |name: &str| match name {
+            "RANK" => "3".to_owned(),
+            "UP" => "..".to_owned(),
+            "NOPE" => String::new(),
+            _ => "a/b".to_owned(),
+        };
+        Pattern::new(text).expand_with(42, "node7", variable)
+    }
 
     fn expand(text: &str) -> String {
-        let variable = |name: &str| if name == "RANK" { "3".to_owned() } else { "a/b".to_owned() };
-        Pattern::new(text).expand_with(42, "node7", variable).to_str().unwrap().to_owned()
+        expanded(text).path.to_str().unwrap().to_owned()
     }
 
     #[test]
@@ -102,13 +189,51 @@ mod tests {
         assert_eq!(expand("gpuprof-%p.gpuprof"), "gpuprof-42.gpuprof");
         assert_eq!(expand("/tmp/%h/r%q{RANK}-%p"), "/tmp/node7/r3-42");
         assert_eq!(expand("100%%-%q{JOB}"), "100%-a_b");
+        assert_eq!(expand("%q{UP}/%q{JOB}"), "__/a_b", "into no other folder");
+        assert_eq!(Pattern::new("%h/r%q{RANK}-%p%%").shown(), "<host>/r<RANK>-<pid>%");
     }
 
     #[test]
     fn what_is_no_pattern_stands_for_itself() {
-        for text in ["50%", "%x", "%q{RANK", "%q", "é%é"] {
+        for (text, unknown) in [("50%", "%"), ("%x", "%x"), ("%q{RANK", "%q"), ("%q", "%q"), ("é%é", "%é")] {
             assert_eq!(expand(text), text);
+            assert_eq!(Pattern::new(text).unknown_placeholder().as_deref(), Some(unknown));
         }
+        assert_eq!(Pattern::new("%p%h%q{A}%%p").unknown_placeholder(), None);
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_makes_no_hidden_file() {
+        let Expanded { path, unset } = expanded("%q{NOPE}.gpuprof");
+        assert_eq!((path.to_str(), unset), (Some("unset.gpuprof"), vec!["NOPE".to_owned()]));
+        assert!(expanded("%q{RANK}").unset.is_empty());
+    }
+
+    #[test]
+    fn folders_are_made_and_only_the_user_can_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, path) = create_new(folder.path().join("run1/a/x.gpuprof")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap()) & 0o722), (0o600, 0o700));
+        assert!(create_new(path.join("below/a/file")).is_err());
+    }
+
+    #[test]
+    fn a_link_to_a_device_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("x.gpuprof");
+        symlink("/dev/null", &link).unwrap();
+        assert!(create_new(link).unwrap_err().to_string().contains("a link"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // Of one that leads nowhere, or to a file, the name is taken.
+        for (name, target) in [("y.gpuprof", "nowhere"), ("z.gpuprof", "file")] {
+            fs::write(folder.path().join("file"), "precious").unwrap();
+            symlink(folder.path().join(target), folder.path().join(name)).unwrap();
+            let (_, path) = create_new(folder.path().join(name)).unwrap();
+            assert_eq!(path, folder.path().join(name.replace('.', "-1.")));
+        }
+        assert!(!folder.path().join("nowhere").exists());
+        assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "precious");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What the trace says about the process it is about.
 
-use std::os::unix::ffi::OsStrExt;
 use std::{env, fs, process};
 
 use cupti_sys::Cupti;
 use profiler_core::record::Timestamp;
 use profiler_core::session::Session;
+
+use crate::command_line;
 
 /// Variables by which launchers tell a process its place in the job.
 const RANK_VARIABLES: &[&str] = &[
@@ -34,7 +35,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> Session 
     Session {
         process_id: process::id(),
         parent_process_id: std::os::unix::process::parent_id(),
-        command: env::args_os().map(|argument| String::from_utf8_lossy(argument.as_bytes()).into_owned()).collect(),
+        command: command_line::words().to_vec(),
         host: host_name(),
         start,
         driver_cuda_version: cupti_sys::driver_cuda_version().unwrap_or(0),

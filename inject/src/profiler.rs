@@ -24,6 +24,7 @@ use crate::activity::{Callbacks, Delivery, Inlet};
 use crate::capture::request::{Range, Request};
 use crate::capture::{Director, watch};
 use crate::collector::{Collector, Outcome};
+use crate::command_line;
 use crate::control::{self, Control};
 use crate::cost::Meters;
 use crate::enable::{self, NO_UNIFIED_MEMORY, Neighbours, Slot, Switch};
@@ -176,6 +177,7 @@ pub fn start(settings: &Settings) -> Result<(), StartError> {
 }
 
 fn start_once(settings: &Settings) -> Result<(), StartError> {
+    command_line::keep(settings.command_line);
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
@@ -283,7 +285,10 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
                 let director = Arc::clone(&director);
                 spawn("gpuprof-control", move || control.run(&director))?;
             }
-            Err(error) => log::info!("no live control: {error}"),
+            Err(error) => log::warning!(
+                "no live control: {error}; `gpuprof status`, `start` and `stop` do not reach this process ({}=off: no such line)",
+                settings::CONTROL
+            ),
         }
     }
     spawn("gpuprof-flush", move || flusher::run(cupti, period, &orders, &director, &inlet, measured))?;
@@ -394,11 +399,11 @@ fn finish() {
 fn report(outcome: Option<Outcome>) {
     let Some(outcome) = outcome else { return };
     let style = PROFILER.get().map_or(ReportStyle::Off, |profiler| profiler.report);
-    let mut text = match style {
-        ReportStyle::Off => return,
-        _ if outcome.captured_nothing => "gpuprof: nothing was captured: no capture began\n".to_owned(),
-        ReportStyle::Summary => outcome.report.summary(),
-        ReportStyle::Full => outcome.report.full(),
+    let mut text = match (style, &outcome.captured_nothing) {
+        (ReportStyle::Off, _) => return,
+        (_, Some(why)) => format!("gpuprof: nothing was captured: {why}\n"),
+        (ReportStyle::Summary, None) => outcome.report.summary(),
+        (ReportStyle::Full, None) => outcome.report.full(),
     };
     if let Some(trace) = outcome.trace {
         text.push_str(&format!("trace: {}\n", trace.display()));

@@ -21,7 +21,7 @@ pub use variable::*;
 
 use crate::capture::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
 use crate::enable::Neighbours;
-use crate::log::Level;
+pub use crate::log::Level;
 use crate::output::Pattern;
 
 use self::value::{is_off, on_or_off, parse_bytes, parse_percent};
@@ -68,6 +68,27 @@ pub enum Sampling {
     On,
     /// Not at all.
     Off,
+}
+
+/// How much of the program's command line is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandLine {
+    /// All but what looks like a secret.
+    Full,
+    /// The program without its arguments.
+    Name,
+    /// Nothing.
+    Off,
+}
+
+impl CommandLine {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "full" => Some(Self::Full),
+            "name" => Some(Self::Name),
+            _ => is_off(text).then_some(Self::Off),
+        }
+    }
 }
 
 /// How much is printed at the end.
@@ -130,6 +151,8 @@ pub struct Settings {
     pub capture: Request,
     /// Open a control socket.
     pub control: bool,
+    /// How much of the command line is kept.
+    pub command_line: CommandLine,
 }
 
 impl Settings {
@@ -217,7 +240,20 @@ impl Settings {
                 "auto" => Some(Sampling::Auto),
                 _ => on_or_off(text).map(|on| if on { Sampling::On } else { Sampling::Off }),
             }),
+            command_line: read(
+                &lookup,
+                &mut bad,
+                COMMAND_LINE,
+                "full, name or off",
+                CommandLine::Full,
+                CommandLine::parse,
+            ),
         };
+        let patterns = [(OUTPUT, &settings.output), (RECORD, &settings.record)];
+        bad.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
+            let placeholder = pattern.as_ref()?.unknown_placeholder()?;
+            Some(Complaint::Placeholder { variable, placeholder })
+        }));
         (settings, bad)
     }
 
@@ -251,6 +287,16 @@ impl Settings {
         }
         notes
     }
+}
+
+/// What is expected of a variable, if this value of it is not understood.
+#[must_use]
+pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
+    let (_, complaints) = Settings::from_variables(&[(variable.into(), value.into())]);
+    complaints.into_iter().find_map(|complaint| match complaint {
+        Complaint::Value { expected, .. } => Some(expected),
+        _ => None,
+    })
 }
 
 /// What is to be measured. A range without a name is a complaint, and then the whole run is measured.

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use profiler_core::session::Session;
 use profiler_core::trace::TraceWriter;
 
+use crate::log;
+use crate::output::{self, Expanded};
 use crate::settings::{self, Settings};
-use crate::{log, output};
 
 /// The file's states.
 #[derive(Default)]
@@ -30,7 +31,14 @@ impl TraceFile {
     /// Where the settings say, expanded for this process.
     pub fn new(settings: &Settings, session: &Session) -> Self {
         settings.output.as_ref().map_or(Self::Off, |pattern| {
-            let path = pattern.expand(session.process_id, &session.host);
+            let Expanded { path, unset } = pattern.expand(session.process_id, &session.host);
+            for name in unset {
+                log::warning!(
+                    "{}: the variable {name} is not set; the file is named {}",
+                    settings::OUTPUT,
+                    path.display()
+                );
+            }
             // Where the program stood when it started; it may have gone elsewhere by its first kernel.
             Self::Waiting(std::path::absolute(&path).unwrap_or(path))
         })

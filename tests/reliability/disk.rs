@@ -13,6 +13,10 @@ use crate::table;
 enum Disk {
     /// `GPUPROF_OUTPUT` is this.
     Output(&'static str),
+    /// The folder of the trace is not there.
+    Missing,
+    /// The trace's name is a link to a device.
+    Link,
     /// The library of `cupti-replay/tests/disk` is preloaded with this fault.
     Preloaded(&'static str),
     /// The shell's `ulimit -f`, in KiB: the signal `SIGXFSZ` is deadly by default.
@@ -22,9 +26,10 @@ enum Disk {
 }
 
 const DISKS: &[(&str, Disk)] = &[
-    ("a folder that does not exist", Disk::Output("missing/x.gpuprof")),
+    ("a folder that does not exist", Disk::Missing),
     ("a folder that cannot be written to", Disk::Output("/proc/x.gpuprof")),
     ("a folder in place of a file", Disk::Output(".")),
+    ("a link to a device", Disk::Link),
     ("/dev/full", Disk::Output("/dev/full")),
     ("/dev/null", Disk::Output("/dev/null")),
     ("full at once", Disk::Preloaded("full:0")),
@@ -43,6 +48,11 @@ fn run(disk: &Disk) -> Outcome {
         Disk::Output(path) => {
             command.env("GPUPROF_OUTPUT", path);
         }
+        Disk::Missing => {
+            trace = stage.path("missing/folder/trace.gpuprof");
+            command.env("GPUPROF_OUTPUT", &trace);
+        }
+        Disk::Link => std::os::unix::fs::symlink("/dev/null", &trace).unwrap(),
         Disk::Preloaded(fault) => {
             let library = std::path::Path::new(GPUPROF).parent().unwrap().join("examples/libfaulty_disk.so");
             assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());

@@ -2,6 +2,7 @@
 //!
 //! Plain data and its parsers; what follows from it is [`super::plan`]. Without any of it the whole run is measured.
 
+use std::fmt;
 use std::time::Duration;
 
 /// When to measure.
@@ -102,6 +103,16 @@ impl RangeKind {
 pub struct RangeName {
     message: Option<String>,
     domain: Option<String>,
+}
+
+impl fmt::Display for RangeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message.as_deref().unwrap_or("*"))?;
+        match self.domain.as_deref() {
+            Some("") => Ok(()),
+            domain => write!(f, "@{}", domain.unwrap_or("*")),
+        }
+    }
 }
 
 impl RangeName {

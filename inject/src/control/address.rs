@@ -1,90 +1,303 @@
-//! Where the sockets lie: one folder for each user, one socket for each process.
+//! Where the sockets are: one folder for each user, one socket for each process.
 //!
-//! Both ends use this file, so they cannot disagree. The folder is closed to everybody else, which is what keeps other
-//! users out before their credentials are looked at.
+//! Server and client use this file, so they cannot disagree. `/tmp` belongs to everybody: whoever makes a folder of this
+//! name there first could learn who listens, answer in a process's name, or have the client delete files. So both sides
+//! use a folder only after the same check, and check the user at the other end of each connection too.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fmt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+use std::{env, fs, io, thread};
 
-/// The folder of a user's sockets: in `XDG_RUNTIME_DIR`, or else in `/tmp`.
+use crate::border;
+
+/// Processes with the same id, in containers that share a folder, that can all have a socket.
+const NAMESAKES: u32 = 100;
+/// Time between two attempts to connect to a process whose queue of connections is full.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The user whose sockets these are: the effective user of this process.
 #[must_use]
-pub fn folder(user: u32) -> PathBuf {
-    match env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => Path::new(&folder).join("gpuprof"),
-        None => PathBuf::from(format!("/tmp/gpuprof-{user}")),
+pub fn user() -> u32 {
+    border::user_id()
+}
+
+/// Where a user's sockets may be, the preferred folder first: in `XDG_RUNTIME_DIR`, and in `/tmp`. An `XDG_RUNTIME_DIR`
+/// of another user, as under `sudo -E`, is left alone: a folder made there would shut that user out.
+#[must_use]
+pub fn folders(user: u32) -> Vec<PathBuf> {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let own = runtime.filter(|folder| fs::metadata(folder).is_ok_and(|found| found.uid() == user));
+    let own = own.map(|folder| folder.join("gpuprof"));
+    own.into_iter().chain([PathBuf::from(format!("/tmp/gpuprof-{user}"))]).collect()
+}
+
+/// A process as its socket names it: `4711`, or `4711-2` for the second one with this id, in another container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Its process id.
+    pub id: u32,
+    /// 1, or more where others have the same id.
+    pub number: u32,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { id, number: 1 } => write!(f, "{id}"),
+            Self { id, number } => write!(f, "{id}-{number}"),
+        }
     }
 }
 
-/// The socket of a process.
-#[must_use]
-pub fn socket(folder: &Path, process: u32) -> PathBuf {
-    folder.join(format!("{process}.sock"))
+impl FromStr for Process {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (id, number) = text.split_once('-').unwrap_or((text, "1"));
+        let parsed = id.parse().ok().zip(number.parse().ok());
+        parsed.map(|(id, number)| Self { id, number }).ok_or("expected a process id, as `gpuprof status` lists them")
+    }
 }
 
-/// Sockets in a folder, with the process each belongs to, ascending.
+/// Sockets in a folder that passed [`check`], with the process of each, ascending. What is no socket of `user` is none
+/// of ours.
 #[must_use]
-pub fn sockets(folder: &Path) -> Vec<(u32, PathBuf)> {
+pub fn sockets(folder: &Path, user: u32) -> Vec<(Process, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
         .filter_map(|entry| {
             let process = entry.file_name().to_str()?.strip_suffix(".sock")?.parse().ok()?;
-            Some((process, entry.path()))
+            inode(&entry.path(), user).map(|_| (process, entry.path()))
         })
         .collect();
     found.sort();
     found
 }
 
-/// Makes the folder, and makes sure that it is this user's own and closed to others: `/tmp` is everybody's, and a
-/// folder that somebody else put there would give away who listens.
+/// Makes sure that a folder is this user's own and closed to others.
 ///
 /// # Errors
-/// When it is not, or cannot be made.
-pub fn make_private(folder: &Path, user: u32) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
+/// When it is not, in words that say why; `NotFound` when there is none.
+pub fn check(folder: &Path, user: u32) -> io::Result<()> {
     // Not of what a link points to.
     let found = fs::symlink_metadata(folder)?;
-    if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
-        return Ok(());
+    let mode = found.mode() & 0o7777;
+    let wrong = match () {
+        () if !found.is_dir() => "is no folder".to_owned(),
+        () if found.uid() != user => format!("belongs to user {}, not to user {user}", found.uid()),
+        () if mode & 0o077 != 0 => format!("is open to other users (mode {mode:o}, expected 700)"),
+        () => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {wrong}", folder.display())))
+}
+
+/// A connection to a socket, made within `patience`; `None` when nobody listens. What a killed process left behind is
+/// removed. The stream does not block.
+///
+/// # Errors
+/// When the socket or the process at its other end is not this user's, or when the process does not take the connection.
+pub fn connect(socket: &Path, user: u32, patience: Duration) -> io::Result<Option<UnixStream>> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let Some(seen) = inode(socket, user) else {
+            return if socket.symlink_metadata().is_err() {
+                Ok(None)
+            } else {
+                Err(denied("is no socket of this user"))
+            };
+        };
+        let error = match border::connect(socket) {
+            Ok(stream) if border::peer_user_id(&stream) == Some(user) => return Ok(Some(stream)),
+            Ok(_) => return Err(denied("is answered by another user")),
+            Err(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::NotFound => return Ok(None),
+            io::ErrorKind::ConnectionRefused => {
+                remove(socket, user, seen);
+                return Ok(None);
+            }
+            // Its queue is full: the process is stopped, or very slow.
+            io::ErrorKind::WouldBlock if Instant::now() < deadline => thread::sleep(RETRY),
+            io::ErrorKind::WouldBlock => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it takes no connections: is it stopped?"));
+            }
+            _ => return Err(error),
+        }
     }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        format!("{} is not a folder of this user alone", folder.display()),
-    ))
+}
+
+fn denied(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// The socket file that this process listens on.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    user: u32,
+    inode: Inode,
+}
+
+impl Place {
+    /// Removes the file, unless another one has its name by now. While the process listens no other file gets its inode.
+    pub fn remove(&self) {
+        remove(&self.path, self.user, self.inode);
+    }
+}
+
+/// Listens for a process in the first of the user's folders that can be used.
+///
+/// # Errors
+/// Why the first one cannot, when none can.
+pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, Place)> {
+    let mut failure = None;
+    for folder in folders(user) {
+        match make_private(&folder, user).and_then(|()| bind(&folder, user, process)) {
+            Ok(found) => return Ok(found),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+fn make_private(folder: &Path, user: u32) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
+        }
+        _ => check(folder, user),
+    }
+}
+
+/// Binds the first name on which nobody answers: a process of another container may have this process's id and folder.
+fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> {
+    for number in 1..=NAMESAKES {
+        let path = folder.join(format!("{}.sock", Process { id, number }));
+        if !matches!(connect(&path, user, Duration::ZERO), Ok(None)) {
+            continue;
+        }
+        let listener = match UnixListener::bind(&path) {
+            // Somebody was faster.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
+            bound => bound?,
+        };
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let inode = inode(&path, user).ok_or(io::ErrorKind::NotFound)?;
+        return Ok((listener, Place { path, user, inode }));
+    }
+    let taken = format!("{}: {NAMESAKES} processes have the id {id} here", folder.display());
+    Err(io::Error::new(io::ErrorKind::AddrInUse, taken))
+}
+
+/// Device and number of a file's inode.
+type Inode = (u64, u64);
+
+/// The inode of a path that is a socket of this user, and not a link to one.
+fn inode(path: &Path, user: u32) -> Option<Inode> {
+    let found = fs::symlink_metadata(path).ok()?;
+    (found.file_type().is_socket() && found.uid() == user).then(|| (found.dev(), found.ino()))
+}
+
+/// Removes a socket if it is still this one. If that fails it is only found again.
+fn remove(path: &Path, user: u32, wanted: Inode) {
+    if inode(path, user) == Some(wanted) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
-    #[test]
-    fn only_a_folder_of_ones_own_is_used() {
+    /// A folder that passes the check, and its user.
+    fn private() -> (tempfile::TempDir, PathBuf, u32) {
         let place = tempfile::tempdir().unwrap();
         let user = fs::metadata(place.path()).unwrap().uid();
         let folder = place.path().join("gpuprof");
         make_private(&folder, user).unwrap();
-        make_private(&folder, user).unwrap();
-        assert!(make_private(&folder, user + 1).is_err(), "another's");
-        let link = place.path().join("link");
-        symlink(&folder, &link).unwrap();
-        assert!(make_private(&link, user).is_err(), "a link");
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(make_private(&folder, user).is_err(), "open to others");
+        (place, folder, user)
     }
 
     #[test]
-    fn sockets_are_listed_by_process() {
-        let place = tempfile::tempdir().unwrap();
-        for name in ["30.sock", "4.sock", "x.sock", "5.txt"] {
-            fs::write(place.path().join(name), "").unwrap();
+    fn only_a_folder_of_ones_own_is_used() {
+        let (place, folder, user) = private();
+        make_private(&folder, user).unwrap();
+        let why = |folder: &Path, user| check(folder, user).unwrap_err().to_string();
+        assert!(why(&folder, user + 1).contains(&format!("belongs to user {user}")), "another's");
+        let link = place.path().join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(why(&link, user).contains("no folder"), "a link");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(why(&folder, user).contains("mode 755"), "open to others");
+        assert_eq!(check(&place.path().join("none"), user).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn processes_are_named_as_they_are_read() {
+        for name in ["4711", "1-2"] {
+            assert_eq!(name.parse::<Process>().unwrap().to_string(), name);
         }
-        let found: Vec<_> = sockets(place.path()).into_iter().map(|(process, _)| process).collect();
-        assert_eq!(found, [4, 30]);
-        assert!(sockets(&place.path().join("nowhere")).is_empty());
+        for name in ["", "x", "-1", "1-", "1-x", "99999999999"] {
+            assert!(name.parse::<Process>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_listed_by_process_and_nothing_else_is() {
+        let (_place, folder, user) = private();
+        let _listeners =
+            ["30", "4", "4-2", "x"].map(|name| UnixListener::bind(folder.join(format!("{name}.sock"))).unwrap());
+        fs::write(folder.join("5.sock"), "precious").unwrap();
+        symlink(folder.join("30.sock"), folder.join("6.sock")).unwrap();
+        let found: Vec<_> = sockets(&folder, user).into_iter().map(|(process, _)| process.to_string()).collect();
+        assert_eq!(found, ["4", "4-2", "30"]);
+        assert!(sockets(&folder, user + 1).is_empty(), "of another user");
+        assert!(sockets(&folder.join("nowhere"), user).is_empty());
+    }
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_removed() {
+        let (_place, folder, user) = private();
+        let [left, file, held] = ["1.sock", "2.sock", "3.sock"].map(|name| folder.join(name));
+        drop(UnixListener::bind(&left).unwrap());
+        fs::write(&file, "precious").unwrap();
+        let _listener = UnixListener::bind(&held).unwrap();
+        assert!(connect(&left, user, Duration::ZERO).unwrap().is_none());
+        assert!(connect(&file, user, Duration::ZERO).is_err());
+        assert!(connect(&held, user, Duration::ZERO).unwrap().is_some());
+        assert_eq!([left, file, held].map(|path| path.exists()), [false, true, true]);
+    }
+
+    #[test]
+    fn a_full_queue_is_waited_for_and_given_up() {
+        let (_place, folder, user) = private();
+        let (_listener, place) = bind(&folder, user, 7).unwrap();
+        // Never accepted.
+        let waiting: Vec<_> = std::iter::from_fn(|| border::connect(&place.path).ok()).take(100_000).collect();
+        let error = connect(&place.path, user, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error} behind {}", waiting.len());
+    }
+
+    #[test]
+    fn processes_with_one_id_get_sockets_of_their_own() {
+        let (_place, folder, user) = private();
+        let (_first, of_first) = bind(&folder, user, 1).unwrap();
+        let (_second, of_second) = bind(&folder, user, 1).unwrap();
+        assert_eq!(of_second.path, folder.join("1-2.sock"));
+        assert!(of_first.path.exists(), "the first one's socket stays");
+        // Somebody removes the first one's file, and a third process takes the name: the first one leaves it alone.
+        fs::remove_file(&of_first.path).unwrap();
+        let (_third, of_third) = bind(&folder, user, 1).unwrap();
+        assert_eq!(of_third.path, of_first.path);
+        of_first.remove();
+        assert!(of_third.path.exists());
+        of_third.remove();
+        assert!(!of_third.path.exists() && of_second.path.exists());
     }
 }

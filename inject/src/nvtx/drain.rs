@@ -14,6 +14,9 @@ use super::message::{self, Names};
 use super::packed::{self, Next, Packed};
 use super::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
+/// Names of ranges that are remembered, for a capture that waits for another one.
+const FIRST: usize = 8;
+
 /// Empties the lanes. There is one in a process, since a lane has one reader.
 #[derive(Debug, Default)]
 pub struct Drain {
@@ -24,6 +27,8 @@ pub struct Drain {
     categories: HashMap<(u32, u32), NameId, FxBuildHasher>,
     categories_seen: usize,
     threads_seen: usize,
+    /// Domain and name of the first ranges that differ in them.
+    first: Vec<(NameId, NameId)>,
     batch: Vec<RangeEvent>,
     text: Vec<u8>,
 }
@@ -89,17 +94,36 @@ impl Drain {
                 self.names.intern(&name, dictionary)
             }),
         };
+        let domain = dictionary.intern_name(domain_name(event.domain));
+        if matches!(event.kind, RangeEventKind::Push | RangeEventKind::Start) {
+            self.remember(domain, message);
+        }
         RangeEvent {
             at: event.at,
             thread: ThreadId(thread),
             kind: event.kind,
-            domain: dictionary.intern_name(domain_name(event.domain)),
+            domain,
             message,
             category,
             color: event.color,
             range_id: event.range,
             payload,
         }
+    }
+
+    fn remember(&mut self, domain: NameId, name: NameId) {
+        if self.first.len() < FIRST && !self.first.contains(&(domain, name)) {
+            self.first.push((domain, name));
+        }
+    }
+
+    /// Ranges that the program has opened, as a user would name them: the first few.
+    pub fn opened(&self, dictionary: &Dictionary) -> Vec<String> {
+        let names = self.first.iter().map(|&(domain, name)| match (dictionary.name(name), dictionary.name(domain)) {
+            (name, "") => name.to_owned(),
+            (name, domain) => format!("{name}@{domain}"),
+        });
+        names.collect()
     }
 
     fn learn_threads(&mut self, dictionary: &mut Dictionary) {

@@ -1,8 +1,8 @@
 //! What is wrong with the variables that are set: a value that is not understood, a name that does not exist.
 //!
-//! Both are said the same way by libprof.so, which goes on with the default, and by `gpuprof run`, which refuses
-//! before the program starts. A misspelt name is the worse of the two, because without a word the setting is simply
-//! not there: so every variable with our prefix must be known to somebody.
+//! Both are said the same way by libprof.so, which goes on with the default, and by `gpuprof run`, before the program
+//! starts; a value that is not understood keeps `gpuprof run` from starting it. A misspelt name would without a word simply
+//! not be there: so every variable with our prefix must be known to somebody.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -49,8 +49,24 @@ pub enum Complaint {
         /// The variable that was probably meant.
         nearest: Option<&'static str>,
     },
+    /// A placeholder in a file name pattern that does not exist.
+    Placeholder {
+        /// The variable.
+        variable: &'static str,
+        /// What stands in the pattern.
+        placeholder: String,
+    },
     /// A named range is to be captured, and no name is given.
     RangeWithoutName,
+}
+
+impl Complaint {
+    /// Whether something else would be measured than was asked for. `gpuprof run` then does not start the program. A name
+    /// that nothing reads may be for another version, or for somebody else.
+    #[must_use]
+    pub fn is_serious(&self) -> bool {
+        matches!(self, Self::Value { .. } | Self::RangeWithoutName)
+    }
 }
 
 impl fmt::Display for Complaint {
@@ -66,6 +82,10 @@ impl fmt::Display for Complaint {
             Self::Name { name, nearest: None } => {
                 write!(f, "{name} is no variable of gpuprof and has no effect: docs/ENVIRONMENT.md lists them")
             }
+            Self::Placeholder { variable, placeholder } => write!(
+                f,
+                "{variable}: {placeholder} is no placeholder and stays in the file name as it is (%p, %h, %q{{VAR}}; %% for a percent sign)"
+            ),
             Self::RangeWithoutName => write!(
                 f,
                 "-c nvtx needs -p RANGE[@DOMAIN], in the environment {CAPTURE_RANGE}=nvtx {NVTX_CAPTURE}=RANGE[@DOMAIN]"
@@ -85,12 +105,12 @@ pub(super) fn unknown(name: &OsStr) -> Option<Complaint> {
 }
 
 /// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
-/// three letters behind the prefix. Longer than any name of ours by far: not looked at, the work is quadratic.
+/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at, the work is quadratic.
 fn nearest(name: &str) -> Option<&'static str> {
     let letters = name.len() - PREFIX.len();
     let ranked = VARIABLES.iter().map(|variable| (edits(name, variable.name), variable.name));
     let (edits, nearest) = (letters <= 64).then(|| ranked.min())??;
-    (edits <= 1 + letters / 3).then_some(nearest)
+    (edits <= (1 + letters / 3).min(letters / 2)).then_some(nearest)
 }
 
 /// Fewest insertions, deletions and replacements of a character that turn `from` into `to` (Levenshtein).
@@ -132,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_far_from_everything_gets_no_guess() {
-        for name in ["GPUPROF_", "GPUPROF_QWXZJK", &format!("GPUPROF_{}", "A".repeat(10_000))] {
+        for name in ["GPUPROF_", "GPUPROF_FOO", "GPUPROF_QWXZJK", &format!("GPUPROF_{}", "A".repeat(10_000))] {
             assert!(said(name).unwrap_or_default().ends_with("lists them"), "{name}");
         }
     }

@@ -57,6 +57,9 @@ pub const MEMORY: &str = "GPUPROF_MEMORY";
 /// Whether host threads are looked at.
 pub const SAMPLING: &str = "GPUPROF_SAMPLING";
 
+/// How much of the command line is kept.
+pub const COMMAND_LINE: &str = "GPUPROF_COMMAND_LINE";
+
 /// What the CUDA driver loads. Not ours: it is how libprof.so got here.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// What NVTX loads. Not ours.
@@ -83,8 +86,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: OUTPUT,
         default: "gpuprof-%p.gpuprof",
-        meaning: "Trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` the value of VAR, `%%` a percent sign. \
-                  `off` writes none. A file that exists is not overwritten: the new one gets a number.",
+        meaning: "Trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` the value of VAR (`unset` \
+                  without one), `%%` a percent sign. `off` writes none. A file that exists is not overwritten: the new one gets a \
+                  number. Folders that are missing are made. Only the user can read the file (mode 600).",
     },
     Variable {
         name: MODE,
@@ -227,6 +231,13 @@ pub const VARIABLES: &[Variable] = &[
         default: "on",
         meaning: "`off` opens no socket for `gpuprof status`, `start`, `stop`, `snapshot` and `watch` (docs/CONTROL.md).",
     },
+    Variable {
+        name: COMMAND_LINE,
+        default: "full",
+        meaning: "How much of the program's command line is kept in the trace and shown by `gpuprof status`: `full` all of it, with `***` \
+                  in place of what looks like a secret (the value of an option or variable that names a password, secret, token, \
+                  credential or key, a password in a URL, access tokens of well-known forms); `name` the program alone; `off` nothing.",
+    },
     Variable { name: DURATION, default: "off", meaning: "A capture ends after this time at the latest." },
     Variable {
         name: KILL,
@@ -270,7 +281,8 @@ pub fn markdown() -> String {
         "# Environment variables of libprof.so\n\n\
          Generated from the table that the parser reads (`inject/src/settings/variable.rs`). A value that is not understood is\n\
          replaced by the default, and a `GPUPROF_*` that is not in this table has no effect: each with a line on stderr\n\
-         that names what was probably meant. Neither stops the program. `gpuprof run` refuses both before it starts one.\n\n\
+         that names what was probably meant. Neither stops the program. `gpuprof run` says both before it starts one, and does\n\
+         not start it where a value is not understood.\n\n\
          | variable | default | meaning |\n|---|---|---|\n",
     );
     for Variable { name, default, meaning } in VARIABLES {
