@@ -77,8 +77,8 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let chosen = choose(&props.choice, &all)?;
     let stage = Stage::set()?;
-    let folder = Folder::make(props.output.as_deref())?;
     interrupt::watch()?;
+    let folder = Folder::make(props.output.as_deref())?;
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for fixture in chosen {
