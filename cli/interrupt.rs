@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// The number of the signal that came, 0 before.
@@ -31,6 +31,8 @@ pub fn watch() -> io::Result<()> {
         flag::register(number, Arc::clone(&again))?;
         flag::register_usize(number, Arc::clone(&signal), number.unsigned_abs() as usize)?;
     }
+    // Writing beyond the limit of a file's size (`ulimit -f`) becomes an error, like a full disk.
+    flag::register(SIGXFSZ, Arc::default())?;
     Ok(())
 }
 

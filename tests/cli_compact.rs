@@ -57,6 +57,21 @@ fn files_that_exist_and_damaged_traces_are_left_alone() {
 }
 
 #[test]
+fn what_other_profilers_wrote_becomes_a_trace() {
+    let stage = Stage::new();
+    succeeds(&mut stage.host("copy_pageable"));
+    let (trace, json, copy) = (stage.path("trace.gpuprof"), stage.path("torch.json"), stage.path("copy.gpuprof"));
+    succeeds(Command::new(GPUPROF).args(["export", "--to", "chrome"]).arg(trace).arg("-o").arg(&json));
+    succeeds(Command::new(GPUPROF).arg("compact").arg(&json).arg("-o").arg(&copy));
+    let kernels = |file| {
+        let stats = ["stats", "--report", "cuda_gpu_kern_sum", "--format", "json"];
+        succeeds(Command::new(GPUPROF).args(stats).arg(file)).stdout
+    };
+    assert!(fs::read(&copy).unwrap().starts_with(b"\x89GPT"));
+    assert_eq!(kernels(&json), kernels(&copy));
+}
+
+#[test]
 fn a_packed_trace_is_read() {
     let stage = Stage::new();
     succeeds(&mut stage.host("copy_pageable"));

@@ -24,9 +24,9 @@ fn stderr(output: &Output) -> String {
 fn recordings_are_listed_in_the_order_of_the_index() {
     let folder = tempfile::tempdir().unwrap();
     for file in ["copy.cupti.zst", "gpt.cupti.zst", "own.cupti"] {
-        std::fs::write(folder.path().join(file), "").unwrap();
+        fs::write(folder.path().join(file), "").unwrap();
     }
-    std::fs::write(folder.path().join("index.txt"), "gpt A transformer in training\ncopy Pageable copies\n").unwrap();
+    fs::write(folder.path().join("index.txt"), "gpt A transformer in training\ncopy Pageable copies\n").unwrap();
 
     let output = demo(folder.path(), &["--list"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -48,7 +48,7 @@ fn a_folder_without_recordings_is_named() {
 #[test]
 fn an_unknown_recording_is_answered_with_the_known_ones() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("gpt.cupti.zst"), "").unwrap();
+    fs::write(folder.path().join("gpt.cupti.zst"), "").unwrap();
     let output = demo(folder.path(), &["mlp"]);
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
