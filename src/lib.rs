@@ -72,7 +72,7 @@ What a session leaves in a named file is a trace like any other:
 
 ```no_run
 use std::path::Path;
-use gpuprof::export::{Destination, Format, Options, TraceFile, UNWATCHED, export};
+use gpuprof::export::{Destination, Format, Options, TraceFile, unwatched, export};
 
 let session = gpuprof::Session::builder().trace("run.gpuprof").start()?;
 // ... launch kernels ...
@@ -80,7 +80,7 @@ session.finish()?;
 let trace = TraceFile::open("run.gpuprof")?;
 let format = Format::Perfetto;
 let to = Destination::new(Path::new("run.perfetto-trace"), format.shape(), false, &[])?;
-let outcome = export(&trace, format, to, &Options::default(), &mut UNWATCHED)?;
+let outcome = export(&trace, format, to, &Options::default(), &mut unwatched)?;
 outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 # Ok::<(), Box<dyn std::error::Error>>(())
 ```

@@ -16,7 +16,7 @@ use std::time::Instant;
 use gpuprof_export::query::Query;
 use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat};
 use gpuprof_export::tables::Label;
-use gpuprof_export::{Destination, Format, Options, TraceFile, UNWATCHED, export, stats};
+use gpuprof_export::{Destination, Format, Options, TraceFile, export, stats, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -67,7 +67,7 @@ fn main() {
 /// Does one kind of work and prints the peak of resident memory, KiB.
 fn child(work: &str, trace: &Path, folder: &Path) {
     let trace = TraceFile::open(trace).expect("a trace");
-    let progress = &mut UNWATCHED;
+    let progress = &mut unwatched;
     let mut nowhere = BufWriter::new(File::create(folder.join("out")).expect("a file"));
     let label = Label { run: "run".to_owned(), rank: 0 };
     match work {

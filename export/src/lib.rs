@@ -40,7 +40,7 @@ pub use cut::cut;
 pub use destination::{Destination, Shape};
 pub use error::ExportError;
 pub use output::Output;
-pub use source::{Progress, TraceFile, TranslateJson, UNWATCHED, stem};
+pub use source::{Progress, TraceFile, TranslateJson, stem, unwatched};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +111,8 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or the output cannot be written; the error names the file. When `progress` says so. A trace that is damaged
-/// is no error: what can be read is exported, and the [`Outcome`] says what is missing.
+/// When the trace cannot be read or the output cannot be written, and when `progress` ends the work; the error names the
+/// file. A trace that is damaged is no error: what can be read is exported, and the [`Outcome`] says what is missing.
 pub fn export(
     trace: &TraceFile,
     format: Format,

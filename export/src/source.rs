@@ -33,8 +33,10 @@ pub type TranslateJson = fn(&mut dyn BufRead, File) -> Result<(), String>;
 /// the work with [`ExportError::is_interrupted`], and nothing that is unfinished stays behind.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
-/// Goes on whatever is done.
-pub const UNWATCHED: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
+/// A [`Progress`] that nobody sees and that goes on to the end.
+pub fn unwatched(_: u64, _: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 /// The progress of a pass that is the part `percent` of the work.
 pub fn share(progress: &mut Progress<'_>, percent: Range<u64>) -> impl FnMut(u64, u64) -> ControlFlow<()> {
