@@ -324,14 +324,18 @@ fn a_full_disk_leaves_nothing_behind() {
 
 /// Sends the signal once something unfinished lies in the place.
 fn interrupted(place: &Place, mut child: Child, signal: &str) -> Option<i32> {
+    started(place, &mut child);
+    send(&child, signal);
+    ended(&mut child)
+}
+
+fn started(place: &Place, child: &mut Child) {
     let since = Instant::now();
     while !unfinished(place.folder.path()) {
         assert!(child.try_wait().unwrap().is_none(), "it ended before anything unfinished was there");
         assert!(since.elapsed() < PATIENCE, "nothing unfinished appears");
         thread::sleep(Duration::from_millis(1));
     }
-    send(&child, signal);
-    ended(&mut child)
 }
 
 fn send(child: &Child, signal: &str) {
@@ -384,4 +388,17 @@ fn a_signal_that_the_command_inherits_as_ignored_stays_ignored() {
     shell.args(to(COMMANDS[1], &["-o", "out"])).current_dir(place.folder.path()).stderr(Stdio::null());
     assert_eq!(interrupted(&place, shell.spawn().unwrap(), "-HUP"), Some(0));
     assert_eq!(place.names(), ["out", "trace.gpuprof"]);
+}
+
+#[test]
+fn a_second_signal_ends_the_command_at_once() {
+    let place = Place::new(50_000);
+    let mut child = place.command(&to(COMMANDS[1], &["-o", "out"])).stderr(Stdio::null()).spawn().unwrap();
+    started(&place, &mut child);
+    // Both come before the work is asked again whether it goes on.
+    for signal in ["-STOP", "-INT", "-TERM", "-CONT"] {
+        send(&child, signal);
+    }
+    assert_eq!(ended(&mut child), None, "no exit code: it was killed");
+    assert!(!place.path("out").exists());
 }
