@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Take};
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -14,10 +15,10 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::Loss;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::{Damage, Item, TraceReader};
-use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::ExportError;
 use crate::nsys;
+use crate::scratch::Scratch;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// RFC 1952.
@@ -28,8 +29,19 @@ const PROGRESS_ITEMS: u32 = 1 << 14;
 /// Writes what a JSON text says as a trace into the file, or says why it cannot.
 pub type TranslateJson = fn(&mut dyn BufRead, File) -> Result<(), String>;
 
-/// Is told now and then how much of a pass is done: bytes read and bytes in all.
-pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+/// Is told now and then how much of a pass is done, bytes read and bytes in all, and answers whether to go on: a break ends
+/// the work with [`ExportError::is_interrupted`], and nothing that is unfinished stays behind.
+pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
+
+/// A [`Progress`] that nobody sees and that goes on to the end.
+pub fn unwatched(_: u64, _: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// The progress of a pass that is the part `percent` of the work.
+pub fn share(progress: &mut Progress<'_>, percent: Range<u64>) -> impl FnMut(u64, u64) -> ControlFlow<()> {
+    move |done, total| progress((total * percent.start + done * (percent.end - percent.start)) / 100, total)
+}
 
 /// The name of a trace without its endings (`.gpuprof`, `.gpuprof.gz`).
 #[must_use]
@@ -47,7 +59,7 @@ pub fn stem(path: &Path) -> String {
 pub struct TraceFile {
     path: PathBuf,
     /// The trace that a foreign file was translated into.
-    translated: Option<TempPath>,
+    translated: Option<Scratch>,
     /// Size when it was opened.
     bytes: u64,
     session: Session,
@@ -135,7 +147,7 @@ impl TraceFile {
         }
         let (translated, bytes) = if nsys::is_sqlite(path) {
             let translated = nsys::translate(path, pid)?;
-            let bytes = std::fs::metadata(&translated).map_err(|error| ExportError::io(&translated, error))?.len();
+            let bytes = translated.bytes()?;
             (Some(translated), bytes)
         } else if pid.is_some() {
             return Err(ExportError::foreign(
@@ -150,10 +162,10 @@ impl TraceFile {
         let text = beginning.fill_buf().map_err(|error| ExportError::io(path, error))?;
         if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
             if let Some(translate) = json {
-                let file = NamedTempFile::with_prefix("gpuprof-json-").map_err(|error| ExportError::io(path, error))?;
-                let (file, translated) = file.into_parts();
-                translate(&mut beginning, file).map_err(|why| ExportError::translation(path, why))?;
-                let opened = Self::open(&translated)?.replaced(translated)?;
+                let translated = Scratch::new()?;
+                let written = translate(&mut beginning, translated.writer()?);
+                written.map_err(|why| ExportError::translation(path, why))?;
+                let opened = Self::open(translated.path())?.replaced(translated)?;
                 return Ok(Self { path: path.to_owned(), ..opened });
             }
             return Err(ExportError::foreign(
@@ -167,8 +179,8 @@ impl TraceFile {
     }
 
     /// The same with the contents of another file, which vanishes with the answer.
-    pub(crate) fn replaced(&self, by: TempPath) -> Result<Self, ExportError> {
-        let bytes = std::fs::metadata(&by).map_err(|error| ExportError::io(&by, error))?.len();
+    pub(crate) fn replaced(&self, by: Scratch) -> Result<Self, ExportError> {
+        let bytes = by.bytes()?;
         Ok(Self { path: self.path.clone(), translated: Some(by), bytes, session: self.session.clone() })
     }
 
@@ -181,7 +193,7 @@ impl TraceFile {
     /// A file that holds a trace of gpuprof: this one, or what it was translated into, for as long as `self` lives.
     #[must_use]
     pub fn readable(&self) -> &Path {
-        self.translated.as_deref().unwrap_or(&self.path)
+        self.translated.as_ref().map_or(&self.path, Scratch::path)
     }
 
     /// Who was traced.
@@ -222,12 +234,28 @@ impl TraceFile {
             visit(&item, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
             items = items.wrapping_add(1);
             if items.is_multiple_of(PROGRESS_ITEMS) {
-                progress(position.get(), self.bytes);
+                self.told(progress, position.get())?;
             }
         }
         let (session, dictionary, damage) = reader.into_parts();
-        progress(self.bytes, self.bytes);
+        self.told(progress, self.bytes)?;
         Ok(Passed { session, dictionary, loss, end, damage, stopped })
+    }
+
+    /// Tells how many bytes are read.
+    fn told(&self, progress: &mut Progress<'_>, done: u64) -> Result<(), ExportError> {
+        if progress(done, self.bytes).is_break() { Err(ExportError::interrupted(&self.path)) } else { Ok(()) }
+    }
+
+    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the work.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened or unpacked.
+    pub fn bytes(&self, progress: &mut Progress<'_>) -> Result<impl Read, ExportError> {
+        let position = Rc::new(Cell::new(0));
+        let source = self.unpacked(&position)?;
+        Ok(Watched { source, position, total: self.bytes, progress })
     }
 
     /// The bytes of the trace, unpacked. `position` follows how many of the file's have been read.
@@ -244,6 +272,23 @@ impl TraceFile {
             Ok(_) => Ok(Box::new(unpacked)),
             Err(error) => Err(failed(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
         }
+    }
+}
+
+/// Tells how much is read.
+struct Watched<'w, 'p> {
+    source: Box<dyn BufRead>,
+    position: Rc<Cell<u64>>,
+    total: u64,
+    progress: &'w mut Progress<'p>,
+}
+
+impl Read for Watched<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.progress)(self.position.get(), self.total).is_break() {
+            return Err(io::Error::other("interrupted"));
+        }
+        self.source.read(buffer)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod attribution;
 pub mod capture;
 mod correlated;
 pub mod cost;
+pub mod demangle;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
