@@ -18,6 +18,7 @@ mod query;
 mod report;
 mod run;
 mod stats;
+mod terminal;
 mod traces;
 
 use std::ffi::OsStr;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::stats::StatsFormat;
+use super::stats::FormArgs;
 use crate::query;
 
 pub(super) const QUERY_HELP: &str = "\
@@ -29,9 +29,8 @@ pub struct QueryArgs {
     /// Trace files, or folders with them, and behind them the query
     #[arg(required_unless_present = "tables", num_args = 2.., value_names = ["TRACE", "SQL"])]
     traces_and_sql: Vec<String>,
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    format: StatsFormat,
+    #[command(flatten)]
+    form: FormArgs,
     /// The name of the run that all traces belong to [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
@@ -47,7 +46,7 @@ impl From<QueryArgs> for query::Props {
             Some(sql) if !args.tables => Self::Ask {
                 traces: traces.into_iter().map(PathBuf::from).collect(),
                 sql,
-                format: args.format.into(),
+                options: args.form.into(),
                 run: args.run,
             },
             _ => Self::Tables,

@@ -18,7 +18,7 @@ use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
-use crate::stats::{Cell, Column, Heading, Printer, RowSink, TableFormat, Widths};
+use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableFormat, Widths};
 use crate::tables::Label;
 
 use self::load::Database;
@@ -57,7 +57,7 @@ impl Query {
     pub fn answer(
         &self,
         traces: &[(TraceFile, Label)],
-        format: TableFormat,
+        options: &StatsOptions,
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<String>, ExportError> {
@@ -70,17 +70,22 @@ impl Query {
             })?;
             notes.extend(of_trace.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
         }
-        self.print(&database.loaded()?, format, output)?;
+        self.print(&database.loaded()?, options, output)?;
         Ok(notes)
     }
 
-    fn print(&self, connection: &Connection, format: TableFormat, output: &mut dyn Write) -> Result<(), ExportError> {
+    fn print(
+        &self,
+        connection: &Connection,
+        options: &StatsOptions,
+        output: &mut dyn Write,
+    ) -> Result<(), ExportError> {
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
         let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
         let mut heading = Heading { title: "", name: "query", note: None, columns };
-        let mut widths = Widths::default();
-        if format == TableFormat::Table {
+        let mut widths = Widths::new(options.width);
+        if options.format == TableFormat::Table {
             widths.begin(&heading).map_err(ExportError::output)?;
             rows(&mut statement, |cells| {
                 for (column, cell) in heading.columns.iter_mut().zip(cells) {
@@ -89,7 +94,7 @@ impl Query {
                 widths.row(cells).map_err(ExportError::output)
             })?;
         }
-        let mut printer = Printer::new(output, format, widths);
+        let mut printer = Printer::new(output, options.format, widths);
         printer.begin(&heading).map_err(ExportError::output)?;
         rows(&mut statement, |cells| printer.row(cells).map_err(ExportError::output))?;
         printer.end().map_err(ExportError::output)
