@@ -159,7 +159,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
         let range = &ranges.all[place as usize];
         let group = groups.entry((range.domain, range.message, range.started)).or_default();
         group.projected.add(row.last - row.first);
-        group.host += range.duration();
+        group.host = group.host.saturating_add(range.duration());
         group.operations += row.operations;
         group.levels += u64::from(range.level);
         group.children += children.get(&place).copied().unwrap_or(0);
@@ -229,7 +229,7 @@ pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
         if let Some(parent) = range.parent {
             let (count, nanos) = &mut children[parent as usize];
             *count += 1;
-            *nanos += range.duration();
+            *nanos = nanos.saturating_add(range.duration());
         }
     }
     for (place, range) in (0u32..).zip(&ranges.all) {
