@@ -12,6 +12,9 @@ The tables are those of `gpuprof export --to parquet`, over all traces at once: 
 from. A folder stands for the traces in it. The dialect is SQLite's; a query is checked before a trace is read, and
 only the columns that it uses are made.
 
+Times (start_ns, end_ns, at_ns) are nanoseconds since the Unix epoch. Since the start of tracing, as --filter-time of
+other commands counts: start_ns - (SELECT start_ns FROM processes). Names of columns take double quotes, texts single ones.
+
 EXIT CODES:
   0  the query was answered
   1  answered, but a trace lacks something; stderr says what

@@ -305,3 +305,34 @@ fn a_read_error_is_passed_on_once_with_its_offset() {
     }
     assert!(results.len() > 1 && reader.next().is_none());
 }
+
+/// A block header that checks itself and announces the largest body there can be, whose checksum is wrong.
+fn promise() -> Vec<u8> {
+    let mut header = block(3, 1, 0, u32::MAX, 0, &[])[..BLOCK_HEADER - 4].to_vec();
+    header[8..12].copy_from_slice(&(16u32 << 20).to_le_bytes());
+    header[32..36].copy_from_slice(&[1, 2, 3, 4]);
+    let checksum = crc32fast::hash(&header).to_le_bytes();
+    header.extend_from_slice(&checksum);
+    header
+}
+
+/// The next block of the sample would be this one.
+fn behind_sample(bytes: &[u8]) -> Vec<u8> {
+    block(5, 1, 0, blocks(bytes).len() as u32, 77, b"")
+}
+
+#[test]
+fn headers_that_announce_more_than_there_is_do_not_cost_the_square_of_the_file() {
+    let (_, bytes) = sample();
+    let hostile = promise().repeat(50_000);
+    // Bodies that are there, each of 16 MiB: to check all of them would be 800 GB.
+    let padded = [&bytes[..], &hostile, &vec![0; 17 << 20], &behind_sample(&bytes)].concat();
+    let part = read(&padded).unwrap();
+    assert!(matches!(part.items.last(), Some(Item::Flush(at)) if at.nanos() == 77), "what is behind them is found");
+    assert_eq!(part.damage.skipped_bytes, hostile.len() as u64 + (17 << 20));
+    assert!((16..1_000).contains(&part.damage.skipped_blocks), "{:?}", part.damage);
+    // Bodies of which the file has a part only.
+    let cut = [&bytes[..], &promise().repeat(200_000), &behind_sample(&bytes)].concat();
+    let part = read(&cut).unwrap();
+    assert!(matches!(part.items.last(), Some(Item::Flush(at)) if at.nanos() == 77));
+}

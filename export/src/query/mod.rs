@@ -13,6 +13,7 @@ mod plan;
 use std::io::Write;
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
@@ -31,6 +32,12 @@ pub use plan::described;
 pub struct Query {
     sql: String,
     used: Used,
+}
+
+/// Makes a name in double quotes a column or nothing. SQLite takes one that is misspelt for a text, and answers.
+fn strict(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false).map(drop)
 }
 
 /// An error about the query itself.
