@@ -229,7 +229,9 @@ fn a_view_in_the_place_of_a_table_is_refused() {
         ("StringIds", format!("CREATE VIEW StringIds AS {endless} i AS id, 'x' AS value FROM n")),
         (
             "CUPTI_ACTIVITY_KIND_KERNEL",
-            format!("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless} i AS start, i + 1 AS end, 0 AS deviceId FROM n"),
+            format!(
+                "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless} i AS start, i + 1 AS end, 0 AS deviceId FROM n"
+            ),
         ),
     ] {
         let stage = Stage::new();
