@@ -38,7 +38,7 @@ use tables::Label;
 
 pub use cut::cut;
 pub use error::ExportError;
-pub use source::{Progress, TraceFile, TranslateJson, stem};
+pub use source::{Progress, TraceFile, TranslateJson, copied, stem};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ use self::schema::Schema;
 use crate::error::ExportError;
 
 /// How every SQLite file of version 3 begins (the file format's own documentation).
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// A mark is written for so much time of the trace: the period with which libprof.so flushes.
 const FLUSH_NANOS: u64 = 100_000_000;
 
