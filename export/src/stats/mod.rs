@@ -91,7 +91,8 @@ pub fn write(
         };
         said.extend(subject.said(notes, several));
         if is_empty {
-            said.push(format!("{statistic}: {} has no such records", subject.trace.path().display()));
+            let part = if subject.filter == TimeFilter::default() { "" } else { " in the part that the filter leaves" };
+            said.push(format!("{statistic}: {} has no such records{part}", subject.trace.path().display()));
         } else {
             tables.push((subject, rows));
         }
