@@ -152,7 +152,7 @@ mod tests {
         let trace = r#"{"schemaVersion": 1, "traceEvents": []}"#;
         fs::write(path("a.pt.trace.json"), trace).unwrap();
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut packed, trace.as_bytes()).unwrap();
+        io::Write::write_all(&mut packed, trace.as_bytes()).unwrap();
         fs::write(path("b.json.gz"), packed.finish().unwrap()).unwrap();
         fs::write(path("c.json"), r#"[{"ph": "X"}]"#).unwrap();
         fs::write(path("config.json"), r#"{"batch": 64}"#).unwrap();

@@ -180,3 +180,18 @@ fn a_folder_stands_for_traces_of_others_too() {
 fn write(path: &Path, bytes: &[u8]) {
     File::create(path).unwrap().write_all(bytes).unwrap();
 }
+
+#[test]
+fn devices_that_are_announced_by_the_million_take_no_memory() {
+    let stage = Stage::new();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(b"{\"deviceProperties\": [").unwrap();
+    let piece = b"{},".repeat(1 << 18);
+    (0..76).for_each(|_| packed.write_all(&piece).unwrap());
+    packed.write_all(b"{}], \"traceEvents\": []}").unwrap();
+    fs::write(stage.path("bomb.json.gz"), packed.finish().unwrap()).unwrap();
+    let limited = format!("ulimit -v 600000; exec {GPUPROF} report bomb.json.gz");
+    let output = Command::new("sh").args(["-c", &limited]).current_dir(stage.folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no kernel, copy or memset among the 0 rows"), "{}", stderr(&output));
+}

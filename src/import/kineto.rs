@@ -21,11 +21,14 @@ mod row;
 mod scalar;
 mod time;
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
+use std::rc::Rc;
 
 use profiler_core::attribution::Attributor;
+use profiler_core::bounded::Counted;
 use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
@@ -38,6 +41,9 @@ use self::guard::Guard;
 
 /// Records are handed over in portions of this much trace time: the period with which the live collector flushes.
 const PORTION_NANOS: u64 = 100_000_000;
+
+/// Bytes of the text that are taken at once.
+const PIECE: usize = 1 << 16;
 
 /// Why a Kineto trace gave no report.
 #[derive(Debug)]
@@ -134,11 +140,13 @@ struct Imported {
 
 impl Imported {
     fn read(source: impl Read) -> Result<Self, KinetoError> {
-        let mut guard = Guard::new(source);
+        // In pieces, since the JSON reader asks for single bytes.
+        let guarded = BufReader::with_capacity(PIECE, Guard::new(source));
+        let position = Rc::<Cell<u64>>::default();
         let mut collector = Collector::default();
-        let mut deserializer = serde_json::Deserializer::from_reader(&mut guard);
+        let mut deserializer = serde_json::Deserializer::from_reader(Counted::new(guarded, Rc::clone(&position)));
         let outcome = Document(&mut collector).deserialize(&mut deserializer).and_then(|()| deserializer.end());
-        let stopped = outcome.err().map(|error| (guard.bytes, describe(&error)));
+        let stopped = outcome.err().map(|error| (position.get(), describe(&error)));
         match stopped {
             None if !collector.found_rows => return Err(KinetoError::NotATrace),
             Some((offset, what)) if collector.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),

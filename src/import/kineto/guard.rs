@@ -8,12 +8,10 @@ const LONGEST: usize = 16 << 20;
 /// Brackets around the members of rows: those of the document and of its array.
 const ROWS: u32 = 2;
 
-/// Counts what is read, and ends with an error where a row is too long.
+/// Ends with an error where a row is too long.
 #[derive(Debug)]
 pub(super) struct Guard<R> {
     source: R,
-    /// Read so far.
-    pub(super) bytes: u64,
     depth: u32,
     in_text: bool,
     escaped: bool,
@@ -23,7 +21,7 @@ pub(super) struct Guard<R> {
 
 impl<R> Guard<R> {
     pub(super) fn new(source: R) -> Self {
-        Self { source, bytes: 0, depth: 0, in_text: false, escaped: false, run: 0 }
+        Self { source, depth: 0, in_text: false, escaped: false, run: 0 }
     }
 
     fn take(&mut self, byte: u8) {
@@ -50,7 +48,6 @@ impl<R: Read> Read for Guard<R> {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }
-        self.bytes += count as u64;
         Ok(count)
     }
 }
