@@ -184,13 +184,13 @@ fn write(path: &Path, bytes: &[u8]) {
 #[test]
 fn devices_that_are_announced_by_the_million_take_no_memory() {
     let stage = Stage::new();
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(b"{\"deviceProperties\": [").unwrap();
-    let piece = b"{},".repeat(1 << 18);
+    let piece = b"{},".repeat(1 << 17);
     (0..76).for_each(|_| packed.write_all(&piece).unwrap());
     packed.write_all(b"{}], \"traceEvents\": []}").unwrap();
     fs::write(stage.path("bomb.json.gz"), packed.finish().unwrap()).unwrap();
-    let limited = format!("ulimit -v 600000; exec {GPUPROF} report bomb.json.gz");
+    let limited = format!("ulimit -v 400000; exec {GPUPROF} report bomb.json.gz");
     let output = Command::new("sh").args(["-c", &limited]).current_dir(stage.folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("no kernel, copy or memset among the 0 rows"), "{}", stderr(&output));
