@@ -1,22 +1,20 @@
 //! `gpuprof compact`: writes a trace again, smaller.
 //!
-//! Encoding is library code (`profiler_core::trace::compact`); here are files, which are never overwritten, and the
-//! table of sizes.
+//! Encoding is library code (`profiler_core::trace::compact`); here are files and the table of sizes.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::slice;
 
-use anyhow::{Context as _, Result, anyhow};
-use profiler_core::trace::compact::{self, Form, Sizes};
+use anyhow::{Result, anyhow};
+use gpuprof_export::{Destination, Output, Shape, TraceFile};
+use profiler_core::trace::compact::{self, CompactError, Form, Sizes};
 
-use crate::complain;
+use crate::{complain, interrupt, progress, traces};
 
 /// Exit code when there is no copy.
 pub const FAILED: u8 = 2;
-/// Read and written at once: blocks are some ten kilobytes.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// What to compact.
 #[derive(Debug)]
@@ -25,6 +23,8 @@ pub struct Props {
     pub trace: PathBuf,
     /// The copy.
     pub output: Option<PathBuf>,
+    /// Whether a file that exists is replaced.
+    pub force: bool,
     /// Whether the sizes are printed.
     pub sizes: bool,
 }
@@ -33,50 +33,48 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or is damaged, or when the copy exists or cannot be written.
+/// When the trace cannot be read or is damaged, when the copy exists or cannot be written, or when a signal ends the work.
 pub fn run(props: &Props) -> Result<u8> {
-    if let Some(output) = &props.output {
-        write(&props.trace, output)?;
+    let to = |output| Destination::new(output, Shape::Stream, props.force, slice::from_ref(&props.trace));
+    let to = props.output.as_deref().map(to).transpose()?;
+    let trace = traces::open(&props.trace, None)?;
+    if let Some(to) = to {
+        write(&trace, to)?;
     }
     if props.sizes {
-        let live = measure(&props.trace, Form::Live)?;
-        let compacted = measure(&props.trace, Form::Compact)?;
+        let live = measure(&trace, Form::Live)?;
+        let compacted = measure(&trace, Form::Compact)?;
         io::stdout().write_all(table(&live, &compacted)?.as_bytes())?;
     }
     Ok(0)
 }
 
-fn open(trace: &Path) -> Result<BufReader<File>> {
-    let file = File::open(trace).with_context(|| trace.display().to_string())?;
-    Ok(BufReader::with_capacity(BUFFER_BYTES, file))
+fn measure(trace: &TraceFile, form: Form) -> Result<Sizes> {
+    let sizes = progress::shown(|progress| Ok::<_, anyhow::Error>(compact::sizes(trace.bytes(progress)?, form)))?;
+    sizes.map_err(|error| anyhow!("{}: {error}", trace.path().display()))
 }
 
-fn measure(trace: &Path, form: Form) -> Result<Sizes> {
-    compact::sizes(open(trace)?, form).map_err(|error| anyhow!("{}: {error}", trace.display()))
-}
-
-fn write(trace: &Path, output: &Path) -> Result<()> {
-    let source = open(trace)?;
-    let before = source.get_ref().metadata().map_or(0, |metadata| metadata.len());
-    let sink = File::create_new(output).with_context(|| format!("{}: cannot be made", output.display()))?;
-    let written = compact::compact(source, BufWriter::with_capacity(BUFFER_BYTES, sink));
-    match written {
-        Ok((written, _)) => {
-            complain(&format!(
-                "{}: {} records in {} bytes, {:.2} for each; {before} bytes before",
-                output.display(),
-                written.records,
-                written.bytes,
-                written.bytes as f64 / written.records.max(1) as f64,
-            ));
-            Ok(())
-        }
-        Err(error) => {
-            // Half a copy would look like a trace that ended abruptly.
-            fs::remove_file(output).with_context(|| format!("{}: cannot be removed", output.display()))?;
-            Err(anyhow!("{}: {error}", trace.display()))
-        }
+fn write(trace: &TraceFile, to: Destination) -> Result<()> {
+    if to.is_named() {
+        interrupt::watch()?;
     }
+    let name = to.path().display().to_string();
+    let output = Output::create(to)?;
+    let written = progress::shown(|progress| Ok::<_, anyhow::Error>(compact::compact(trace.bytes(progress)?, output)))?;
+    let (written, output) = written.map_err(|error| match error {
+        // The trace is not what is wrong.
+        CompactError::Write(_) => anyhow!("{name}: {error}"),
+        _ => anyhow!("{}: {error}", trace.path().display()),
+    })?;
+    output.finish()?;
+    complain(&format!(
+        "{name}: {} records in {} bytes, {:.2} for each; {} bytes before",
+        written.records,
+        written.bytes,
+        written.bytes as f64 / written.records.max(1) as f64,
+        trace.path().metadata().map_or(0, |before| before.len()),
+    ));
+    Ok(())
 }
 
 fn table(live: &Sizes, compacted: &Sizes) -> Result<String> {

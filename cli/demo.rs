@@ -8,12 +8,17 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
-use crate::{complain, files, run};
+use crate::{complain, files, interrupt, run};
 
 mod fixtures;
 
@@ -72,16 +77,12 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let chosen = choose(&props.choice, &all)?;
     let stage = Stage::set()?;
-    let folder = match &props.output {
-        Some(folder) => folder.clone(),
-        None => env::temp_dir().join(format!("gpuprof-demo-{}", std::process::id())),
-    };
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-
+    interrupt::watch()?;
+    let folder = Folder::make(props.output.as_deref())?;
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for fixture in chosen {
-        let trace = folder.join(format!("{}.gpuprof", fixture.name));
+        let trace = folder.path().join(format!("{}.gpuprof", fixture.name));
         say(&format!(
             "\n== {}: {}\n   {} plays {}\n\n",
             fixture.name,
@@ -98,9 +99,13 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     }
     if let [.., trace] = traces.as_slice() {
+        folder.keep();
+        // As this program was called: it need not be in the PATH.
+        let gpuprof = env::args_os().next().unwrap_or_else(|| "gpuprof".into());
         say(&format!(
-            "\nThe traces are in {}. Read one with\n\n  gpuprof report {}\n",
-            folder.display(),
+            "\nThe traces are in {}. Read one with\n\n  {} report {}\n",
+            trace.parent().unwrap_or(Path::new(".")).display(),
+            Path::new(&gpuprof).display(),
             trace.display()
         ))?;
     }
@@ -123,6 +128,40 @@ fn choose<'a>(choice: &Choice, all: &'a [Fixture]) -> Result<Vec<&'a Fixture>> {
                     .with_context(|| format!("there is no recording {name:?}; there are {}", known()))
             })
             .collect(),
+    }
+}
+
+/// The folder of the traces.
+enum Folder {
+    Named(PathBuf),
+    /// Of this user alone, and removed unless it is kept.
+    New(TempDir),
+}
+
+impl Folder {
+    fn make(named: Option<&Path>) -> Result<Self> {
+        let cannot = |folder: &Path| format!("{}: cannot make this folder", folder.display());
+        if let Some(folder) = named {
+            fs::create_dir_all(folder).with_context(|| cannot(folder))?;
+            return Ok(Self::Named(folder.to_owned()));
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("gpuprof-demo-").permissions(fs::Permissions::from_mode(0o700));
+        Ok(Self::New(builder.tempdir().with_context(|| cannot(&env::temp_dir()))?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Named(folder) => folder,
+            Self::New(folder) => folder.path(),
+        }
+    }
+
+    /// Leaves the traces to the user.
+    fn keep(self) {
+        if let Self::New(folder) = self {
+            let _ = folder.keep();
+        }
     }
 }
 
@@ -161,7 +200,7 @@ impl Stage {
         })
     }
 
-    fn play(&self, fixture: &Fixture, trace: &Path, fast: bool) -> Result<std::process::ExitStatus> {
+    fn play(&self, fixture: &Fixture, trace: &Path, fast: bool) -> Result<ExitStatus> {
         // The library never overwrites a trace; this folder is the demo's own.
         match fs::remove_file(trace) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -169,7 +208,7 @@ impl Stage {
             }
             _ => {}
         }
-        Command::new(&self.host)
+        let host = Command::new(&self.host)
             .env(run::INJECTION, &self.library)
             .env("GPUPROF_CUPTI_PATH", &self.replay)
             .env("GPUPROF_REPLAY", &fixture.path)
@@ -179,8 +218,31 @@ impl Stage {
             // As fast as possible is faster than a busy machine takes records in; nobody waits for this program.
             .env("GPUPROF_EXIT_TIMEOUT", "60s")
             .env("GPUPROF_OUTPUT", pattern(trace))
-            .status()
-            .with_context(|| format!("cannot start {}", self.host.display()))
+            // Its reports are what is shown, so they go where the headings go.
+            .stderr(io::stdout().as_fd().try_clone_to_owned()?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.host.display()))?;
+        let status = ended(host)?;
+        if interrupt::state().is_break() {
+            // It ends in the middle.
+            let _ = fs::remove_file(trace);
+            bail!("interrupted");
+        }
+        Ok(status)
+    }
+}
+
+/// Waits for the program, and ends it when a signal asks for that.
+fn ended(mut host: Child) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = host.try_wait()? {
+            return Ok(status);
+        }
+        if interrupt::state().is_break() {
+            host.kill()?;
+            return host.wait();
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

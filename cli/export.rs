@@ -3,14 +3,15 @@
 //! Converting is library code (`gpuprof-export`); here are the names of files, the progress bar and the exit codes.
 
 use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use gpuprof_export::stats::{RangeFilter, TimeFilter};
 use gpuprof_export::tables::labels;
-use gpuprof_export::{Format, Options, Outcome, TraceFile, stem};
+use gpuprof_export::{Destination, ExportError, Format, Options, Outcome, TraceFile, stem};
 
-use crate::{complain, progress, traces};
+use crate::{complain, interrupt, progress, traces};
 
 /// Exit code when a trace was written but lacks something.
 const INCOMPLETE: u8 = 1;
@@ -47,6 +48,8 @@ pub struct Props {
     pub format: Format,
     /// A file, or a folder for several; named after the traces when `None`.
     pub output: Option<PathBuf>,
+    /// Whether files that exist are replaced.
+    pub force: bool,
     /// The name of the ranges that are steps.
     pub step_range: Option<String>,
     /// The part of each trace.
@@ -61,25 +64,19 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the outputs would overwrite each other or their folder cannot be made. Traces that cannot be read or written
-/// are told on stderr, and the others are written.
+/// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that cannot be
+/// read or written are told on stderr, and the others are written.
 pub fn run(props: &Props) -> Result<u8> {
     let traces = traces::expanded(&props.traces)?;
-    let outputs = outputs(props, &traces)?;
-    let mut opened: Vec<(usize, TraceFile)> = Vec::new();
-    let mut worst = 0;
-    for (number, trace) in traces.iter().enumerate() {
-        let trace = traces::open(trace, props.pid).map_err(Error::from).and_then(|whole| match &props.stretch {
-            Some(stretch) => stretch.of(&whole),
-            None => Ok((whole, Vec::new())),
-        });
-        match trace {
+    let destinations = destinations(props, &traces)?;
+    let is_named = destinations.iter().any(Destination::is_named);
+    let (mut files, mut places, mut worst) = (Vec::new(), Vec::new(), 0);
+    for (place, trace) in destinations.into_iter().enumerate().zip(&traces) {
+        match opened(props, trace) {
             Ok((trace, notes)) => {
-                for note in &notes {
-                    complain(&format!("{}: {note}", trace.path().display()));
-                    worst = worst.max(INCOMPLETE);
-                }
-                opened.push((number, trace));
+                worst = worst.max(told(&trace, &notes));
+                files.push(trace);
+                places.push(place);
             }
             Err(error) => {
                 complain(&error.to_string());
@@ -87,24 +84,27 @@ pub fn run(props: &Props) -> Result<u8> {
             }
         }
     }
-    let (numbers, files): (Vec<usize>, Vec<TraceFile>) = opened.into_iter().unzip();
     let labels = labels(&files, props.run.as_deref());
-    for ((number, trace), label) in numbers.into_iter().zip(&files).zip(labels) {
+    // Before this nothing has to be removed, and a stream stays as it is.
+    if is_named {
+        interrupt::watch()?;
+    }
+    for ((trace, label), (number, to)) in files.iter().zip(labels).zip(places) {
         let options = Options {
             fallback_rank: u32::try_from(number).unwrap_or(u32::MAX),
             fallback_world: u32::try_from(traces.len()).unwrap_or(u32::MAX),
             label,
             step_range: props.step_range.clone(),
         };
-        let output = &outputs[number];
-        match progress::shown(|progress| gpuprof_export::export(trace, props.format, output, &options, progress)) {
+        let name = to.path().display().to_string();
+        match progress::shown(|progress| gpuprof_export::export(trace, props.format, to, &options, progress)) {
             Ok(outcome) => {
-                for note in &outcome.notes {
-                    complain(&format!("{}: {note}", trace.path().display()));
-                    worst = worst.max(INCOMPLETE);
-                }
-                complain(&format!("{}: {}", output.display(), described(&outcome)));
+                worst = worst.max(told(trace, &outcome.notes));
+                complain(&format!("{name}: {}", described(&outcome)));
             }
+            Err(error) if error.is_interrupted() => return Err(error.into()),
+            // Who reads the stream has all that he wanted.
+            Err(error) if error.is_broken_pipe() => return Ok(worst),
             Err(error) => {
                 complain(&error.to_string());
                 worst = FAILED;
@@ -112,6 +112,23 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     }
     Ok(worst)
+}
+
+/// The trace, or the part of it, and what that lacks.
+fn opened(props: &Props, path: &Path) -> Result<(TraceFile, Vec<String>)> {
+    let whole = traces::open(path, props.pid)?;
+    match &props.stretch {
+        Some(stretch) => stretch.of(&whole),
+        None => Ok((whole, Vec::new())),
+    }
+}
+
+/// Says what a trace lacks; the exit code for that.
+fn told(trace: &TraceFile, notes: &[String]) -> u8 {
+    for note in notes {
+        complain(&format!("{}: {note}", trace.path().display()));
+    }
+    if notes.is_empty() { 0 } else { INCOMPLETE }
 }
 
 fn described(outcome: &Outcome) -> String {
@@ -122,26 +139,83 @@ fn described(outcome: &Outcome) -> String {
 }
 
 /// Where each trace goes.
-fn outputs(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
+    let shape = props.format.shape();
+    let places = places(props, traces)?;
+    let destinations = places.iter().map(|place| Destination::new(place, shape, props.force, traces));
+    let destinations: Vec<Destination> = destinations.collect::<Result<_, ExportError>>()?;
+    if props.format == Format::Perfetto && io::stdout().is_terminal() && destinations.iter().any(Destination::is_stdout)
+    {
+        bail!("standard output is a terminal, and this format is not text; name a file with -o");
+    }
+    Ok(destinations)
+}
+
+/// The names of the outputs.
+fn places(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if props.format == Format::Parquet {
         let folder = props.output.clone().unwrap_or_else(|| "gpuprof-parquet".into());
         return Ok(vec![folder; traces.len()]);
     }
     let folder = match (&props.output, traces) {
-        (Some(output), [_]) if !output.is_dir() => return Ok(vec![output.clone()]),
+        (Some(output), [_]) if !is_folder(output) => return Ok(vec![output.clone()]),
         (Some(output), _) => {
-            fs::create_dir_all(output).with_context(|| format!("{}: cannot make this folder", output.display()))?;
+            make_folder(output, traces.len())?;
             output.as_path()
         }
         (None, _) => Path::new(""),
     };
-    let mut outputs: Vec<PathBuf> = Vec::new();
+    let mut places: Vec<PathBuf> = Vec::new();
     for trace in traces {
-        let output = folder.join(format!("{}.{}", stem(trace), props.format.extension()));
-        if outputs.contains(&output) {
-            bail!("{}: two of the traces would be written here; export them one by one", output.display());
+        let place = folder.join(format!("{}.{}", stem(trace), props.format.extension()));
+        if places.contains(&place) {
+            bail!("{}: two of the traces would be written here; export them one by one", place.display());
         }
-        outputs.push(output);
+        places.push(place);
     }
-    Ok(outputs)
+    Ok(places)
+}
+
+/// Whether the name is that of a folder, be it there or not.
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// Makes the folder for the outputs of `count` traces, unless it is there.
+fn make_folder(path: &Path, count: usize) -> Result<()> {
+    let named = path.display();
+    if path.is_dir() {
+        return Ok(());
+    }
+    if !is_folder(path) && (path == Path::new("-") || path.extension().is_some() || path.exists()) {
+        bail!("{named}: this is one file, and {count} traces are to be written; name a folder, such as {named}/");
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("{named}: the folder around it does not exist; make that first")
+        }
+        made => made.with_context(|| format!("{named}: cannot make this folder")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_traces_go_into_a_folder_and_never_into_a_folder_with_the_name_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["two.json", "a/b/log", "file"] {
+            fs::write(path("file"), "").unwrap();
+            let error = make_folder(&path(name), 2).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            assert!(!path(name).is_dir());
+        }
+        assert!(make_folder(Path::new("-"), 2).is_err());
+        for name in ["log", "two.json/", "log"] {
+            make_folder(&path(name), 2).unwrap();
+            assert!(path(name).is_dir());
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod export;
 mod files;
+mod interrupt;
 mod merge;
 mod progress;
 mod query;
@@ -68,10 +69,16 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code.into(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("{error:#}"));
-            failure.into()
-        }
+        Err(error) => match interrupt::exit_code() {
+            Some(code) => {
+                complain("interrupted; nothing unfinished was left behind");
+                code.into()
+            }
+            None => {
+                complain(&format!("{error:#}"));
+                failure.into()
+            }
+        },
     }
 }
 

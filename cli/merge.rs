@@ -2,15 +2,15 @@
 //!
 //! Comparing and writing are library code; here are the order of files, streams and exit codes.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use gpuprof_export::tables::{Label, labels};
-use gpuprof_export::{ExportError, TraceFile, ranks};
+use gpuprof_export::{Destination, ExportError, Format, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
-use crate::{complain, progress, traces};
+use crate::{complain, interrupt, progress, traces};
 
 /// Exit code when a trace lacks something.
 const INCOMPLETE: u8 = 1;
@@ -24,6 +24,8 @@ pub struct Props {
     pub traces: Vec<PathBuf>,
     /// The file for all of them.
     pub output: Option<PathBuf>,
+    /// Whether a file that exists is replaced.
+    pub force: bool,
     /// JSON instead of text.
     pub json: bool,
 }
@@ -32,9 +34,16 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the traces are not of one job, a trace cannot be read, or the output cannot be written.
+/// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
-    let mut traces: Vec<(TraceFile, Label)> = opened(&props.traces)?;
+    let paths = traces::expanded(&props.traces)?;
+    let shape = Format::Perfetto.shape();
+    let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.force, &paths)).transpose()?;
+    let to_stdout = to.as_ref().is_some_and(Destination::is_stdout);
+    if to_stdout && (props.json || io::stdout().is_terminal()) {
+        bail!("the timeline cannot go to standard output, which is a terminal or takes the JSON; name a file with -o");
+    }
+    let mut traces: Vec<(TraceFile, Label)> = opened(&paths)?;
     traces.sort_by(|(_, a), (_, b)| a.cmp(b));
     let (compared, notes) = progress::shown(|progress| ranks::compare(&traces, progress))?;
     for note in &notes {
@@ -44,10 +53,20 @@ pub fn run(props: &Props) -> Result<u8> {
         true => serde_json::to_string(&RanksDocument::new(&compared))? + "\n",
         false => compared.text(),
     };
-    io::stdout().write_all(text.as_bytes())?;
-    if let Some(output) = &props.output {
-        let outcome = progress::shown(|progress| ranks::merge(&traces, &compared, output, progress))?;
-        complain(&format!("{}: {} records of {} ranks", output.display(), outcome.written, traces.len()));
+    match to_stdout {
+        true => io::stderr().write_all(text.as_bytes())?,
+        false => io::stdout().write_all(text.as_bytes())?,
+    }
+    if let Some(to) = to {
+        let name = to.path().display().to_string();
+        if to.is_named() {
+            interrupt::watch()?;
+        }
+        match progress::shown(|progress| ranks::merge(&traces, &compared, to, progress)) {
+            // Who reads the stream has all that he wanted.
+            Err(error) if error.is_broken_pipe() => {}
+            outcome => complain(&format!("{name}: {} records of {} ranks", outcome?.written, traces.len())),
+        }
     }
     Ok(if notes.is_empty() { 0 } else { INCOMPLETE })
 }
@@ -55,10 +74,11 @@ pub fn run(props: &Props) -> Result<u8> {
 /// The traces with their labels, which are ranks of one job.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
     let files: Vec<TraceFile> =
-        traces::expanded(paths)?.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
+        paths.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
-            "{}: this trace knows no rank: RANK, or what Open MPI, PMI or Slurm set, was not in its environment",
+            "{}: this trace knows no rank: RANK, or what Open MPI, PMI or Slurm set, was not in its environment; set RANK \
+             and WORLD_SIZE for each process when you record",
             trace.path().display()
         );
     }

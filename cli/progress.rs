@@ -1,20 +1,23 @@
-//! A bar on stderr while a trace is read, on a terminal only.
+//! A bar on stderr while a trace is read, on a terminal only, and the end of the work when a signal asks for it.
 
 use std::io::{self, IsTerminal as _};
 
 use gpuprof_export::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::interrupt;
+
 /// Does `work`, which tells how far it is, and takes the bar away again.
 pub fn shown<T>(work: impl FnOnce(&mut Progress<'_>) -> T) -> T {
     if !io::stderr().is_terminal() {
-        return work(&mut |_, _| {});
+        return work(&mut |_, _| interrupt::state());
     }
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %");
     let bar = ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let outcome = work(&mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
+        interrupt::state()
     });
     bar.finish_and_clear();
     outcome

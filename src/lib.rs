@@ -72,13 +72,15 @@ What a session leaves in a named file is a trace like any other:
 
 ```no_run
 use std::path::Path;
-use gpuprof::export::{Format, Options, TraceFile, export};
+use gpuprof::export::{Destination, Format, Options, TraceFile, unwatched, export};
 
 let session = gpuprof::Session::builder().trace("run.gpuprof").start()?;
 // ... launch kernels ...
 session.finish()?;
 let trace = TraceFile::open("run.gpuprof")?;
-let outcome = export(&trace, Format::Perfetto, Path::new("run.perfetto-trace"), &Options::default(), &mut |_, _| {})?;
+let format = Format::Perfetto;
+let to = Destination::new(Path::new("run.perfetto-trace"), format.shape(), false, &[])?;
+let outcome = export(&trace, format, to, &Options::default(), &mut unwatched)?;
 outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 # Ok::<(), Box<dyn std::error::Error>>(())
 ```

@@ -55,3 +55,33 @@ fn files_that_exist_and_damaged_traces_are_left_alone() {
     assert!(stderr(&refused).contains("trace.gpuprof: not compacted"), "{}", stderr(&refused));
     assert!(!copy.exists());
 }
+
+#[test]
+fn what_other_profilers_wrote_becomes_a_trace() {
+    let stage = Stage::new();
+    succeeds(&mut stage.host("copy_pageable"));
+    let (trace, json, copy) = (stage.path("trace.gpuprof"), stage.path("torch.json"), stage.path("copy.gpuprof"));
+    succeeds(Command::new(GPUPROF).args(["export", "--to", "chrome"]).arg(trace).arg("-o").arg(&json));
+    succeeds(Command::new(GPUPROF).arg("compact").arg(&json).arg("-o").arg(&copy));
+    let kernels = |file| {
+        let stats = ["stats", "--report", "cuda_gpu_kern_sum", "--format", "json"];
+        succeeds(Command::new(GPUPROF).args(stats).arg(file)).stdout
+    };
+    assert!(fs::read(&copy).unwrap().starts_with(b"\x89GPT"));
+    assert_eq!(kernels(&json), kernels(&copy));
+}
+
+#[test]
+fn a_packed_trace_is_read() {
+    let stage = Stage::new();
+    succeeds(&mut stage.host("copy_pageable"));
+    succeeds(Command::new("gzip").arg("-k").arg(stage.path("trace.gpuprof")));
+    let (trace, packed) = (stage.path("trace.gpuprof"), stage.path("trace.gpuprof.gz"));
+    let compact = |trace, copy: &str| {
+        succeeds(Command::new(GPUPROF).arg("compact").arg(trace).arg("-o").arg(stage.path(copy)));
+        fs::read(stage.path(copy)).unwrap()
+    };
+    assert_eq!(compact(&trace, "a.gpuprof"), compact(&packed, "b.gpuprof"));
+    let sizes = |trace| succeeds(Command::new(GPUPROF).arg("compact").arg("--sizes").arg(trace)).stdout;
+    assert_eq!(sizes(&trace), sizes(&packed));
+}

@@ -1,7 +1,16 @@
-//! `gpuprof demo` as far as it goes before it plays: which recordings there are, and what is said without any.
+//! `gpuprof demo`: which recordings there are, what is said without any, where its text and its traces go.
 
-use std::path::Path;
-use std::process::{Command, Output};
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{GPUPROF, built};
 
 fn demo(from: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(["demo", "--from"]).arg(from).args(arguments).output().unwrap()
@@ -15,9 +24,9 @@ fn stderr(output: &Output) -> String {
 fn recordings_are_listed_in_the_order_of_the_index() {
     let folder = tempfile::tempdir().unwrap();
     for file in ["copy.cupti.zst", "gpt.cupti.zst", "own.cupti"] {
-        std::fs::write(folder.path().join(file), "").unwrap();
+        fs::write(folder.path().join(file), "").unwrap();
     }
-    std::fs::write(folder.path().join("index.txt"), "gpt A transformer in training\ncopy Pageable copies\n").unwrap();
+    fs::write(folder.path().join("index.txt"), "gpt A transformer in training\ncopy Pageable copies\n").unwrap();
 
     let output = demo(folder.path(), &["--list"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -39,9 +48,51 @@ fn a_folder_without_recordings_is_named() {
 #[test]
 fn an_unknown_recording_is_answered_with_the_known_ones() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("gpt.cupti.zst"), "").unwrap();
+    fs::write(folder.path().join("gpt.cupti.zst"), "").unwrap();
     let output = demo(folder.path(), &["mlp"]);
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("mlp") && message.contains("gpt"), "{message}");
+}
+
+/// Plays a recording that comes with gpuprof; temporary files go to `folder`.
+fn play(folder: &Path, arguments: &[&str]) -> Command {
+    // Or it would be built now.
+    built("libprof.so");
+    let mut command = Command::new(GPUPROF);
+    command.arg("demo").args(arguments).env("TMPDIR", folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn all_text_goes_to_stdout_and_the_traces_to_a_folder_of_this_user_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = play(folder.path(), &["--fast", "copy_pageable"]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let [traces] = &entries(folder.path())[..] else { panic!("{:?}", entries(folder.path())) };
+    assert_eq!(fs::metadata(traces).unwrap().permissions().mode() & 0o777, 0o700);
+    let read = format!("{GPUPROF} report {}", traces.join("copy_pageable.gpuprof").display());
+    let places = ["== copy_pageable", "\nverdict: ", &read].map(|part| text.find(part));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    assert!(traces.join("copy_pageable.gpuprof").is_file());
+}
+
+#[test]
+fn an_interrupted_demo_removes_what_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    // Five seconds at the recorded speed.
+    let mut child = play(folder.path(), &["gpt"]).stdout(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    while !entries(folder.path()).iter().any(|traces| traces.join("gpt.gpuprof").exists()) {
+        assert!(since.elapsed() < Duration::from_secs(60), "no trace appears");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(entries(folder.path()), [""; 0].map(PathBuf::from));
 }

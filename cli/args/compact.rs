@@ -14,6 +14,7 @@ which takes small blocks. A damaged trace is refused.
 EXIT CODES:
   0  the copy was written, or the sizes were printed
   2  the trace could not be read, is damaged, or the copy could not be written
+  130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
   gpuprof compact gpuprof-4711.gpuprof -o kept.gpuprof
@@ -24,9 +25,12 @@ pub struct CompactArgs {
     /// The trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The file to write; one that exists is left alone
+    /// The file to write (- for standard output); one that exists is left alone without --force
     #[arg(short, long, value_name = "OUT", required_unless_present = "sizes")]
     output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Print the bytes that each kind of record takes
     #[arg(long)]
     sizes: bool,
@@ -34,6 +38,6 @@ pub struct CompactArgs {
 
 impl From<CompactArgs> for compact::Props {
     fn from(args: CompactArgs) -> Self {
-        Self { trace: args.trace, output: args.output, sizes: args.sizes }
+        Self { trace: args.trace, output: args.output, force: args.force, sizes: args.sizes }
     }
 }

@@ -9,13 +9,16 @@ use gpuprof_export::stats::{RangeFilter, TimeFilter};
 use crate::export::{self, Stretch};
 
 pub(super) const EXPORT_HELP: &str = "\
-One trace becomes one file, several become files in a folder; for parquet OUT is the folder of all runs [default:
-gpuprof-parquet], and what is there already stays. docs/EXPORT.md describes each format.
+One trace becomes one file, several become files in a folder, which is made when OUT ends with / or has no file ending.
+For parquet OUT is the folder of all runs [default: gpuprof-parquet], and other runs and ranks in it stay. What exists is
+replaced with --force only. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
+is complete, so nothing unfinished stays behind. docs/EXPORT.md describes each format.
 
 EXIT CODES:
   0  every trace was written
   1  every trace was written, but at least one lacks something; stderr says what
-  2  at least one trace could not be read or written; the others were written
+  2  at least one trace could not be read or written; the others were written; or an output may not be written
+  130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
   gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
@@ -24,6 +27,7 @@ EXAMPLES:
   gpuprof export --to perfetto --filter-nvtx step/100 gpuprof-4711.gpuprof
   gpuprof export --to parquet run1/ -o traces/ && duckdb -c \
     \"SELECT rank, count(*) FROM 'traces/*/*/kernels.parquet' GROUP BY rank\"
+  gpuprof export --to json gpuprof-4711.gpuprof -o - | jq 'select(.kind == \"copy\") | .bytes'
   gpuprof export --to sqlite gpuprof-4711.gpuprof && nsys stats gpuprof-4711.sqlite";
 
 #[derive(Args)]
@@ -34,9 +38,13 @@ pub struct ExportArgs {
     /// The format
     #[arg(long, value_name = "FORMAT")]
     to: ExportFormat,
-    /// The file to write, or the folder for several [default: in the working directory, named after the trace]
+    /// The file to write (- for standard output), or the folder for several [default: in the working directory, named
+    /// after the trace]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
+    /// Replace files that exist; traces that are read are never replaced
+    #[arg(long)]
+    force: bool,
     /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
     #[arg(long, value_name = "STRETCH")]
     filter_time: Option<TimeFilter>,
@@ -81,6 +89,7 @@ impl From<ExportArgs> for export::Props {
             traces: args.traces,
             format,
             output: args.output,
+            force: args.force,
             step_range: args.step_range,
             stretch: match (args.filter_time, args.filter_nvtx) {
                 (Some(filter), _) => Some(Stretch::Time(filter)),

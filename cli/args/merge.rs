@@ -9,12 +9,13 @@ use crate::merge;
 pub(super) const MERGE_HELP: &str = "\
 Ranks are told by RANK, or what Open MPI, PMI or Slurm set, which each trace keeps. Those of one host share a clock; other
 hosts are brought to the first one's by the ends of collectives, and how exactly is printed. With -o all ranks are
-written to one file for https://ui.perfetto.dev, a process each.
+written to one file for https://ui.perfetto.dev, a process each; with -o - the comparison goes to stderr.
 
 EXIT CODES:
   0  the ranks were compared
   1  compared, but a trace lacks something; stderr says what
   2  a trace could not be read, or the file not be written
+  130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
   gpuprof run --output 'run1/rank%q{RANK}.gpuprof' -- torchrun --nproc-per-node 8 train.py
@@ -27,9 +28,12 @@ pub struct MergeArgs {
     /// Traces of the ranks of one job, or folders with them
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Write all of them to this file, in Perfetto's format
+    /// Write all of them to this file (- for standard output), in Perfetto's format
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -37,6 +41,6 @@ pub struct MergeArgs {
 
 impl From<MergeArgs> for merge::Props {
     fn from(args: MergeArgs) -> Self {
-        Self { traces: args.traces, output: args.output, json: args.json }
+        Self { traces: args.traces, output: args.output, force: args.force, json: args.json }
     }
 }

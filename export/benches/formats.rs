@@ -16,7 +16,7 @@ use std::time::Instant;
 use gpuprof_export::query::Query;
 use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat};
 use gpuprof_export::tables::Label;
-use gpuprof_export::{Format, Options, TraceFile, export, stats};
+use gpuprof_export::{Destination, Format, Options, TraceFile, export, stats, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -67,7 +67,7 @@ fn main() {
 /// Does one kind of work and prints the peak of resident memory, KiB.
 fn child(work: &str, trace: &Path, folder: &Path) {
     let trace = TraceFile::open(trace).expect("a trace");
-    let progress = &mut |_, _| {};
+    let progress = &mut unwatched;
     let mut nowhere = BufWriter::new(File::create(folder.join("out")).expect("a file"));
     let label = Label { run: "run".to_owned(), rank: 0 };
     match work {
@@ -93,7 +93,8 @@ fn child(work: &str, trace: &Path, folder: &Path) {
                 _ => (Format::Parquet, ""),
             };
             let options = Options { label, ..Options::default() };
-            export(&trace, format, &folder.join(name), &options, progress).expect("an export");
+            let to = Destination::new(&folder.join(name), format.shape(), true, &[]).expect("a place");
+            export(&trace, format, to, &options, progress).expect("an export");
         }
     }
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");

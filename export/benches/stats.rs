@@ -8,9 +8,9 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use gpuprof_export::TraceFile;
 use gpuprof_export::stats::rules::{self, Rule};
 use gpuprof_export::stats::{self, Statistic, StatsOptions, TableFormat};
+use gpuprof_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};
@@ -33,12 +33,12 @@ fn main() {
     for name in ["cuda_gpu_kern_sum", "cuda_api_sum", "cuda_kern_exec_sum", "nvtx_sum", "nvtx_gpu_proj_sum"] {
         let statistic: Statistic = name.parse().expect("a report");
         timed(name, written, || {
-            stats::write(&[(&trace).into()], statistic, &options, &mut Vec::new(), &mut |_, _| {}).expect("the report");
+            stats::write(&[(&trace).into()], statistic, &options, &mut Vec::new(), &mut unwatched).expect("the report");
         });
     }
     for rule in [Rule::ApiSync, Rule::Gaps, Rule::TimeUtilization] {
         timed(rule.name(), written, || {
-            rules::analyze(&[(&trace).into()], &rule.into(), &options, &mut Vec::new(), &mut |_, _| {})
+            rules::analyze(&[(&trace).into()], &rule.into(), &options, &mut Vec::new(), &mut unwatched)
                 .expect("the rule");
         });
     }

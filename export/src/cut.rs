@@ -10,11 +10,11 @@ use std::io::BufWriter;
 use profiler_core::record::{CorrelationId, Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::trace::{Item, TraceWriter};
 use rustc_hash::FxHashSet;
-use tempfile::NamedTempFile;
 
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
+use crate::scratch::{self, Scratch};
 use crate::source::{Progress, TraceFile};
 use crate::stats::TimeFilter;
 
@@ -36,10 +36,9 @@ pub fn cut(
         Ok(())
     })?;
     kept.close();
-    let file = NamedTempFile::with_prefix("gpuprof-cut-").map_err(|error| ExportError::io(trace.path(), error))?;
-    let (file, part) = file.into_parts();
-    let written = |error| ExportError::io(&part, error);
-    let mut writer = TraceWriter::new(BufWriter::new(file), trace.session()).map_err(written)?;
+    let part = Scratch::new()?;
+    let written = scratch::failed;
+    let mut writer = TraceWriter::new(BufWriter::new(part.writer()?), trace.session()).map_err(written)?;
     let (mut loss, mut at) = (Loss::default(), trace.session().start);
     let passed = trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
         let dictionary = scope.dictionary;

@@ -19,6 +19,8 @@ enum Cause {
     Io(io::Error),
     Trace(TraceError),
     Foreign(&'static str),
+    /// Whoever watches the work ended it.
+    Interrupted,
     /// Another library's words.
     Library(String),
 }
@@ -76,6 +78,17 @@ impl ExportError {
         matches!(&self.cause, Cause::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// The work on `path` was ended from outside.
+    pub fn interrupted(path: &Path) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Interrupted }
+    }
+
+    /// Whether a [`Progress`](crate::Progress) ended the work.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self.cause, Cause::Interrupted)
+    }
+
     /// `path` is something else; `what` is a sentence.
     pub fn foreign(path: &Path, what: &'static str) -> Self {
         Self { path: path.to_owned(), cause: Cause::Foreign(what) }
@@ -88,6 +101,7 @@ impl fmt::Display for ExportError {
         match &self.cause {
             Cause::Io(error) => write!(f, "{error}"),
             Cause::Trace(error) => write!(f, "{error}"),
+            Cause::Interrupted => f.write_str("interrupted"),
             Cause::Foreign(what) => f.write_str(what),
             Cause::Library(what) => f.write_str(what),
         }

@@ -9,6 +9,7 @@ mod attributed;
 mod chrome;
 mod correlations;
 mod cut;
+mod destination;
 mod error;
 mod job;
 mod json;
@@ -25,6 +26,7 @@ pub mod query;
 mod ranges;
 pub mod ranks;
 mod records;
+mod scratch;
 mod source;
 mod sqlite;
 pub mod stats;
@@ -32,13 +34,13 @@ mod survey;
 pub mod tables;
 mod words;
 
-use std::path::Path;
-
 use tables::Label;
 
 pub use cut::cut;
+pub use destination::{Destination, Shape};
 pub use error::ExportError;
-pub use source::{Progress, TraceFile, TranslateJson, copied, stem};
+pub use output::Output;
+pub use source::{Progress, TraceFile, TranslateJson, copied, stem, unwatched};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,16 @@ pub enum Format {
 }
 
 impl Format {
+    /// How it is written.
+    #[must_use]
+    pub const fn shape(self) -> Shape {
+        match self {
+            Self::Chrome | Self::Json | Self::Perfetto => Shape::Stream,
+            Self::Sqlite => Shape::File,
+            Self::Parquet => Shape::Folder,
+        }
+    }
+
     /// What the name of a file of this format ends with.
     #[must_use]
     pub const fn extension(self) -> &'static str {
@@ -94,25 +106,25 @@ pub struct Options {
     pub step_range: Option<String>,
 }
 
-/// Writes `trace` to `out` in `format`: a file, or below a folder for [`Format::Parquet`]. A file appears when it is
-/// complete.
+/// Writes `trace` in `format`: to a file, or below a folder for [`Format::Parquet`]. A file appears when it is complete, a
+/// folder when all of its files are.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or the output cannot be written; the error names the file. A trace that is damaged
-/// is no error: what can be read is exported, and the [`Outcome`] says what is missing.
+/// When the trace cannot be read or the output cannot be written, and when `progress` ends the work; the error names the
+/// file. A trace that is damaged is no error: what can be read is exported, and the [`Outcome`] says what is missing.
 pub fn export(
     trace: &TraceFile,
     format: Format,
-    out: &Path,
+    to: Destination,
     options: &Options,
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, ExportError> {
     match format {
-        Format::Chrome => chrome::write(trace, out, options, progress),
-        Format::Sqlite => sqlite::write(trace, out, progress),
-        Format::Json => records::write(trace, out, progress),
-        Format::Perfetto => perfetto::write(trace, out, progress),
-        Format::Parquet => parquet::write(trace, out, &options.label, progress),
+        Format::Chrome => chrome::write(trace, to, options, progress),
+        Format::Sqlite => sqlite::write(trace, to, progress),
+        Format::Json => records::write(trace, to, progress),
+        Format::Perfetto => perfetto::write(trace, to, progress),
+        Format::Parquet => parquet::write(trace, &to, &options.label, progress),
     }
 }

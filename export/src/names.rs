@@ -2,6 +2,7 @@
 //!
 //! Reports of gpuprof leave parameters out; the PyTorch profiler and nsys show them, and their users search for them.
 
+pub use profiler_core::demangle::demangled;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::NameId;
 use rustc_hash::FxHashMap;
@@ -24,15 +25,6 @@ impl Names {
         let make = self.make;
         self.made.entry(id).or_insert_with(|| make(dictionary.name(id)))
     }
-}
-
-/// A mangled name demangled with its parameters; what is no C++ name is returned as it is.
-pub fn demangled(name: &str) -> String {
-    cpp_demangle::Symbol::new(name)
-        .ok()
-        .and_then(|symbol| symbol.demangle().ok())
-        .filter(|readable| !readable.is_empty())
-        .unwrap_or_else(|| name.to_owned())
 }
 
 /// The bare name of a function: without return type, scope, template arguments and parameters.
@@ -68,13 +60,6 @@ pub fn base(demangled: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_demangled_with_parameters_and_others_stay() {
-        assert_eq!(demangled("_Z4gemmPfS_i"), "gemm(float*, float*, int)");
-        assert_eq!(demangled("triton_poi_fused_0"), "triton_poi_fused_0");
-        assert_eq!(demangled("_Z"), "_Z");
-    }
 
     #[test]
     fn base_names_have_neither_scope_nor_arguments() {

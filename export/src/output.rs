@@ -1,66 +1,75 @@
-//! The file that an export writes: under another name until it is complete.
+//! What an export writes: a file that gets its name when it is complete, or a stream.
 //!
-//! A conversion that fails or is interrupted leaves no file that looks like a whole one.
+//! A conversion that fails or is interrupted leaves no file that looks like a whole one. Until a file is complete it lies
+//! beside its place, under a name that nobody can foresee.
 
-use std::fs::{self, File};
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use tempfile::{Builder, TempPath};
 
+use crate::destination::{Destination, check, folder};
 use crate::error::ExportError;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Where an unfinished file is; removed unless it was finished.
+/// Names of what is unfinished.
+pub fn unfinished_name() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(".gpuprof-").suffix(".partial").rand_bytes(12);
+    builder
+}
+
+/// A file that has another name until it is complete, and vanishes unless it becomes so.
 #[derive(Debug)]
 pub struct Unfinished {
-    path: PathBuf,
-    partial: PathBuf,
-    finished: bool,
+    temporary: TempPath,
+    to: Destination,
 }
 
 impl Unfinished {
-    /// For the file `path`. Nothing is created yet.
-    pub fn new(path: &Path) -> Self {
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        Self { path: path.to_owned(), partial: partial.into(), finished: false }
+    /// Makes an empty file in the folder of the one that it will be.
+    pub fn create(to: Destination) -> Result<(File, Self), ExportError> {
+        // As other programs make files: the mask of the process decides who reads it.
+        let made = unfinished_name().permissions(Permissions::from_mode(0o666)).tempfile_in(folder(to.path()));
+        let (file, temporary) = made.map_err(|error| ExportError::io(to.path(), error))?.into_parts();
+        Ok((file, Self { temporary, to }))
     }
 
-    /// The name that it will have.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where it is meanwhile.
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
     }
 
-    /// Where to write meanwhile.
-    pub fn partial(&self) -> &Path {
-        &self.partial
-    }
-
-    /// Gives the file its name, over an older one.
-    pub fn finish(mut self) -> Result<(), ExportError> {
-        fs::rename(&self.partial, &self.path).map_err(|error| ExportError::io(&self.path, error))?;
-        self.finished = true;
-        Ok(())
+    /// Gives the file its name.
+    pub fn finish(self) -> Result<(), ExportError> {
+        let Self { temporary, to } = self;
+        // What is there may have become another thing since.
+        check(to.path(), to.replaces())?;
+        let named = if to.replaces() { temporary.persist(to.path()) } else { without_replacing(temporary, to.path()) };
+        named.map_err(|error| ExportError::io(to.path(), error.error))
     }
 }
 
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.finished {
-            // It may never have been created; and there is nobody left to tell.
-            let _ = fs::remove_file(&self.partial);
-        }
-    }
+fn without_replacing(temporary: TempPath, path: &Path) -> Result<(), tempfile::PathPersistError> {
+    temporary.persist_noclobber(path).or_else(|error| match error.error.kind() {
+        io::ErrorKind::AlreadyExists => Err(error),
+        // Some file systems can neither rename without replacing nor link; that nothing is there was looked up.
+        _ => error.path.persist(path),
+    })
 }
 
-/// A file of bytes, packed with gzip when its name ends with `.gz`.
+/// Bytes from front to back, packed with gzip when the name ends with `.gz`.
 #[derive(Debug)]
 pub struct Output {
-    place: Unfinished,
+    path: PathBuf,
     sink: Sink,
+    /// Of a file; a stream is complete when it ends.
+    place: Option<Unfinished>,
 }
 
 #[derive(Debug)]
@@ -70,31 +79,43 @@ enum Sink {
 }
 
 impl Output {
-    /// Begins the file `path`.
-    pub fn create(path: &Path) -> Result<Self, ExportError> {
-        let place = Unfinished::new(path);
-        let file = File::create(place.partial()).map_err(|error| ExportError::io(path, error))?;
+    /// Begins to write.
+    ///
+    /// # Errors
+    ///
+    /// When no file can be made.
+    pub fn create(to: Destination) -> Result<Self, ExportError> {
+        let path = to.path().to_owned();
+        let (file, place) = match to.into_stream() {
+            Ok(file) => (file, None),
+            Err(to) => Unfinished::create(to).map(|(file, place)| (file, Some(place)))?,
+        };
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let packed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
         let sink =
             if packed { Sink::Gzip(Box::new(GzEncoder::new(file, Compression::default()))) } else { Sink::Plain(file) };
-        Ok(Self { place, sink })
+        Ok(Self { path, sink, place })
     }
 
     /// An error of writing, with the name of the file.
+    #[must_use]
     pub fn failed(&self, error: io::Error) -> ExportError {
-        ExportError::io(&self.place.path, error)
+        ExportError::io(&self.path, error)
     }
 
     /// Completes the file.
+    ///
+    /// # Errors
+    ///
+    /// When the rest cannot be written, or the file cannot get its name.
     pub fn finish(self) -> Result<(), ExportError> {
-        let Self { place, sink } = self;
+        let Self { path, sink, place } = self;
         let written = match sink {
             Sink::Plain(mut file) => file.flush(),
             Sink::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
         };
-        written.map_err(|error| ExportError::io(&place.path, error))?;
-        place.finish()
+        written.map_err(|error| ExportError::io(&path, error))?;
+        place.map_or(Ok(()), Unfinished::finish)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Traces of several ranks: compared, and put on one timeline.
 
-use std::path::Path;
-
 use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
 use profiler_core::record::Record;
 
 use crate::attributed::attributed_beside;
+use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
 use crate::tables::Label;
@@ -38,16 +37,16 @@ pub fn compare(
     Ok((RanksReport::of(&ranks), notes))
 }
 
-/// Writes the traces to `out` in Perfetto's format, a process for each, on the clock of the first: `compared` says by
+/// Writes the traces in Perfetto's format, a process for each, on the clock of the first: `compared` says by
 /// how much the others are shifted.
 ///
 /// # Errors
 ///
-/// When a trace cannot be read, or `out` cannot be written.
+/// When a trace cannot be read, or the file cannot be written.
 pub fn merge(
     traces: &[(TraceFile, Label)],
     compared: &RanksReport,
-    out: &Path,
+    to: Destination,
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, ExportError> {
     let shifts = compared.shifts();
@@ -56,5 +55,5 @@ pub fn merge(
         .zip(shifts)
         .map(|((trace, label), shift)| perfetto::Part { trace, shift, name: format!("rank {}: ", label.rank) })
         .collect();
-    perfetto::write_all(&ranks, out, progress)
+    perfetto::write_all(&ranks, to, progress)
 }

@@ -4,20 +4,20 @@
 //! what they refer to by number in the trace is written out in each line.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
 use profiler_core::trace::Item;
 use serde_json::{Value, json};
 
+use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::output::Output;
 use crate::source::{Progress, Scope, TraceFile};
 use crate::{Outcome, kineto_names, words};
 
-/// Writes `trace` to `out`.
-pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
-    let mut output = Output::create(out)?;
+/// Writes `trace`.
+pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    let mut output = Output::create(to)?;
     let mut outcome = Outcome::default();
     let mut has_begun = false;
     let passed = trace.pass(progress, |item, scope| {

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::ExportError;
 use crate::nsys;
+use crate::scratch::Scratch;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// RFC 1952.
@@ -30,8 +32,19 @@ const PROGRESS_ITEMS: u32 = 1 << 14;
 /// Writes what a JSON text says as a trace into the file, or says why it cannot.
 pub type TranslateJson = fn(&mut dyn BufRead, File) -> Result<(), String>;
 
-/// Is told now and then how much of a pass is done: bytes read and bytes in all.
-pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+/// Is told now and then how much of a pass is done, bytes read and bytes in all, and answers whether to go on: a break ends
+/// the work with [`ExportError::is_interrupted`], and nothing that is unfinished stays behind.
+pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
+
+/// A [`Progress`] that nobody sees and that goes on to the end.
+pub fn unwatched(_: u64, _: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// The progress of a pass that is the part `percent` of the work.
+pub fn share(progress: &mut Progress<'_>, percent: Range<u64>) -> impl FnMut(u64, u64) -> ControlFlow<()> {
+    move |done, total| progress((total * percent.start + done * (percent.end - percent.start)) / 100, total)
+}
 
 /// The name of a trace without its endings (`.gpuprof`, `.gpuprof.gz`).
 #[must_use]
@@ -49,7 +62,7 @@ pub fn stem(path: &Path) -> String {
 pub struct TraceFile {
     path: PathBuf,
     /// The trace that a foreign file was translated into.
-    translated: Option<TempPath>,
+    translated: Option<Scratch>,
     /// Size when it was opened.
     bytes: u64,
     session: Session,
@@ -141,18 +154,23 @@ impl TraceFile {
         }
         if !metadata.is_file() {
             let mut pipe = File::open(path).map_err(failed)?;
-            return Self::of_copy(path, copied(&mut pipe).map_err(failed)?, pid, json);
-        }
-        if nsys::is_sqlite(path) {
-            let nothing = Self { path: path.to_owned(), translated: None, bytes: 0, session: Session::default() };
-            return nothing.replaced(nsys::translate(path, pid)?)?.begun();
+            let copy = Scratch::new()?;
+            io::copy(&mut pipe, &mut copy.writer()?).map_err(failed)?;
+            let opened = Self::open_process(copy.path(), pid, json).map_err(|error| error.of(path))?;
+            let opened = if opened.translated.is_some() { opened } else { opened.replaced(copy)? };
+            return Ok(Self { path: path.to_owned(), ..opened });
         }
         let trace =
             Self { path: path.to_owned(), translated: None, bytes: metadata.len(), session: Session::default() };
+        // SQLite opens files by their names, which a copy of a pipe has not.
+        if nsys::is_sqlite(path) && path.canonicalize().is_ok() {
+            return trace.replaced(nsys::translate(path, pid)?)?.begun();
+        }
         let mut beginning = trace.unpacked(&Rc::default())?;
         let text = beginning.fill_buf().map_err(failed)?;
         if text.starts_with(nsys::MAGIC) {
-            return Self::of_copy(path, copied(&mut beginning).map_err(failed)?, pid, json);
+            let copy = copied(&mut beginning).map_err(failed)?;
+            return trace.replaced(nsys::translate(&copy, pid).map_err(|error| error.of(path))?)?.begun();
         }
         if pid.is_some() {
             return Err(ExportError::foreign(
@@ -169,22 +187,9 @@ impl TraceFile {
                 "this is JSON, perhaps a trace of another profiler; it has to be translated first",
             ));
         };
-        let file = NamedTempFile::with_prefix("gpuprof-json-").map_err(failed)?;
-        let (file, translated) = file.into_parts();
-        translate(&mut beginning, file).map_err(|why| ExportError::translation(path, why))?;
+        let translated = Scratch::new()?;
+        translate(&mut beginning, translated.writer()?).map_err(|why| ExportError::translation(path, why))?;
         trace.replaced(translated)?.begun()
-    }
-
-    /// What `path` gave only once, from a copy.
-    fn of_copy(
-        path: &Path,
-        copy: TempPath,
-        pid: Option<u32>,
-        json: Option<TranslateJson>,
-    ) -> Result<Self, ExportError> {
-        let opened = Self::open_process(&copy, pid, json).map_err(|error| error.of(path))?;
-        let opened = if opened.translated.is_some() { opened } else { opened.replaced(copy)? };
-        Ok(Self { path: path.to_owned(), ..opened })
     }
 
     /// Reads who was traced.
@@ -196,8 +201,8 @@ impl TraceFile {
     }
 
     /// The same with the contents of another file, which vanishes with the answer.
-    pub(crate) fn replaced(&self, by: TempPath) -> Result<Self, ExportError> {
-        let bytes = std::fs::metadata(&by).map_err(|error| ExportError::io(&by, error))?.len();
+    pub(crate) fn replaced(&self, by: Scratch) -> Result<Self, ExportError> {
+        let bytes = by.bytes()?;
         Ok(Self { path: self.path.clone(), translated: Some(by), bytes, session: self.session.clone() })
     }
 
@@ -210,7 +215,7 @@ impl TraceFile {
     /// A file that holds a trace of gpuprof: this one, or what it was translated into, for as long as `self` lives.
     #[must_use]
     pub fn readable(&self) -> &Path {
-        self.translated.as_deref().unwrap_or(&self.path)
+        self.translated.as_ref().map_or(&self.path, Scratch::path)
     }
 
     /// Who was traced.
@@ -251,12 +256,28 @@ impl TraceFile {
             visit(&item, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
             items = items.wrapping_add(1);
             if items.is_multiple_of(PROGRESS_ITEMS) {
-                progress(position.get(), self.bytes);
+                self.told(progress, position.get())?;
             }
         }
         let (session, dictionary, damage) = reader.into_parts();
-        progress(self.bytes, self.bytes);
+        self.told(progress, self.bytes)?;
         Ok(Passed { session, dictionary, loss, end, damage, stopped })
+    }
+
+    /// Tells how many bytes are read.
+    fn told(&self, progress: &mut Progress<'_>, done: u64) -> Result<(), ExportError> {
+        if progress(done, self.bytes).is_break() { Err(ExportError::interrupted(&self.path)) } else { Ok(()) }
+    }
+
+    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the work.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened or unpacked.
+    pub fn bytes(&self, progress: &mut Progress<'_>) -> Result<impl Read, ExportError> {
+        let position = Rc::new(Cell::new(0));
+        let source = self.unpacked(&position)?;
+        Ok(Watched { source, position, total: self.bytes, progress })
     }
 
     /// The bytes of the trace, unpacked. `position` follows how many of the file's have been read.
@@ -276,7 +297,24 @@ impl TraceFile {
     }
 }
 
-/// All of `source` in a temporary file, for what has to be read more than once, or by SQLite. It vanishes with the answer.
+/// Tells how much is read.
+struct Watched<'w, 'p> {
+    source: Box<dyn BufRead>,
+    position: Rc<Cell<u64>>,
+    total: u64,
+    progress: &'w mut Progress<'p>,
+}
+
+impl Read for Watched<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.progress)(self.position.get(), self.total).is_break() {
+            return Err(io::Error::other("interrupted"));
+        }
+        self.source.read(buffer)
+    }
+}
+
+/// All of `source` in a temporary file with a name, which SQLite needs. It vanishes with the answer.
 ///
 /// # Errors
 ///

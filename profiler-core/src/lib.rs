@@ -13,6 +13,7 @@ pub mod bounded;
 pub mod capture;
 mod correlated;
 pub mod cost;
+pub mod demangle;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;

@@ -139,3 +139,11 @@ fn ranks_that_come_together_have_no_straggler() {
     let report = compared(&ranks);
     assert_eq!((report.collectives, report.straggler), (100, None), "0.01 ms of 0.2 ms: {:?}", report.rows);
 }
+
+#[test]
+fn one_host_without_a_name_has_one_clock() {
+    let mut ranks = [Rank::new(""), Rank::new("")];
+    job(&mut ranks, &[MS, MS], &[0; 2], 20);
+    let text = compared(&ranks).text();
+    assert!(text.contains("\nclock: one clock for all"), "{text}");
+}

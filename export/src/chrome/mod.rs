@@ -12,37 +12,38 @@ mod arguments;
 mod rows;
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use profiler_core::record::{Device, Record};
 use profiler_core::session::Session;
 use profiler_core::trace::Item;
 
+use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::json::quoted;
 use crate::output::Output;
-use crate::source::{Progress, TraceFile};
+use crate::source::{Progress, TraceFile, share};
 use crate::stats::projected_ranges;
 use crate::survey::Survey;
 use crate::{Options, Outcome};
 
 use self::rows::Rows;
 
-/// Writes `trace` to `out`.
+/// Writes `trace`.
 pub fn write(
     trace: &TraceFile,
-    out: &Path,
+    to: Destination,
     options: &Options,
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, ExportError> {
-    let (survey, passed) = Survey::of(trace, &mut |done, total| progress(done / 2, total))?;
-    let mut output = Output::create(out)?;
+    let (survey, passed) = Survey::of(trace, &mut share(progress, 0..10))?;
+    let name = to.path().to_string_lossy().into_owned();
+    let mut output = Output::create(to)?;
     let mut outcome = Outcome { notes: passed.notes(), ..Outcome::default() };
     let header = header(&mut output, &passed.session, passed.dictionary.devices(), &survey, options);
     header.map_err(|error| output.failed(error))?;
     let mut rows = Rows::new(&survey, &passed.session, options);
     rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
-    trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
+    trace.pass(&mut share(progress, 10..90), |item, scope| {
         let written = match item {
             Item::Record(record) => {
                 match record {
@@ -60,12 +61,11 @@ pub fn write(
     })?;
     rows.finish(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
     let (projections, unplaced) =
-        if survey.has_ranges { projected_ranges(trace, &mut |_, _| {})? } else { Default::default() };
+        if survey.has_ranges { projected_ranges(trace, &mut share(progress, 90..100))? } else { Default::default() };
     for row in &projections {
         rows.projection(&mut output, row, &passed.dictionary).map_err(|error| output.failed(error))?;
     }
-    writeln!(output, "\n  ],\n  \"traceName\": {}\n}}", quoted(&out.to_string_lossy()))
-        .map_err(|error| output.failed(error))?;
+    writeln!(output, "\n  ],\n  \"traceName\": {}\n}}", quoted(&name)).map_err(|error| output.failed(error))?;
     outcome.notes.extend(rows.notes());
     outcome.notes.extend(unplaced);
     output.finish()?;

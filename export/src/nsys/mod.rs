@@ -24,13 +24,13 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::session::End;
 use profiler_core::trace::TraceWriter;
-use tempfile::{NamedTempFile, TempPath};
 
 use self::database::Database;
 use self::facts::Process;
 use self::merge::Merge;
 use self::schema::Schema;
 use crate::error::ExportError;
+use crate::scratch::{self, Scratch};
 
 /// How every SQLite file of version 3 begins (the file format's own documentation).
 pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -49,7 +49,7 @@ pub fn is_sqlite(path: &Path) -> bool {
 /// # Errors
 ///
 /// When it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace.
-pub fn translate(path: &Path, pid: Option<u32>) -> Result<TempPath, ExportError> {
+pub fn translate(path: &Path, pid: Option<u32>) -> Result<Scratch, ExportError> {
     let database = Database::open(path)?;
     let connection = &database.connection;
     let failed = |error: rusqlite::Error| database.failed(&error);
@@ -72,10 +72,9 @@ pub fn translate(path: &Path, pid: Option<u32>) -> Result<TempPath, ExportError>
     session.notes.extend(facts::impossible(connection, &schema, &process).map_err(failed)?);
     session.notes.extend(database.unread());
 
-    let file = NamedTempFile::with_prefix("gpuprof-nsys-").map_err(|error| ExportError::io(path, error))?;
-    let (file, trace) = file.into_parts();
-    let written = |error| ExportError::io(&trace, error);
-    let mut writer = TraceWriter::new(BufWriter::new(file), &session).map_err(written)?;
+    let trace = Scratch::new()?;
+    let written = scratch::failed;
+    let mut writer = TraceWriter::new(BufWriter::new(trace.writer()?), &session).map_err(written)?;
     let loss = Loss::default();
     let mut statements = queries::statements(connection, &schema, &process).map_err(failed)?;
     let mut merge = Merge::new(connection, &schema, &mut statements, session.start, &mut dictionary).map_err(failed)?;

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
@@ -16,8 +16,8 @@ use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::Texts;
+use super::folder::{RankFolder, file_name};
 use crate::error::ExportError;
-use crate::output::Unfinished;
 use crate::tables::{Cell, Column, Kind, Table};
 
 /// Rows of a row group: that of DuckDB, whose threads take a row group each.
@@ -25,7 +25,7 @@ const GROUP_ROWS: usize = 122_880;
 
 /// A file that is being written.
 pub struct TableFile {
-    place: Unfinished,
+    path: PathBuf,
     writer: SerializedFileWriter<BufWriter<File>>,
     columns: Vec<Values>,
     rows: usize,
@@ -45,16 +45,16 @@ enum Typed {
 }
 
 impl TableFile {
-    /// Begins the file of `table` in `folder`.
-    pub fn create(folder: &Path, table: Table) -> Result<Self, ExportError> {
-        let path = folder.join(format!("{}.parquet", table.name()));
-        let place = Unfinished::new(&path);
-        let file = File::create(place.partial()).map_err(|error| ExportError::io(&path, error))?;
+    /// Begins the file of `table`. Errors name the place that it will have.
+    pub fn create(folder: &RankFolder, table: Table) -> Result<Self, ExportError> {
+        let name = file_name(table);
+        let path = folder.place().join(&name);
+        let file = File::create_new(folder.temporary().join(name)).map_err(|error| ExportError::io(&path, error))?;
         let failed = |error| ExportError::parquet(&path, &error);
         let schema = schema(table).map_err(failed)?;
         let writer = SerializedFileWriter::new(BufWriter::new(file), schema, properties(table)).map_err(failed)?;
         let columns = table.columns().iter().map(Values::of).collect();
-        Ok(Self { place, writer, columns, rows: 0 })
+        Ok(Self { path, writer, columns, rows: 0 })
     }
 
     /// Takes a row.
@@ -71,15 +71,14 @@ impl TableFile {
         if self.rows > 0 {
             self.group()?;
         }
-        let Self { place, writer, .. } = self;
+        let Self { path, writer, .. } = self;
         let written = writer.into_inner().and_then(|file| file.into_inner().map_err(|error| error.into_error().into()));
-        written.map_err(|error| ExportError::parquet(place.path(), &error))?;
-        place.finish()
+        written.map(drop).map_err(|error| ExportError::parquet(&path, &error))
     }
 
     fn group(&mut self) -> Result<(), ExportError> {
         self.rows = 0;
-        self.write_group().map_err(|error| ExportError::parquet(self.place.path(), &error))
+        self.write_group().map_err(|error| ExportError::parquet(&self.path, &error))
     }
 
     fn write_group(&mut self) -> Result<()> {

@@ -5,42 +5,37 @@
 //! of names always finds one.
 
 mod file;
-
-use std::fs;
-use std::path::{Path, PathBuf};
+mod folder;
 
 use rustc_hash::FxHashMap;
 
 use ::parquet::data_type::ByteArray;
 
 use crate::Outcome;
+use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
 use crate::tables::{Cell, Label, Sink, Table, produce};
 
 use self::file::TableFile;
+use self::folder::RankFolder;
 
-/// Writes the tables of `trace` below the folder `out`.
+/// Writes the tables of `trace` below the folder `to`.
 pub fn write(
     trace: &TraceFile,
-    out: &Path,
+    to: &Destination,
     label: &Label,
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, ExportError> {
-    let folder = partition(out, label);
-    fs::create_dir_all(&folder).map_err(|error| ExportError::io(&folder, error))?;
+    let folder = RankFolder::begin(to, &format!("run={}", escaped(&label.run)), &format!("rank={}", label.rank))?;
     let files = Table::ALL.iter().map(|&table| TableFile::create(&folder, table)).collect::<Result<_, _>>()?;
     let mut files = Files { files, texts: Texts::default(), written: 0 };
     let notes = produce(trace, &mut files, progress)?;
     for file in files.files {
         file.finish()?;
     }
+    folder.finish()?;
     Ok(Outcome { written: files.written, without_place: 0, notes })
-}
-
-/// The folder of a rank of a run.
-fn partition(out: &Path, label: &Label) -> PathBuf {
-    out.join(format!("run={}", escaped(&label.run))).join(format!("rank={}", label.rank))
 }
 
 /// Percent-encoded as Hive's readers decode it.
@@ -96,7 +91,6 @@ mod tests {
 
     #[test]
     fn a_run_of_any_name_is_one_folder() {
-        let label = Label { run: "a/b=c d..%".to_owned(), rank: 3 };
-        assert_eq!(partition(Path::new("out"), &label), Path::new("out/run=a%2Fb%3Dc%20d..%25/rank=3"));
+        assert_eq!(escaped("a/b=c d..%"), "a%2Fb%3Dc%20d..%25");
     }
 }

@@ -12,23 +12,23 @@ mod wire;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 
 use profiler_core::trace::Item;
 
 use crate::Outcome;
 use crate::attributed::attributed;
+use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::output::Output;
-use crate::source::{Progress, TraceFile};
+use crate::source::{Progress, TraceFile, share};
 use crate::survey::Survey;
 
 use self::events::Events;
 use self::packets::Place;
 
-/// Writes `trace` to `out`.
-pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
-    write_all(&[Part { trace, shift: 0, name: String::new() }], out, progress)
+/// Writes `trace`.
+pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    write_all(&[Part { trace, shift: 0, name: String::new() }], to, progress)
 }
 
 /// A trace on a timeline.
@@ -42,9 +42,10 @@ pub struct Part<'a> {
 }
 
 /// Writes several traces to one file, a process for each.
-pub fn write_all(parts: &[Part<'_>], out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
-    let failed = |error| ExportError::io(out, error);
-    let mut output = Output::create(out)?;
+pub fn write_all(parts: &[Part<'_>], to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    let path = to.path().to_owned();
+    let failed = |error| ExportError::io(&path, error);
+    let mut output = Output::create(to)?;
     let mut outcome = Outcome::default();
     let count = parts.len().max(1) as u64;
     let mut processes = BTreeSet::new();
@@ -74,15 +75,15 @@ fn write_part(
     progress: &mut Progress<'_>,
     failed: &dyn Fn(io::Error) -> ExportError,
 ) -> Result<u64, ExportError> {
-    let (survey, passed) = Survey::of(trace, &mut |done, total| progress(done / 3, total))?;
-    let (report, _) = attributed(trace, &mut |done, total| progress(total / 3 + done / 3, total))?;
+    let (survey, passed) = Survey::of(trace, &mut share(progress, 0..5))?;
+    let (report, _) = attributed(trace, &mut share(progress, 5..15))?;
     outcome.notes.extend(passed.notes().into_iter().map(|note| format!("{}{note}", place.name)));
     let mut events = Events::new(output, &survey, &passed.session, place);
     events.tracks(&passed.dictionary, &report.live_line()).map_err(failed)?;
     for device in &report.devices {
         events.steps(device).map_err(failed)?;
     }
-    trace.pass(&mut |done, total| progress(total / 3 * 2 + done / 3, total), |item, scope| {
+    trace.pass(&mut share(progress, 15..100), |item, scope| {
         let Item::Record(record) = item else { return Ok(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,

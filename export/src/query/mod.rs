@@ -72,9 +72,8 @@ impl Query {
         let mut notes = Vec::new();
         let count = traces.len() as u64;
         for (number, (trace, label)) in (0..).zip(traces) {
-            let of_trace = database.load(trace, label, &mut |done, total| {
-                progress(total / count * number + done / count, total);
-            })?;
+            let of_trace = database
+                .load(trace, label, &mut |done, total| progress(total / count * number + done / count, total))?;
             notes.extend(of_trace.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
         }
         self.print(&database.loaded()?, options, output)?;

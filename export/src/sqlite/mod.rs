@@ -8,13 +8,12 @@ mod facts;
 mod managed;
 mod rows;
 
-use std::path::Path;
-
 use profiler_core::record::Timestamp;
 use profiler_core::trace::Item;
 use rusqlite::Connection;
 
 use crate::Outcome;
+use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::output::Unfinished;
 use crate::source::{Progress, TraceFile};
@@ -31,15 +30,13 @@ const OPTIONAL: [&str; 6] = [
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
 ];
 
-/// Writes `trace` to the SQLite file `out`.
-pub fn write(trace: &TraceFile, out: &Path, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
-    let place = Unfinished::new(out);
-    match std::fs::remove_file(place.partial()) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(ExportError::io(out, error)),
-        _ => {}
-    }
-    let failed = |error: rusqlite::Error| ExportError::sqlite(out, &error);
-    let connection = Connection::open(place.partial()).map_err(failed)?;
+/// Writes `trace` to an SQLite file.
+pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+    let path = to.path().to_owned();
+    let failed = |error: rusqlite::Error| ExportError::sqlite(&path, &error);
+    // SQLite takes an empty file for an empty database.
+    let (_, place) = Unfinished::create(to)?;
+    let connection = Connection::open(place.temporary()).map_err(failed)?;
     // An unfinished file is thrown away, so nothing needs to survive a crash half-way.
     connection
         .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN;")

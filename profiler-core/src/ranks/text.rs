@@ -87,7 +87,13 @@ pub(super) fn text(report: &RanksReport) -> String {
         let scatter = clock.scatter_ns.map_or_else(String::new, |[half, most]| {
             format!("; ends of one collective scatter by {} (median), {} (95 %)", duration(half), duration(most))
         });
-        wrapped(&mut out, "clock: ", &format!("{}: {offset}{scatter}", clock.host));
+        // What others recorded has no host.
+        let host = match clock.host.as_str() {
+            "" if report.clocks.len() == 1 => String::new(),
+            "" => "host not recorded: ".to_owned(),
+            name => format!("{name}: "),
+        };
+        wrapped(&mut out, "clock: ", &format!("{host}{offset}{scatter}"));
     }
     for doubt in &report.doubts {
         wrapped(&mut out, "not known: ", doubt);

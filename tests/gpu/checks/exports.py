@@ -73,7 +73,7 @@ def exports(suite: Suite) -> Iterator[Result]:
     run = suite.run("exports", programs(suite)["mlp"].quiet(), Mode.VARIABLE)
     trace = single(suite, run)
     database = pathlib.Path(run.folder) / "export.sqlite"
-    export = suite.run("exports-sqlite", [suite.gpuprof, "export", "--to", "sqlite", trace.path, "-o", database])
+    export = suite.run("exports-sqlite", [suite.gpuprof, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
     yield expect("exports.sqlite", export.code == 0, export.stderr.strip()[:200])
     for report in REPORTS:
         ours = suite.run(f"exports-{report}", [suite.gpuprof, "stats", "-r", report, "-f", "csv", trace.path])
@@ -102,7 +102,7 @@ def ranges(suite: Suite) -> Iterator[Result]:
     run = suite.run("exports-ranges", suite.python("ranges.py"), Mode.COMMAND)
     trace = single(suite, run)
     database = pathlib.Path(run.folder) / "export.sqlite"
-    export = suite.run("exports-ranges-sqlite", [suite.gpuprof, "export", "--to", "sqlite", trace.path, "-o", database])
+    export = suite.run("exports-ranges-sqlite", [suite.gpuprof, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
     yield expect("exports.ranges.sqlite", export.code == 0, export.stderr.strip()[:200])
     for report in RANGE_REPORTS:
         ours = suite.run(f"exports-{report}", [suite.gpuprof, "stats", "-r", report, "-f", "csv", trace.path])

@@ -59,7 +59,7 @@ def managed(suite: Suite) -> Iterator[Result]:
         found, recorded = ours.get(column), theirs.get(column)
         yield expect(f"managed.nsys.{direction}", found == recorded, f"gpuprof {found}, nsys {recorded}")
     export = pathlib.Path(run.folder) / "export.sqlite"
-    suite.run("managed-sqlite", [suite.gpuprof, "export", "--to", "sqlite", trace.path, "-o", export])
+    suite.run("managed-sqlite", [suite.gpuprof, "export", "--force", "--to", "sqlite", trace.path, "-o", export])
     for report in REPORTS:
         left = suite.run(f"managed-{report}", [suite.gpuprof, "stats", "-r", report, "-f", "csv", trace.path])
         command = [suite.nsys, "stats", "--report", report, "--format", "csv", "--output", "-", export]

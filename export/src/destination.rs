@@ -1,0 +1,179 @@
+//! Where an export goes, and what it may not be.
+//!
+//! What exists is not replaced unless that is asked for, and then only a regular file is: renaming onto a device or a
+//! pipe would remove it for everybody. Those are written in place, where the format is a stream. A trace that is read
+//! is never replaced.
+
+use std::fs::{self, File, FileType, Metadata};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::ExportError;
+
+/// Standard output, as a file name on the command line.
+const STDOUT: [&str; 2] = ["-", "/dev/stdout"];
+
+const EXISTS: &str = "this file exists and is left as it is; choose another name, or replace it with --force";
+const INPUT: &str = "this is one of the traces to read, which are never replaced; choose another name";
+const LINK: &str = "this is a symbolic link; name the file that it leads to";
+const FOLDER: &str = "this is a folder; name a file in it";
+const NO_FOLDER: &str = "this is no folder, and this format is written as one";
+const NO_STREAM: &str = "this format cannot be written to standard output, a device or a pipe; name a file";
+const OTHER: &str = "this is no regular file, pipe or character device";
+/// Of the folder that a file is to be made in.
+pub const MISSING: &str = "this folder does not exist; make it first";
+
+/// How a format is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// From front to back: to a file, standard output, a pipe or a character device.
+    Stream,
+    /// To a file, in any order.
+    File,
+    /// As a folder.
+    Folder,
+}
+
+/// Where an export goes. Nothing is made there before it is written.
+#[derive(Debug)]
+pub struct Destination {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A regular file, or a folder.
+    Named {
+        replace: bool,
+    },
+    /// A pipe or a character device, open.
+    Stream(File),
+    Stdout(File),
+}
+
+impl Destination {
+    /// At `path`, which `-` makes standard output. With `replace` a regular file that is there goes when the new one is
+    /// complete. `inputs` are the files that are read.
+    ///
+    /// A pipe is opened here, which waits for its reader.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can or may be written there; the error says why.
+    pub fn new(path: &Path, shape: Shape, replace: bool, inputs: &[PathBuf]) -> Result<Self, ExportError> {
+        let refused = |why| Err(ExportError::foreign(path, why));
+        let at = |kind| Ok(Self { path: path.to_owned(), kind });
+        if STDOUT.iter().any(|name| path == Path::new(name)) {
+            if shape != Shape::Stream {
+                return refused(NO_STREAM);
+            }
+            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(ExportError::output)?;
+            return Ok(Self { path: "standard output".into(), kind: Kind::Stdout(stdout.into()) });
+        }
+        let Some(found) = found(path)? else {
+            let parent = folder(path);
+            return if parent.is_dir() {
+                at(Kind::Named { replace })
+            } else {
+                Err(ExportError::foreign(parent, MISSING))
+            };
+        };
+        if shape == Shape::Folder {
+            return if found.is_dir() { at(Kind::Named { replace }) } else { refused(NO_FOLDER) };
+        }
+        if is_stream(found.file_type()) {
+            return if shape == Shape::Stream { at(Kind::Stream(opened(path)?)) } else { refused(NO_STREAM) };
+        }
+        if inputs.iter().any(|input| is_same(input, &found)) {
+            return refused(INPUT);
+        }
+        admit(path, &found, replace)?;
+        at(Kind::Named { replace })
+    }
+
+    /// How messages call it: the path, or `standard output`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether what is written there is unfinished until its end, so that somebody has to remove it.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        matches!(self.kind, Kind::Named { .. })
+    }
+
+    /// Whether it is standard output.
+    #[must_use]
+    pub fn is_stdout(&self) -> bool {
+        matches!(self.kind, Kind::Stdout(_))
+    }
+
+    /// Whether something that exists goes.
+    pub(crate) fn replaces(&self) -> bool {
+        matches!(self.kind, Kind::Named { replace: true })
+    }
+
+    /// The open stream, if it is one.
+    pub(crate) fn into_stream(self) -> Result<File, Self> {
+        match self.kind {
+            Kind::Stream(file) | Kind::Stdout(file) => Ok(file),
+            Kind::Named { .. } => Err(self),
+        }
+    }
+}
+
+/// Whether what is at `path` now, if anything, may go.
+pub fn check(path: &Path, replace: bool) -> Result<(), ExportError> {
+    found(path)?.map_or(Ok(()), |found| admit(path, &found, replace))
+}
+
+/// The folder that holds `path`.
+pub fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn admit(path: &Path, found: &Metadata, replace: bool) -> Result<(), ExportError> {
+    let why = match found.file_type() {
+        kind if kind.is_dir() => FOLDER,
+        kind if !kind.is_file() => OTHER,
+        _ if !replace => EXISTS,
+        _ => return Ok(()),
+    };
+    Err(ExportError::foreign(path, why))
+}
+
+/// What is at `path`. A symbolic link is followed to a device, a pipe or a folder, as `/dev/fd/3` is; which file is
+/// replaced must stand in the command.
+fn found(path: &Path) -> Result<Option<Metadata>, ExportError> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(|error| ExportError::io(path, error))?,
+    };
+    if !found.is_symlink() {
+        return Ok(Some(found));
+    }
+    match fs::metadata(path) {
+        Ok(target) if target.is_dir() || is_stream(target.file_type()) => Ok(Some(target)),
+        _ => Err(ExportError::foreign(path, LINK)),
+    }
+}
+
+fn is_stream(kind: FileType) -> bool {
+    kind.is_char_device() || kind.is_fifo()
+}
+
+fn is_same(input: &Path, found: &Metadata) -> bool {
+    fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (found.dev(), found.ino()))
+}
+
+/// Opens a pipe or device, and nothing that took its place.
+fn opened(path: &Path) -> Result<File, ExportError> {
+    let failed = |error| ExportError::io(path, error);
+    let file = File::options().write(true).open(path).map_err(failed)?;
+    let kind = file.metadata().map_err(failed)?.file_type();
+    if is_stream(kind) { Ok(file) } else { Err(ExportError::foreign(path, OTHER)) }
+}
