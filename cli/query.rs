@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use gpuprof_export::query::{self, Query};
-use gpuprof_export::stats::TableFormat;
+use gpuprof_export::stats::StatsOptions;
 use gpuprof_export::tables::labels;
 use gpuprof_export::{ExportError, TraceFile};
 
@@ -29,8 +29,8 @@ pub enum Props {
         traces: Vec<PathBuf>,
         /// The query.
         sql: String,
-        /// The form of the answer.
-        format: TableFormat,
+        /// How to print the answer.
+        options: StatsOptions,
         /// The run that all traces belong to.
         run: Option<String>,
     },
@@ -43,7 +43,7 @@ pub enum Props {
 /// When the query is wrong, a trace cannot be read, or stdout cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
     let mut output = BufWriter::new(io::stdout().lock());
-    let Props::Ask { traces, sql, format, run } = props else {
+    let Props::Ask { traces, sql, options, run } = props else {
         output.write_all(query::described().as_bytes())?;
         output.flush()?;
         return Ok(0);
@@ -53,7 +53,7 @@ pub fn run(props: &Props) -> Result<u8> {
         traces::expanded(traces)?.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
     let labels = labels(&files, run.as_deref());
     let labelled: Vec<_> = files.into_iter().zip(labels).collect();
-    let notes = match progress::shown(|progress| query.answer(&labelled, *format, &mut output, progress)) {
+    let notes = match progress::shown(|progress| query.answer(&labelled, options, &mut output, progress)) {
         Err(error) if error.is_broken_pipe() => return Ok(0),
         answered => answered?,
     };

@@ -60,7 +60,14 @@ pub enum Extent {
 /// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told by
 /// reading it in full.
 fn kept(props: &Props, file: &Path) -> Option<String> {
-    if props.recompute || props.window.is_some() || props.json || props.capture.is_some() || props.pid.is_some() {
+    // A pipe can be read once.
+    if !file.is_file()
+        || props.recompute
+        || props.window.is_some()
+        || props.json
+        || props.capture.is_some()
+        || props.pid.is_some()
+    {
         return None;
     }
     let answer = Answer::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;

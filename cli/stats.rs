@@ -2,11 +2,12 @@
 //!
 //! Counting and printing are library code (`gpuprof-export`); here are the order of reports, streams and exit codes.
 
+use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use gpuprof_export::stats::{self, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
+use gpuprof_export::stats::{self, Document, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
 use gpuprof_export::tables::labels;
 use gpuprof_export::{ExportError, Progress, TraceFile};
 
@@ -61,7 +62,7 @@ impl Tables {
     /// # Errors
     ///
     /// When a trace cannot be read or has no such range, or stdout cannot be written.
-    pub fn print<T>(
+    pub fn print<T: Display>(
         &self,
         tables: &[T],
         write: impl Fn(
@@ -84,9 +85,11 @@ impl Tables {
             };
             subjects.push(Subject { trace, label, filter });
         }
-        let mut output = BufWriter::new(io::stdout().lock());
+        let names = tables.iter().map(T::to_string);
+        let mut output = Document::new(BufWriter::new(io::stdout().lock()), self.options.format, names);
         let mut said: Vec<String> = Vec::new();
         for table in tables {
+            output.next_table()?;
             match progress::shown(|progress| write(&subjects, table, &self.options, &mut output, progress)) {
                 Ok(notes) => {
                     for note in notes {
@@ -100,7 +103,7 @@ impl Tables {
                 Err(error) => return Err(error.into()),
             }
         }
-        output.flush()?;
+        output.finish()?;
         Ok(if said.is_empty() { 0 } else { INCOMPLETE })
     }
 }

@@ -2,11 +2,14 @@
 //! translated.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufWriter};
+use std::io::{self, BufRead, BufWriter, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use flate2::read::GzDecoder;
 use gpuprof_export::{ExportError, TraceFile};
+
+use crate::complain;
 
 /// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or a
 /// trace of the PyTorch profiler.
@@ -22,7 +25,8 @@ fn translate(json: &mut dyn BufRead, trace: File) -> Result<(), String> {
     gpuprof::translate_kineto(json, BufWriter::new(trace)).map_err(|error| error.to_string())
 }
 
-/// The files of `paths`, those of a folder in the order of their names. Folders within it are not entered.
+/// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder are
+/// not entered. What of a folder looks like a trace and is not read is told on stderr.
 ///
 /// # Errors
 ///
@@ -31,29 +35,95 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            files.extend(within(path)?);
+            let found = Found::within(path).with_context(|| format!("{}: cannot read this folder", path.display()))?;
+            for skipped in &found.skipped {
+                complain(skipped);
+            }
+            if found.files.is_empty() {
+                bail!("{}: there is no trace in this folder ({})", path.display(), ENDINGS.join(", "));
+            }
+            files.extend(found.files);
         } else {
-            files.push(path.clone());
+            files.push(if path == Path::new("-") { "/dev/stdin".into() } else { path.clone() });
         }
     }
     Ok(files)
 }
 
-fn within(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let cannot = || format!("{}: cannot read this folder", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(cannot)? {
-        let path = entry.with_context(cannot)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if (name.ends_with(".gpuprof") || name.ends_with(".gpuprof.gz")) && path.is_file() {
-            files.push(path);
+/// What the names of traces end with: first ours, then those of others.
+const ENDINGS: [&str; 6] = [".gpuprof", ".gpuprof.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
+const OURS: usize = 2;
+/// A trace of the PyTorch profiler has said by then that it is one, bytes.
+const HEAD: u64 = 1 << 16;
+
+/// What of a folder is read, and what is not: sentences.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    files: Vec<PathBuf>,
+    skipped: Vec<String>,
+}
+
+impl Found {
+    /// Traces of others count where there are none of ours: beside ours they are usually exports of them, and every row would
+    /// be there twice.
+    fn within(folder: &Path) -> io::Result<Self> {
+        let mut found = Self::default();
+        let (mut ours, mut others, mut json) = (Vec::new(), Vec::new(), 0);
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Some(kind) = ENDINGS.iter().position(|ending| name.ends_with(ending)) else { continue };
+            let metadata = fs::metadata(&path);
+            if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
+                continue;
+            }
+            // To open a pipe waits for somebody to write to it.
+            if !metadata.is_ok_and(|metadata| metadata.is_file()) {
+                found.skipped.push(format!("{}: skipped, as it is no file", path.display()));
+            } else if kind < OURS {
+                ours.push(path);
+            } else if ENDINGS[kind].contains("json") && !is_kineto(&path) {
+                json += 1;
+            } else {
+                others.push(path);
+            }
         }
+        let mut skip = |count: usize, what: &str| {
+            if count > 0 {
+                found.skipped.push(format!("{}: {count} {what}", folder.display()));
+            }
+        };
+        skip(json, "JSON files skipped that are no traces of the PyTorch profiler");
+        if ours.is_empty() {
+            found.files = others;
+        } else {
+            skip(
+                others.len(),
+                "traces of other profilers skipped, since there are some of gpuprof; name them to read them",
+            );
+            found.files = ours;
+        }
+        found.files.sort();
+        found.skipped.sort();
+        Ok(found)
     }
-    if files.is_empty() {
-        bail!("{}: there is no trace (*.gpuprof, *.gpuprof.gz) in this folder", folder.display());
-    }
-    files.sort();
-    Ok(files)
+}
+
+/// Whether a JSON file, packed or not, is a trace of the PyTorch profiler, and not what a program also writes into its folder.
+fn is_kineto(path: &Path) -> bool {
+    let head = || -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        let file = File::open(path)?;
+        match path.extension() {
+            Some(packed) if packed == "gz" => GzDecoder::new(file).take(HEAD).read_to_end(&mut head)?,
+            _ => file.take(HEAD).read_to_end(&mut head)?,
+        };
+        Ok(head)
+    };
+    head().is_ok_and(|head| {
+        let text = String::from_utf8_lossy(&head);
+        text.contains("\"traceEvents\"") || (text.trim_start().starts_with('[') && text.contains("\"ph\""))
+    })
 }
 
 #[cfg(test)]
@@ -73,5 +143,44 @@ mod tests {
         let named = PathBuf::from("x.gpuprof");
         let files = expanded(&[named.clone(), folder.path().to_owned()]).unwrap();
         assert_eq!(files, [named, path("a.gpuprof.gz"), path("b.gpuprof")]);
+    }
+
+    #[test]
+    fn traces_of_others_count_where_there_are_none_of_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let trace = r#"{"schemaVersion": 1, "traceEvents": []}"#;
+        fs::write(path("a.pt.trace.json"), trace).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut packed, trace.as_bytes()).unwrap();
+        fs::write(path("b.json.gz"), packed.finish().unwrap()).unwrap();
+        fs::write(path("c.json"), r#"[{"ph": "X"}]"#).unwrap();
+        fs::write(path("config.json"), r#"{"batch": 64}"#).unwrap();
+        fs::write(path("d.sqlite"), "").unwrap();
+        fs::write(path("notes.txt"), "").unwrap();
+        let skipped = |found: &Found| found.skipped.join("\n");
+        let found = Found::within(folder.path()).unwrap();
+        assert_eq!(found.files, ["a.pt.trace.json", "b.json.gz", "c.json", "d.sqlite"].map(path));
+        assert!(skipped(&found).contains("1 JSON files skipped") && found.skipped.len() == 1, "{found:?}");
+        fs::write(path("e.gpuprof"), "").unwrap();
+        let found = Found::within(folder.path()).unwrap();
+        assert_eq!(found.files, [path("e.gpuprof")]);
+        assert!(skipped(&found).contains("4 traces of other profilers skipped"), "{found:?}");
+    }
+
+    #[test]
+    fn a_pipe_in_a_folder_is_skipped_and_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("a.gpuprof");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        fs::write(folder.path().join("b.gpuprof"), "").unwrap();
+        let found = Found::within(folder.path()).unwrap();
+        assert_eq!(found.files, [folder.path().join("b.gpuprof")]);
+        assert!(found.skipped[0].contains("a.gpuprof: skipped, as it is no file"), "{found:?}");
+    }
+
+    #[test]
+    fn a_dash_is_standard_input() {
+        assert_eq!(expanded(&["-".into(), "x".into()]).unwrap(), [PathBuf::from("/dev/stdin"), PathBuf::from("x")]);
     }
 }

@@ -7,11 +7,13 @@
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
+use profiler_core::bounded::{Counted, Unpacked};
 use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
 use profiler_core::trace::{TraceError, TraceReader};
@@ -21,6 +23,8 @@ use crate::recompute::report_from;
 
 /// Read at once: rows and blocks are small, system calls are not free.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes by which formats are told apart.
+const HEAD: u64 = 4096;
 /// RFC 1952.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// How an SQLite file begins.
@@ -66,9 +70,10 @@ impl Error for OpenError {}
 
 /// Reads the trace file at `path` and makes its report.
 ///
-/// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), either of them packed with gzip or not, or
-/// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `export`.
-/// Its contents say which, not its name. A trace that was cut off or damaged is no error: the report covers what can
+/// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), or
+/// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `export`; each of them packed with gzip or not.
+/// Its contents say which, not its name. A pipe will do. What is packed 200 to 1 or more is taken for an attack, and has to be
+/// unpacked by hand. A trace that was cut off or damaged is no error: the report covers what can
 /// be read, and its completeness says what is missing and where.
 ///
 /// # Errors
@@ -92,7 +97,7 @@ pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Repo
 
 /// As [`open`], about a part of the run: from `from` to `to` after its start, and up to 0.1 s or 16,384 records more on either
 /// side. Nothing else is decoded. What was launched before the part and ran in it counts as launched by a call that was not
-/// seen. Only traces of gpuprof, not packed, can be read in part.
+/// seen. Only traces of gpuprof, packed or not, can be read in part.
 ///
 /// # Errors
 ///
@@ -103,8 +108,8 @@ pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Resu
 }
 
 fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause> {
-    let file = File::open(path).map_err(Cause::Io)?;
-    let mut reader = TraceReader::new(BufReader::with_capacity(BUFFER_BYTES, file)).map_err(Cause::Trace)?;
+    let input = Input::open(path)?;
+    let mut reader = TraceReader::new(input.bytes).map_err(Cause::Trace)?;
     let start = reader.session().start.nanos();
     let time = |since: Duration| {
         Timestamp::from_nanos(start.saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
@@ -116,33 +121,60 @@ fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause>
 }
 
 fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
-    let file = File::open(path).map_err(Cause::Io)?;
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Cause::Folder);
+    let mut input = Input::open(path)?;
+    if input.bytes.fill_buf().map_err(Cause::Io)?.starts_with(SQLITE_MAGIC) {
+        return of_nsys(path, input, capture);
     }
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
-    let beginning = reader.fill_buf().map_err(Cause::Io)?;
-    if beginning.starts_with(SQLITE_MAGIC) {
-        return of_nsys(path, capture);
-    }
-    if !beginning.starts_with(&GZIP_MAGIC) {
-        return by_content(reader, capture);
-    }
-    let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader));
-    match unpacked.fill_buf() {
-        Ok(_) => by_content(unpacked, capture),
-        Err(error) => Err(Cause::Io(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
+    by_content(input.bytes, capture)
+}
+
+/// What a file or a pipe holds.
+struct Input {
+    /// Unpacked.
+    bytes: Box<dyn BufRead>,
+    /// Whether they are those of a file as it lies on the disk.
+    #[cfg_attr(not(feature = "export"), expect(dead_code, reason = "only SQLite needs a file"))]
+    is_file: bool,
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Self, Cause> {
+        let mut file = File::open(path).map_err(Cause::Io)?;
+        let metadata = file.metadata().map_err(Cause::Io)?;
+        if metadata.is_dir() {
+            return Err(Cause::Folder);
+        }
+        // A pipe may give a few bytes at first, and the format is told by more of them.
+        let mut head = Vec::new();
+        file.by_ref().take(HEAD).read_to_end(&mut head).map_err(Cause::Io)?;
+        let is_packed = head.starts_with(&GZIP_MAGIC);
+        let position = Rc::default();
+        let whole = Counted::new(Cursor::new(head).chain(file), Rc::clone(&position));
+        let reader = BufReader::with_capacity(BUFFER_BYTES, whole);
+        if !is_packed {
+            return Ok(Self { bytes: Box::new(reader), is_file: metadata.is_file() });
+        }
+        let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, Unpacked::new(MultiGzDecoder::new(reader), position));
+        match unpacked.fill_buf() {
+            Ok(_) => Ok(Self { bytes: Box::new(unpacked), is_file: false }),
+            Err(error) => Err(Cause::Io(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
+        }
     }
 }
 
 #[cfg(feature = "export")]
-fn of_nsys(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
-    let translated = gpuprof_export::TraceFile::open(path).map_err(|error| Cause::Nsys(error.to_string()))?;
+fn of_nsys(path: &Path, mut input: Input, capture: Option<u32>) -> Result<Report, Cause> {
+    let nsys = |error: gpuprof_export::ExportError| Cause::Nsys(error.of(path).to_string());
+    let copy = match input.is_file {
+        true => None,
+        false => Some(gpuprof_export::copied(&mut input.bytes).map_err(Cause::Io)?),
+    };
+    let translated = gpuprof_export::TraceFile::open(copy.as_deref().unwrap_or(path)).map_err(nsys)?;
     read_capture(File::open(translated.readable()).map_err(Cause::Io)?, capture).map_err(Cause::Trace)
 }
 
 #[cfg(not(feature = "export"))]
-fn of_nsys(path: &Path, _: Option<u32>) -> Result<Report, Cause> {
+fn of_nsys(path: &Path, _: Input, _: Option<u32>) -> Result<Report, Cause> {
     let why = "an SQLite file, which this build cannot read: the crate's feature `export` is off";
     Err(Cause::Nsys(format!("{}: {why}", path.display())))
 }

@@ -221,3 +221,71 @@ fn a_database_of_something_else_is_refused_by_name() {
         assert!(said.contains("mail.sqlite") && said.contains("StringIds"), "{said}");
     }
 }
+
+#[test]
+fn a_view_in_the_place_of_a_table_is_refused() {
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT";
+    for (table, view) in [
+        ("StringIds", format!("CREATE VIEW StringIds AS {endless} i AS id, 'x' AS value FROM n")),
+        (
+            "CUPTI_ACTIVITY_KIND_KERNEL",
+            format!(
+                "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless} i AS start, i + 1 AS end, 0 AS deviceId FROM n"
+            ),
+        ),
+    ] {
+        let stage = Stage::new();
+        let path = stage.path("old.sqlite");
+        old_file(&path);
+        Connection::open(&path).unwrap().execute_batch(&format!("DROP TABLE {table}; {view};")).unwrap();
+        let output = Command::new(GPUPROF).arg("stats").arg(&path).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(&format!("{table} is a view")), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_view_beside_the_tables_is_nobodys_business() {
+    let stage = Stage::new();
+    let path = stage.path("old.sqlite");
+    old_file(&path);
+    Connection::open(&path).unwrap().execute_batch("CREATE VIEW mine AS SELECT * FROM StringIds").unwrap();
+    assert_eq!(report(&path).0, 0);
+}
+
+#[test]
+fn a_file_in_wal_mode_is_read_and_nothing_is_left_beside_it() {
+    let stage = Stage::new();
+    let path = stage.path("old.sqlite");
+    old_file(&path);
+    Connection::open(&path).unwrap().query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+    let files = || std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+    let before = files();
+    assert_eq!(report(&path).0, 0);
+    assert_eq!(files(), before);
+    std::fs::write(stage.path("old.sqlite-wal"), "not brought in").unwrap();
+    let (code, document) = report(&path);
+    assert_eq!(code, 0);
+    assert!(document["process"]["notes"].to_string().contains("old.sqlite-wal are not read"), "{document}");
+}
+
+#[test]
+fn numbers_that_cannot_be_are_counted() {
+    let stage = Stage::new();
+    let path = stage.path("old.sqlite");
+    old_file(&path);
+    let database = Connection::open(&path).unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, bytes INTEGER,
+                 copyKind INTEGER, correlationId INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 200, 0, -1, 1, 3), (300, 400, 4294967296, 5, 1, 4),
+                 (500, 600, 0, 7, 1, 5);",
+        )
+        .unwrap();
+    let (_, document) = report(&path);
+    let notes = document["process"]["notes"].to_string();
+    assert!(notes.contains("2 rows of CUPTI_ACTIVITY_KIND_MEMCPY with a negative size"), "{notes}");
+    let output = Command::new(GPUPROF).args(["query", "-f", "csv"]).arg(&path).arg("SELECT bytes FROM copies").output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "bytes\n0\n5\n7\n");
+}

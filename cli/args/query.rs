@@ -4,13 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::stats::StatsFormat;
+use super::stats::FormArgs;
 use crate::query;
 
 pub(super) const QUERY_HELP: &str = "\
 The tables are those of `gpuprof export --to parquet`, over all traces at once: `run` and `rank` say which one a row is
 from. A folder stands for the traces in it. The dialect is SQLite's; a query is checked before a trace is read, and
 only the columns that it uses are made.
+
+Times (start_ns, end_ns, at_ns) are nanoseconds since the Unix epoch. Since the start of tracing, as --filter-time of
+other commands counts: start_ns - (SELECT start_ns FROM processes). Names of columns take double quotes, texts single ones.
 
 EXIT CODES:
   0  the query was answered
@@ -29,9 +32,8 @@ pub struct QueryArgs {
     /// Trace files, or folders with them, and behind them the query
     #[arg(required_unless_present = "tables", num_args = 2.., value_names = ["TRACE", "SQL"])]
     traces_and_sql: Vec<String>,
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    format: StatsFormat,
+    #[command(flatten)]
+    form: FormArgs,
     /// The name of the run that all traces belong to [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
@@ -47,7 +49,7 @@ impl From<QueryArgs> for query::Props {
             Some(sql) if !args.tables => Self::Ask {
                 traces: traces.into_iter().map(PathBuf::from).collect(),
                 sql,
-                format: args.format.into(),
+                options: args.form.into(),
                 run: args.run,
             },
             _ => Self::Tables,

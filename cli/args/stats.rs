@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuprof_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, TimeFilter, TimeUnit};
+use gpuprof_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
 
-use crate::stats;
+use crate::{stats, terminal};
 
 pub(super) const STATS_HELP: &str = "\
 Names, columns and units are those of nsys 2024 and later; docs/EXPORT.md says where the numbers may differ.
@@ -51,9 +51,8 @@ pub(super) struct TableArgs {
     /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    format: StatsFormat,
+    #[command(flatten)]
+    form: FormArgs,
     /// The unit of times: nsec, usec, msec or sec
     #[arg(long, value_name = "UNIT", default_value = "nsec")]
     timeunit: TimeUnit,
@@ -65,15 +64,34 @@ pub(super) struct TableArgs {
     filter_nvtx: Option<RangeFilter>,
 }
 
+/// What tables look like.
+#[derive(Args)]
+pub(super) struct FormArgs {
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    format: StatsFormat,
+    /// Characters of a line of --format table: long names lose their middle, but keep 24 characters. nolimit shows them whole
+    /// [default: the width of the terminal; elsewhere 100 characters of each name]
+    #[arg(long, value_name = "COLUMNS|nolimit")]
+    width: Option<TableWidth>,
+}
+
+impl From<FormArgs> for StatsOptions {
+    fn from(args: FormArgs) -> Self {
+        let width = args.width.or_else(|| terminal::columns().map(TableWidth::Line)).unwrap_or_default();
+        Self { format: args.format.into(), width, ..Self::default() }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum StatsFormat {
+enum StatsFormat {
     /// Columns aligned for people
     Table,
     /// Comma-separated
     Csv,
     /// Tab-separated
     Tsv,
-    /// An array of objects for each report
+    /// An array of objects; of several reports an object with an array for each
     Json,
 }
 
@@ -95,7 +113,7 @@ impl From<TableArgs> for stats::Tables {
             pid: args.pid,
             filter: args.filter_time.unwrap_or_default(),
             range: args.filter_nvtx,
-            options: StatsOptions { format: args.format.into(), unit: args.timeunit },
+            options: StatsOptions { unit: args.timeunit, ..args.form.into() },
         }
     }
 }

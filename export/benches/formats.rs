@@ -80,7 +80,8 @@ fn child(work: &str, trace: &Path, folder: &Path) {
                 "SELECT k.name, a.name, count(*), sum(k.duration_ns) FROM kernels k JOIN api a USING (correlation)
                        GROUP BY 1, 2";
             let query = Query::new(sql).expect("SQL");
-            query.answer(&[(trace, label)], TableFormat::Csv, &mut nowhere, progress).expect("an answer");
+            let csv = StatsOptions { format: TableFormat::Csv, ..StatsOptions::default() };
+            query.answer(&[(trace, label)], &csv, &mut nowhere, progress).expect("an answer");
         }
         _ => {
             let (format, name) = match work {

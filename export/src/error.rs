@@ -36,6 +36,12 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Trace(error) }
     }
 
+    /// The same about `path`, of which a copy was read.
+    #[must_use]
+    pub fn of(self, path: &Path) -> Self {
+        Self { path: path.to_owned(), ..self }
+    }
+
     /// The database `path` cannot be written.
     pub fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         Self { path: path.to_owned(), cause: Cause::Library(format!("SQLite: {error}")) }

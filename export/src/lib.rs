@@ -40,7 +40,7 @@ pub use cut::cut;
 pub use destination::{Destination, Shape};
 pub use error::ExportError;
 pub use output::Output;
-pub use source::{Progress, TraceFile, TranslateJson, stem, unwatched};
+pub use source::{Progress, TraceFile, TranslateJson, copied, stem, unwatched};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,16 +5,19 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Take};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
+use profiler_core::bounded::{Counted, Unpacked};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::Loss;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::{Damage, Item, TraceReader};
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::ExportError;
 use crate::nsys;
@@ -54,7 +57,7 @@ pub fn stem(path: &Path) -> String {
     stem.unwrap_or_else(|| "trace".to_owned())
 }
 
-/// A trace file of gpuprof, packed with gzip or not, or an SQLite file of Nsight Systems.
+/// A trace file of gpuprof or an SQLite file of Nsight Systems, packed with gzip or not. A pipe is copied to a temporary file.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -141,41 +144,60 @@ impl TraceFile {
         json: Option<TranslateJson>,
     ) -> Result<Self, ExportError> {
         let path = path.as_ref();
-        let metadata = std::fs::metadata(path).map_err(|error| ExportError::io(path, error))?;
+        let failed = |error| ExportError::io(path, error);
+        let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {
             return Err(ExportError::foreign(path, "this is a folder; name the trace files in it"));
         }
-        let (translated, bytes) = if nsys::is_sqlite(path) {
-            let translated = nsys::translate(path, pid)?;
-            let bytes = translated.bytes()?;
-            (Some(translated), bytes)
-        } else if pid.is_some() {
+        if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+            return Err(ExportError::foreign(path, "this is a device; name a file or a pipe"));
+        }
+        if !metadata.is_file() {
+            let mut pipe = File::open(path).map_err(failed)?;
+            let copy = Scratch::new()?;
+            io::copy(&mut pipe, &mut copy.writer()?).map_err(failed)?;
+            let opened = Self::open_process(copy.path(), pid, json).map_err(|error| error.of(path))?;
+            let opened = if opened.translated.is_some() { opened } else { opened.replaced(copy)? };
+            return Ok(Self { path: path.to_owned(), ..opened });
+        }
+        let trace =
+            Self { path: path.to_owned(), translated: None, bytes: metadata.len(), session: Session::default() };
+        // SQLite opens files by their names, which a copy of a pipe has not.
+        if nsys::is_sqlite(path) && path.canonicalize().is_ok() {
+            return trace.replaced(nsys::translate(path, pid)?)?.begun();
+        }
+        let mut beginning = trace.unpacked(&Rc::default())?;
+        let text = beginning.fill_buf().map_err(failed)?;
+        if text.starts_with(nsys::MAGIC) {
+            let copy = copied(&mut beginning).map_err(failed)?;
+            return trace.replaced(nsys::translate(&copy, pid).map_err(|error| error.of(path))?)?.begun();
+        }
+        if pid.is_some() {
             return Err(ExportError::foreign(
                 path,
                 "a process can be chosen in SQLite files of Nsight Systems only; this file holds one",
             ));
-        } else {
-            (None, metadata.len())
-        };
-        let mut trace = Self { path: path.to_owned(), translated, bytes, session: Session::default() };
-        let mut beginning = trace.unpacked(&Rc::default())?;
-        let text = beginning.fill_buf().map_err(|error| ExportError::io(path, error))?;
-        if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
-            if let Some(translate) = json {
-                let translated = Scratch::new()?;
-                let written = translate(&mut beginning, translated.writer()?);
-                written.map_err(|why| ExportError::translation(path, why))?;
-                let opened = Self::open(translated.path())?.replaced(translated)?;
-                return Ok(Self { path: path.to_owned(), ..opened });
-            }
+        }
+        if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+            return trace.begun();
+        }
+        let Some(translate) = json else {
             return Err(ExportError::foreign(
                 path,
                 "this is JSON, perhaps a trace of another profiler; it has to be translated first",
             ));
-        }
-        let reader = TraceReader::new(beginning).map_err(|error| ExportError::trace(path, error))?;
-        trace.session = reader.session().clone();
-        Ok(trace)
+        };
+        let translated = Scratch::new()?;
+        translate(&mut beginning, translated.writer()?).map_err(|why| ExportError::translation(path, why))?;
+        trace.replaced(translated)?.begun()
+    }
+
+    /// Reads who was traced.
+    fn begun(mut self) -> Result<Self, ExportError> {
+        let reader =
+            TraceReader::new(self.unpacked(&Rc::default())?).map_err(|error| ExportError::trace(&self.path, error))?;
+        self.session = reader.session().clone();
+        Ok(self)
     }
 
     /// The same with the contents of another file, which vanishes with the answer.
@@ -261,13 +283,13 @@ impl TraceFile {
     /// The bytes of the trace, unpacked. `position` follows how many of the file's have been read.
     fn unpacked(&self, position: &Rc<Cell<u64>>) -> Result<Box<dyn BufRead>, ExportError> {
         let failed = |error: io::Error| ExportError::io(&self.path, error);
-        let file: Take<File> = File::open(self.readable()).map_err(failed)?.take(self.bytes);
-        let counted = Counted { file, position: Rc::clone(position) };
-        let mut packed = BufReader::with_capacity(BUFFER_BYTES, counted);
+        let file = File::open(self.readable()).map_err(failed)?.take(self.bytes);
+        let mut packed = BufReader::with_capacity(BUFFER_BYTES, Counted::new(file, Rc::clone(position)));
         if !packed.fill_buf().map_err(failed)?.starts_with(&GZIP_MAGIC) {
             return Ok(Box::new(packed));
         }
-        let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(packed));
+        let unpacked = Unpacked::new(MultiGzDecoder::new(packed), Rc::clone(position));
+        let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, unpacked);
         match unpacked.fill_buf() {
             Ok(_) => Ok(Box::new(unpacked)),
             Err(error) => Err(failed(io::Error::new(error.kind(), format!("broken gzip file: {error}")))),
@@ -292,16 +314,13 @@ impl Read for Watched<'_, '_> {
     }
 }
 
-/// Counts what is read from the file.
-struct Counted {
-    file: Take<File>,
-    position: Rc<Cell<u64>>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.position.set(self.position.get() + count as u64);
-        Ok(count)
-    }
+/// All of `source` in a temporary file with a name, which SQLite needs. It vanishes with the answer.
+///
+/// # Errors
+///
+/// When `source` cannot be read or there is no room.
+pub fn copied(source: &mut dyn Read) -> io::Result<TempPath> {
+    let (mut file, path) = NamedTempFile::with_prefix("gpuprof-input-")?.into_parts();
+    io::copy(source, &mut file)?;
+    Ok(path)
 }

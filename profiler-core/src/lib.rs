@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attribution;
+pub mod bounded;
 pub mod capture;
 mod correlated;
 pub mod cost;

@@ -208,10 +208,11 @@ fn what_a_newer_minor_adds_is_stepped_over_and_counted() {
         block(1, 1, 1, 0, 0, &[77, 2, 0, 0]),
         block(900, 1, 0, 1, 0, b"a kind of later times"),
         block(3, 2, 0, 2, 0, b"a version of later times"),
-        block(3, 1, 0, 3, 0, &[extended, foreign, recoded].concat()),
+        block(3, 1, 0, 3, 0, &[extended, foreign].concat()),
+        block(3, 1, 0, 4, 0, &recoded),
         // A dictionary table that does not exist yet, and a context with a field too many.
-        block(2, 1, 0, 4, 0, &[50, 0, 1, 2, 1, 1, 5, 0, 1, 4, 1, 0, 7, 99]),
-        block(5, 1, 0, 5, 123, b""),
+        block(2, 1, 0, 5, 0, &[50, 0, 1, 2, 1, 1, 5, 0, 1, 4, 1, 0, 7, 99]),
+        block(5, 1, 0, 6, 123, b""),
     ]
     .concat();
     let part = read(&trace).unwrap();
@@ -304,4 +305,77 @@ fn a_read_error_is_passed_on_once_with_its_offset() {
         other => panic!("{other:?}"),
     }
     assert!(results.len() > 1 && reader.next().is_none());
+}
+
+/// A block header that checks itself and announces the largest body there can be, whose checksum is wrong.
+fn promise() -> Vec<u8> {
+    let mut header = block(3, 1, 0, u32::MAX, 0, &[])[..BLOCK_HEADER - 4].to_vec();
+    header[8..12].copy_from_slice(&(16u32 << 20).to_le_bytes());
+    header[32..36].copy_from_slice(&[1, 2, 3, 4]);
+    let checksum = crc32fast::hash(&header).to_le_bytes();
+    header.extend_from_slice(&checksum);
+    header
+}
+
+/// The next block of the sample would be this one.
+fn behind_sample(bytes: &[u8]) -> Vec<u8> {
+    block(5, 1, 0, blocks(bytes).len() as u32, 77, b"")
+}
+
+#[test]
+fn headers_that_announce_more_than_there_is_do_not_cost_the_square_of_the_file() {
+    let (_, bytes) = sample();
+    let hostile = promise().repeat(50_000);
+    // Bodies that are there, each of 16 MiB: to check all of them would be 800 GB.
+    let padded = [&bytes[..], &hostile, &vec![0; 17 << 20], &behind_sample(&bytes)].concat();
+    let part = read(&padded).unwrap();
+    assert!(matches!(part.items.last(), Some(Item::Flush(at)) if at.nanos() == 77), "what is behind them is found");
+    assert_eq!(part.damage.skipped_bytes, hostile.len() as u64 + (17 << 20));
+    assert!((16..1_000).contains(&part.damage.skipped_blocks), "{:?}", part.damage);
+    // Bodies of which the file has a part only.
+    let cut = [&bytes[..], &promise().repeat(200_000), &behind_sample(&bytes)].concat();
+    let part = read(&cut).unwrap();
+    assert!(matches!(part.items.last(), Some(Item::Flush(at)) if at.nanos() == 77));
+}
+
+/// The blocks of a trace that was put together by hand, with numbers that follow each other.
+fn renumbered(bytes: &[u8], order: &[usize]) -> Vec<u8> {
+    let blocks = blocks(bytes);
+    let mut out = bytes[..FILE_HEADER].to_vec();
+    for (number, &place) in (0u32..).zip(order) {
+        let mut header = bytes[blocks[place].start..][..BLOCK_HEADER - 4].to_vec();
+        header[12..16].copy_from_slice(&number.to_le_bytes());
+        let checksum = crc32fast::hash(&header).to_le_bytes();
+        out.extend([&header[..], &checksum].concat());
+        out.extend_from_slice(&bytes[blocks[place].start + BLOCK_HEADER..blocks[place].end]);
+    }
+    out
+}
+
+#[test]
+fn blocks_out_of_their_place_are_damage() {
+    let (_, bytes) = sample();
+    let whole = read(&bytes).unwrap();
+    let order: Vec<usize> = (0..blocks(&bytes).len()).collect();
+    let (middle, end) = (&order[1..order.len() - 1], order.len() - 1);
+    let misplaced = |order: &[usize]| {
+        let part = read(&renumbered(&bytes, order)).unwrap();
+        assert_eq!(part.session, if order.contains(&0) { whole.session.clone() } else { Session::default() });
+        (part.damage.misplaced_blocks, part.damage.first_offset.is_some())
+    };
+    assert_eq!(misplaced(&order), (0, false));
+    assert_eq!(misplaced(&[middle, &[0, end]].concat()), (2, true), "another block first, the session later");
+    assert_eq!(misplaced(&[middle, &[end]].concat()), (1, true), "no session");
+    assert_eq!(misplaced(&[&[0][..], middle, &[0, end]].concat()), (1, true), "two sessions");
+    assert_eq!(misplaced(&[&[0, end][..], middle].concat()), (middle.len() as u64, true), "behind the end");
+}
+
+#[test]
+fn two_groups_of_one_kind_make_a_block_malformed() {
+    let (_, bytes) = sample();
+    let number = blocks(&bytes).len() as u32;
+    let group = [4, 2, 1, 2, 1, 1, 9];
+    let of = |body: &[u8]| read(&[&bytes[..], &block(3, 1, 0, number, 0, body)].concat()).unwrap();
+    assert_eq!(of(&group).damage.skipped_blocks, 0);
+    assert_eq!(of(&[group, group].concat()).damage.skipped_blocks, 1);
 }

@@ -9,21 +9,26 @@
 //! (attribute and event queries), and anything before its recording window, so that operations at the beginning may
 //! lack their launch.
 //!
-//! Reading order: `document` (the stream), `row` and `scalar` (lenient reading), `collector` (the mapping), `time`,
+//! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient reading), `collector` (the mapping), `time`,
 //! `copy_name`.
 
 mod collector;
 mod copy_name;
 mod document;
+mod guard;
+mod lenient;
 mod row;
 mod scalar;
 mod time;
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
+use std::rc::Rc;
 
 use profiler_core::attribution::Attributor;
+use profiler_core::bounded::Counted;
 use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
@@ -32,9 +37,13 @@ use serde::de::DeserializeSeed;
 
 use self::collector::{Collector, Range};
 use self::document::Document;
+use self::guard::Guard;
 
 /// Records are handed over in portions of this much trace time: the period with which the live collector flushes.
 const PORTION_NANOS: u64 = 100_000_000;
+
+/// Bytes of the text that are taken at once.
+const PIECE: usize = 1 << 16;
 
 /// Why a Kineto trace gave no report.
 #[derive(Debug)]
@@ -131,11 +140,13 @@ struct Imported {
 
 impl Imported {
     fn read(source: impl Read) -> Result<Self, KinetoError> {
-        let mut counted = Counted { source, bytes: 0 };
+        // In pieces, since the JSON reader asks for single bytes.
+        let guarded = BufReader::with_capacity(PIECE, Guard::new(source));
+        let position = Rc::<Cell<u64>>::default();
         let mut collector = Collector::default();
-        let mut deserializer = serde_json::Deserializer::from_reader(&mut counted);
+        let mut deserializer = serde_json::Deserializer::from_reader(Counted::new(guarded, Rc::clone(&position)));
         let outcome = Document(&mut collector).deserialize(&mut deserializer).and_then(|()| deserializer.end());
-        let stopped = outcome.err().map(|error| (counted.bytes, describe(&error)));
+        let stopped = outcome.err().map(|error| (position.get(), describe(&error)));
         match stopped {
             None if !collector.found_rows => return Err(KinetoError::NotATrace),
             Some((offset, what)) if collector.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
@@ -283,20 +294,6 @@ fn describe(error: &serde_json::Error) -> String {
     }
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
-}
-
-/// Counts what was read.
-struct Counted<R> {
-    source: R,
-    bytes: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(buffer)?;
-        self.bytes += count as u64;
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

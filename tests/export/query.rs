@@ -77,7 +77,7 @@ fn mistakes_are_told_before_a_trace_is_read() {
     for (sql, wanted) in [
         ("SELECT dur FROM kernels", "duration_ns"),
         ("SELECT * FROM kernel", "no such table: kernel"),
-        ("DELETE FROM kernels", "only one SELECT"),
+        ("DELETE FROM kernels", "only a SELECT"),
     ] {
         let output = gpuprof(&[&"query", &"there-is-no-such-trace", &sql]);
         assert_eq!(output.status.code(), Some(2), "{sql}");

@@ -6,6 +6,7 @@ use std::path::Path;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{Context, ContextId, Device, DeviceId, StreamId, Timestamp};
 use profiler_core::session::Session;
+use profiler_core::terminal::printable;
 use rusqlite::{Connection, OptionalExtension as _, Result};
 
 use super::schema::Schema;
@@ -73,7 +74,7 @@ pub(super) struct Candidate {
 
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.as_deref().unwrap_or("unnamed");
+        let name = printable(self.name.as_deref().unwrap_or("unnamed"));
         write!(f, "{} ({name}, {} operations of devices)", id(self.global_pid), self.operations)
     }
 }
@@ -167,6 +168,37 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
         notes,
         ..Session::default()
     })
+}
+
+/// Columns that hold numbers of 32 bits without a sign, and those that hold sizes.
+const IDS: [&str; 4] = ["deviceId", "contextId", "streamId", "correlationId"];
+const SIZES: [&str; 2] = ["bytes", "localMemoryPoolSize"];
+
+/// Rows with numbers that cannot be and are left out: sentences for the user.
+pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &Process) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for table in schema.present() {
+        let of = |columns: &[&'static str]| -> Vec<&str> {
+            columns.iter().copied().filter(|column| schema.has_column(table, column)).collect()
+        };
+        let ids = of(&IDS).into_iter().map(|column| format!("{column} NOT BETWEEN 0 AND {}", u32::MAX));
+        let sizes = of(&SIZES).into_iter().map(|column| format!("{column} < 0"));
+        let wrong: Vec<String> = ids.chain(sizes).collect();
+        if wrong.is_empty() {
+            continue;
+        }
+        let (wrong, of_process) = (wrong.join(" OR "), process.condition(schema, table));
+        let query = format!("SELECT count(*) FROM {table} WHERE ({wrong}) AND {of_process}");
+        let count: i64 = connection.query_row(&query, [], |row| row.get(0))?;
+        if count > 0 {
+            notes.push(format!(
+                "{count} row{} of {table} with a negative size, or a number of a device, context, stream or call that is \
+                 negative or of more than 32 bits: read as if it were not there",
+                if count == 1 { "" } else { "s" }
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 /// Devices and contexts of the process.

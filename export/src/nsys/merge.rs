@@ -6,6 +6,7 @@ use rusqlite::{Connection, Result, Rows};
 
 use super::queries::{Source, Statements};
 use super::rows::{Fields, Reader};
+use super::schema::Schema;
 
 /// All tables in one order.
 pub(super) struct Merge<'s> {
@@ -24,11 +25,12 @@ impl<'s> Merge<'s> {
     /// Reads the first row of each table.
     pub(super) fn new(
         connection: &'s Connection,
+        schema: &Schema,
         statements: &'s mut Statements<'_>,
         start: Timestamp,
         dictionary: &mut Dictionary,
     ) -> Result<Self> {
-        let mut reader = Reader::new(connection, start)?;
+        let mut reader = Reader::new(connection, schema, start)?;
         let mut cursors = Vec::new();
         for (source, statement) in &mut statements.0 {
             let mut cursor = Cursor { source: *source, rows: statement.query([])?, next: None };

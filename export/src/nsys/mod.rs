@@ -9,6 +9,7 @@
 //! What such a file does not hold stays absent: looks at host threads, whether a copy was asynchronous, categories of ranges, the PCI Express
 //! link, loss.
 
+mod database;
 mod facts;
 mod merge;
 mod queries;
@@ -23,8 +24,8 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::session::End;
 use profiler_core::trace::TraceWriter;
-use rusqlite::{Connection, OpenFlags};
 
+use self::database::Database;
 use self::facts::Process;
 use self::merge::Merge;
 use self::schema::Schema;
@@ -32,7 +33,7 @@ use crate::error::ExportError;
 use crate::scratch::{self, Scratch};
 
 /// How every SQLite file of version 3 begins (the file format's own documentation).
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// A mark is written for so much time of the trace: the period with which libprof.so flushes.
 const FLUSH_NANOS: u64 = 100_000_000;
 
@@ -49,27 +50,34 @@ pub fn is_sqlite(path: &Path) -> bool {
 ///
 /// When it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace.
 pub fn translate(path: &Path, pid: Option<u32>) -> Result<Scratch, ExportError> {
-    let failed = |error: rusqlite::Error| ExportError::sqlite(path, &error);
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
-    let schema = Schema::of(&connection).map_err(failed)?;
+    let database = Database::open(path)?;
+    let connection = &database.connection;
+    let failed = |error: rusqlite::Error| database.failed(&error);
+    let schema = Schema::of(connection).map_err(failed)?;
+    if let Some(view) = schema.view() {
+        let why = format!("{view} is a view, which an export of Nsight Systems has no reason for: it is not read");
+        return Err(ExportError::translation(path, why));
+    }
     if !schema.is_nsys() {
         return Err(ExportError::foreign(
             path,
             "this is an SQLite file, but no export of Nsight Systems: it lacks StringIds, or every table of CUDA and NVTX",
         ));
     }
-    let found = facts::processes(&connection, &schema).map_err(failed)?;
+    let found = facts::processes(connection, &schema).map_err(failed)?;
     let process = Process::choose(found, pid).map_err(|which| ExportError::process(path, which))?;
     let mut dictionary = Dictionary::new();
-    facts::describe(&connection, &schema, &process, &mut dictionary).map_err(failed)?;
-    let session = facts::session(&connection, &schema, &process, path).map_err(failed)?;
+    facts::describe(connection, &schema, &process, &mut dictionary).map_err(failed)?;
+    let mut session = facts::session(connection, &schema, &process, path).map_err(failed)?;
+    session.notes.extend(facts::impossible(connection, &schema, &process).map_err(failed)?);
+    session.notes.extend(database.unread());
 
     let trace = Scratch::new()?;
     let written = scratch::failed;
     let mut writer = TraceWriter::new(BufWriter::new(trace.writer()?), &session).map_err(written)?;
     let loss = Loss::default();
-    let mut statements = queries::statements(&connection, &schema, &process).map_err(failed)?;
-    let mut merge = Merge::new(&connection, &mut statements, session.start, &mut dictionary).map_err(failed)?;
+    let mut statements = queries::statements(connection, &schema, &process).map_err(failed)?;
+    let mut merge = Merge::new(connection, &schema, &mut statements, session.start, &mut dictionary).map_err(failed)?;
     let (mut last, mut next_flush) = (session.start, None);
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {
         last = last.max(at);

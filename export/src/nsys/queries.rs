@@ -127,15 +127,15 @@ fn ranges(schema: &Schema, process: &Process) -> String {
 }
 
 /// Names of the domains of ranges, by number.
-pub(super) fn domains(connection: &Connection) -> Result<FxHashMap<i64, String>> {
-    let mut statement = match connection.prepare(
+pub(super) fn domains(connection: &Connection, schema: &Schema) -> Result<FxHashMap<i64, String>> {
+    // A version without these columns has no domains.
+    if !["domainId", "text", "textId", "eventType"].iter().all(|column| schema.has_column("NVTX_EVENTS", column)) {
+        return Ok(FxHashMap::default());
+    }
+    let mut statement = connection.prepare(
         "SELECT n.domainId, coalesce(n.text, s.value) FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId
          WHERE n.eventType = 75",
-    ) {
-        Ok(statement) => statement,
-        // No such table, or one of a version without these columns: then nothing has a domain.
-        Err(_) => return Ok(FxHashMap::default()),
-    };
+    )?;
     let rows = statement.query_map([], |row| {
         Ok((row.get::<_, Option<i64>>(0)?.unwrap_or(0), row.get::<_, Option<String>>(1)?.unwrap_or_default()))
     })?;

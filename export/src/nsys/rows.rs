@@ -11,6 +11,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row}
 use rustc_hash::FxHashMap;
 
 use super::queries::{Source, domains};
+use super::schema::Schema;
 
 /// Calls without correlation must not be taken for those of device work without one.
 const CALL_WITHOUT_CORRELATION: u32 = u32::MAX;
@@ -31,14 +32,24 @@ impl<'r> Fields<'r> {
         self.row.get(self.next - 1)
     }
 
-    /// A number; 0 when there is none or it cannot be.
+    /// A number; `None` when there is none or it cannot be.
+    fn id(&mut self) -> Result<Option<u32>> {
+        Ok(self.get::<i64>()?.and_then(|number| u32::try_from(number).ok()))
+    }
+
+    /// The same, or 0.
     fn small(&mut self) -> Result<u32> {
-        Ok(self.get::<i64>()?.and_then(|number| u32::try_from(number).ok()).unwrap_or(0))
+        Ok(self.id()?.unwrap_or(0))
     }
 
     /// The bits of a number; 0 when there is none.
     fn wide(&mut self) -> Result<u64> {
         Ok(self.get::<i64>()?.unwrap_or(0) as u64)
+    }
+
+    /// A size; 0 when there is none or it is negative.
+    fn size(&mut self) -> Result<u64> {
+        Ok(self.get::<i64>()?.and_then(|number| u64::try_from(number).ok()).unwrap_or(0))
     }
 
     fn three(&mut self) -> Result<[u32; 3]> {
@@ -72,11 +83,11 @@ pub(super) struct Reader<'c> {
 }
 
 impl<'c> Reader<'c> {
-    pub(super) fn new(connection: &'c Connection, start: Timestamp) -> Result<Self> {
+    pub(super) fn new(connection: &'c Connection, schema: &Schema, start: Timestamp) -> Result<Self> {
         Ok(Self {
             text: connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?,
             texts: FxHashMap::default(),
-            domains: domains(connection)?,
+            domains: domains(connection, schema)?,
             start,
         })
     }
@@ -141,7 +152,7 @@ impl<'c> Reader<'c> {
     fn copy(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
         let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
-        let bytes = row.wide()?;
+        let bytes = row.size()?;
         let kind = match row.small()? {
             1 | 3 => CopyKind::HostToDevice,
             2 | 4 => CopyKind::DeviceToHost,
@@ -154,7 +165,7 @@ impl<'c> Reader<'c> {
             _ => CopyKind::Unknown,
         };
         let (source, destination) = (memory_kind(row.get()?), memory_kind(row.get()?));
-        let mut peer = || -> Result<DeviceId> { Ok(row.get::<u32>()?.map_or(device, DeviceId)) };
+        let mut peer = || -> Result<DeviceId> { Ok(row.id()?.map_or(device, DeviceId)) };
         let copy = Copy {
             start,
             end,
@@ -183,7 +194,7 @@ impl<'c> Reader<'c> {
         row: &mut Fields<'_>,
     ) -> Result<(Timestamp, Record)> {
         row.next += 2;
-        let (source, destination) = (row.get::<u32>()?, row.get::<u32>()?);
+        let (source, destination) = (row.id()?, row.id()?);
         let at = |id: Option<u32>| id.map_or(device, DeviceId);
         let (source, destination) = match kind {
             ManagedKind::HostToDevice => (ManagedEvent::HOST, at(destination)),
@@ -212,7 +223,7 @@ impl<'c> Reader<'c> {
     fn memset(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
         let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
-        let (bytes, memory, value, is_async) = (row.wide()?, memory_kind(row.get()?), row.small()?, false);
+        let (bytes, memory, value, is_async) = (row.size()?, memory_kind(row.get()?), row.small()?, false);
         let memset = Memset {
             start,
             end,
@@ -232,7 +243,7 @@ impl<'c> Reader<'c> {
 
     fn call(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
         let (end, start, thread) = (self.time(row)?, self.time(row)?, row.thread()?);
-        let correlation = row.get::<u32>()?.unwrap_or(CALL_WITHOUT_CORRELATION);
+        let correlation = row.id()?.unwrap_or(CALL_WITHOUT_CORRELATION);
         let domain = if row.small()? == 1 { ApiDomain::Driver } else { ApiDomain::Runtime };
         let name = row.get()?;
         let name = self.name(name, dictionary)?;
@@ -250,7 +261,7 @@ impl<'c> Reader<'c> {
 
     fn sync(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
         let (end, start) = (self.time(row)?, self.time(row)?);
-        let (context, stream) = (ContextId(row.small()?), StreamId(row.get()?.unwrap_or(u32::MAX)));
+        let (context, stream) = (ContextId(row.small()?), StreamId(row.id()?.unwrap_or(u32::MAX)));
         let correlation = CorrelationId(row.small()?);
         let kind = match row.small()? {
             1 => SyncKind::Event,
@@ -259,7 +270,7 @@ impl<'c> Reader<'c> {
             4 => SyncKind::Context,
             _ => SyncKind::Unknown,
         };
-        let (event_id, event_sync_id) = (row.get()?.unwrap_or(u32::MAX), event_sync_id(row)?);
+        let (event_id, event_sync_id) = (row.id()?.unwrap_or(u32::MAX), event_sync_id(row)?);
         Ok((end, Record::Sync(Sync { start, end, kind, context, stream, correlation, event_id, event_sync_id })))
     }
 
@@ -306,14 +317,14 @@ impl<'c> Reader<'c> {
             kind: memory_kind(row.get()?),
             device: DeviceId(row.small()?),
             context: ContextId(row.small()?),
-            stream: StreamId(row.get()?.unwrap_or(u32::MAX)),
+            stream: StreamId(row.id()?.unwrap_or(u32::MAX)),
             correlation: CorrelationId(row.small()?),
             address: row.wide()?,
-            bytes: row.wide()?,
+            bytes: row.size()?,
             name: row.get::<String>()?.map_or(NameId::UNKNOWN, |name| dictionary.intern_name(&name)),
             pool: row.wide()?,
-            pool_bytes: row.wide()?,
-            pool_used: row.wide()?,
+            pool_bytes: row.size()?,
+            pool_used: row.size()?,
             pool_threshold: row.wide()?,
         };
         Ok((at, Record::Memory(event)))

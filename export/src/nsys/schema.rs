@@ -16,22 +16,34 @@ const KNOWN: [&str; 8] = [
     "NVTX_EVENTS",
 ];
 
-/// The columns of each table.
+/// The columns of each table, and the names of views.
 #[derive(Debug)]
-pub(super) struct Schema(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct Schema {
+    tables: BTreeMap<String, BTreeSet<String>>,
+    views: BTreeSet<String>,
+}
 
 impl Schema {
     pub(super) fn of(connection: &Connection) -> Result<Self> {
+        // Tables that hold rows: those of modules, which have no page, run code of the module.
         let mut statement = connection.prepare(
             "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c
-             WHERE m.type IN ('table', 'view')",
+             WHERE m.type = 'table' AND m.rootpage > 0",
         )?;
         let mut tables: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             tables.entry(row.get(0)?).or_default().insert(row.get(1)?);
         }
-        Ok(Self(tables))
+        let mut statement = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'view'")?;
+        let views = statement.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
+        Ok(Self { tables, views })
+    }
+
+    /// A view in the place of a table: what it says is computed, perhaps without an end. Views of other names are nobody's
+    /// business.
+    pub(super) fn view(&self) -> Option<&str> {
+        std::iter::once("StringIds").chain(KNOWN).find(|&table| self.views.contains(table))
     }
 
     pub(super) fn is_nsys(&self) -> bool {
@@ -39,11 +51,11 @@ impl Schema {
     }
 
     pub(super) fn has(&self, table: &str) -> bool {
-        self.0.contains_key(table)
+        self.tables.contains_key(table)
     }
 
     pub(super) fn has_column(&self, table: &str, column: &str) -> bool {
-        self.0.get(table).is_some_and(|columns| columns.contains(column))
+        self.tables.get(table).is_some_and(|columns| columns.contains(column))
     }
 
     /// The columns of a query: those that the table lacks are NULL. In the order that is asked for.
@@ -53,6 +65,11 @@ impl Schema {
             false => format!("NULL AS {column}"),
         };
         columns.split(", ").map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Tables that are read and are there.
+    pub(super) fn present(&self) -> impl Iterator<Item = &'static str> {
+        KNOWN.into_iter().filter(|table| self.has(table))
     }
 
     /// Tables that would have been read and are not there.

@@ -10,6 +10,7 @@ use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
 use super::plan::{Used, columns};
+use super::strict;
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
 use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
@@ -34,6 +35,7 @@ impl Database {
     pub fn new(used: &Used) -> Result<Self, ExportError> {
         // An empty name is a database that SQLite removes.
         let connection = Connection::open("").map_err(failed)?;
+        strict(&connection).map_err(failed)?;
         let options = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;";
         connection
             .execute_batch(&format!(

@@ -13,12 +13,13 @@ mod plan;
 use std::io::Write;
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
-use crate::stats::{Cell, Column, Heading, Printer, RowSink, TableFormat, Widths};
+use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableFormat, Widths};
 use crate::tables::Label;
 
 use self::load::Database;
@@ -31,6 +32,12 @@ pub use plan::described;
 pub struct Query {
     sql: String,
     used: Used,
+}
+
+/// Makes a name in double quotes a column or nothing. SQLite takes one that is misspelt for a text, and answers.
+fn strict(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false).map(drop)
 }
 
 /// An error about the query itself.
@@ -57,7 +64,7 @@ impl Query {
     pub fn answer(
         &self,
         traces: &[(TraceFile, Label)],
-        format: TableFormat,
+        options: &StatsOptions,
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<String>, ExportError> {
@@ -69,17 +76,22 @@ impl Query {
                 .load(trace, label, &mut |done, total| progress(total / count * number + done / count, total))?;
             notes.extend(of_trace.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
         }
-        self.print(&database.loaded()?, format, output)?;
+        self.print(&database.loaded()?, options, output)?;
         Ok(notes)
     }
 
-    fn print(&self, connection: &Connection, format: TableFormat, output: &mut dyn Write) -> Result<(), ExportError> {
+    fn print(
+        &self,
+        connection: &Connection,
+        options: &StatsOptions,
+        output: &mut dyn Write,
+    ) -> Result<(), ExportError> {
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
         let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
         let mut heading = Heading { title: "", name: "query", note: None, columns };
-        let mut widths = Widths::default();
-        if format == TableFormat::Table {
+        let mut widths = Widths::new(options.width);
+        if options.format == TableFormat::Table {
             widths.begin(&heading).map_err(ExportError::output)?;
             rows(&mut statement, |cells| {
                 for (column, cell) in heading.columns.iter_mut().zip(cells) {
@@ -88,7 +100,7 @@ impl Query {
                 widths.row(cells).map_err(ExportError::output)
             })?;
         }
-        let mut printer = Printer::new(output, format, widths);
+        let mut printer = Printer::new(output, options.format, widths);
         printer.begin(&heading).map_err(ExportError::output)?;
         rows(&mut statement, |cells| printer.row(cells).map_err(ExportError::output))?;
         printer.end().map_err(ExportError::output)

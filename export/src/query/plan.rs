@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use super::failed;
+use super::{failed, strict};
 use crate::error::ExportError;
 use crate::tables::{Column, Kind, Table};
 
@@ -30,6 +30,7 @@ pub type Used = BTreeMap<Table, Vec<bool>>;
 /// Compiles `sql`.
 pub fn used(sql: &str) -> Result<Used, ExportError> {
     let connection = Connection::open_in_memory().map_err(|error| failed(&error))?;
+    strict(&connection).map_err(|error| failed(&error))?;
     for &table in Table::ALL {
         let names: Vec<&str> = columns(table).map(|column| column.name).collect();
         let create = format!("CREATE TABLE {} (\"{}\")", table.name(), names.join("\", \""));
@@ -44,13 +45,13 @@ pub fn used(sql: &str) -> Result<Used, ExportError> {
     let found = found.lock().unwrap_or_else(PoisonError::into_inner);
     if found.writes {
         return Err(ExportError::query(
-            "only one SELECT can be asked: the tables are made for it and gone after it".to_owned(),
+            "only a SELECT can be asked, and one of them: the tables are made for it and gone after it".to_owned(),
         ));
     }
     match columns {
         Ok(0) => Err(ExportError::query("there is no SELECT in it".to_owned())),
         Ok(_) => Ok(found.used.clone()),
-        Err(error) => Err(ExportError::query(format!("{}; {}", told(&error), hint(&found.used)))),
+        Err(error) => Err(ExportError::query(told(&error) + &hint(&error, &found.used))),
     }
 }
 
@@ -102,18 +103,22 @@ fn told(error: &rusqlite::Error) -> String {
     }
 }
 
-/// What there is, as far as the query says what it is about.
-fn hint(used: &Used) -> String {
+/// What there is, where the mistake is a name that there is not.
+fn hint(error: &rusqlite::Error, used: &Used) -> String {
+    let text = error.to_string();
     let list = |names: Vec<&str>| names.join(", ");
-    if used.is_empty() {
+    if text.contains("no such table") {
         let names = list(Table::ALL.iter().map(|table| table.name()).collect());
-        return format!("tables: {names}. `gpuprof query --tables` lists their columns");
+        return format!("; tables: {names}. `gpuprof query --tables` lists their columns");
+    }
+    if !text.contains("no such column") {
+        return String::new();
     }
     let of_table = used.keys().map(|&table| {
         let names = list(columns(table).map(|column| column.name).collect());
-        format!("columns of {}: {names}", table.name())
+        format!("; columns of {}: {names}", table.name())
     });
-    of_table.collect::<Vec<_>>().join("; ")
+    of_table.collect()
 }
 
 /// Every table with its columns, for people.
@@ -172,12 +177,17 @@ mod tests {
         assert!(error("SELECT * FROM kernel").contains("kernels, copies"));
         let column = error("SELECT dur FROM kernels");
         assert!(column.contains("no such column: dur") && column.contains("duration_ns"), "{column}");
-        assert!(error("SELEC 1").contains("syntax error"));
+        for quoted in ["SELECT sum(\"duration\") FROM kernels", "SELECT count(*) FROM kernels WHERE \"nmae\" = 'x'"] {
+            assert!(error(quoted).contains("no such column") && error(quoted).contains("duration_ns"), "{quoted}");
+        }
+        assert!(used("SELECT sum(\"duration_ns\") FROM \"kernels\"").is_ok());
+        let syntax = error("SELEC name FROM kernels");
+        assert!(syntax.contains("syntax error") && !syntax.contains("columns of"), "{syntax}");
         assert!(error("").contains("no SELECT"));
         for sql in
             ["DROP TABLE kernels", "ATTACH 'x' AS y", "PRAGMA page_count", "INSERT INTO kernels(name) VALUES (1)"]
         {
-            assert!(error(sql).contains("only one SELECT"), "{sql}: {}", error(sql));
+            assert!(error(sql).contains("only a SELECT"), "{sql}: {}", error(sql));
         }
         assert!(used("SELECT 1; SELECT 2").is_err());
     }

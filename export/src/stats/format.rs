@@ -1,8 +1,11 @@
 //! The four forms in which nsys prints reports: text with aligned columns, CSV, TSV, JSON.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::io::{self, Write};
 
+use profiler_core::terminal::printable;
+
+use super::fit::{Widths, cut, fitting};
 use super::table::{Cell, Heading, RowSink};
 use crate::json::quoted;
 
@@ -20,56 +23,40 @@ pub enum TableFormat {
     Json,
 }
 
-/// Measures how wide the columns of a text must be.
-#[derive(Debug, Default)]
-pub struct Widths(Vec<usize>);
-
-impl RowSink for Widths {
-    fn begin(&mut self, heading: &Heading) -> io::Result<()> {
-        self.0 = heading.columns.iter().map(|column| column.name.chars().count()).collect();
-        Ok(())
-    }
-
-    fn row(&mut self, cells: &[Cell]) -> io::Result<()> {
-        for (width, cell) in self.0.iter_mut().zip(cells) {
-            *width = (*width).max(grouped(cell).chars().count());
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes rows.
 pub struct Printer<'a> {
     output: &'a mut dyn Write,
     format: TableFormat,
+    measured: Widths,
+    /// Of the columns of this table.
     widths: Vec<usize>,
     heading: Option<Heading>,
     rows: u64,
 }
 
 impl<'a> Printer<'a> {
-    /// `widths` counts only for [`TableFormat::Table`].
-    pub fn new(output: &'a mut dyn Write, format: TableFormat, widths: Widths) -> Self {
-        Self { output, format, widths: widths.0, heading: None, rows: 0 }
+    /// `measured` counts only for [`TableFormat::Table`].
+    pub fn new(output: &'a mut dyn Write, format: TableFormat, measured: Widths) -> Self {
+        Self { output, format, measured, widths: Vec::new(), heading: None, rows: 0 }
     }
 
-    fn aligned(&self, cells: &[Cell]) -> String {
-        let mut line = String::new();
-        for (number, (cell, &width)) in cells.iter().zip(&self.widths).enumerate() {
-            let text = grouped(cell);
-            line.push_str(if number == 0 { " " } else { "  " });
-            // Writing to a String cannot fail.
-            let _ = match cell {
-                Cell::Text(_) => write!(line, "{text:<width$}"),
-                _ => write!(line, "{text:>width$}"),
-            };
+    /// Title, note and the names of the columns, for people.
+    fn head(&mut self, heading: &Heading) -> io::Result<()> {
+        if !heading.title.is_empty() {
+            writeln!(self.output, "\n ** {} ({}):\n", heading.title, heading.name)?;
+            if let Some(note) = &heading.note {
+                writeln!(self.output, "{note}\n")?;
+            }
+            if heading.columns.is_empty() {
+                return Ok(());
+            }
         }
-        line.truncate(line.trim_end().len());
-        line
+        self.widths = self.measured.fitted(heading);
+        let columns = heading.columns.iter().zip(&self.widths);
+        let line =
+            aligned(columns.map(|(column, &width)| (cut(printable(&column.name), width), column.is_text, width)));
+        let rule = aligned(self.widths.iter().map(|&width| ("-".repeat(width).into(), true, width)));
+        writeln!(self.output, "{line}\n{rule}")
     }
 
     fn separated(&mut self, cells: &[Cell], separator: char) -> io::Result<()> {
@@ -84,28 +71,7 @@ impl RowSink for Printer<'_> {
         self.heading = Some(heading.clone());
         self.rows = 0;
         match self.format {
-            TableFormat::Table => {
-                if !heading.title.is_empty() {
-                    writeln!(self.output, "\n ** {} ({}):\n", heading.title, heading.name)?;
-                    if let Some(note) = &heading.note {
-                        writeln!(self.output, "{note}\n")?;
-                    }
-                    if heading.columns.is_empty() {
-                        return Ok(());
-                    }
-                }
-                let mut line = String::new();
-                let mut rule = String::new();
-                for (number, (column, &width)) in heading.columns.iter().zip(&self.widths).enumerate() {
-                    let gap = if number == 0 { " " } else { "  " };
-                    let _ = match column.is_text {
-                        true => write!(line, "{gap}{:<width$}", column.name),
-                        false => write!(line, "{gap}{:>width$}", column.name),
-                    };
-                    let _ = write!(rule, "{gap}{}", "-".repeat(width));
-                }
-                writeln!(self.output, "{}\n{rule}", line.trim_end())
-            }
+            TableFormat::Table => self.head(heading),
             TableFormat::Csv => self.separated(&names, ','),
             TableFormat::Tsv => self.separated(&names, '\t'),
             TableFormat::Json => write!(self.output, "["),
@@ -116,7 +82,9 @@ impl RowSink for Printer<'_> {
         self.rows += 1;
         match self.format {
             TableFormat::Table => {
-                let line = self.aligned(cells);
+                let cells = cells.iter().zip(&self.widths);
+                let line =
+                    aligned(cells.map(|(cell, &width)| (fitting(cell, width), matches!(cell, Cell::Text(_)), width)));
                 writeln!(self.output, "{line}")
             }
             TableFormat::Csv => self.separated(cells, ','),
@@ -147,6 +115,27 @@ impl RowSink for Printer<'_> {
     }
 }
 
+/// Texts beside each other: each with whether it stands on the left, and the width of its column. A text may be wider. Not by
+/// `{:<width$}`, which panics above 65,535.
+fn aligned<'t>(cells: impl Iterator<Item = (Cow<'t, str>, bool, usize)>) -> String {
+    let mut line = String::new();
+    // Spaces are only written in front of something.
+    let mut owed = 1;
+    for (text, is_left, width) in cells {
+        let padding = width.saturating_sub(text.chars().count());
+        if !text.is_empty() {
+            let before = owed + if is_left { 0 } else { padding };
+            line.extend(std::iter::repeat_n(' ', before));
+            line.push_str(&text);
+            owed = if is_left { padding } else { 0 };
+        } else {
+            owed += padding;
+        }
+        owed += 2;
+    }
+    line
+}
+
 /// Quoted where the separator, a quote or a line break would end the field.
 fn field(text: &str, separator: char) -> String {
     if text.contains([separator, '"', '\n', '\r']) {
@@ -168,7 +157,7 @@ fn plain(cell: &Cell) -> String {
 }
 
 /// With a comma between thousands.
-fn grouped(cell: &Cell) -> String {
+pub(super) fn grouped(cell: &Cell) -> String {
     let text = plain(cell);
     if !matches!(cell, Cell::Number(_) | Cell::Decimal(..)) {
         return text;
@@ -186,10 +175,19 @@ fn grouped(cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit::TableWidth;
     use super::super::table::{Column, TimeUnit};
     use super::*;
 
     fn printed(format: TableFormat) -> String {
+        let rows = [
+            [TimeUnit::Nanoseconds.whole(1_234_567), Cell::Text("gemm<1, 2>".to_owned())],
+            [TimeUnit::Nanoseconds.fraction(5.25), Cell::Empty],
+        ];
+        of_rows(format, TableWidth::default(), &rows)
+    }
+
+    fn of_rows(format: TableFormat, limit: TableWidth, rows: &[[Cell; 2]]) -> String {
         let column = |name: &str, is_text| Column { name: name.to_owned(), is_text };
         let heading = Heading {
             title: "Some Summary",
@@ -197,16 +195,12 @@ mod tests {
             note: None,
             columns: vec![column("Time (ns)", false), column("Name", true)],
         };
-        let rows = [
-            [TimeUnit::Nanoseconds.whole(1_234_567), Cell::Text("gemm<1, 2>".to_owned())],
-            [TimeUnit::Nanoseconds.fraction(5.25), Cell::Empty],
-        ];
         let produce = |sink: &mut dyn RowSink| {
             sink.begin(&heading).unwrap();
             rows.iter().for_each(|row| sink.row(row).unwrap());
             sink.end().unwrap();
         };
-        let mut widths = Widths::default();
+        let mut widths = Widths::new(limit);
         produce(&mut widths);
         let mut output = Vec::new();
         produce(&mut Printer::new(&mut output, format, widths));
@@ -222,5 +216,25 @@ mod tests {
         assert_eq!(json[1]["Name"], serde_json::Value::Null);
         let wanted = "\n ** Some Summary (some_sum):\n\n Time (ns)  Name\n ---------  ----------\n 1,234,567  gemm<1, 2>\n       5.2\n\n";
         assert_eq!(printed(TableFormat::Table), wanted);
+    }
+
+    #[test]
+    fn a_name_of_any_length_can_be_printed() {
+        let name = "n".repeat(70_000);
+        let rows = [[Cell::Number(1), Cell::Text(name.clone())], [Cell::Number(2), Cell::Text("short".to_owned())]];
+        let whole = of_rows(TableFormat::Table, TableWidth::Unlimited, &rows);
+        assert!(whole.contains(&name));
+        let cut = of_rows(TableFormat::Table, TableWidth::Line(80), &rows);
+        assert!(cut.lines().all(|line| line.chars().count() <= 80), "{cut}");
+        assert_eq!(cut.lines().nth(5).map(str::len), Some(80), "{cut}");
+        assert!(of_rows(TableFormat::Csv, TableWidth::Line(80), &rows).contains(&name));
+    }
+
+    #[test]
+    fn a_name_cannot_control_the_terminal_or_forge_a_row() {
+        let rows = [[Cell::Number(1), Cell::Text("\x1b]0;x\x07\n 9  forged".to_owned())]];
+        let table = of_rows(TableFormat::Table, TableWidth::Unlimited, &rows);
+        assert!(table.contains("\\x1b]0;x\\x07\\n 9  forged") && !table.contains('\x1b'), "{table:?}");
+        assert_eq!(table.lines().count(), 7, "{table:?}");
     }
 }

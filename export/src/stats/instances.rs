@@ -25,6 +25,9 @@ const LIMIT: usize = 1 << 22;
 /// Ranges of one thread that are open at once and can be parents; of more the oldest are not looked at.
 const OPEN: usize = 1 << 10;
 
+/// Ranges that are shown around one; a program that forgets to pop goes deeper.
+const SHOWN: usize = 128;
+
 /// A range from begin to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instance {
@@ -55,6 +58,8 @@ pub(super) struct Instances {
     pub all: Vec<Instance>,
     /// For each thread its lanes: ranges by place, in order, that are within each other or apart.
     lanes: FxHashMap<ThreadId, Vec<Vec<u32>>>,
+    /// Ranges that lie in so many others of their lane that not all of these are looked at.
+    too_deep: u64,
 }
 
 impl Instances {
@@ -104,6 +109,7 @@ impl Instances {
         notes.count(beyond, "ranges are left out: there are too many");
         notes.count(elsewhere, "ranges are left out because they ended on another thread");
         let (instances, unseen) = Self::new(all);
+        notes.count(instances.too_deep, "ranges lie in more than 1024 of their thread and domain: the innermost count");
         notes.count(unseen, "ranges could not be parents of others: there were too many open ones");
         Ok((instances, passed))
     }
@@ -112,7 +118,7 @@ impl Instances {
     fn new(mut all: Vec<Instance>) -> (Self, u64) {
         all.sort_by_key(|range| (range.begin, std::cmp::Reverse(range.end)));
         let unseen = nest(&mut all);
-        let mut instances = Self { all, lanes: FxHashMap::default() };
+        let mut instances = Self { all, lanes: FxHashMap::default(), too_deep: 0 };
         let mut stacks: FxHashMap<(ThreadId, NameId), (usize, Vec<u32>)> = FxHashMap::default();
         for place in 0..instances.all.len() {
             let range = instances.all[place];
@@ -131,6 +137,7 @@ impl Instances {
             }
             instances.all[place].within = stack.last().copied();
             stack.push(place as u32);
+            instances.too_deep += u64::from(stack.len() > OPEN);
         }
         (instances, unseen)
     }
@@ -162,19 +169,33 @@ impl Instances {
                 next = self.all[place as usize].within;
                 Some(place)
             })
+            .take(OPEN)
             .filter(move |&place| self.all[place as usize].end >= end)
         })
     }
 
-    /// Numbers of the ranges around one and its own, `:1:2`, counted from 1 in the order of their begins.
+    /// Numbers of the ranges around one and its own, `:1:2`, counted from 1 in the order of their begins; of more than
+    /// [`SHOWN`] the innermost, `:...:2000:2001`.
     pub fn stack(&self, place: u32) -> String {
-        let mut stack = String::new();
-        let mut next = Some(place);
-        while let Some(place) = next {
-            stack.insert_str(0, &format!(":{}", place + 1));
-            next = self.all[place as usize].parent;
-        }
-        stack
+        let parent = |&place: &u32| self.all[place as usize].parent;
+        let chain: Vec<u32> = std::iter::successors(Some(place), parent).take(SHOWN + 1).collect();
+        let cut = if chain.len() > SHOWN { ":..." } else { "" };
+        let shown = chain.iter().take(SHOWN).rev();
+        shown.fold(cut.to_owned(), |stack, place| format!("{stack}:{}", place + 1))
+    }
+
+    /// The name of a range behind marks for those around it.
+    pub fn indented(&self, place: u32, name: &str) -> String {
+        "--".repeat(SHOWN.min(self.all[place as usize].level as usize)) + name
+    }
+
+    /// Says that [`stack`](Self::stack) and [`indented`](Self::indented) do not show all.
+    pub fn note_depth(&self, notes: &mut Notes) {
+        let deep = self.all.iter().filter(|range| range.level as usize >= SHOWN).count();
+        notes.count(
+            deep as u64,
+            "ranges lie in 128 others or more, of which the innermost are shown; was a pop forgotten?",
+        );
     }
 }
 
@@ -251,6 +272,19 @@ mod tests {
         assert_eq!(around(46, 60), [0, 1, 3], "not within the innermost as a whole");
         assert_eq!(around(92, 93), [0, 1]);
         assert_eq!(around(5, 12), [0; 0]);
+    }
+
+    #[test]
+    fn what_never_ends_costs_no_square() {
+        const DEPTH: u64 = 20_000;
+        let (ranges, _) = Instances::new((0..DEPTH).map(|begin| range(begin, DEPTH, 0, false)).collect());
+        assert_eq!(ranges.all[DEPTH as usize - 1].level, DEPTH as u32 - 1);
+        assert_eq!(ranges.stack(127).matches(':').count(), 128);
+        assert!(ranges.stack(DEPTH as u32 - 1).starts_with(":...:19873:") && ranges.stack(128).starts_with(":...:2:"));
+        let written = |place: u32| ranges.stack(place).len() + ranges.indented(place, "x").len();
+        assert!((0..DEPTH as u32).map(written).max().unwrap() < 2_000);
+        assert_eq!(ranges.around(&call(DEPTH, DEPTH)).count(), OPEN);
+        assert_eq!(ranges.too_deep, DEPTH - OPEN as u64);
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! even where gpuprof's own report says the same with other words. What a trace of gpuprof does not hold, such as
 //! priorities, stays empty.
 //!
-//! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `distribution`, `sums`, `launches` (calls
+//! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `distribution`, `sums`, `launches` (calls
 //! joined with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace reports).
 
 mod calls;
 mod distribution;
+mod document;
 mod executions;
 mod filter;
+mod fit;
 mod format;
 mod instances;
 mod labels;
@@ -33,13 +35,16 @@ use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
 use subject::Labelled;
 
+pub use document::Document;
 pub use filter::{RangeFilter, TimeFilter};
+pub use fit::TableWidth;
 pub use format::TableFormat;
 pub use report::Statistic;
 pub use subject::Subject;
 pub use table::TimeUnit;
 
-pub(crate) use format::{Printer, Widths};
+pub(crate) use fit::Widths;
+pub(crate) use format::Printer;
 pub(crate) use projection::{ProjectedRange, projected_ranges};
 pub(crate) use table::{Cell, Column, Heading, RowSink};
 
@@ -50,6 +55,8 @@ pub struct StatsOptions {
     pub format: TableFormat,
     /// The unit of times.
     pub unit: TimeUnit,
+    /// How wide [`TableFormat::Table`] may be.
+    pub width: TableWidth,
 }
 
 /// Writes the table of `statistic` about the traces, with the columns `Run` and `Rank` in front when there are several.
@@ -84,7 +91,8 @@ pub fn write(
         };
         said.extend(subject.said(notes, several));
         if is_empty {
-            said.push(format!("{statistic}: {} has no such records", subject.trace.path().display()));
+            let part = if subject.filter == TimeFilter::default() { "" } else { " in the part that the filter leaves" };
+            said.push(format!("{statistic}: {} has no such records{part}", subject.trace.path().display()));
         } else {
             tables.push((subject, rows));
         }
@@ -94,7 +102,7 @@ pub fn write(
     }
     let heading = statistic.heading(options.unit);
     let heading = if several { subject::of_several(heading) } else { heading };
-    print(&heading, options.format, output, |sink| {
+    print(&heading, options, output, |sink| {
         for (subject, rows) in &tables {
             let mut sink = Labelled::new(subject, several, sink);
             match rows {
@@ -113,16 +121,16 @@ pub fn write(
 /// Writes a table; a text has its rows produced twice, since columns are as wide as their widest cell.
 fn print(
     heading: &Heading,
-    format: TableFormat,
+    options: &StatsOptions,
     output: &mut dyn Write,
     mut produce: impl FnMut(&mut dyn RowSink) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
-    let mut widths = Widths::default();
-    if format == TableFormat::Table {
+    let mut widths = Widths::new(options.width);
+    if options.format == TableFormat::Table {
         widths.begin(heading).map_err(printing)?;
         produce(&mut widths)?;
     }
-    let mut printer = Printer::new(output, format, widths);
+    let mut printer = Printer::new(output, options.format, widths);
     printer.begin(heading).map_err(printing)?;
     produce(&mut printer)?;
     printer.end().map_err(printing)

@@ -159,7 +159,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
         let range = &ranges.all[place as usize];
         let group = groups.entry((range.domain, range.message, range.started)).or_default();
         group.projected.add(row.last - row.first);
-        group.host += range.duration();
+        group.host = group.host.saturating_add(range.duration());
         group.operations += row.operations;
         group.levels += u64::from(range.level);
         group.children += children.get(&place).copied().unwrap_or(0);
@@ -193,6 +193,7 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
 pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
     let unit = input.unit;
     let (ranges, projected, passed) = project(input, notes)?;
+    ranges.note_depth(notes);
     let children = children(&ranges, &projected);
     let since = |nanos: u64| unit.since(Timestamp::from_nanos(nanos), passed.session.start);
     for (place, range) in (0u32..).zip(&ranges.all) {
@@ -222,6 +223,7 @@ pub(super) fn trace(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &m
 pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {
     let (filter, unit) = (input.filter, input.unit);
     let (ranges, passed) = Instances::read(input, Wanted::Pushed, notes)?;
+    ranges.note_depth(notes);
     let origin = passed.session.start;
     // How many each has directly within it, and their time.
     let mut children = vec![(0u64, 0u64); ranges.all.len()];
@@ -229,7 +231,7 @@ pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
         if let Some(parent) = range.parent {
             let (count, nanos) = &mut children[parent as usize];
             *count += 1;
-            *nanos += range.duration();
+            *nanos = nanos.saturating_add(range.duration());
         }
     }
     for (place, range) in (0u32..).zip(&ranges.all) {
@@ -253,7 +255,7 @@ pub(super) fn pushed(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &
             Cell::Number(u64::from(place) + 1),
             range.parent.map_or(Cell::Empty, |parent| Cell::Number(u64::from(parent) + 1)),
             Cell::Text(ranges.stack(place)),
-            Cell::Text("--".repeat(range.level as usize) + &name),
+            Cell::Text(ranges.indented(place, &name)),
         ];
         sink.row(&cells).map_err(printing)?;
     }

@@ -75,7 +75,7 @@ impl TimeUnit {
     pub fn since(self, at: Timestamp, origin: Timestamp) -> Cell {
         match (self.scale(), origin.since(at)) {
             (_, 0) => self.whole(at.since(origin)),
-            ((0, _), before) => Cell::Signed(-(before as i64)),
+            ((0, _), before) => Cell::Signed(i64::try_from(before).map_or(i64::MIN, |before| -before)),
             ((decimals, divisor), before) => Cell::Decimal(-(before as f64) / divisor, decimals),
         }
     }

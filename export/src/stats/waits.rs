@@ -60,7 +60,7 @@ pub(super) fn rows(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<V
         let off = off_core(look);
         match open.get_mut(&look.thread) {
             Some(wait) if wait.state == look.state && wait.until == look.since.nanos() => {
-                wait.nanos += off;
+                wait.nanos = wait.nanos.saturating_add(off);
                 wait.until = look.at.nanos();
             }
             _ => {

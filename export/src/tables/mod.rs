@@ -89,8 +89,8 @@ macro_rules! cells {
 cells! {
     i64 => Integer(number) number;
     u32 => Integer(number) number.into();
-    // Times and sizes stay below 2^63; a number that does not is the same 64 bits.
-    u64 => Integer(number) number as i64;
+    // Columns have a sign. Times and sizes of a run stay below 2^63; one that does not, in a damaged trace, is the largest.
+    u64 => Integer(number) i64::try_from(number).unwrap_or(i64::MAX);
     f64 => Real(number) number;
     bool => Flag(flag) flag;
 }
@@ -319,6 +319,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_number_without_room_is_the_largest_and_not_negative() {
+        assert_eq!(Cell::from(7u64), Cell::Integer(7));
+        assert_eq!(Cell::from(1u64 << 63), Cell::Integer(i64::MAX));
+        assert_eq!(Cell::from(u64::MAX), Cell::Integer(i64::MAX));
+    }
 
     #[test]
     fn tables_and_their_columns_have_names_of_their_own() {

@@ -209,7 +209,7 @@ fn collect(name: String, value: &Value, counters: &mut Vec<(String, i64)>) {
             let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
             collect(name, value, counters);
         }
-    } else if let Some(number) = value.as_i64() {
-        counters.push((name, number));
+    } else if value.is_i64() || value.is_u64() {
+        counters.push((name, value.as_i64().unwrap_or(i64::MAX)));
     }
 }

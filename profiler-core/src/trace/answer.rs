@@ -14,6 +14,7 @@ use super::block::{Header, MAX_BODY, ZSTD, kind};
 use super::pack;
 use super::source::Source;
 use super::varint::{self, Cursor, Malformed};
+use crate::terminal::printable;
 
 /// Runs with fewer records keep no answer: it would be a good part of the trace, and is made anew in a moment.
 pub const ANSWER_FROM: u64 = 1_000_000;
@@ -73,10 +74,15 @@ fn decode(body: &[u8]) -> Result<Answer, Malformed> {
     let mut cursor = Cursor::new(body);
     Ok(Answer {
         gpuprof_version: cursor.string()?,
-        summary: cursor.string()?,
-        full: cursor.string()?,
-        ranges: cursor.string()?,
+        summary: lines(&cursor.string()?),
+        full: lines(&cursor.string()?),
+        ranges: lines(&cursor.string()?),
     })
+}
+
+/// Texts that go to a terminal as they are; whoever wrote the file may not control it.
+fn lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -128,6 +134,13 @@ mod tests {
         let mut reader = TraceReader::new(&whole[..]).unwrap();
         let records = reader.by_ref().filter(|item| matches!(item, Ok(crate::trace::Item::Record(_)))).count();
         assert!(records == 99 && reader.damage().is_none(), "readers of records pass it over");
+    }
+
+    #[test]
+    fn an_answer_cannot_control_the_terminal() {
+        let hostile = Answer { summary: "verdict:\n  \x1b]0;x\x07\tfine\n".to_owned(), ..answer() };
+        let read = Answer::read(&trace(Some(&hostile), false, true)[..]).unwrap().unwrap();
+        assert_eq!(read.summary, "verdict:\n  \\x1b]0;x\\x07\\tfine\n");
     }
 
     #[test]

@@ -60,6 +60,17 @@ pub struct BlockReader<R> {
     /// Memory for items: a block has a megabyte of them, too much to be had anew each time.
     spare: Vec<Vec<Item>>,
     ended: bool,
+    place: Place,
+}
+
+/// Where in the order of blocks reading is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// No block has been met.
+    Begin,
+    Middle,
+    /// Behind END, which nothing follows.
+    Behind,
 }
 
 impl<R: Read> BlockReader<R> {
@@ -71,7 +82,7 @@ impl<R: Read> BlockReader<R> {
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = Source::new(source)?;
         let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
-        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false })
+        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, place: Place::Begin })
     }
 
     /// As [`TraceReader::only`](super::TraceReader::only).
@@ -124,6 +135,7 @@ impl<R: Read> BlockReader<R> {
             return Err(TraceError::MustUnderstand { kind, version, offset: self.source.offset() });
         }
         let outside = |(from, to): (Timestamp, Timestamp)| header.t_max < from.nanos() || header.t_min > to.nanos();
+        self.check_place(&header);
         let mut content = Content::Items(Vec::new());
         if !known {
             self.source.damage.unknown_blocks += 1;
@@ -137,6 +149,26 @@ impl<R: Read> BlockReader<R> {
         }
         let (offset, bytes) = self.source.current();
         Ok(Some(Block { offset, bytes, content }))
+    }
+
+    /// Counts a block where the format has none of its kind. Its contents are taken: they are whole. A first block that was
+    /// lost is counted as that.
+    fn check_place(&mut self, header: &Header) {
+        let is_session = header.kind == kind::SESSION;
+        let right = match self.place {
+            Place::Begin => is_session || header.sequence > 0,
+            Place::Middle => !is_session,
+            Place::Behind => false,
+        };
+        if !right {
+            self.source.damage.note(self.source.offset());
+            self.source.damage.misplaced_blocks += 1;
+        }
+        if header.kind == kind::END {
+            self.place = Place::Behind;
+        } else if self.place == Place::Begin {
+            self.place = Place::Middle;
+        }
     }
 
     fn take_apart(&mut self, header: &Header) -> Result<Content, Malformed> {

@@ -95,6 +95,9 @@ pub struct Damage {
     pub skipped_bytes: u64,
     /// Sequence numbers of blocks that were never found.
     pub missing_blocks: u64,
+    /// Whole blocks where the format has none of their kind: a session that is not the first block, anything but it at the
+    /// beginning, anything behind the end. They are read all the same.
+    pub misplaced_blocks: u64,
     /// Whole blocks of a kind or version that this version does not know.
     pub unknown_blocks: u64,
     /// Rows of a kind, or in an encoding, that this version does not know.
@@ -122,6 +125,11 @@ impl Damage {
             counted(self.skipped_blocks, "block", "skipped: the checksum does not fit, or the block came twice"),
             counted(self.skipped_bytes, "byte", "skipped that belong to no intact block"),
             counted(self.missing_blocks, "block", "missing"),
+            counted(
+                self.misplaced_blocks,
+                "block",
+                "in a place where no gpuprof writes it: the file was put together by hand",
+            ),
             counted(self.unknown_blocks, "block", "of a kind that only a newer gpuprof reads"),
             counted(self.unknown_rows, "record", "of a kind that only a newer gpuprof reads"),
         ]
@@ -149,6 +157,7 @@ impl Damage {
             skipped_blocks: self.skipped_blocks + other.skipped_blocks,
             skipped_bytes: self.skipped_bytes + other.skipped_bytes,
             missing_blocks: self.missing_blocks + other.missing_blocks,
+            misplaced_blocks: self.misplaced_blocks + other.misplaced_blocks,
             unknown_blocks: self.unknown_blocks + other.unknown_blocks,
             unknown_rows: self.unknown_rows + other.unknown_rows,
             first_offset: self.first_offset.into_iter().chain(other.first_offset).min(),
@@ -178,13 +187,14 @@ mod tests {
             skipped_blocks: 1,
             skipped_bytes: 40,
             missing_blocks: 2,
+            misplaced_blocks: 5,
             unknown_blocks: 3,
             unknown_rows: 4,
             first_offset: Some(4096),
         };
         let notes = damage.sentences();
-        assert_eq!(notes.len(), 8);
+        assert_eq!(notes.len(), 9);
         assert!(notes[1].starts_with("17 bytes") && notes[2].starts_with("1 block skipped"), "{notes:?}");
-        assert!(notes[7].contains("4096"));
+        assert!(notes[8].contains("4096"));
     }
 }

@@ -188,9 +188,15 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Item)) -> Resu
     let mut groups: Vec<(u8, Vec<Record>)> = Vec::new();
     let mut cursor = Cursor::new(body);
     let mut total = 0u64;
-    let mut unknown = 0;
+    let (mut unknown, mut seen) = (0, 0u32);
     while !cursor.is_empty() {
         let kind = cursor.byte()?;
+        // Of each kind one, the marks first: with two the order of their records would be anybody's guess.
+        let bit = 1u32.checked_shl(kind.into()).unwrap_or(0);
+        if seen & bit != 0 || (kind == Marks::KIND && seen != 0) {
+            return Err(Malformed);
+        }
+        seen |= bit;
         let rows = cursor.varint()?;
         total = total.saturating_add(rows);
         if total > MAX_ROWS {

@@ -16,6 +16,7 @@ use crate::session::Session;
 #[derive(Default)]
 pub struct Assembly {
     session: Session,
+    has_session: bool,
     rebuilt: Rebuilt,
     /// Blocks that were whole and made no sense behind those before them.
     rejected: Damage,
@@ -26,7 +27,9 @@ impl Assembly {
     pub fn take(&mut self, block: Block) -> Vec<Item> {
         match block.content {
             Content::Items(items) => return items,
-            Content::Session(session) => self.session = *session,
+            // A second one is damage, and counted as such; the records are those of the first.
+            Content::Session(_) if self.has_session => {}
+            Content::Session(session) => (self.session, self.has_session) = (*session, true),
             Content::Dictionary(body) => {
                 if self.rebuilt.apply(&body).is_err() {
                     self.rejected.reject(block.offset, block.bytes);

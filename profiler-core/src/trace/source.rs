@@ -3,7 +3,8 @@
 //! Works on any `Read`, so it buffers one block and grows only by bytes that have really arrived: a hostile length
 //! costs nothing. When a block is not good, the search goes on right behind its first byte, not behind its body:
 //! after a hole the announced length points into the middle of another block. Every byte is either part of a good
-//! block or counted.
+//! block or counted. Bodies that turn out bad have been read for nothing; a file made of headers that announce large ones would
+//! take the square of its size, so beyond a limit, which no hole comes near, the search does go on behind a bad body.
 
 use std::io::{self, Read};
 
@@ -12,6 +13,9 @@ use super::{Damage, TraceError};
 
 /// Bytes asked for at once.
 const READ: usize = 64 << 10;
+
+/// Bytes of bad bodies that are checked before they are stepped over as a whole.
+const WASTE: u64 = 256 << 20;
 
 /// A source of blocks.
 pub(super) struct Source<R> {
@@ -25,6 +29,10 @@ pub(super) struct Source<R> {
     current: usize,
     /// The sequence number that the next block should have.
     expected: u32,
+    /// Bytes of bodies that were checked and are bad.
+    wasted: u64,
+    /// Whether the end of the file was met.
+    at_end: bool,
     /// What was met so far.
     pub(super) damage: Damage,
 }
@@ -32,8 +40,17 @@ pub(super) struct Source<R> {
 impl<R: Read> Source<R> {
     /// Reads and checks the file header.
     pub(super) fn new(inner: R) -> Result<Self, TraceError> {
-        let mut source =
-            Self { inner, buffer: Vec::new(), at: 0, origin: 0, current: 0, expected: 0, damage: Damage::default() };
+        let mut source = Self {
+            inner,
+            buffer: Vec::new(),
+            at: 0,
+            origin: 0,
+            current: 0,
+            expected: 0,
+            wasted: 0,
+            at_end: false,
+            damage: Damage::default(),
+        };
         source.fill(FILE_HEADER)?;
         let head = source.unread();
         if !check_file_header(&head[..head.len().min(FILE_HEADER)])? {
@@ -75,6 +92,7 @@ impl<R: Read> Source<R> {
                 self.damage.torn_tail_bytes += lost;
                 return Ok(None);
             }
+            let mut bad = 0;
             if let Some(header) = Header::decode(self.unread()) {
                 let total = BLOCK_HEADER + header.body_bytes as usize;
                 self.fill(total)?;
@@ -96,10 +114,12 @@ impl<R: Read> Source<R> {
                         return Ok(Some(header));
                     }
                     self.damage.skipped_blocks += 1;
+                    bad = total;
                 }
             }
             self.damage.note(self.offset());
-            lost += self.resync() as u64;
+            self.wasted += bad as u64;
+            lost += if bad > 0 && self.wasted > WASTE { self.step(bad) } else { self.resync() } as u64;
         }
     }
 
@@ -107,9 +127,12 @@ impl<R: Read> Source<R> {
     fn resync(&mut self) -> usize {
         let unread = self.unread();
         let behind = unread.iter().skip(1).position(|&byte| byte == SYNC.to_le_bytes()[0]);
-        let step = behind.map_or(unread.len(), |position| position + 1);
-        self.at += step;
-        step
+        self.step(behind.map_or(unread.len(), |position| position + 1))
+    }
+
+    fn step(&mut self, bytes: usize) -> usize {
+        self.at += bytes;
+        bytes
     }
 
     fn unread(&self) -> &[u8] {
@@ -118,7 +141,8 @@ impl<R: Read> Source<R> {
 
     /// Tries to have `wanted` unread bytes; there are fewer at the end of the file.
     fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
-        if self.unread().len() >= wanted {
+        // At the end each candidate for a block wants more: to move the rest for each of them would take its square.
+        if self.at_end || self.unread().len() >= wanted {
             return Ok(());
         }
         self.origin += self.at as u64;
@@ -130,7 +154,10 @@ impl<R: Read> Source<R> {
             let read = self.inner.read(&mut self.buffer[have..]);
             self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
             match read {
-                Ok(0) => break,
+                Ok(0) => {
+                    self.at_end = true;
+                    break;
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => return Err(TraceError::Io { offset: self.origin + have as u64, source }),

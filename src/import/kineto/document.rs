@@ -9,11 +9,14 @@ use std::fmt;
 use profiler_core::record::{Device, DeviceId};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 
 use super::collector::Collector;
-use super::row::Element;
+use super::lenient::{Lenient, Shape};
+use super::row::Row;
 use super::scalar::Scalar;
+
+/// Devices of a process that are kept.
+const MAX_DEVICES: usize = 256;
 
 /// Reads a document into the collector. Two shapes exist: an object with `traceEvents`, and the bare array of rows.
 pub(super) struct Document<'a>(pub(super) &'a mut Collector);
@@ -38,15 +41,15 @@ impl<'de> Visitor<'de> for Document<'_> {
             match key {
                 Key::TraceEvents => map.next_value_seed(Rows(self.0))?,
                 Key::DeviceProperties => {
-                    // A few kilobytes at most, and any shape is acceptable.
-                    for entry in map.next_value::<Value>()?.as_array().into_iter().flatten() {
-                        self.0.dictionary.add_device(device(entry));
+                    let devices = map.next_value::<Lenient<Devices>>()?.0;
+                    for device in devices.map(|devices| devices.0).unwrap_or_default() {
+                        self.0.dictionary.add_device(device);
                     }
                 }
                 Key::DistributedInfo => {
-                    let info = map.next_value::<Value>()?;
-                    for (member, variable) in [("rank", "RANK"), ("world_size", "WORLD_SIZE")] {
-                        if let Some(number) = info[member].as_u64() {
+                    let job = map.next_value::<Lenient<Job>>()?.0.unwrap_or_default();
+                    for (variable, number) in [("RANK", job.rank), ("WORLD_SIZE", job.world_size)] {
+                        if let Some(number) = number.within::<u64>() {
                             self.0.rank_variables.push((variable.to_owned(), number.to_string()));
                         }
                     }
@@ -99,25 +102,95 @@ impl<'de> Visitor<'de> for Rows<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         self.0.found_rows = true;
-        while let Some(Element(row)) = seq.next_element()? {
+        while let Some(Lenient(row)) = seq.next_element::<Lenient<Row>>()? {
             self.0.take(row);
         }
         Ok(())
     }
 }
 
-fn device(entry: &Value) -> Device {
-    let number = |member: &str| entry[member].as_u64().unwrap_or(0);
-    let small = |member: &str| u32::try_from(number(member)).unwrap_or(0);
-    Device {
-        id: DeviceId(small("id")),
-        name: entry["name"].as_str().unwrap_or_default().to_owned(),
-        compute_capability: [small("computeMajor"), small("computeMinor")],
-        multiprocessors: small("numSms"),
-        threads_per_multiprocessor: small("maxThreadsPerMultiprocessor"),
-        registers_per_multiprocessor: small("regsPerMultiprocessor"),
-        shared_bytes_per_multiprocessor: small("sharedMemPerMultiprocessor"),
-        memory_bytes: number("totalGlobalMem"),
-        ..Device::default()
+/// The devices of a process; more than there can be are read over.
+struct Devices(Vec<Device>);
+
+impl Shape for Devices {
+    fn elements<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Option<Self>, A::Error> {
+        let mut devices = Vec::new();
+        while let Some(Lenient(entry)) = seq.next_element::<Lenient<DeviceEntry>>()? {
+            devices.extend(entry.filter(|_| devices.len() < MAX_DEVICES).map(|entry| entry.0));
+        }
+        Ok(Some(Self(devices)))
+    }
+}
+
+/// An element of `deviceProperties`.
+struct DeviceEntry(Device);
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum DeviceKey {
+    Id,
+    Name,
+    ComputeMajor,
+    ComputeMinor,
+    NumSms,
+    MaxThreadsPerMultiprocessor,
+    RegsPerMultiprocessor,
+    SharedMemPerMultiprocessor,
+    TotalGlobalMem,
+    #[serde(other)]
+    Other,
+}
+
+impl Shape for DeviceEntry {
+    fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
+        let mut device = Device::default();
+        while let Some(key) = map.next_key::<DeviceKey>()? {
+            let value: Scalar = map.next_value()?;
+            let small = value.within().unwrap_or(0);
+            match key {
+                DeviceKey::Id => device.id = DeviceId(small),
+                DeviceKey::Name => device.name = value.into_text(),
+                DeviceKey::ComputeMajor => device.compute_capability[0] = small,
+                DeviceKey::ComputeMinor => device.compute_capability[1] = small,
+                DeviceKey::NumSms => device.multiprocessors = small,
+                DeviceKey::MaxThreadsPerMultiprocessor => device.threads_per_multiprocessor = small,
+                DeviceKey::RegsPerMultiprocessor => device.registers_per_multiprocessor = small,
+                DeviceKey::SharedMemPerMultiprocessor => device.shared_bytes_per_multiprocessor = small,
+                DeviceKey::TotalGlobalMem => device.memory_bytes = value.within().unwrap_or(0),
+                DeviceKey::Other => {}
+            }
+        }
+        Ok(Some(Self(device)))
+    }
+}
+
+/// `distributedInfo`: the place of the process in its job.
+#[derive(Default)]
+struct Job {
+    rank: Scalar,
+    world_size: Scalar,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum JobKey {
+    Rank,
+    WorldSize,
+    #[serde(other)]
+    Other,
+}
+
+impl Shape for Job {
+    fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
+        let mut job = Self::default();
+        while let Some(key) = map.next_key::<JobKey>()? {
+            let value = map.next_value()?;
+            match key {
+                JobKey::Rank => job.rank = value,
+                JobKey::WorldSize => job.world_size = value,
+                JobKey::Other => {}
+            }
+        }
+        Ok(Some(job))
     }
 }

@@ -3,13 +3,11 @@
 //! Most rows of a file are framework operators with stacks and shapes. Their arguments are skipped without being
 //! kept, which is possible as soon as the category is known; Kineto writes it before the arguments.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
+use super::lenient::{Lenient, Shape};
 use super::scalar::{Extent, Scalar};
 
 /// What a row is about. Names changed over the versions of Kineto; the older spellings are from 2021.
@@ -127,29 +125,8 @@ enum ArgumentKey {
     Other,
 }
 
-/// An element of `traceEvents`: `None` when it is not even an object.
-pub(super) struct Element(pub(super) Option<Row>);
-
-impl<'de> Deserialize<'de> for Element {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ObjectVisitor(PhantomData)).map(Self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Arguments {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ObjectVisitor(PhantomData)).map(Option::unwrap_or_default)
-    }
-}
-
-/// What is read from the members of an object. Written by hand because a derived reader refuses a repeated key, and
-/// Kineto has written such.
-trait Members: Sized {
-    fn read<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error>;
-}
-
-impl Members for Row {
-    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+impl Shape for Row {
+    fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
         let mut row = Self::default();
         let mut categorised = false;
         while let Some(key) = map.next_key::<RowKey>()? {
@@ -165,19 +142,19 @@ impl Members for Row {
                 RowKey::Ts => row.start = Some(map.next_value()?),
                 RowKey::Dur => row.duration = Some(map.next_value()?),
                 RowKey::Args if !(categorised && matches!(row.category, Category::Range | Category::Other)) => {
-                    row.arguments = map.next_value()?;
+                    row.arguments = map.next_value::<Lenient<Arguments>>()?.0.unwrap_or_default();
                 }
                 RowKey::Args | RowKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(row)
+        Ok(Some(row))
     }
 }
 
-impl Members for Arguments {
-    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+impl Shape for Arguments {
+    fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
         let mut arguments = Self::default();
         while let Some(key) = map.next_key::<ArgumentKey>()? {
             match key {
@@ -199,50 +176,6 @@ impl Members for Arguments {
                 }
             }
         }
-        Ok(arguments)
-    }
-}
-
-/// Reads an object, and any other value over, as `None`.
-struct ObjectVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Members> Visitor<'de> for ObjectVisitor<T> {
-    type Value = Option<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        T::read(map).map(Some)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Some(arguments))
     }
 }

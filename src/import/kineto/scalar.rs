@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::lenient::{Lenient, Shape};
+
 /// A number, a text, or nothing of use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Scalar {
@@ -101,13 +103,21 @@ pub(super) struct Extent(pub(super) [u32; 3]);
 
 impl<'de> Deserialize<'de> for Extent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Through a value of its own: this array is tiny, and any other shape is read over at no extra cost in code.
-        let value = serde_json::Value::deserialize(deserializer)?;
+        Ok(Lenient::deserialize(deserializer)?.0.unwrap_or_default())
+    }
+}
+
+impl Shape for Extent {
+    fn elements<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Option<Self>, A::Error> {
         let mut sizes = [0; 3];
-        for (size, element) in sizes.iter_mut().zip(value.as_array().into_iter().flatten()) {
-            *size = element.as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+        for size in &mut sizes {
+            match seq.next_element::<Scalar>()? {
+                Some(element) => *size = element.within().unwrap_or(0),
+                None => return Ok(Some(Self(sizes))),
+            }
         }
-        Ok(Self(sizes))
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Some(Self(sizes)))
     }
 }
 

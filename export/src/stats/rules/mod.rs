@@ -13,7 +13,8 @@ use std::fmt;
 use std::io::Write;
 use std::str::FromStr;
 
-use super::format::{Printer, Widths};
+use super::fit::Widths;
+use super::format::Printer;
 use super::subject::{self, Labelled};
 use super::table::{Cell, Heading, RowSink as _, TimeUnit, columns};
 use super::{Input, Notes, StatsOptions, Subject, TableFormat, print, printing};
@@ -164,6 +165,12 @@ impl FromStr for Request {
     }
 }
 
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)
+    }
+}
+
 /// Writes what a rule finds in the traces, with the columns `Run` and `Rank` in front when there are several. Without a
 /// finding, a text says so and other forms are empty.
 ///
@@ -200,7 +207,7 @@ pub fn analyze(
         }
         return Ok(said);
     }
-    print(&heading, options.format, output, |sink| {
+    print(&heading, options, output, |sink| {
         for (subject, rows) in &tables {
             let mut sink = Labelled::new(subject, several, sink);
             rows.iter().try_for_each(|row| sink.row(row)).map_err(printing)?;

@@ -119,12 +119,13 @@ impl Parts {
 
     /// Something ran.
     fn take(&mut self, start: u64, end: u64) {
-        let mut at = start.max(self.start);
+        let (mut at, end) = (start.max(self.start), end.min(self.end));
         while at < end {
             let part = (at - self.start) / self.length;
-            let next = (self.start + (part + 1) * self.length).min(end);
+            // The last part may reach beyond 2^64.
+            let next = self.start.saturating_add((part + 1).saturating_mul(self.length)).min(end);
             if let Some(used) = self.used.get_mut(part as usize) {
-                *used += next - at;
+                *used = used.saturating_add(next - at);
             }
             at = next;
         }
@@ -135,7 +136,7 @@ impl Parts {
         let mut found: Vec<Stretch> = Vec::new();
         for (number, &used) in (0..).zip(&self.used) {
             let start = self.start + number * self.length;
-            let end = (start + self.length).min(self.end);
+            let end = start.saturating_add(self.length).min(self.end);
             let share = used as f64 / (end - start) as f64 * 100.0;
             if share >= threshold {
                 continue;
@@ -210,6 +211,20 @@ mod tests {
         let second = Stretch { start: 125, end: 175, share: 40.0 };
         assert_eq!(parts.below(100.0), [second]);
         assert_eq!(parts.below(30.0), [Stretch { start: 125, end: 150, share: 20.0 }]);
+    }
+
+    #[test]
+    fn times_up_to_the_largest_number_are_divided() {
+        let (start, end) = (1_000, u64::MAX);
+        let mut parts = Parts::new(start, end, 30);
+        parts.take(start, end);
+        parts.take(end - 10, end);
+        assert_eq!(parts.used.iter().map(|&used| u128::from(used)).sum::<u128>(), u128::from(end - start) + 10);
+        assert!(parts.below(100.0).is_empty());
+        for _ in 0..40 {
+            parts.take(start, end);
+        }
+        assert_eq!(parts.used[0], u64::MAX, "more than there is a number for");
     }
 
     #[test]

@@ -1,0 +1,197 @@
+//! What commands that read traces take as one: files, pipes, folders, packed or not; and what they refuse.
+
+#[expect(dead_code, reason = "each test binary uses its part")]
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+use support::{GPUPROF, Stage, stderr};
+
+/// A recorded session as a trace, and as an SQLite file.
+fn played() -> Stage {
+    let stage = Stage::new();
+    assert!(stage.host("sync_item").status().unwrap().success());
+    let output = gpuprof(&["export", "--to", "sqlite", "-o", "trace.sqlite", "trace.gpuprof"], &stage);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stage
+}
+
+fn gpuprof(arguments: &[&str], stage: &Stage) -> Output {
+    Command::new(GPUPROF).args(arguments).current_dir(stage.folder.path()).output().unwrap()
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+/// What `command` says about `bytes` that come through a pipe. `-` among the arguments is their place.
+fn piped(command: &[&str], bytes: &[u8]) -> Output {
+    let mut process = Command::new(GPUPROF);
+    process.args(command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = process.spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // In pieces, as from a slow program, the first of which tells no format.
+        scope.spawn(move || {
+            let _ = stdin.write_all(&bytes[..1]).and_then(|()| stdin.write_all(&bytes[1..]));
+        });
+        process.wait_with_output().unwrap()
+    })
+}
+
+#[test]
+fn a_pipe_is_read_like_a_file() {
+    let stage = played();
+    let commands: [&[&str]; 4] = [
+        &["report", "--json"],
+        &["stats", "-r", "cuda_gpu_kern_sum,cuda_gpu_trace", "-f", "csv"],
+        &["analyze", "-r", "cuda_api_sync", "-f", "csv"],
+        &["query", "-f", "csv"],
+    ];
+    let sql = ["SELECT name, count(*), sum(duration_ns) FROM kernels GROUP BY name ORDER BY 1"];
+    for command in commands {
+        let behind: &[&str] = if command[0] == "query" { &sql } else { &[] };
+        let of = |name: &'static str| [command, &[name], behind].concat();
+        for (name, bytes) in [
+            ("trace.gpuprof", fs::read(stage.path("trace.gpuprof")).unwrap()),
+            ("trace.sqlite", fs::read(stage.path("trace.sqlite")).unwrap()),
+        ] {
+            let file = gpuprof(&of(name), &stage);
+            assert_eq!(file.status.code(), Some(0), "{command:?} {name}: {}", stderr(&file));
+            for bytes in [&bytes[..], &packed(&bytes)] {
+                let pipe = piped(&of("-"), bytes);
+                assert_eq!(pipe.status.code(), Some(0), "{command:?} {name}: {}", stderr(&pipe));
+                // The notes of an import name the file.
+                if command[0] != "report" || name == "trace.gpuprof" {
+                    assert!(pipe.stdout == file.stdout, "{command:?} {name}");
+                }
+            }
+        }
+    }
+    let text = piped(&["stats", "-"], b"no trace at all\n");
+    assert_eq!(text.status.code(), Some(2));
+    assert!(
+        stderr(&text).contains("/dev/stdin: not a gpuprof trace: at byte 0 it looks like text"),
+        "{}",
+        stderr(&text)
+    );
+    let device = gpuprof(&["stats", "/dev/zero"], &stage);
+    assert!(stderr(&device).contains("/dev/zero: this is a device"), "{}", stderr(&device));
+}
+
+#[test]
+fn a_part_of_a_packed_trace_is_reported() {
+    let stage = played();
+    fs::write(stage.path("packed.gpuprof.gz"), packed(&fs::read(stage.path("trace.gpuprof")).unwrap())).unwrap();
+    let part = |name: &str| gpuprof(&["report", "--json", "--from", "100ms", "--to", "200ms", name], &stage);
+    let (whole, packed) = (part("trace.gpuprof"), part("packed.gpuprof.gz"));
+    assert_eq!(packed.status.code(), whole.status.code(), "{}", stderr(&packed));
+    assert!(!whole.stdout.is_empty() && packed.stdout == whole.stdout);
+}
+
+#[test]
+fn what_unpacks_out_of_proportion_is_given_up() {
+    let stage = played();
+    let trace = fs::read(stage.path("trace.gpuprof")).unwrap();
+    let bomb = |beginning: &[u8], filling: u8| {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(beginning).unwrap();
+        let piece = vec![filling; 1 << 20];
+        (0..150).for_each(|_| packed.write_all(&piece).unwrap());
+        packed.finish().unwrap()
+    };
+    fs::write(stage.path("bomb.gpuprof.gz"), bomb(&trace, 0)).unwrap();
+    fs::write(stage.path("bomb.json.gz"), bomb(b"{\"traceEvents\": [", b' ')).unwrap();
+    for (name, code) in [("bomb.gpuprof.gz", 1), ("bomb.json.gz", 2)] {
+        for command in [&["report", name][..], &["stats", "-r", "cuda_gpu_kern_sum", name]] {
+            let output = gpuprof(command, &stage);
+            assert_eq!(output.status.code(), Some(code), "{command:?}: {}", stderr(&output));
+            let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains("200 bytes for each") && said.contains("gzip -dk"), "{command:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn several_tables_are_one_document() {
+    let stage = played();
+    let reports = "cuda_gpu_kern_sum,um_sum,cuda_api_sum";
+    let json = gpuprof(&["stats", "-r", reports, "-f", "json", "trace.gpuprof"], &stage);
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(document["cuda_gpu_kern_sum"].as_array().is_some_and(|rows| !rows.is_empty()), "{document}");
+    assert_eq!(document["um_sum"], Value::Array(Vec::new()));
+    let rules = gpuprof(&["analyze", "-f", "json", "trace.gpuprof"], &stage);
+    let document: Value = serde_json::from_slice(&rules.stdout).unwrap();
+    assert!(document["gpu_idle_causes"].as_array().is_some_and(|rows| !rows.is_empty()), "{document}");
+    let csv = gpuprof(&["stats", "-r", reports, "-f", "csv", "trace.gpuprof"], &stage);
+    let text = String::from_utf8(csv.stdout).unwrap();
+    assert_eq!(text.matches("\n\nTime (%)").count(), 1, "{text}");
+}
+
+#[test]
+fn a_cell_of_any_length_is_printed() {
+    let stage = played();
+    let asked = |width: &[&str]| {
+        let sql = "SELECT hex(zeroblob(40000)) AS zeros, 1 AS one";
+        let output = gpuprof(&[&["query", "trace.gpuprof", sql], width].concat(), &stage);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let longest = |text: &str| text.lines().map(str::len).max().unwrap();
+    assert_eq!(longest(&asked(&["--width", "nolimit"])), 1 + 80_000 + 2 + 3);
+    assert_eq!(longest(&asked(&[])), 1 + 100 + 2 + 3);
+    assert_eq!(longest(&asked(&["--width", "60"])), 60);
+    assert_eq!(longest(&asked(&["-f", "csv"])), 80_000 + 2);
+}
+
+#[test]
+fn a_folder_stands_for_traces_of_others_too() {
+    let stage = Stage::new();
+    let folder = stage.path("job");
+    fs::create_dir(&folder).unwrap();
+    let row = |category: &str, name: &str, start: u64| {
+        format!(
+            r#"{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": 7, "ts": {start}, "dur": 5,
+                "args": {{"device": 0, "stream": 7, "correlation": 1}}}}"#
+        )
+    };
+    let trace = format!(
+        r#"{{"deviceProperties": [{{"id": 0, "name": "NVIDIA H200"}}], "traceEvents": [{}, {}]}}"#,
+        row("cuda_runtime", "cudaLaunchKernel", 10),
+        row("kernel", "gemm", 20)
+    );
+    write(&folder.join("a.pt.trace.json"), trace.as_bytes());
+    write(&folder.join("b.json.gz"), &packed(trace.as_bytes()));
+    write(&folder.join("config.json"), b"{\"batch\": 64}");
+    let output = gpuprof(&["query", "-f", "csv", "job", "SELECT run, name FROM kernels ORDER BY 1"], &stage);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "run,name\na.pt.trace,gemm\nb,gemm\n");
+    assert!(stderr(&output).contains("1 JSON files skipped"), "{}", stderr(&output));
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    File::create(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn devices_that_are_announced_by_the_million_take_no_memory() {
+    let stage = Stage::new();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(b"{\"deviceProperties\": [").unwrap();
+    let piece = b"{},".repeat(1 << 17);
+    (0..76).for_each(|_| packed.write_all(&piece).unwrap());
+    packed.write_all(b"{}], \"traceEvents\": []}").unwrap();
+    fs::write(stage.path("bomb.json.gz"), packed.finish().unwrap()).unwrap();
+    let limited = format!("ulimit -v 400000; exec {GPUPROF} report bomb.json.gz");
+    let output = Command::new("sh").args(["-c", &limited]).current_dir(stage.folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no kernel, copy or memset among the 0 rows"), "{}", stderr(&output));
+}
