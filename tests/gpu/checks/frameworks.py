@@ -55,6 +55,12 @@ def lost(suite: Suite, run: Run) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
 
 
+def last_line(run: Run) -> str:
+    """The end of what the program said on stderr."""
+    lines = run.stderr.strip().splitlines()
+    return f": {lines[-1][:300]}" if lines else ""
+
+
 def compare(suite: Suite, name: str, setting: str, bare: Run, traced: Run) -> Result:
     """One line for one traced run."""
     same = bare.code == traced.code and bare.stdout == traced.stdout
@@ -65,8 +71,8 @@ def compare(suite: Suite, name: str, setting: str, bare: Run, traced: Run) -> Re
     detail = f"{traced.ending()}{'' if same else f' ({bare.ending()} bare)'}, {len(traced.traces())} traces{ratio}"
     if bare.stdout != traced.stdout:
         detail += f", printed {traced.stdout.strip()!r}, bare {bare.stdout.strip()!r}"
-    if not same and traced.stderr.strip():
-        detail += f": {traced.stderr.strip().splitlines()[-1][:200]}"
+    if not same:
+        detail += last_line(traced)
     if losses:
         detail += f"; lost: {losses}"
     return expect(f"frameworks.{name}.{setting}", same and not losses, detail)
@@ -78,7 +84,10 @@ def program(name: str, command: list[str], ends_with: int = 0) -> Check:
         if bare.code == NOT_INSTALLED:
             yield skipped(f"frameworks.{name}", bare.stderr.strip().splitlines()[-1])
             return
-        yield expect(f"frameworks.{name}.bare", bare.code == ends_with, f"{bare.ending()}, {bare.stdout.strip()!r}")
+        yield expect(f"frameworks.{name}.bare", bare.code == ends_with,
+                     f"{bare.ending()}, {bare.stdout.strip()!r}{'' if bare.code == ends_with else last_line(bare)}")
+        if bare.code != ends_with:
+            return
         for setting, variables in settings(suite).items():
             traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
             yield compare(suite, name, setting, bare, traced)

@@ -48,7 +48,7 @@ def generate(**options: object) -> Callable[[], None]:
 
 def trainer() -> None:
     """The Trainer of transformers."""
-    from transformers import Trainer, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainingArguments
 
     class Tokens(torch.utils.data.Dataset):
         def __len__(self) -> int:
@@ -63,6 +63,8 @@ def trainer() -> None:
             output_dir=folder, max_steps=60, per_device_train_batch_size=8, report_to=[], disable_tqdm=True, save_strategy="no",
             logging_strategy="no", seed=0, data_seed=0)
         runner = Trainer(model=llama().train(), args=arguments, train_dataset=Tokens())
+        # It prints how long the training took.
+        runner.remove_callback(PrinterCallback)
         losses = []
         loop(2, lambda _: losses.append(runner.train().training_loss), torch.cuda.synchronize, warm=1)
     say(losses[-1])

@@ -65,7 +65,7 @@ def captured() -> None:
         if index % 20 == 0:
             graph = torch.cuda.CUDAGraph()
             with torch.no_grad(), torch.cuda.graph(graph):
-                result = module(static).mean()
+                result = module(static).abs().mean()
                 kept.copy_(result)
             graphs.append(graph)
         static.fill_(index % 7)
@@ -126,7 +126,7 @@ def loaders() -> None:
             batches = iter(loader)
             batch = next(batches)
         with torch.no_grad():
-            total.add_(module(batch.to("cuda", non_blocking=True)).mean())
+            total.add_(module(batch.to("cuda", non_blocking=True)).abs().mean())
 
     loop(150, step, torch.cuda.synchronize)
     say(total.item())
@@ -167,7 +167,7 @@ def triton() -> None:
         result = kernels.softmax(x + result)
 
     loop(600, step, torch.cuda.synchronize)
-    say(result.square().sum().item())
+    say(result[:, -1].sum().item())
 
 
 PROGRAMS = {
