@@ -173,17 +173,21 @@ pub(crate) use {debug, error, info, warning};
 mod tests {
     use super::*;
 
-    /// The queue is one for the process, so one test has it for itself: no other test of this crate says that much.
+    fn taken() -> String {
+        let text: Vec<u8> = waiting().1.try_iter().flat_map(|piece| piece.text[..piece.length].to_vec()).collect();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The queue is one for the process, so one test takes from it; others of this crate may say a line meanwhile.
     #[test]
     fn lines_wait_whole_up_to_a_limit_and_what_is_left_out_is_counted() {
-        let long = "x".repeat(3 * PIECE);
+        let long = "~".repeat(3 * PIECE);
         say(Level::Error, format_args!("{long}"));
-        let text: Vec<u8> = waiting().1.try_iter().flat_map(|piece| piece.text[..piece.length].to_vec()).collect();
-        assert!(String::from_utf8(text).unwrap().contains(&format!("gpuprof: {long}\n")));
+        assert_eq!(taken().matches('~').count(), long.len());
         (0..PIECES + 10).for_each(|number| say(Level::Error, format_args!("{number}")));
-        assert_eq!(waiting().1.try_iter().count(), PIECES);
-        assert!(LEFT_OUT.swap(0, Ordering::Relaxed) >= 10);
+        assert_eq!(waiting().1.len(), PIECES);
+        assert!(taken().starts_with("gpuprof: ") && LEFT_OUT.swap(0, Ordering::Relaxed) >= 10);
         say(Level::Debug, format_args!("not wanted"));
-        assert!(waiting().1.is_empty());
+        assert!(!taken().contains("not wanted"));
     }
 }
