@@ -39,7 +39,7 @@ pub use callbacks::{ActivityHandler, ResourceHandler};
 pub use cupti::{Cupti, Error, Subscriber};
 pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
-pub use library::LoadError;
+pub use library::{LoadError, is_no_file};
 pub use record::Record;
 pub use search::{Candidate, FoundBy, Search, Skip, discover, loaded_copies};
 pub use sizes::RecordSizes;

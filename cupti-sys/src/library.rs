@@ -80,9 +80,19 @@ impl Cupti {
     }
 }
 
+/// Whether something other than a regular file has this name: opening a pipe, the dynamic linker would wait for a writer. A
+/// bare name is looked for in the linker's own folders, and is not looked at.
+#[must_use]
+pub fn is_no_file(path: &Path) -> bool {
+    path.components().count() > 1 && path.metadata().is_ok_and(|found| !found.is_file())
+}
+
 fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
     if let Some(skip) = &candidate.skip {
         return Err(Failure::Skipped(skip.clone()));
+    }
+    if is_no_file(&candidate.path) {
+        return Err(Failure::NotLoaded("exists and is no regular file".to_owned()));
     }
     // A library that the program has mapped is only looked up: if it went away meanwhile, a fresh copy is not it.
     let only_mapped = matches!(candidate.found_by, FoundBy::Mapped | FoundBy::MappedDespiteOverride(_));

@@ -11,6 +11,7 @@
 //! | [`memory`], [`maps`], [`image`] | what is at this address; what is loaded where; where is this symbol |
 //! | [`python`] | which Python functions is the thread in, who holds the interpreter lock, is garbage collected |
 //! | [`thread`] | how long has it run, waited for a core; what does it sleep in |
+//! | [`own`] | are the files that stay open still ours |
 //! | [`children`] | what are the direct children of the process doing |
 //!
 //! Linux on 64-bit little-endian machines. Native frames are not unwound, and other people's processes are only
@@ -21,6 +22,7 @@ pub mod children;
 pub mod image;
 pub mod maps;
 pub mod memory;
+pub mod own;
 pub mod process;
 pub mod python;
 pub mod thread;

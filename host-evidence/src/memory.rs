@@ -11,11 +11,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::own::Own;
 use crate::process::Process;
 
 /// Memory that can be read.
 #[derive(Debug)]
-pub struct Memory(File);
+pub struct Memory(Own<File>);
 
 /// Nothing can be read at this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,13 @@ impl Memory {
     /// # Errors
     /// When the kernel denies it: a process that gave up being dumpable, or somebody else's.
     pub fn open(process: &Process) -> io::Result<Self> {
-        File::open(process.folder().join("mem")).map(Self)
+        File::open(process.folder().join("mem")).and_then(Own::of_file).map(Self)
+    }
+
+    /// Whether the program has left the file open; to be asked before a series of reads.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.get().is_ok()
     }
 
     /// Fills `bytes` from `address`.
@@ -43,12 +50,12 @@ impl Memory {
     /// # Errors
     /// When a part of it is not mapped.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unreadable> {
-        self.0.read_exact_at(bytes, address).map_err(|_| Unreadable(address))
+        self.0.unchecked().and_then(|file| file.read_exact_at(bytes, address)).map_err(|_| Unreadable(address))
     }
 
     /// Reads up to the end of `bytes` or of what is mapped, and says how much that was; 0 where nothing is.
     pub fn read_some(&self, address: u64, bytes: &mut [u8]) -> usize {
-        self.0.read_at(bytes, address).unwrap_or(0)
+        self.0.unchecked().and_then(|file| file.read_at(bytes, address)).unwrap_or(0)
     }
 
     /// An array of bytes.

@@ -7,15 +7,16 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::own::Own;
 use crate::process::Process;
 
 /// A thread that can be looked at.
 #[derive(Debug)]
 pub struct Thread {
-    schedstat: File,
-    stat: File,
+    schedstat: Own<File>,
+    stat: Own<File>,
     /// Missing where the kernel shows it to nobody.
-    syscall: Option<File>,
+    syscall: Option<Own<File>>,
 }
 
 /// What the scheduler has counted since the thread began, nanoseconds.
@@ -59,7 +60,7 @@ impl Thread {
     /// When there is no such thread, or the kernel does not count its time.
     pub fn open(process: &Process, thread: u32) -> io::Result<Self> {
         let folder = process.folder().join("task").join(thread.to_string());
-        let open = |name| File::open(folder.join(name));
+        let open = |name| File::open(folder.join(name)).and_then(Own::of_file);
         Ok(Self { schedstat: open("schedstat")?, stat: open("stat")?, syscall: open("syscall").ok() })
     }
 
@@ -77,8 +78,9 @@ impl Thread {
     /// What it is doing.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has ended, or the program has closed the file.
     pub fn state(&self) -> io::Result<State> {
+        self.stat.get()?;
         let mut text = [0; 256];
         let syscall = self.syscall.as_ref().and_then(|file| read(file, &mut text).ok());
         // Most looks end here, and `stat` costs as much as everything else.
@@ -91,8 +93,8 @@ impl Thread {
     }
 }
 
-fn read<'a>(file: &File, text: &'a mut [u8]) -> io::Result<&'a str> {
-    let length = file.read_at(text, 0)?;
+fn read<'a>(file: &Own<File>, text: &'a mut [u8]) -> io::Result<&'a str> {
+    let length = file.unchecked()?.read_at(text, 0)?;
     // A name may be cut or be no UTF-8; everything that is looked for stands before or behind it.
     let text = text.get(..length).unwrap_or_default();
     Ok(std::str::from_utf8(text).unwrap_or_else(|error| {

@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use host_evidence::own::Identity;
 use profiler_core::record::Timestamp;
 
 use crate::log;
@@ -33,7 +34,11 @@ pub extern "C" fn InitializeInjection() -> c_int {
         match profiler::start_from_env() {
             // A session of the program was first.
             Ok(()) | Err(StartError::AlreadyStarted) => {}
-            Err(error) => log::error!("nothing is measured in this process: {error}"),
+            Err(error) => {
+                log::error!("nothing is measured in this process: {error}");
+                // There is no thread of ours to write it.
+                log::write_waiting();
+            }
         }
     });
     1
@@ -124,6 +129,9 @@ unsafe fn answer(text: Text, work: impl FnOnce() -> Result<(), SessionError>) ->
 /// Loads another injection library for good and has it initialise, on this thread, as the driver would have. Answers
 /// what it answered.
 pub fn initialize_other(path: &Path) -> Result<c_int, String> {
+    if cupti_sys::is_no_file(path) {
+        return Err(format!("{}: exists and is no regular file", path.display()));
+    }
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
     let linker_error = || {
         // SAFETY: the text of the last failure on this thread, copied before anything else is asked of the linker.
@@ -166,10 +174,36 @@ extern "C" fn on_fork_in_child() {
     }
 }
 
+/// Keeps the object that this code is in mapped until the process ends: CUPTI, NVTX and handlers go on calling into it.
+/// libprof.so is linked that way (`-z nodelete`); a plugin that has linked this crate may not be.
+fn stay_mapped() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let mut object = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `on_exit` is an address in a loaded object, and the struct is live.
+    if unsafe { libc::dladdr(on_exit as *const c_void, object.as_mut_ptr()) } == 0 {
+        return;
+    }
+    // SAFETY: written by the successful call above.
+    let object = unsafe { object.assume_init() };
+    let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: the name is the linker's own, of an object that is loaded: nothing new is loaded, and no initialiser runs.
+    // A failure means that it is the program itself, which is never unloaded; the error text is taken off the program's
+    // thread.
+    unsafe {
+        if libc::dlopen(object.dli_fname, how).is_null() {
+            libc::dlerror();
+        }
+    }
+}
+
 /// Has `handler` called when the process exits normally.
 pub fn at_exit(handler: fn()) {
     let _ = EXIT.set(handler);
-    // SAFETY: `on_exit` is a plain function of a library that is never unloaded (linked with `-z nodelete`).
+    stay_mapped();
+    // SAFETY: `on_exit` is a plain function of an object that stays mapped.
     if unsafe { libc::atexit(on_exit) } != 0 {
         log::warning!("no exit handler can be registered; the end of the trace will be missing");
     }
@@ -188,7 +222,9 @@ pub fn at_fork(handler: fn()) {
     if FORK.set(handler).is_err() {
         return;
     }
-    // SAFETY: as above; the handler stores atomics and closes a descriptor, which is safe in the child of a threaded process.
+    stay_mapped();
+    // SAFETY: as above; the handler stores atomics, and looks at a descriptor and closes it, which is safe in the child of a
+    // process with threads.
     if unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } != 0 {
         log::warning!("no fork handler can be registered");
     }
@@ -353,14 +389,35 @@ pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
     Some(unsafe { peer.assume_init() }.uid)
 }
 
-/// Closes a descriptor that the child of a fork has inherited. Safe in the child of a process with threads.
-pub fn close_inherited(descriptor: RawFd) {
-    // SAFETY: takes a number; the child uses this descriptor nowhere.
-    unsafe { libc::close(descriptor) };
+/// What is behind a descriptor; `None` when it is closed. Safe in the child of a process with threads.
+pub fn identity(descriptor: RawFd) -> Option<Identity> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: writes to the struct, which is live, or answers with an error; any number may be asked for.
+    if unsafe { libc::fstat(descriptor, found.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: written by the successful call above.
+    let found = unsafe { found.assume_init() };
+    Some(Identity { device: found.st_dev, inode: found.st_ino })
 }
 
-/// Returns when one of the sockets can be read, or written where that is asked for, or after `wait`.
-pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) {
+/// The same of something open.
+pub fn identity_of<T: AsRawFd>(opened: &T) -> Option<Identity> {
+    identity(opened.as_raw_fd())
+}
+
+/// Closes a descriptor that the child of a fork has inherited, unless the program has put something of its own there. Safe
+/// in the child of a process with threads.
+pub fn close_inherited(descriptor: RawFd, expected: Identity) {
+    if identity(descriptor) == Some(expected) {
+        // SAFETY: takes a number; the child uses this descriptor nowhere.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// Returns when one of the sockets can be read, or written where that is asked for, or after `wait`. Answers whether the
+/// last of them can be.
+pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) -> bool {
     let mut ends: Vec<_> = sockets
         .iter()
         .map(|&(fd, writes)| {
@@ -370,8 +427,28 @@ pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) {
         .collect();
     let millis = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX).max(1);
     let count = libc::nfds_t::try_from(ends.len()).unwrap_or(0);
-    // SAFETY: a live array of that length. An error means that nothing is known, and then everything is tried.
-    unsafe { libc::poll(ends.as_mut_ptr(), count, millis) };
+    // SAFETY: a live array of that length.
+    if unsafe { libc::poll(ends.as_mut_ptr(), count, millis) } < 0 {
+        // A filter of the program's may forbid it for good.
+        std::thread::sleep(wait);
+    }
+    ends.last().is_some_and(|end| end.revents & libc::POLLIN != 0)
+}
+
+/// The limits on this process's address space and on its data, bytes; `None` where there is none.
+pub fn memory_limits() -> [Option<u64>; 2] {
+    [libc::RLIMIT_AS, libc::RLIMIT_DATA].map(|resource| {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: writes to the struct, which is live, or answers with an error.
+        let known = unsafe { libc::getrlimit(resource, &raw mut limit) } == 0;
+        Some(limit.rlim_cur).filter(|&bytes| known && bytes != libc::RLIM_INFINITY)
+    })
+}
+
+/// Bytes of a page.
+pub fn page_bytes() -> u64 {
+    // SAFETY: takes a number and answers with one.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// Sends a signal to this process, as `kill` would from outside.

@@ -11,6 +11,7 @@ mod answer;
 mod place;
 mod upkeep;
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +39,7 @@ use crate::graphs::Census;
 use crate::log;
 use crate::nvtx;
 use crate::raw::RawRecording;
+use crate::room;
 use crate::sampler::{Stacks, Tally};
 use crate::session::Command;
 use crate::session::trace::SessionTrace;
@@ -87,6 +89,7 @@ pub struct Collector {
     live: Option<Live>,
     what_if: WhatIf,
     foreign_buffers_said: bool,
+    shortage_said: bool,
 }
 
 impl Collector {
@@ -145,6 +148,7 @@ impl Collector {
             session,
             what_if: settings.what_if,
             foreign_buffers_said: false,
+            shortage_said: false,
         }
     }
 
@@ -176,6 +180,9 @@ impl Collector {
     }
 
     fn buffer(&mut self, buffer: CompletedBuffer) {
+        if room::look() {
+            return self.drop_buffer(buffer);
+        }
         if let Some(raw) = &mut self.raw {
             raw.buffer(&buffer, &self.inlet.sizes, flusher::now(self.cupti));
         }
@@ -209,6 +216,18 @@ impl Collector {
         }
         self.inlet.pool.put(buffer.into_buffer());
         self.catch_up();
+    }
+
+    /// There is no memory for what is in it.
+    fn drop_buffer(&mut self, buffer: CompletedBuffer) {
+        let records = buffer.records(&self.inlet.sizes).count();
+        self.inlet.dropped.fetch_add(records as u64, Ordering::Relaxed);
+        self.inlet.pool.put(buffer.into_buffer());
+        if !mem::replace(&mut self.shortage_said, true) {
+            log::warning!(
+                "the limits of this process (ulimit -v, ulimit -d) leave too little memory: records are dropped, and counted"
+            );
+        }
     }
 
     /// Whether it is the function that is called to notice other tools; asked of calls of the flushing thread.
@@ -253,7 +272,9 @@ impl Collector {
 
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
         // Before the mark, which vouches for the ranges too. What a thread is just writing down is later than it.
-        self.ranges(flusher::wall_clock());
+        if !room::look() {
+            self.ranges(flusher::wall_clock());
+        }
         self.count_loss(dropped_by_cupti);
         self.tally.publish(&self.inlet.launchers);
         self.release(before);

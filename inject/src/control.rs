@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use std::{io, process};
 
 use crossbeam_channel::{Sender, bounded};
+use host_evidence::own::{Identity, Own};
 
 use self::address::Place;
 use self::client::{Client, Command};
@@ -33,6 +34,8 @@ const MAX_CLIENTS: usize = 8;
 const TICK: Duration = Duration::from_millis(500);
 /// The collector's answer is waited for so long; it is late only when it is far behind.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at once.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What the collector knows.
 #[derive(Clone, Debug, Default)]
@@ -51,13 +54,21 @@ pub struct Answer {
     pub trace: Option<PathBuf>,
 }
 
-/// The socket file of this process, the process that made it, and its descriptor.
-static SOCKET: OnceLock<(Place, u32, RawFd)> = OnceLock::new();
+/// The socket file of this process.
+struct Socket {
+    place: Place,
+    /// The process that made it.
+    owner: u32,
+    /// Its descriptor, and what has to be behind that.
+    descriptor: Option<(RawFd, Identity)>,
+}
+
+static SOCKET: OnceLock<Socket> = OnceLock::new();
 
 /// The listening end.
 #[derive(Debug)]
 pub struct Control {
-    listener: UnixListener,
+    listener: Own<UnixListener>,
 }
 
 impl Control {
@@ -67,23 +78,24 @@ impl Control {
     /// When no folder can be this user's alone, or the system refuses.
     pub fn open() -> io::Result<Self> {
         let (listener, place) = address::listen(address::user(), process::id())?;
-        listener.set_nonblocking(true)?;
-        let _ = SOCKET.set((place, process::id(), listener.as_raw_fd()));
+        let listener = Own::new(listener, border::identity_of)?;
+        listener.get()?.set_nonblocking(true)?;
+        let _ = SOCKET.set(Socket { place, owner: process::id(), descriptor: listener.descriptor() });
         Ok(Self { listener })
     }
 
-    /// Serves until the process ends.
+    /// Serves until the process ends, or has closed the socket.
     pub fn run(self, director: &Director) {
-        let mut clients: Vec<Client<UnixStream>> = Vec::new();
+        let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
         let mut desk = Desk { director, last: Answer::default(), command: shown_command() };
-        loop {
-            let mut ends: Vec<_> =
-                clients.iter().map(|client| (client.stream().as_raw_fd(), client.has_output())).collect();
-            ends.push((self.listener.as_raw_fd(), false));
-            let due = clients.iter().filter_map(Client::due).min();
-            let wait = due.map_or(TICK, |due| due.saturating_duration_since(Instant::now()).min(TICK));
-            border::wait_for_sockets(&ends, wait);
-            self.accept(&mut clients);
+        let mut listens_from = Instant::now();
+        while let Ok(listener) = self.listener.get() {
+            let now = Instant::now();
+            let readable = wait(&clients, Some(listener).filter(|_| now >= listens_from), now);
+            // Compared again: it was a long wait.
+            if readable && self.listener.get().and_then(|listener| accept(listener, &mut clients)).is_err() {
+                listens_from = Instant::now() + PAUSE;
+            }
             let now = Instant::now();
             for client in &mut clients {
                 while let Some(command) = client.command() {
@@ -97,37 +109,58 @@ impl Control {
             }
             clients.retain(|client| client.is_alive(now));
         }
+        log::info!("no live control any more: the program has closed its socket");
+        close();
     }
+}
 
-    fn accept(&self, clients: &mut Vec<Client<UnixStream>>) {
-        // Bounded: a flood of connections must not keep the ones that there are from being served.
-        for _ in 0..MAX_CLIENTS {
-            let Ok((stream, _)) = self.listener.accept() else { return };
-            let welcome = border::peer_user_id(&stream) == Some(border::user_id())
-                && clients.len() < MAX_CLIENTS
-                && stream.set_nonblocking(true).is_ok();
-            if welcome {
-                clients.push(Client::new(stream));
-            }
+/// Waits until a client has something to read or takes more, or a line to one is due. Answers whether a connection waits,
+/// where they are listened for.
+fn wait(clients: &[Client<Own<UnixStream>>], listener: Option<&UnixListener>, now: Instant) -> bool {
+    // A client whose descriptor is gone is found out when it is read.
+    let open = |client: &Client<Own<UnixStream>>| Some((client.stream().get().ok()?.as_raw_fd(), client.has_output()));
+    let mut ends: Vec<_> = clients.iter().filter_map(open).collect();
+    ends.extend(listener.map(|listener| (listener.as_raw_fd(), false)));
+    let due = clients.iter().filter_map(Client::due).min();
+    let wait = due.map_or(TICK, |due| due.saturating_duration_since(now).min(TICK));
+    border::wait_for_sockets(&ends, wait) && listener.is_some()
+}
+
+fn accept(listener: &UnixListener, clients: &mut Vec<Client<Own<UnixStream>>>) -> io::Result<()> {
+    // Bounded: a flood of connections must not keep the ones that there are from being served.
+    for _ in 0..MAX_CLIENTS {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => Own::new(stream, border::identity_of)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let peer = stream.get()?;
+        let welcome = border::peer_user_id(peer) == Some(border::user_id())
+            && clients.len() < MAX_CLIENTS
+            && peer.set_nonblocking(true).is_ok();
+        if welcome {
+            clients.push(Client::new(stream));
         }
     }
+    Ok(())
 }
 
 /// Removes the socket file, in the process that made it.
 pub fn close() {
-    if let Some((place, owner, _)) = SOCKET.get()
-        && *owner == process::id()
+    if let Some(socket) = SOCKET.get()
+        && socket.owner == process::id()
     {
-        place.remove();
+        socket.place.remove();
     }
 }
 
 /// In the child of a fork: lets go of the socket, which would look alive after the parent's death.
 pub fn forked() {
-    if let Some((_, owner, descriptor)) = SOCKET.get()
-        && *owner != process::id()
+    if let Some(socket) = SOCKET.get()
+        && socket.owner != process::id()
+        && let Some((descriptor, identity)) = socket.descriptor
     {
-        border::close_inherited(*descriptor);
+        border::close_inherited(descriptor, identity);
     }
 }
 

@@ -73,6 +73,7 @@ pub fn run(
     let mut gauges = Gauges::new();
     let mut company = Company::default();
     loop {
+        log::write_waiting();
         let stopping = match orders.recv_timeout(director.wait(period)) {
             Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
             Ok(Order::Lower(mode)) => {

@@ -16,6 +16,7 @@
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
 //! | `session` | the program measures a part of itself | its threads, `gpuprof-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuprof-control` |
+//! | `threads`, `room`, `log` | threads, memory, and lines on stderr, in a process that is not ours | all of them |
 //! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
 //!
 //! This code is a guest. It may lose data, and counts it; it never blocks the host, panics across the border, exits,
@@ -42,10 +43,12 @@ mod pool;
 mod process;
 mod profiler;
 mod raw;
+mod room;
 mod sampler;
 pub mod session;
 pub mod settings;
 mod sync;
+mod threads;
 mod trace_file;
 mod unflushed;
 

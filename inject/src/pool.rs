@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::Buffer;
 
+use crate::room;
+
 /// Size of one buffer, bytes. NVIDIA recommends 1 to 10 MB; with one buffer for each launching thread and a flush
 /// every 100 ms the small end keeps memory down, and the size made no difference on the launch path.
 pub const BUFFER_BYTES: usize = 1 << 20;
@@ -43,6 +45,9 @@ impl Pool {
     pub fn take(&self) -> Option<Buffer> {
         if let Ok(buffer) = self.take.try_recv() {
             return Some(buffer);
+        }
+        if room::is_short() {
+            return None;
         }
         let grow = |made| (made < self.limit).then_some(made + 1);
         self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).ok()?;

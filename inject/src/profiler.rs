@@ -9,7 +9,6 @@
 //! There is one profiler in a process, because CUPTI has one set of callbacks in a process.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -33,9 +32,11 @@ use crate::log;
 use crate::nvtx;
 use crate::pool::Pool;
 use crate::process;
+use crate::room;
 use crate::sampler::{Launchers, Outbox, Sampler};
 use crate::session::Start;
-use crate::settings::{Graphs, ReportStyle, Settings, WhatIf};
+use crate::settings::{Graphs, ReportStyle, Sampling, Settings, WhatIf};
+use crate::threads::Worker;
 use crate::unflushed::Unflushed;
 use crate::{border, interest, settings};
 
@@ -62,6 +63,8 @@ pub struct Profiler {
     director: Arc<Director>,
     orders: Sender<Order>,
     outcome: Receiver<Outcome>,
+    /// The process that is measured: a child made without fork handlers has all this in its memory too.
+    process_id: u32,
     exit_timeout: Duration,
     report: ReportStyle,
     /// Sent to the process when measuring ended before it.
@@ -113,7 +116,7 @@ impl std::error::Error for StartError {}
 /// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
 pub fn start_from_env() -> Result<(), StartError> {
     let (settings, complaints) = Settings::from_env();
-    log::set_level(settings.log);
+    log::begin(settings.log);
     complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
     let started = start(&settings);
     if let Some(other) = &settings.chain {
@@ -140,7 +143,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
         return start_from_env();
     }
     let (settings, complaints) = Settings::from_env();
-    log::set_level(settings.log);
+    log::begin(settings.log);
     complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
@@ -170,6 +173,8 @@ pub fn start(settings: &Settings) -> Result<(), StartError> {
     if let Err(error) = &started {
         nvtx::stop();
         let _ = FAILURE.set(error.clone());
+        // No thread of ours will.
+        log::write_waiting();
     }
     // A fork in the meantime has the last word.
     let _ = STATE.compare_exchange(STARTING, state, Ordering::AcqRel, Ordering::Acquire);
@@ -184,6 +189,17 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
     let failed = |error: cupti_sys::Error| StartError::of_cupti(&error);
+    if let Some(left) = room::left().filter(|&left| left < room::TO_START) {
+        let [left, wanted] = [left, room::TO_START].map(|bytes| bytes >> 20);
+        return Err(StartError::Refused(format!(
+            "the limits of this process (ulimit -v, ulimit -d) leave {left} MiB of memory, and measuring takes {wanted}"
+        )));
+    }
+    // Before anything of CUPTI's is on: without them nothing may be.
+    let collecting = Worker::start("gpuprof-collect")?;
+    let flushing = Worker::start("gpuprof-flush")?;
+    let sampling = if settings.sampling == Sampling::Off { None } else { Some(Worker::start("gpuprof-sample")?) };
+    let controlling = if settings.control { Some(Worker::start("gpuprof-control")?) } else { None };
     // The slot is what tells of cudaProfilerStart, and that CUDA is initialised. Who only watches needs neither it nor
     // anything else of CUPTI's: a subscriber that never hears anything costs eight launching threads a tenth already.
     let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
@@ -239,6 +255,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         director: Arc::clone(&director),
         orders: order,
         outcome,
+        process_id: std::process::id(),
         exit_timeout: settings.exit_timeout,
         report: settings.report,
         kill: settings.capture.kill,
@@ -274,16 +291,16 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let session = process::describe(cupti, flusher::now(cupti), notes);
     let collector = Collector::new(cupti, settings, session, Arc::clone(&inlet), Arc::clone(&director));
     let period = settings.flush;
-    spawn("gpuprof-collect", move || collector.run(&take, &tell))?;
-    if let Some(sampler) = sampler {
+    collecting.work(move || collector.run(&take, &tell));
+    if let Some((sampler, worker)) = sampler.zip(sampling) {
         let (inlet, director) = (Arc::clone(&inlet), Arc::clone(&director));
-        spawn("gpuprof-sample", move || sampler.run(cupti, &inlet, &director))?;
+        worker.work(move || sampler.run(cupti, &inlet, &director));
     }
-    if settings.control {
+    if let Some(worker) = controlling {
         match Control::open() {
             Ok(control) => {
                 let director = Arc::clone(&director);
-                spawn("gpuprof-control", move || control.run(&director))?;
+                worker.work(move || control.run(&director));
             }
             Err(error) => log::warning!(
                 "no live control: {error}; `gpuprof status`, `start` and `stop` do not reach this process ({}=off: no such line)",
@@ -291,22 +308,10 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
             ),
         }
     }
-    spawn("gpuprof-flush", move || flusher::run(cupti, period, &orders, &director, &inlet, measured))?;
+    flushing.work(move || flusher::run(cupti, period, &orders, &director, &inlet, measured));
     border::at_fork(forked);
     border::at_exit(finish);
     Ok(())
-}
-
-/// A thread that takes no signal of the host's, and whose panic ends nothing but itself.
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-    let guarded = move || {
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            log::error!("internal error; measuring ends here, the program goes on");
-        }
-    };
-    border::with_signals_blocked(|| thread::Builder::new().name(name.to_owned()).spawn(guarded))
-        .map(drop)
-        .map_err(|error| StartError::Refused(format!("cannot start a thread: {error}")))
 }
 
 impl Profiler {
@@ -379,14 +384,21 @@ fn measured() {
             border::signal_this_process(signal);
         }
     };
-    if let Err(error) = spawn("gpuprof-finish", finish) {
-        REPORTING.store(false, Ordering::Release);
-        log::warning!("{error}; the report comes at the end of the program");
+    match Worker::start("gpuprof-finish") {
+        Ok(worker) => worker.work(finish),
+        Err(error) => {
+            REPORTING.store(false, Ordering::Release);
+            log::warning!("{error}; the report comes at the end of the program");
+        }
     }
 }
 
 /// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
 fn finish() {
+    if PROFILER.get().is_some_and(|profiler| profiler.process_id != std::process::id()) {
+        // A child made without fork handlers (`clone`, `_Fork`): its parent is measured, and it has none of our threads.
+        return;
+    }
     control::close();
     report(end(Order::Finish));
     let patience = PROFILER.get().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
@@ -394,6 +406,7 @@ fn finish() {
     while REPORTING.load(Ordering::Acquire) && STATE.load(Ordering::Acquire) != FORKED && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(1));
     }
+    log::write_waiting();
 }
 
 fn report(outcome: Option<Outcome>) {

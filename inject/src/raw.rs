@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Cupti, Domain, RecordSizes};
+use host_evidence::own::Own;
 use profiler_core::record::Timestamp;
 use profiler_core::session::Session;
 
@@ -14,7 +15,7 @@ use crate::{enable, log, output};
 /// A recording being written. After an error or at its size limit it stops, with a line that says so.
 #[derive(Debug)]
 pub struct RawRecording {
-    writer: Option<RecordingWriter<BufWriter<File>>>,
+    writer: Option<RecordingWriter<BufWriter<Own<File>>>>,
     path: PathBuf,
     limit: u64,
     written: u64,
@@ -32,7 +33,7 @@ impl RawRecording {
             sizes: sizes.iter().collect(),
         };
         let created = output::create_new(path.clone())
-            .and_then(|(file, path)| Ok((RecordingWriter::new(BufWriter::new(file), &meta)?, path)));
+            .and_then(|(file, path)| Ok((RecordingWriter::new(BufWriter::new(Own::of_file(file)?), &meta)?, path)));
         match created {
             Ok((writer, path)) => {
                 let mut recording = Self { writer: Some(writer), path, limit, written: 0, dropped: 0 };
@@ -81,7 +82,7 @@ impl RawRecording {
         }
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut RecordingWriter<BufWriter<File>>) -> io::Result<()>) {
+    fn write(&mut self, write: impl FnOnce(&mut RecordingWriter<BufWriter<Own<File>>>) -> io::Result<()>) {
         let Some(writer) = &mut self.writer else { return };
         if let Err(error) = write(writer) {
             log::warning!("{}: {error}; the recording stops here", self.path.display());

@@ -212,9 +212,9 @@ impl Settings {
                 &lookup,
                 &mut bad,
                 EXIT_TIMEOUT,
-                "a duration such as 3s",
+                "a duration of at most 1h such as 3s",
                 Duration::from_secs(3),
-                parse_duration,
+                |text| parse_duration(text).filter(|&wait| wait <= Duration::from_secs(3600)),
             ),
             dependencies: read(&lookup, &mut bad, DEPENDENCIES, "on or off", false, on_or_off),
             memory_usage: read(&lookup, &mut bad, MEMORY_USAGE, "on or off", false, on_or_off),
@@ -229,8 +229,9 @@ impl Settings {
                 Some(if is_off(text) { None } else { Some(PathBuf::from(text)) })
             }),
             neighbours: read(&lookup, &mut bad, NEIGHBOURS, "hold or yield", Neighbours::Hold, Neighbours::parse),
-            memory: read(&lookup, &mut bad, MEMORY, "a size of at least 8M", 256 << 20, |text| {
-                parse_bytes(text).filter(|&bytes| bytes >= 8 << 20)
+            memory: read(&lookup, &mut bad, MEMORY, "a size from 8M to 64G", 256 << 20, |text| {
+                // The channels have room for every buffer there is, from the start.
+                parse_bytes(text).filter(|bytes| (8 << 20..=64 << 30).contains(bytes))
             }),
             what_if: read(&lookup, &mut bad, WHAT_IF, "auto, on or off", WhatIf::Auto, |text| match text {
                 "auto" => Some(WhatIf::Auto),
@@ -382,6 +383,14 @@ mod tests {
     fn a_bad_value_names_its_variable_and_keeps_the_default() {
         for (variable, value) in
             [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")]
+                .into_iter()
+                // What could not be waited for or taken: no memory for so many buffers, no clock for such a time.
+                .chain([
+                    (MEMORY, "18446744073709551615"),
+                    (MEMORY, "65G"),
+                    (EXIT_TIMEOUT, "1e19"),
+                    (EXIT_TIMEOUT, "61m"),
+                ])
         {
             let (settings, bad) = parse(&[(variable, value)]);
             assert_eq!(bad.len(), 1, "{variable}={value}");

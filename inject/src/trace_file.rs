@@ -8,6 +8,7 @@ use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 
+use host_evidence::own::Own;
 use profiler_core::session::Session;
 use profiler_core::trace::TraceWriter;
 
@@ -21,7 +22,7 @@ pub enum TraceFile {
     /// Nothing to write yet: a process that only looks at the GPU leaves no file.
     Waiting(PathBuf),
     /// Being written.
-    Open(Box<TraceWriter<File>>, PathBuf),
+    Open(Box<TraceWriter<Own<File>>>, PathBuf),
     /// Switched off, or given up.
     #[default]
     Off,
@@ -64,7 +65,7 @@ impl TraceFile {
 
     /// Writes if the file is open.
     #[inline]
-    pub fn write(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> io::Result<()>) {
+    pub fn write(&mut self, write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>) {
         let Self::Open(writer, path) = self else { return };
         if let Err(error) = write(writer) {
             log::warning!("{}: {error}; the trace ends here, the report goes on", path.display());
@@ -73,7 +74,7 @@ impl TraceFile {
     }
 
     /// Writes the last part with `finish` and answers with the file's name, if there is one.
-    pub fn finish(self, finish: impl FnOnce(TraceWriter<File>) -> io::Result<File>) -> Option<PathBuf> {
+    pub fn finish(self, finish: impl FnOnce(TraceWriter<Own<File>>) -> io::Result<Own<File>>) -> Option<PathBuf> {
         let Self::Open(writer, path) = self else { return None };
         if let Err(error) = finish(*writer) {
             log::warning!("{}: {error}; the trace lacks its last part", path.display());
@@ -85,8 +86,8 @@ impl TraceFile {
 }
 
 fn create(path: PathBuf, session: &Session) -> TraceFile {
-    let created =
-        output::create_new(path.clone()).and_then(|(file, path)| Ok((TraceWriter::new(file, session)?, path)));
+    let created = output::create_new(path.clone())
+        .and_then(|(file, path)| Ok((TraceWriter::new(Own::of_file(file)?, session)?, path)));
     match created {
         Ok((writer, path)) => {
             log::info!("writing {}", path.display());

@@ -7,6 +7,7 @@
 
 mod cupti;
 mod disk;
+mod host;
 mod life;
 mod program;
 mod soak;

@@ -121,6 +121,9 @@ impl Python {
     /// # Errors
     /// When it runs no Python, or its stack changed too often while it was read.
     pub fn sample(&mut self, thread: u32) -> Result<Sample, Miss> {
+        if !self.memory.is_open() {
+            return Err(Miss::Closed);
+        }
         let state = self.threads.state_of(&self.memory, self.walker.layout(), thread).ok_or(Miss::NoPython)?;
         self.walker.sample(&self.memory, state).ok_or(Miss::Torn)
     }

@@ -71,12 +71,15 @@ pub enum Miss {
     NoPython,
     /// The stack changed while it was read.
     Torn,
+    /// The program has closed the file by which its memory is read.
+    Closed,
 }
 
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoPython => "the thread runs no Python",
+            Self::Closed => "the program has closed the file by which its memory is read",
             Self::Torn => "the stack changed while it was read",
         })
     }

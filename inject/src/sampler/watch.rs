@@ -112,7 +112,7 @@ fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look
             sample.collecting_garbage = seen.is_collecting;
             frames = seen.frames.into();
         }
-        Some(Err(Miss::Torn)) => batch.failed += 1,
+        Some(Err(Miss::Torn | Miss::Closed)) => batch.failed += 1,
         Some(Err(Miss::NoPython)) | None => {}
     }
     if state != State::Running && Instant::now() >= tools.census_due {

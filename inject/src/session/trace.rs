@@ -9,6 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
+use host_evidence::own::Own;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{Loss, Record, Timestamp};
@@ -28,7 +29,7 @@ pub struct SessionTrace {
     segments: Segments,
     /// Only asked whether launched work is still to come.
     attributor: Attributor,
-    writer: Result<TraceWriter<File>, io::Error>,
+    writer: Result<TraceWriter<Own<File>>, io::Error>,
     /// Counters as they stood at the begin.
     loss_before: Option<Loss>,
     /// Records on their way; empty between calls.
@@ -71,7 +72,7 @@ impl SessionTrace {
         Ok(Self {
             segments,
             attributor,
-            writer: Ok(TraceWriter::new(file, session)?),
+            writer: Ok(TraceWriter::new(Own::of_file(file)?, session)?),
             loss_before: None,
             routed: Vec::new(),
             flushes: Vec::new(),
@@ -153,8 +154,8 @@ impl SessionTrace {
 }
 
 fn write(
-    writer: &mut Result<TraceWriter<File>, io::Error>,
-    write: impl FnOnce(&mut TraceWriter<File>) -> io::Result<()>,
+    writer: &mut Result<TraceWriter<Own<File>>, io::Error>,
+    write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>,
 ) {
     if let Ok(open) = writer
         && let Err(error) = write(open)

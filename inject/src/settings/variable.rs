@@ -152,8 +152,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: EXIT_TIMEOUT,
         default: "3s",
-        meaning: "Longest time that the end of the program may wait for the last records. What did not arrive by then is \
-                  counted in the report.",
+        meaning: "Longest time that the end of the program may wait for the last records, at most `1h`. What did not \
+                  arrive by then is counted in the report.",
     },
     Variable {
         name: DEPENDENCIES,
@@ -263,7 +263,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: MEMORY,
         default: "256M",
-        meaning: "Most host memory for activity buffers, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
+        meaning: "Most host memory for activity buffers, from `8M` to `64G`, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
     },
     Variable {
         name: SAMPLING,

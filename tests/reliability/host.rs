@@ -1,0 +1,191 @@
+//! Programs with habits that are hard on a library inside them: `host.c` has them, and looks at what became of its own
+//! files, threads and children.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
+use crate::support::{GPUPROF, Stage, built, report, stderr, sum};
+
+/// After so many seconds a program counts as hanging.
+const HANGS: &str = "60";
+
+/// The program in a folder of its own, built there, with a limit on its time.
+fn host(stage: &Stage, habit: &str) -> Command {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reliability/host.c");
+    let binary = stage.path("host");
+    let arguments = ["-O1", "-pthread", "-o"].map(str::to_owned);
+    assert!(Command::new("cc").args(arguments).arg(&binary).arg(source).arg("-ldl").status().unwrap().success());
+    let mut command = stage.program(FIXTURE, "timeout");
+    command
+        .args(["-k", "1", HANGS])
+        .arg(binary)
+        .arg(habit)
+        .env("XDG_RUNTIME_DIR", stage.folder.path())
+        .env("GPUPROF_REPLAY_SPEED", "max")
+        .env("GPUPROF_FLUSH", "10ms")
+        .env("GPUPROF_REPORT", "off")
+        .env("GPUPROF_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
+    command
+}
+
+/// Runs it, which has to go as without libprof.so.
+fn run(stage: &Stage, command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let wrong = fs::read_to_string(stage.path("wrong")).unwrap_or_default();
+    assert_eq!(output.status.code(), Some(CODE), "{command:?}: {wrong}{output:?}");
+    output
+}
+
+/// Records in the trace, and how it ended.
+fn trace(stage: &Stage) -> (u64, String) {
+    let (_, json) = report(&stage.path("trace.gpuprof"));
+    let end = json["completeness"]["end"].as_str().unwrap().to_owned();
+    (sum(&json["completeness"]["records"]), end)
+}
+
+#[test]
+fn a_program_without_standard_streams_has_its_own_files_there() {
+    let stage = Stage::new();
+    run(&stage, host(&stage, "closed-streams").env("GPUPROF_REPORT", "summary").env("GPUPROF_LOG", "debug"));
+    assert_eq!(fs::read_to_string(stage.path("zero")).unwrap(), "");
+    assert_eq!(fs::read_to_string(stage.path("one")).unwrap(), "out\n".repeat(200));
+    assert_eq!(fs::read_to_string(stage.path("two")).unwrap(), "error\n", "a file of the program's, no stderr");
+    let (records, end) = trace(&stage);
+    assert!(records > 0 && end == "clean", "{records} {end}");
+    let text = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    assert!(!String::from_utf8_lossy(&text.stdout).contains("no intact block"), "{text:?}");
+}
+
+#[test]
+fn a_program_that_closes_all_descriptors_keeps_its_own_files_to_itself() {
+    let stage = Stage::new();
+    let output = run(&stage, &mut host(&stage, "closes-all"));
+    let said = stderr(&output);
+    assert_eq!(said.matches("the program has closed this descriptor; the trace ends here").count(), 1, "{said}");
+    assert_eq!(trace(&stage).1, "abrupt");
+    assert!(fs::read_dir(stage.path("gpuprof")).unwrap().next().is_none(), "the socket's file is gone");
+}
+
+#[test]
+fn without_a_free_descriptor_a_connection_waits_and_no_core_is_spent() {
+    let stage = Stage::new();
+    run(&stage, &mut host(&stage, "no-descriptor-left"));
+    assert_eq!(trace(&stage).1, "clean");
+}
+
+#[test]
+fn a_child_made_without_fork_handlers_neither_waits_nor_speaks() {
+    for how in ["clone", "_Fork"] {
+        let stage = Stage::new();
+        let output = run(&stage, &mut host(&stage, how));
+        assert_eq!(stderr(&output), "", "{how}");
+        assert_eq!(trace(&stage).1, "clean", "{how}");
+    }
+}
+
+#[test]
+fn no_connection_is_asked_for_that_is_not_there() {
+    let stage = Stage::new();
+    run(&stage, &mut host(&stage, "no-connections"));
+    assert_eq!(trace(&stage).1, "clean");
+}
+
+#[test]
+fn where_no_thread_can_be_started_nothing_is_switched_on() {
+    let stage = Stage::new();
+    let said = stderr(&run(&stage, &mut host(&stage, "no-threads")));
+    assert!(said.contains("nothing is measured in this process: cannot start a thread"), "{said}");
+    assert!(!stage.path("trace.gpuprof").exists());
+}
+
+#[test]
+fn close_to_a_limit_on_memory_records_are_dropped_and_counted_instead_of_an_abort() {
+    let stage = Stage::new();
+    let said = stderr(&run(&stage, &mut host(&stage, "memory-runs-out")));
+    assert_eq!(said.matches("leave too little memory: records are dropped").count(), 1, "{said}");
+    let (_, json) = report(&stage.path("trace.gpuprof"));
+    assert_eq!(json["completeness"]["end"], "clean");
+    assert!(json["completeness"]["dropped_by_gpuprof"].as_u64().unwrap() > 0, "{}", json["completeness"]);
+    let stage = Stage::new();
+    let said = stderr(&run(&stage, &mut host(&stage, "little-memory")));
+    assert!(said.contains("MiB of memory, and measuring takes 1024"), "{said}");
+    assert!(!stage.path("trace.gpuprof").exists());
+}
+
+/// A copy of a library of which the linker is not told that it must stay (`-z nodelete`), as it is with a plugin that has
+/// linked the collector.
+fn that_can_be_unloaded(library: &Path, copy: PathBuf) -> PathBuf {
+    const DYNAMIC: u32 = 2;
+    const FLAGS_1: u64 = 0x6fff_fffb;
+    const NODELETE: u8 = 8;
+    let mut bytes = fs::read(library).unwrap();
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    // ELF64: where the program headers are, how many, and of each its type, offset and size in the file.
+    let (headers, count) = (number(&bytes, 32), usize::from(bytes[56]));
+    let is_dynamic = |at: &usize| bytes[*at..*at + 4] == DYNAMIC.to_le_bytes();
+    let at = (0..count).map(|header| headers + header * 56).find(is_dynamic).unwrap();
+    let (offset, size) = (number(&bytes, at + 8), number(&bytes, at + 32));
+    let entry = (offset..offset + size).step_by(16).find(|&at| number(&bytes, at) as u64 == FLAGS_1).unwrap();
+    assert_ne!(bytes[entry + 8] & NODELETE, 0, "libprof.so is linked with it");
+    bytes[entry + 8] &= !NODELETE;
+    fs::write(&copy, bytes).unwrap();
+    copy
+}
+
+#[test]
+fn a_plugin_that_has_linked_the_collector_is_not_unloaded() {
+    let stage = Stage::new();
+    let library = that_can_be_unloaded(&built("libprof.so"), stage.path("libplugin.so"));
+    let mut command = host(&stage, "unloads");
+    command.env("CUDA_INJECTION64_PATH", &library).env_remove("NVTX_INJECTION64_PATH");
+    // Played in its own time, in which measuring ends before the program does.
+    command.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_DURATION", "50ms");
+    run(&stage, command.env("GPUPROF_CONTROL", "off"));
+    assert_eq!(trace(&stage).1, "clean");
+}
+
+#[test]
+fn the_size_of_stacks_is_none_of_the_environments() {
+    for bytes in ["4096", "100000000000000"] {
+        let stage = Stage::new();
+        let seen = outcome(program(&stage).env("RUST_MIN_STACK", bytes), &stage.path("trace.gpuprof"));
+        seen.is_the_programs_own(bytes);
+        assert_eq!((seen.trace.unwrap().1.as_str(), &*seen.said), ("clean", &[][..]), "{bytes}");
+    }
+}
+
+#[test]
+fn a_limit_beyond_what_there_is_is_said_and_the_default_holds() {
+    for (variable, value) in [("GPUPROF_MEMORY", "1000000G"), ("GPUPROF_EXIT_TIMEOUT", "1e19")] {
+        let stage = Stage::new();
+        let seen = outcome(program(&stage).env(variable, value), &stage.path("trace.gpuprof"));
+        seen.is_the_programs_own(variable);
+        assert!(seen.said[0].contains(variable) && seen.said[0].contains("is not understood"), "{:?}", seen.said);
+        assert_eq!((seen.trace.unwrap().1.as_str(), seen.said.len()), ("clean", 1), "{variable}");
+    }
+}
+
+#[test]
+fn a_pipe_in_place_of_a_library_is_not_opened() {
+    for (variable, end) in [("GPUPROF_CHAIN", Some("clean")), ("GPUPROF_CUPTI_PATH", None)] {
+        let stage = Stage::new();
+        let pipe = stage.path("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut command = program(&stage);
+        command.env(variable, &pipe);
+        if end.is_none() {
+            command.arg("--no-replay");
+        }
+        let mut limited = stage.program(FIXTURE, "timeout");
+        limited.args(["-k", "1", HANGS]).arg(command.get_program()).args(command.get_args());
+        limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let seen = outcome(&mut limited, &stage.path("trace.gpuprof"));
+        seen.is_the_programs_own(variable);
+        let text = stderr(&seen.output);
+        // On a machine with a libcupti that one is used instead.
+        assert!(end.is_none() && seen.said.is_empty() || text.contains("exists and is no regular file"), "{text}");
+        assert_eq!(seen.trace.map(|(_, end)| end).as_deref(), end, "{variable}");
+    }
+}
