@@ -24,7 +24,7 @@ mod runs;
 pub mod session;
 mod slab;
 pub mod steps;
-mod terminal;
+pub mod terminal;
 pub mod trace;
 pub mod utilisation;
 pub mod whatif;

@@ -1,8 +1,10 @@
-//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit.
+//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that cannot
+//! control the terminal.
 //!
 //! Plain ASCII and no colour, since nobody here knows whether there is a terminal. What the texts say is decided in
 //! `report` and `diff`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::attribution::statistics::CopyPath;
@@ -33,6 +35,35 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
         return name.to_owned();
     }
     name.chars().take(width.saturating_sub(1)).chain(['~']).collect()
+}
+
+/// `text` as a terminal may show it. Names come from the traced program, and a terminal obeys what it is sent: escape
+/// sequences set its title or its clipboard, line breaks forge rows, bidirectional controls reorder what is read. So
+/// control characters are shown as `\n`, `\x1b` or `\u{202e}`.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(controls) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' | '\t' => shown.extend(character.escape_default()),
+            '\0'..='\x1f' | '\x7f'..='\u{9f}' => {
+                let _ = write!(shown, "\\x{:02x}", u32::from(character));
+            }
+            _ if controls(character) => shown.extend(character.escape_unicode()),
+            _ => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines and
+/// paragraphs, marks and controls of the direction of text.
+fn controls(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes `lead` and `text`, broken at spaces; what follows the first line is indented by the width of `lead`, at least
@@ -71,6 +102,13 @@ mod tests {
     fn shortening_counts_characters() {
         assert_eq!(shortened("gemm", 4), "gemm");
         assert_eq!(shortened("g\u{e9}mm_x", 4), "g\u{e9}m~");
+    }
+
+    #[test]
+    fn no_control_character_reaches_a_terminal() {
+        assert!(matches!(printable("void gemm<1, 2>(float*) \u{e9}\u{4e2d}"), Cow::Borrowed(_)));
+        assert_eq!(printable("a\x1b]0;x\x07b\n\tc\u{9b}1m\x7f\0"), "a\\x1b]0;x\\x07b\\n\\tc\\x9b1m\\x7f\\x00");
+        assert_eq!(printable("x\u{202e}y\u{2066}\u{2028}"), "x\\u{202e}y\\u{2066}\\u{2028}");
     }
 
     #[test]
