@@ -13,6 +13,7 @@ use super::sweep::Operation;
 use super::{Attributor, FUTURE_NANOS, Subject, is_no_time};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
+use crate::report::Completeness;
 use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
@@ -179,8 +180,9 @@ impl Attributor {
             return;
         };
         let late = self.timelines[index].push(place, &mut self.operations, &mut self.replay);
-        self.completeness.late_ns += late.total;
-        self.completeness.patched_ns += late.patched;
+        let Completeness { late_ns, patched_ns, .. } = &mut self.completeness;
+        *late_ns = late_ns.saturating_add(late.total);
+        *patched_ns = patched_ns.saturating_add(late.patched);
     }
 }
 

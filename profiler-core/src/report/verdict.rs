@@ -145,7 +145,7 @@ fn abstention(
     unknown: f64,
 ) -> Option<(Group, String, &'static str)> {
     let received = completeness.kernels + completeness.copies + completeness.memsets + completeness.api_calls;
-    let lost = completeness.loss.dropped_by_cupti + completeness.loss.dropped_by_gpuprof;
+    let lost = completeness.loss.dropped();
     let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
     let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
     let longer = "Trace a longer part of the program, at least a few steps after its start-up.";
@@ -157,8 +157,8 @@ fn abstention(
             "Check that the traced process is the one that uses the GPU, and that it got as far as its first kernel.",
         ));
     }
-    if received + lost > 0 && lost as f64 > LOSS_SHARE * (received + lost) as f64 {
-        let share = lost as f64 / (received + lost) as f64 * 100.0;
+    if lost as f64 > LOSS_SHARE * received.saturating_add(lost) as f64 {
+        let share = lost as f64 / received.saturating_add(lost) as f64 * 100.0;
         return Some((
             Group::CannotTell,
             format!("{lost} records ({share:.1} %) were dropped, so idle time may be missing work."),
