@@ -56,7 +56,7 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
     }
     match completeness.end {
         End::Clean => {}
-        End::Abrupt => sentences.push(format!("{side} ends without an end: the process was killed or still runs.")),
+        End::Abrupt => sentences.push(format!("{side} has no end: the process was killed or still runs.")),
         End::TimedOut => sentences.push(format!("{side} may lack its last records: the wait at exit timed out.")),
     }
     if completeness.kernels_beyond_table > 0 {
