@@ -18,6 +18,7 @@ mod query;
 mod report;
 mod run;
 mod stats;
+mod terminal;
 mod traces;
 
 use std::ffi::OsStr;
@@ -25,6 +26,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use profiler_core::terminal::printable;
 
 use crate::args::{Cli, Command};
 
@@ -85,7 +87,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe))
 }
 
-/// Writes a message to stderr. Not `eprintln!`, which panics when stderr is closed.
+/// Writes a message to stderr. Not `eprintln!`, which panics when stderr is closed. Messages may hold names that somebody else
+/// chose.
 fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "gpuprof: {message}");
+    let lines: Vec<_> = message.split('\n').map(printable).collect();
+    let _ = writeln!(io::stderr(), "gpuprof: {}", lines.join("\n"));
 }
