@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use profiler_core::diff::json::Document;
+use profiler_core::terminal::printable;
 
-use crate::complain;
+use crate::{complain, report};
 
 /// Exit code when the traces are not comparable.
 const REFUSED: u8 = 1;
@@ -60,7 +61,9 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     };
     if !props.json {
-        write!(io::stdout(), "{}", diff.text(props.kernels))?;
+        let [a, b] = [&props.a, &props.b].map(|path| path.display().to_string());
+        let text = diff.text_within(props.kernels, report::columns());
+        write!(io::stdout(), "{text}A is {}\nB is {}\n", printable(&a), printable(&b))?;
     }
     match props.fail_if_slower {
         Some(allowed) if diff.slower_percent() > allowed => {

@@ -13,9 +13,10 @@ use anyhow::Result;
 use gpuprof::Report;
 use gpuprof_export::TraceFile;
 use profiler_core::report::json::Document;
+use profiler_core::terminal::printable;
 use profiler_core::trace::Answer;
 
-use crate::{complain, traces};
+use crate::{complain, terminal, traces};
 
 /// Read at once: a system call is not free.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -23,6 +24,14 @@ const BUFFER_BYTES: usize = 1 << 20;
 const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
 pub const UNREADABLE: u8 = 2;
+
+/// Columns where standard output is no terminal: what is piped or kept looks the same everywhere.
+const USUAL_COLUMNS: usize = 100;
+
+/// Columns of a line of text on standard output.
+pub fn columns() -> usize {
+    terminal::columns().map_or(USUAL_COLUMNS, usize::from)
+}
 
 /// Which traces to print and how.
 #[derive(Debug, Default)]
@@ -60,8 +69,9 @@ pub enum Extent {
 /// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told by
 /// reading it in full.
 fn kept(props: &Props, file: &Path) -> Option<String> {
-    // A pipe can be read once.
-    if !file.is_file()
+    // It was made for a terminal of the usual width; and a pipe can be read once.
+    if columns() < USUAL_COLUMNS
+        || !file.is_file()
         || props.recompute
         || props.window.is_some()
         || props.json
@@ -79,7 +89,9 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
         Extent::Full => answer.full,
         Extent::Top(_) => return None,
     };
-    Some(if props.ranges { text + &answer.ranges } else { text })
+    let text = if props.ranges { text + &answer.ranges } else { text };
+    // The trace may come from a stranger, and so may what it says of itself.
+    Some(text.lines().flat_map(|line| [printable(line), "\n".into()]).collect())
 }
 
 /// Prints the reports and answers with the exit code: that of the worst file.
@@ -89,6 +101,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
+    let columns = columns();
     let files = traces::expanded(&props.files)?;
     for file in &files {
         if let Some(text) = kept(props, file) {
@@ -106,9 +119,10 @@ pub fn run(props: &Props) -> Result<u8> {
                     complain(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
                     worst = worst.max(DAMAGED);
                 }
-                if props.capture.is_some() && report.captures.shown != props.capture {
-                    complain(&format!("{}: there is no capture of that number", file.display()));
+                if let Some(wished) = props.capture.filter(|_| report.captures.shown != props.capture) {
+                    complain(&no_capture(&report, wished, file));
                     worst = worst.max(UNREADABLE);
+                    continue;
                 }
                 let mut text = String::new();
                 if props.json {
@@ -119,9 +133,9 @@ pub fn run(props: &Props) -> Result<u8> {
                         writeln!(text, "== {}", file.display())?;
                     }
                     text.push_str(&match props.extent {
-                        Extent::Summary => report.summary(),
-                        Extent::Full => report.full(),
-                        Extent::Top(kernels) => report.full_with_kernels(kernels),
+                        Extent::Summary => report.summary_within(columns),
+                        Extent::Full => report.full_within(usize::MAX, columns),
+                        Extent::Top(kernels) => report.full_within(kernels, columns),
                     });
                     if props.ranges {
                         text.push_str(&report.range_tables());
@@ -132,6 +146,17 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     }
     Ok(worst)
+}
+
+/// Why there is no report of the capture `wished`, and which there are.
+fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
+    let file = file.display();
+    match (report.captures.rows.first(), report.captures.rows.last()) {
+        (Some(first), Some(last)) => {
+            format!("{file}: there is no capture {wished}; there are those from {} to {}", first.number, last.number)
+        }
+        _ => format!("{file}: there is no capture {wished}: this run was measured as a whole"),
+    }
 }
 
 /// The report of a file, or why there is none.

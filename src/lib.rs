@@ -108,6 +108,7 @@ mod open;
 mod range;
 mod recompute;
 mod session;
+mod window;
 
 pub use baseline::Baseline;
 pub use bench::driver::L2Flush;

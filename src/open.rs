@@ -13,13 +13,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
+use profiler_core::attribution::leaf::Group;
 use profiler_core::bounded::{Counted, Unpacked};
 use profiler_core::record::Timestamp;
-use profiler_core::report::Report;
+use profiler_core::report::{Part, Report};
 use profiler_core::trace::{TraceError, TraceReader};
 
 use crate::import::{KinetoError, import_kineto};
-use crate::recompute::report_from;
+use crate::recompute::{report_from, report_of_part};
+use crate::window::Window;
 
 /// Read at once: rows and blocks are small, system calls are not free.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -47,6 +49,8 @@ enum Cause {
     Kineto(KinetoError),
     /// Names the file itself.
     Nsys(String),
+    /// The part that was asked for is none.
+    Part(String),
 }
 
 impl fmt::Display for OpenError {
@@ -61,6 +65,7 @@ impl fmt::Display for OpenError {
             Cause::Folder => f.write_str("this is a folder; name the trace files in it"),
             Cause::Trace(error) => write!(f, "{error}"),
             Cause::Kineto(error) => write!(f, "{error}"),
+            Cause::Part(error) => write!(f, "{error}"),
         }
     }
 }
@@ -95,28 +100,52 @@ pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Repo
     report_of(path, capture).map_err(|cause| OpenError { path: path.to_owned(), cause })
 }
 
-/// As [`open`], about a part of the run: from `from` to `to` after its start, and up to 0.1 s or 16,384 records more on either
-/// side. Nothing else is decoded. What was launched before the part and ran in it counts as launched by a call that was not
-/// seen. Only traces of gpuprof, packed or not, can be read in part.
+/// As [`open`], about a part of the run: from `from` to `to` after its start. What overlaps the part is in it whole, device
+/// work with the call that launched it (up to two seconds before); the report's [`part`](Report::part) says what it is about.
+/// Blocks that are about another time are not decoded. Only traces of gpuprof, packed or not, can be read in part, and not from a
+/// pipe, as they are read twice.
 ///
 /// # Errors
 ///
-/// As [`open`], and when the file is of another kind.
+/// As [`open`], when the file is of another kind, when the part ends before it begins, and when it lies behind the end of the
+/// trace.
 pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Result<Report, OpenError> {
     let path = path.as_ref();
     window_of(path, from, to).map_err(|cause| OpenError { path: path.to_owned(), cause })
 }
 
 fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause> {
-    let input = Input::open(path)?;
-    let mut reader = TraceReader::new(input.bytes).map_err(Cause::Trace)?;
-    let start = reader.session().start.nanos();
+    if to <= from {
+        return Err(Cause::Part(format!("a part from {from:?} to {to:?} ends before it begins")));
+    }
+    let is_pipe = path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    if is_pipe {
+        return Err(Cause::Part("a part takes a file, since it is read twice; this is a pipe".to_owned()));
+    }
+    let reader = || TraceReader::new(Input::open(path)?.bytes).map_err(Cause::Trace);
+    let first = reader()?;
+    let start = first.session().start;
     let time = |since: Duration| {
-        Timestamp::from_nanos(start.saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+        Timestamp::from_nanos(start.nanos().saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
     };
-    reader.only(time(from), time(to));
-    let mut report = report_from(reader, None).map_err(Cause::Trace)?;
-    report.process.notes.push(format!("a part of the run: from {from:?} to {to:?} after its start"));
+    let window = Window::find(first, time(from), time(to)).map_err(Cause::Trace)?;
+    let since_start = |at: Timestamp| at.nanos().saturating_sub(start.nanos());
+    let (length, end) = (since_start(window.last()), since_start(window.end()));
+    let length = Duration::from_nanos(length);
+    if from >= length {
+        return Err(Cause::Part(format!("the trace is {length:.2?} long, nothing of it lies behind {from:?}")));
+    }
+    let mut second = reader()?;
+    second.only(window.read_from(), time(to));
+    let mut report = report_of_part(second, None, Some(window)).map_err(Cause::Trace)?;
+    report.part = Some(Part { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
+    if report.verdict.group == Group::NoWork {
+        report.verdict.recommendation = "No device work in this part: the report of the whole run has more.".to_owned();
+    }
+    report
+        .process
+        .notes
+        .push(format!("a part of the run: from {from:?} to {:?} after its start", Duration::from_nanos(end)));
     Ok(report)
 }
 

@@ -14,6 +14,8 @@ use profiler_core::report::Report;
 use profiler_core::session::End;
 use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, TraceReader};
 
+use crate::window::Window;
+
 /// Blocks are handed over together until they take so much memory, bytes, some 4,000 records: waking a thread for each flush mark
 /// costs more than these.
 const TOGETHER: usize = 360_000;
@@ -22,6 +24,15 @@ const AHEAD: usize = 2;
 
 /// Makes the report of what `reader` has not given yet, about one capture of a run in pieces or the newest.
 pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
+    report_of_part(reader, capture, None)
+}
+
+/// As [`report_from`], of what `window` holds alone.
+pub(crate) fn report_of_part(
+    reader: TraceReader<impl Read>,
+    capture: Option<u32>,
+    window: Option<Window>,
+) -> Result<Report, TraceError> {
     let (mut blocks, assembly, first) = reader.into_halves();
     let (sender, receiver) = sync_channel(AHEAD);
     // Memory goes back to where it is filled.
@@ -30,7 +41,7 @@ pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) 
         let accounting = thread::Builder::new()
             .name("gpuprof-account".to_owned())
             .spawn_scoped(scope, move || {
-                let mut accounts = Accounts::new(assembly, capture);
+                let mut accounts = Accounts::new(assembly, capture, window);
                 accounts.take(first);
                 accounts.take_all(&receiver, &emptied);
                 accounts
@@ -40,7 +51,9 @@ pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) 
         let accounts = accounting.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         Ok((accounts, stopped))
     })?;
-    let Accounts { mut captures, assembly, loss, end, last } = accounts;
+    let Accounts { mut captures, assembly, loss, end, last, window } = accounts;
+    let end = window.as_ref().map_or(end, |window| window.ends(end));
+    let last = window.as_ref().map_or(last, |window| window.end().min(last));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
     let mut notes = assembly.damage(blocks.damage()).sentences();
     notes.extend(stopped);
@@ -83,12 +96,14 @@ struct Accounts {
     loss: Loss,
     end: End,
     last: Timestamp,
+    /// The part that the report is about.
+    window: Option<Window>,
 }
 
 impl Accounts {
-    fn new(assembly: Assembly, capture: Option<u32>) -> Self {
+    fn new(assembly: Assembly, capture: Option<u32>, window: Option<Window>) -> Self {
         let captures = Captures::new(capture);
-        Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO }
+        Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO, window }
     }
 
     /// Accounts for all blocks that come; their memory goes to `emptied`.
@@ -106,13 +121,20 @@ impl Accounts {
         let (session, dictionary) = (self.assembly.session(), self.assembly.dictionary());
         for item in &items {
             match *item {
-                Item::Record(ref record) => self.captures.push(record, dictionary),
+                Item::Record(ref record) => {
+                    if self.window.as_ref().is_none_or(|window| window.holds(record)) {
+                        self.captures.push(record, dictionary);
+                    }
+                }
                 Item::Flush(at) => {
+                    self.window.iter_mut().for_each(|window| window.flushed(at));
                     self.captures.flushed(at, dictionary);
                     self.last = self.last.max(at);
                 }
-                Item::Loss(newer) => self.loss = newer,
+                Item::Loss(newer) => self.loss = self.window.as_mut().map_or(newer, |window| window.lost(newer)),
                 Item::Capture(mark) => self.captures.mark(mark, session, &self.loss, dictionary),
+                // Both are about the run so far, and say nothing of a part of it.
+                Item::Cost(_) | Item::Utilisation(_) if self.window.is_some() => {}
                 Item::Cost(cost) => self.captures.cost(cost),
                 Item::Utilisation(reading) => self.captures.utilisation(reading),
                 Item::End(how, at) => {

@@ -255,6 +255,10 @@ fn a_reader_that_leaves_early_is_no_failure() {
 
 /// A small trace that keeps an answer of gpuprof `version`.
 fn with_answer(version: &str) -> Vec<u8> {
+    with_answer_of(version, "summary of the run\n")
+}
+
+fn with_answer_of(version: &str, summary: &str) -> Vec<u8> {
     let (dictionary, mut trace) = (Dictionary::new(), Vec::new());
     let mut writer = TraceWriter::new(&mut trace, &Session::default()).unwrap();
     let at = Timestamp::from_nanos(1_000);
@@ -263,7 +267,7 @@ fn with_answer(version: &str) -> Vec<u8> {
     let text = |words: &str| format!("{words} of the run\n");
     let answer = Answer {
         gpuprof_version: version.to_owned(),
-        summary: text("summary"),
+        summary: summary.to_owned(),
         full: text("tables"),
         ranges: text("ranges"),
     };
@@ -289,6 +293,8 @@ fn what_a_long_run_said_is_printed_unless_something_else_is_asked_for() {
         assert!(!report(&ours, options).contains("of the run"), "{options:?}");
     }
     assert!(!report(&with_answer("0.0.1"), &[]).contains("of the run"), "another version may know better");
+    let hostile = report(&with_answer_of(env!("CARGO_PKG_VERSION"), "\x1b]0;x\x07 of the run\n"), &[]);
+    assert_eq!(hostile, "\\x1b]0;x\\x07 of the run\n", "what a trace says of itself controls no terminal");
     let mut damaged = ours.clone();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
@@ -303,29 +309,55 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     let start = 5_000_000_000;
     let session = Session { start: Timestamp::from_nanos(start), ..Session::default() };
     let mut writer = TraceWriter::new(fs::File::create(&file).unwrap(), &session).unwrap();
-    // A call each millisecond for ten seconds, a flush each second.
+    // A call each millisecond for ten seconds, a flush each second; each launches a kernel that runs 100 ms later.
     for millis in 0..10_000 {
         let at = |nanos| Timestamp::from_nanos(start + millis * 1_000_000 + nanos);
-        let call = ApiCall { start: at(1_000), end: at(2_000), ..ApiCall::default() };
+        let correlation = CorrelationId(millis as u32 + 1);
+        let call = ApiCall { start: at(1_000), end: at(2_000), correlation, ..ApiCall::default() };
         writer.push(&Record::Api(call), &dictionary).unwrap();
+        let kernel = Kernel { start: at(100_100_000), end: at(100_900_000), correlation, ..Kernel::default() };
+        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
         if millis % 1_000 == 999 {
-            writer.flush(at(3_000), &Loss::default(), &dictionary).unwrap();
+            let loss = Loss { dropped_by_cupti: millis / 1_000, ..Loss::default() };
+            writer.flush(at(3_000), &loss, &dictionary).unwrap();
         }
     }
-    let end = Timestamp::from_nanos(start + 10_000_000_000);
-    writer.finish(End::Clean, end, &Loss::default(), &dictionary).unwrap();
-    let calls = |options: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
-        let output = command.args(["report", "--json"]).args(options).arg(&file).output().unwrap();
+    let end = Timestamp::from_nanos(start + 10_200_000_000);
+    writer.finish(End::Clean, end, &Loss { dropped_by_cupti: 9, ..Loss::default() }, &dictionary).unwrap();
+    let run = |options: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_gpuprof")).arg("report").args(options).arg(&file).output().unwrap()
+    };
+    let counts = |options: &[&str]| {
+        let output = run(&[&["--json"], options].concat());
         assert!(output.status.success(), "{}", stderr(&output));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        report.pointer("/completeness/records/api_calls").and_then(Value::as_u64).unwrap()
+        let count = |pointer| report.pointer(pointer).and_then(Value::as_u64).unwrap();
+        let window = report.pointer("/devices/0/window_ns").and_then(Value::as_u64).unwrap_or(0);
+        let records = "/completeness/records";
+        (count(&format!("{records}/kernels")), count(&format!("{records}/api_calls")), window / 1_000_000)
     };
-    assert_eq!(calls(&[]), 10_000);
-    assert_eq!(calls(&["--from", "2500ms", "--to", "4500ms"]), 3_000, "three blocks");
-    assert_eq!(calls(&["--from", "9s"]), 1_000);
-    assert_eq!(calls(&["--to", "10ms"]), 1_000);
-    assert_eq!(calls(&["--from", "11s"]), 0);
+    assert_eq!(counts(&[]), (10_000, 10_000, 9_999));
+    // The calls in the part, and those before it that launched what ran in it.
+    assert_eq!(counts(&["--from", "2500ms", "--to", "4500ms"]), (2_000, 2_100, 1_999));
+    assert_eq!(counts(&["--from", "9s"]), (1_100, 1_100, 1_099));
+    assert_eq!(counts(&["--to", "10ms"]), (0, 10, 0));
+    let text = run(&["--from", "2500ms", "--to", "4500ms"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    for wanted in ["part: from 2.50 s to 4.50 s after the start, of a run of 10.20 s", "; 2 records dropped by CUPTI"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("tracing:"), "what tracing took is about the whole run: {text}");
+    for (options, wanted) in [
+        (&["--from", "2s", "--to", "1s"][..], "ends before it begins"),
+        (&["--from", "11s"], "the trace is 10.20s long"),
+    ] {
+        let output = run(options);
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{options:?}");
+        assert!(stderr(&output).contains(wanted) && stderr(&output).contains("long.gpuprof"), "{}", stderr(&output));
+    }
+    let output = run(&["--capture", "3"]);
+    assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "only the error");
+    assert!(stderr(&output).contains("there is no capture 3: this run was measured as a whole"), "{}", stderr(&output));
     let kineto = folder.path().join("trace.json");
     fs::write(&kineto, "{}").unwrap();
     let output =

@@ -25,6 +25,11 @@ pub const ROW_LIMIT: usize = 1_000;
 /// driver queues some thousand launches, so ranges of a few dozen launches that follow each other need this many.
 pub const OPEN_LIMIT: usize = 64;
 
+/// Of these, captures of more than so many records. A device is ahead of one such capture by its queue at most, so that
+/// those before it are over; what an engine holds grows with what it takes.
+const LARGE_LIMIT: usize = 4;
+const LARGE_RECORDS: u64 = 1 << 14;
+
 /// Why a capture began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trigger {
@@ -120,6 +125,7 @@ impl Captures {
 
     /// Takes a mark. Marks that contradict the ones before (a damaged trace) are passed over.
     pub fn mark(&mut self, mark: CaptureMark, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+        self.limit_large(session, loss, dictionary);
         match mark {
             CaptureMark::Begin { number, at, trigger } => {
                 self.marked = true;
@@ -252,6 +258,16 @@ impl Captures {
             capture.follower.follow(&capture.attributor, &report.verdict);
         }
         report.live_line()
+    }
+
+    /// Closes the oldest of the large captures when there are too many. Between two marks only one of them grows.
+    fn limit_large(&mut self, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+        let is_large = |capture: &Capture| capture.attributor.completeness().records() > LARGE_RECORDS;
+        let mut large = (0..self.open.len()).filter(|&index| is_large(&self.open[index]));
+        if let (Some(oldest), true) = (large.next(), large.count() >= LARGE_LIMIT) {
+            let at = self.open[oldest].row.begin;
+            self.close(oldest, at, session, loss, dictionary);
+        }
     }
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {

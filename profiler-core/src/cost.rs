@@ -106,7 +106,7 @@ impl Cost {
     /// passed.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        let taken = self.records_ns + self.cupti_ns + self.callback_ns;
+        let taken = self.records_ns.saturating_add(self.cupti_ns).saturating_add(self.callback_ns);
         (self.observed_ns > 0).then(|| taken as f64 / self.observed_ns as f64)
     }
 
@@ -159,6 +159,8 @@ mod tests {
         let cost = Cost { observed_ns: 1_000, records_ns: 40, cupti_ns: 9, callback_ns: 1, ..Cost::default() };
         assert_eq!((cost.share(), cost.core_share()), (Some(0.05), None));
         assert_eq!(Cost::default().share(), None);
+        let damaged = Cost { observed_ns: u64::MAX, records_ns: u64::MAX, callback_ns: 9, ..cost };
+        assert_eq!(damaged.share(), Some(1.0), "sums stay within their type");
         let later = Cost { observed_ns: 3_000, records_ns: 60, ..cost };
         assert_eq!(later.since(&cost).share(), Some(0.01));
     }

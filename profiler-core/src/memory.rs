@@ -108,7 +108,8 @@ impl Holdings {
             return;
         }
         self.pools.insert(event.pool, (event.device, event.pool_bytes));
-        let total = self.pools.values().filter(|(device, _)| *device == event.device).map(|(_, bytes)| bytes).sum();
+        let of_device = self.pools.values().filter(|(device, _)| *device == event.device);
+        let total = of_device.fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
         if let Some(holding) = self.holding((event.device, MemoryKind::Device)) {
             holding.pool_peak = holding.pool_peak.max(total);
         }
@@ -205,6 +206,8 @@ mod tests {
         holdings.take(&pool(MemoryOperation::PoolDestroyed, 1, 0));
         holdings.take(&pool(MemoryOperation::PoolTrimmed, 2, 20));
         assert_eq!(holdings.rows().next().unwrap().1.pool_peak, 42);
+        holdings.take(&pool(MemoryOperation::PoolCreated, 3, u64::MAX));
+        assert_eq!(holdings.rows().next().unwrap().1.pool_peak, u64::MAX, "sums stay within their type");
     }
 
     #[test]

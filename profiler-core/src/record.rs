@@ -81,6 +81,12 @@ pub struct Loss {
 }
 
 impl Loss {
+    /// Records that were dropped, by whomever.
+    #[must_use]
+    pub const fn dropped(&self) -> u64 {
+        self.dropped_by_cupti.saturating_add(self.dropped_by_gpuprof)
+    }
+
     /// What was lost since the counters stood at `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {

@@ -57,6 +57,13 @@ impl<T: Copy> InOrder<T> {
         self.items.replace(ordered);
     }
 
+    /// Gives memory back that is far more than for `count` things, unless more wait.
+    pub(crate) fn keep_room_for(&mut self, count: usize) {
+        if self.items.capacity() / 4 > count.max(self.items.len()) {
+            self.items.shrink_to(count);
+        }
+    }
+
     /// What waits, the first first.
     #[inline]
     pub(crate) fn waiting(&self) -> &[T] {

@@ -66,7 +66,7 @@ fn idle_time_belongs_to_the_range_in_which_the_host_spent_it() {
     let summary = scenario.report().summary().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         summary.contains("range: backward x1")
-            && summary.contains("device idle in it for 1.0 ms each, most of it host_cpu (1.0 ms)"),
+            && summary.contains("device idle in it for 1.0 ms on average, most of it host_cpu (1.0 ms)"),
         "{summary}"
     );
 }

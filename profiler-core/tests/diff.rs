@@ -198,7 +198,7 @@ fn what_makes_a_comparison_unfair_is_said() {
     let mut bad = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Abrupt, damage);
     bad.devices[0].device.name = "NVIDIA H200".to_owned();
     let warnings = compared(&clean, &bad).warnings.join("\n");
-    for part in ["B is damaged: 1 block missing", "B lacks 3 records", "without an end", "H200", "12.8 in B"] {
+    for part in ["B is damaged: 1 block missing", "B lacks 3 records", "B has no end", "H200", "12.8 in B"] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
     assert!(!warnings.contains("A is") && !warnings.contains("A lacks"), "{warnings}");

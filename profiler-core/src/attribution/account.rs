@@ -44,11 +44,11 @@ pub enum Subject {
 /// How often and how long a cause kept the device idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Segments.
+    /// Gaps of the device that it had a part in.
     pub count: u64,
     /// Their sum, nanoseconds.
     pub total_ns: u64,
-    /// The longest, nanoseconds.
+    /// The most that it had of one gap, nanoseconds.
     pub longest_ns: u64,
 }
 
@@ -348,6 +348,12 @@ impl DeviceAccount {
             }
             beneath &= beneath - 1;
         }
+    }
+
+    /// A gap begins at the current position.
+    #[inline]
+    pub(super) fn begin_gap(&mut self) {
+        self.stretches.begin_gap();
     }
 
     /// Enters idle time from the current position to `to`.

@@ -10,16 +10,15 @@ use super::gap::INPUT_BYTES;
 use super::leaf::Leaf;
 use super::statistics::CopyPath;
 use super::sweep::Operation;
-use super::{Attributor, FUTURE_NANOS, Subject};
+use super::{Attributor, FUTURE_NANOS, Subject, is_no_time};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
+use crate::report::Completeness;
 use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
 const JOIN_PATIENCE_FLUSHES: u64 = 3;
-/// Operations that may wait for their launch; when there are more, those without one are counted.
-const UNJOINED_LIMIT: usize = 1_000_000;
 /// Operations that came since the last flush before those whose launch is known go on to their timeline.
 const ARRIVALS: usize = 1 << 14;
 
@@ -74,7 +73,7 @@ impl Attributor {
     fn arrive(&mut self, mut operation: Operation) -> Option<(usize, u64)> {
         operation.flush = self.flush;
         let index = self.timeline_index(operation.device);
-        let timed = operation.start != 0 && operation.end != 0 && index.is_some();
+        let timed = !is_no_time(operation.start) && !is_no_time(operation.end) && index.is_some();
         if !timed {
             // It still answers its launch, but has no place on a timeline.
             self.completeness.bad_timestamps += 1;
@@ -91,14 +90,13 @@ impl Attributor {
     }
 
     /// Hands operations to their timelines; those whose call is not there yet stay. Gives the earliest of these.
-    pub(super) fn join_arrivals(&mut self, at: u64, last: bool) -> Option<u64> {
+    pub(super) fn join_arrivals(&mut self, at: u64) -> Option<u64> {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let mut oldest: Option<u64> = None;
-        let last = last || arrivals.places.len() > UNJOINED_LIMIT;
         arrivals.places.retain(|&place| {
             let operation = &mut self.operations[place];
             operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
-            if operation.launch.is_none() && !last {
+            if operation.launch.is_none() {
                 let patient = at.saturating_sub(operation.end) <= JOIN_PATIENCE_NANOS
                     || self.flush - operation.flush < JOIN_PATIENCE_FLUSHES;
                 if patient {
@@ -114,6 +112,22 @@ impl Attributor {
         arrivals.looked_through();
         self.arrivals = arrivals;
         oldest
+    }
+
+    /// Hands the operations that begin before `until` to their timelines, whether their call is known or not.
+    pub(super) fn join_begun(&mut self, until: u64) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.places.retain(|&place| {
+            let operation = &mut self.operations[place];
+            if operation.start >= until {
+                return true;
+            }
+            operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
+            self.enter(place);
+            false
+        });
+        arrivals.looked_through();
+        self.arrivals = arrivals;
     }
 
     /// Between two flushes, when many operations came: hands those over whose call is known. The rest, and what a flush
@@ -166,8 +180,9 @@ impl Attributor {
             return;
         };
         let late = self.timelines[index].push(place, &mut self.operations, &mut self.replay);
-        self.completeness.late_ns += late.total;
-        self.completeness.patched_ns += late.patched;
+        let Completeness { late_ns, patched_ns, .. } = &mut self.completeness;
+        *late_ns = late_ns.saturating_add(late.total);
+        *patched_ns = patched_ns.saturating_add(late.patched);
     }
 }
 
@@ -181,6 +196,11 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Where they lie.
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().copied()
+    }
+
     /// What is left is looked at again when as much has come.
     fn looked_through(&mut self) {
         self.due = ARRIVALS.max(self.places.len() * 2);

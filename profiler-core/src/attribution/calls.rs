@@ -6,14 +6,14 @@
 use super::api::ApiClass;
 use super::join::Launch;
 use super::threads::Nesting;
-use super::{Attributor, FUTURE_NANOS};
+use super::{Attributor, FUTURE_NANOS, is_no_time};
 use crate::dictionary::Dictionary;
 use crate::record::{ApiCall, Overhead, OverheadKind, ThreadId, Timestamp};
 
 impl Attributor {
     pub(super) fn push_call(&mut self, mut call: ApiCall) {
         self.completeness.api_calls += 1;
-        if call.start == Timestamp::ZERO || call.end == Timestamp::ZERO {
+        if is_no_time(call.start.nanos()) || is_no_time(call.end.nanos()) {
             self.completeness.bad_timestamps += 1;
             return;
         }
@@ -43,13 +43,14 @@ impl Attributor {
         }
     }
 
-    pub(super) fn place_calls(&mut self, horizon: u64, dictionary: &Dictionary) {
+    /// Places the calls that ended up to `horizon`, and all that began up to `begun`, complete or not.
+    pub(super) fn place_calls(&mut self, horizon: u64, begun: u64, dictionary: &Dictionary) {
         let latest = self.newest_flush.saturating_add(FUTURE_NANOS);
         let threads = self.threads.rows.len();
         for index in 0..self.threads.rows.len() {
             let mut newest_launch = None;
             self.threads.rows[index].sort_pending();
-            while let Some(call) = self.threads.rows[index].take_ready(horizon, latest) {
+            while let Some(call) = self.threads.rows[index].take_next(horizon, latest, begun) {
                 let (start, end) = (call.start.nanos(), call.end.nanos());
                 if self.is_damaged(start, end) {
                     self.completeness.bad_timestamps += 1;
@@ -58,7 +59,7 @@ impl Attributor {
                 self.observe(start, end);
                 self.place_call(index, &call, &mut newest_launch, dictionary);
             }
-            self.threads.rows[index].limit_calls(threads);
+            self.threads.rows[index].limit(threads);
         }
     }
 

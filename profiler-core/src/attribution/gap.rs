@@ -60,6 +60,7 @@ pub(super) fn explain(
     thread: Option<&HostThread>,
     lost_end: Option<u64>,
 ) {
+    account.begin_gap();
     let (from, to) = (account.position(), next.operation.start);
     let (Some(launch), Some(thread)) = (next.operation.launch, thread) else {
         account.idle(Leaf::Unobserved, to, next.operation.subject);

@@ -31,8 +31,11 @@ const GRAPH_QUIET_NANOS: u64 = 200_000_000;
 const GRAPH_QUIET_FLUSHES: u64 = 2;
 /// Launches that are remembered though nothing waits for them, so that a late record still finds its call.
 const REMEMBERED: usize = 65_536;
-/// Launches of one thread that may wait (32 bytes each): a second of the densest programs measured.
+/// Launches that may wait (32 bytes each): a second of the densest programs measured. When there are more, each thread
+/// keeps an equal part.
 const WAITING_LIMIT: usize = 1 << 20;
+/// Launches that memory is kept for, of each thread.
+const FEWEST_WAITING: usize = 1_024;
 /// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
@@ -113,6 +116,13 @@ impl Queue {
     /// The sequence of what lies at a place of this queue.
     fn sequence(&self, place: Place) -> u64 {
         self.base + u64::from(place.sequence.wrapping_sub(self.base as u32))
+    }
+
+    /// Gives memory back that is far more than for `count` launches, unless more wait.
+    fn keep_room_for(&mut self, count: usize) {
+        if self.waiting.capacity() / 4 > count.max(self.waiting.len()) {
+            self.waiting.shrink_to(count);
+        }
     }
 
     /// Drops what nothing waits for in front of what still waits, up to what is to be remembered.
@@ -302,16 +312,20 @@ impl Launches {
         self.flush += 1;
         self.newest_node = None;
         let mut oldest: Option<u64> = None;
-        for thread in 0..self.queues.len() {
-            self.queues[thread].drop_resolved();
+        self.queues.iter_mut().for_each(Queue::drop_resolved);
+        let threads = self.queues.len();
+        let waiting: usize = self.queues.iter().map(|queue| queue.waiting.len()).sum();
+        let part = if waiting > WAITING_LIMIT { WAITING_LIMIT / threads } else { WAITING_LIMIT };
+        for thread in 0..threads {
             while let Some(front) = self.queues[thread].waiting.first() {
-                let full = self.queues[thread].waiting.len() > WAITING_LIMIT;
+                let full = self.queues[thread].waiting.len() > part;
                 if !front.resolved && !full && !gives_up(front, at, self.flush) {
                     oldest = Some(oldest.map_or(front.start, |time| time.min(front.start)));
                     break;
                 }
                 self.drop_front(thread);
             }
+            self.queues[thread].keep_room_for((WAITING_LIMIT / threads).max(FEWEST_WAITING));
         }
         oldest
     }
@@ -372,5 +386,22 @@ fn gives_up(waiting: &Waiting, at: u64, flush: u64) -> bool {
         ApiClass::GraphLaunch if waiting.has_record => age > GRAPH_QUIET_NANOS && flushes > GRAPH_QUIET_FLUSHES,
         ApiClass::BlockingCopy => at.saturating_sub(waiting.end) > BLOCKING_GIVE_UP_NANOS && flushes >= 2,
         _ => age > GIVE_UP_NANOS && flushes >= GIVE_UP_FLUSHES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_over_all_threads() {
+        let mut launches = Launches::default();
+        for id in 0..WAITING_LIMIT as u32 + 4 {
+            let launch = Launch { start: 1, end: 2, thread: id % 4, class: ApiClass::KernelLaunch };
+            launches.insert(CorrelationId(id), launch, false);
+        }
+        assert_eq!(launches.oldest_waiting(3), Some(1));
+        let waiting: usize = launches.queues.iter().map(|queue| queue.waiting.len()).sum();
+        assert_eq!((waiting, launches.without_activity), (WAITING_LIMIT, 4), "those that go are counted");
     }
 }

@@ -18,6 +18,10 @@ use crate::record::{HostSample, InterpreterLock, ThreadState};
 /// dropped sooner.
 const LOOK_LIMIT: usize = 32_768;
 
+/// Looks kept of all threads together, in equal parts, but at least [`FEWEST_LOOKS`] of each.
+const LOOKS_TOGETHER: usize = 32 * LOOK_LIMIT;
+const FEWEST_LOOKS: usize = 256;
+
 /// Ranges around data loaders kept of one thread (24 bytes each).
 const LOADER_LIMIT: usize = 16_384;
 
@@ -209,6 +213,15 @@ impl Looks {
         self.looks.insert(index, look);
         if self.looks.len() > LOOK_LIMIT {
             self.looks.pop_front();
+        }
+    }
+
+    /// Keeps no more looks than this thread's part, there being `threads`.
+    pub(super) fn limit(&mut self, threads: usize) {
+        let limit = (LOOKS_TOGETHER / threads.max(1)).max(FEWEST_LOOKS);
+        if self.looks.len() > limit {
+            self.looks.drain(..self.looks.len() - limit);
+            self.looks.shrink_to(2 * limit);
         }
     }
 

@@ -44,6 +44,7 @@ mod stretches;
 mod sweep;
 mod thread_table;
 mod threads;
+mod waiting;
 
 pub use account::{DeviceAccount, Subject, Tally};
 pub use activity::is_communication;
@@ -94,6 +95,11 @@ const DEVICE_LIMIT: usize = 256;
 /// Operations of the busiest device that are entered, and replayed, at a time: they stay in the processor's caches meanwhile.
 const SLICE: usize = 512;
 
+/// Whether this stands where no time is known: the end of the range of values is as impossible as its begin.
+fn is_no_time(nanos: u64) -> bool {
+    matches!(nanos, 0 | u64::MAX)
+}
+
 /// The online attributor. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Attributor {
@@ -109,6 +115,8 @@ pub struct Attributor {
     /// All that wait: for their launch, then for the watermark.
     operations: Slab<Operation>,
     arrivals: Arrivals,
+    /// Records pushed that may wait; see `waiting`.
+    waiting: usize,
     timelines: Vec<Timeline>,
     marks: Marks,
     replay: ReplayFeed,
@@ -135,6 +143,7 @@ impl Attributor {
             Record::Api(call) => self.push_call(*call),
             _ => self.push_rarer(record, dictionary),
         }
+        self.waits(dictionary);
     }
 
     /// As [`push`](Self::push), apart from it since nearly all records are kernels and the calls that launch them.
@@ -179,9 +188,9 @@ impl Attributor {
         self.newest_flush = at;
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
         self.memory.advance(horizon);
-        self.place_calls(horizon, dictionary);
+        self.place_calls(horizon, 0, dictionary);
         self.place_ranges(horizon);
-        let oldest_operation = self.join_arrivals(at, false);
+        let oldest_operation = self.join_arrivals(at);
         let oldest_launch = self.launches.oldest_waiting(at);
         let oldest_call = self.threads.rows.iter().filter_map(HostThread::earliest_pending).min();
         self.awaits_work = oldest_launch.is_some() || oldest_call.is_some();
@@ -193,6 +202,7 @@ impl Attributor {
         }
         self.advance(watermark);
         self.flush += 1;
+        self.count_waiting();
     }
 
     /// Whether, as of the last flush, a launch was known whose device work has neither come nor been given up.
@@ -205,9 +215,9 @@ impl Attributor {
     pub fn finish(&mut self, at: Timestamp, dictionary: &Dictionary) {
         self.newest_flush = at.nanos().max(self.newest_flush);
         self.memory.advance(u64::MAX);
-        self.place_calls(u64::MAX, dictionary);
+        self.place_calls(u64::MAX, u64::MAX, dictionary);
         self.place_ranges(u64::MAX);
-        self.join_arrivals(self.newest_flush, true);
+        self.join_begun(u64::MAX);
         self.launches.give_up_all();
         self.advance(u64::MAX);
         self.flush += 1;

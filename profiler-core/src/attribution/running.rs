@@ -7,6 +7,9 @@ use std::collections::BinaryHeap;
 
 use super::leaf::{BUSY_COUNT, Leaf};
 
+/// Operations that may run at once (16 bytes each): five hundred times as many as a device runs kernels.
+const LIMIT: usize = 1 << 16;
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Running {
@@ -29,6 +32,12 @@ impl Running {
     #[inline]
     pub(super) fn next_end(&self) -> Option<u64> {
         self.first.map(|(end, _)| end)
+    }
+
+    /// Whether no more can run at once.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.others.len() >= LIMIT
     }
 
     /// An operation begins that ends at `end`.
@@ -62,6 +71,15 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_device_runs_so_many_at_once() {
+        let mut running = Running::default();
+        (0..=LIMIT as u64).for_each(|end| running.begin(Leaf::Compute, end));
+        assert!(running.is_full());
+        running.end();
+        assert!(!running.is_full());
+    }
 
     #[test]
     fn they_end_in_order_and_each_leaf_runs_until_its_last_ends() {

@@ -20,6 +20,9 @@ const LIMIT: usize = 64;
 /// Distinct causes of a stretch with a row of their own; further ones go to the row without subject.
 const CAUSE_LIMIT: usize = 1_024;
 
+/// Distinct causes of one gap that are told apart; each piece of a further one counts as a gap.
+const GAP_CAUSES: usize = 64;
+
 /// Idle time by leaf and by what it is blamed on.
 pub(super) type Causes = FxHashMap<(Leaf, Subject), Tally>;
 
@@ -44,12 +47,14 @@ pub(super) struct Stretches {
     operations: u64,
     /// What stood in the books of the device when the newest began.
     books: Leaves,
+    /// What the newest gap was blamed on so far: a gap in several pieces counts once for each cause.
+    of_gap: Vec<((Leaf, Subject), u64)>,
 }
 
 impl Stretches {
     /// The first stretch, from `start`, at which nothing is in the books.
     pub(super) fn new(start: u64) -> Self {
-        Self { rows: vec![Stretch::new(start, 0)], operations: 0, books: [0; LEAF_COUNT] }
+        Self { rows: vec![Stretch::new(start, 0)], operations: 0, books: [0; LEAF_COUNT], of_gap: Vec::new() }
     }
 
     /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device; `novel`: for the
@@ -75,13 +80,32 @@ impl Stretches {
         }
     }
 
+    /// What is blamed from here on is in another gap than what was before.
+    #[inline]
+    pub(super) fn begin_gap(&mut self) {
+        self.of_gap.clear();
+    }
+
+    /// Adds a piece to what the newest gap has of a cause: how many gaps more have it, and all that this one has.
+    fn in_gap(&mut self, cause: (Leaf, Subject), nanos: u64) -> (u64, u64) {
+        if let Some((_, so_far)) = self.of_gap.iter_mut().find(|(known, _)| *known == cause) {
+            *so_far += nanos;
+            return (0, *so_far);
+        }
+        if self.of_gap.len() < GAP_CAUSES {
+            self.of_gap.push((cause, nanos));
+        }
+        (1, nanos)
+    }
+
     /// Blames `nanos` of idle time in the newest stretch on `subject`.
     #[inline(never)]
     pub(super) fn blame(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
+        let (count, longest_ns) = self.in_gap((leaf, subject), nanos);
         let Some(last) = self.rows.last_mut() else { return };
         let full = last.causes.len() >= CAUSE_LIMIT && !last.causes.contains_key(&(leaf, subject));
         let subject = if full { Subject::None } else { subject };
-        last.causes.entry((leaf, subject)).or_default().add(Tally { count: 1, total_ns: nanos, longest_ns: nanos });
+        last.causes.entry((leaf, subject)).or_default().add(Tally { count, total_ns: nanos, longest_ns });
     }
 
     /// An operation of the newest stretch is the first of `launch`; see [`HostLead`].

@@ -193,13 +193,18 @@ impl Timeline {
         self.launch_order.sort(operations);
     }
 
+    /// The begins of the operations that wait.
+    pub(super) fn begins(&self) -> impl Iterator<Item = u64> {
+        self.pending.waiting().iter().map(|&(start, _)| start)
+    }
+
     /// The begins of every so manyth of the operations that wait.
     pub(super) fn every(&self, step: usize) -> impl Iterator<Item = u64> {
-        self.pending.waiting().iter().skip(step).step_by(step).map(|&(start, _)| start)
+        self.begins().skip(step).step_by(step)
     }
 
     /// Enters everything before `watermark`, and tells the replay of it. Gives the number of operations that cannot be
-    /// part of any window.
+    /// part of any window, or of what a device can run at once.
     pub(super) fn advance(
         &mut self,
         watermark: u64,
@@ -219,7 +224,11 @@ impl Timeline {
             }
             let cut = self.launch_order.take_cut(place, &operation.standing);
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
-            if operation.end - window_start > LONGEST_WINDOW {
+            let beyond = operation.end - window_start > LONGEST_WINDOW;
+            if !beyond {
+                self.enter_ends(operation.start);
+            }
+            if beyond || self.running.is_full() {
                 refused += 1;
                 self.account.operations -= 1;
                 if operation.graph {
@@ -227,7 +236,6 @@ impl Timeline {
                     self.account.graph_ns = self.account.graph_ns.saturating_sub(operation.end - operation.start);
                 }
             } else {
-                self.enter_ends(operation.start);
                 self.begin(operation, cut, host, ranges);
             }
             operations.remove(place);

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use super::api::ApiClass;
 use super::looks::Looks;
+use super::waiting::WAITING_LIMIT;
 use crate::line::Line;
 use crate::record::{ApiCall, ApiFunctionId};
 use crate::runs::InOrder;
@@ -19,8 +20,9 @@ use crate::runs::InOrder;
 /// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
 const CALL_LIMIT: usize = 1_048_576;
 const FEWEST_CALLS: usize = 1_024;
-/// Overhead intervals kept of one thread.
-const OVERHEAD_LIMIT: usize = 16_384;
+/// Overhead intervals kept of one thread (16 bytes each), and of all together, as calls are.
+const OVERHEADS_OF_THREAD: usize = 16_384;
+const OVERHEAD_LIMIT: usize = 64 * OVERHEADS_OF_THREAD;
 
 /// An outermost call.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +73,7 @@ impl HostThread {
         if start < end {
             self.overheads.insert(index, (start, end));
         }
-        if self.overheads.len() > OVERHEAD_LIMIT {
+        if self.overheads.len() > OVERHEADS_OF_THREAD {
             self.overheads.pop_front();
         }
     }
@@ -87,6 +89,17 @@ impl HostThread {
     pub(super) fn take_ready(&mut self, horizon: u64, latest: u64) -> Option<ApiCall> {
         let end = self.pending.waiting().first()?.end.nanos();
         if end > horizon && end <= latest { None } else { self.pending.take().copied() }
+    }
+
+    /// As [`take_ready`](Self::take_ready), but a call that began up to `begun` is not waited for.
+    #[inline]
+    pub(super) fn take_next(&mut self, horizon: u64, latest: u64, begun: u64) -> Option<ApiCall> {
+        if self.earliest_pending()? <= begun { self.pending.take().copied() } else { self.take_ready(horizon, latest) }
+    }
+
+    /// When the calls began that are not placed yet.
+    pub(super) fn pending_begins(&self) -> impl Iterator<Item = u64> {
+        self.pending.waiting().iter().map(|call| call.start.nanos())
     }
 
     /// The begin of the earliest call that is not placed yet; they are in order.
@@ -116,6 +129,19 @@ impl HostThread {
             None => self.calls.push(Call { start, end, function, class }),
         }
         Nesting::Outermost
+    }
+
+    /// Keeps no more of anything than this thread's part, there being `threads`.
+    pub(super) fn limit(&mut self, threads: usize) {
+        self.limit_calls(threads);
+        self.looks.limit(threads);
+        let waiting = (WAITING_LIMIT / threads.max(1)).max(FEWEST_CALLS);
+        self.pending.keep_room_for(waiting);
+        let overheads = (OVERHEAD_LIMIT / threads.max(1)).max(FEWEST_CALLS);
+        if self.overheads.len() > overheads {
+            self.overheads.drain(..self.overheads.len() - overheads);
+            self.overheads.shrink_to(2 * overheads);
+        }
     }
 
     /// Keeps no more calls than this thread's part, there being `threads`.

@@ -46,17 +46,17 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
     if let Some(first) = completeness.damage.first() {
         sentences.push(format!("{side} is damaged: {first}."));
     }
-    let lost = loss.dropped_by_cupti + loss.dropped_by_gpuprof + completeness.launches_without_activity;
+    let lost = loss.dropped().saturating_add(completeness.launches_without_activity);
     if lost > 0 {
         sentences.push(format!("{side} lacks {lost} records, so its idle time may be missing work."));
     }
-    if loss.broken_buffers + loss.undelivered_buffers > 0 {
-        let buffers = loss.broken_buffers + loss.undelivered_buffers;
+    let buffers = loss.broken_buffers.saturating_add(loss.undelivered_buffers);
+    if buffers > 0 {
         sentences.push(format!("{side} lacks {buffers} buffers of records."));
     }
     match completeness.end {
         End::Clean => {}
-        End::Abrupt => sentences.push(format!("{side} ends without an end: the process was killed or still runs.")),
+        End::Abrupt => sentences.push(format!("{side} has no end: the process was killed or still runs.")),
         End::TimedOut => sentences.push(format!("{side} may lack its last records: the wait at exit timed out.")),
     }
     if completeness.kernels_beyond_table > 0 {

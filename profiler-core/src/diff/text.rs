@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Fate, Outcome, Prediction};
-use crate::terminal::{WIDTH, duration, shortened, wrapped};
+use crate::terminal::{Page, counted, duration, short_name, wrapped};
 
 /// Where the text of a row begins.
 const INDENT: usize = 17;
@@ -43,33 +43,34 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
 }
 
 /// Everything, with at most `limit` kernels for each device.
-pub(super) fn full(diff: &Diff, limit: usize) -> String {
-    let mut out = String::new();
+pub(super) fn full(diff: &Diff, limit: usize, columns: usize) -> String {
+    let mut page = Page::new(columns);
+    let out = &mut page;
     for device in &diff.devices {
         let (a, b) = device.ids;
         if diff.devices.len() > 1 || a != b {
             let _ = writeln!(out, "device {a} of A, device {b} of B");
         }
-        wrapped(&mut out, "", &headline(device));
-        let _ = writeln!(out, "  A: {}", measured(&device.a));
-        let _ = writeln!(out, "  B: {}", measured(&device.b));
+        wrapped(out, "", &headline(device));
+        wrapped(out, "  A: ", &measured(&device.a));
+        wrapped(out, "  B: ", &measured(&device.b));
         if let Some(test) = device.test {
             let percent = test.larger * 100.0;
             let _ = writeln!(out, "  A step of B takes longer than one of A in {percent:.1} % of all pairs.");
         }
         if let Some(prediction) = &device.prediction {
-            wrapped(&mut out, "  ", &predicted(prediction));
+            wrapped(out, "  ", &predicted(prediction));
         }
-        leaf_table(&mut out, device);
-        row_table(&mut out, "kernels", &device.kernels, limit, device);
-        row_table(&mut out, "copies", &device.copies, limit, device);
-        place_table(&mut out, device, limit);
+        leaf_table(out, device);
+        row_table(out, "kernels", &device.kernels, limit, device);
+        row_table(out, "copies", &device.copies, limit, device);
+        place_table(out, device, limit);
     }
     let _ = writeln!(out, "{:.1} % of kernel executions agree by name.", diff.similarity * 100.0);
     for warning in &diff.warnings {
-        wrapped(&mut out, "note: ", warning);
+        wrapped(out, "note: ", warning);
     }
-    out
+    page.into_text()
 }
 
 /// The ceiling and what came of it; beyond the ceiling with the leaves that shrank besides.
@@ -118,7 +119,7 @@ fn measured(unit: &Representative) -> String {
     )
 }
 
-fn leaf_table(out: &mut String, device: &DeviceDiff) {
+fn leaf_table(out: &mut Page, device: &DeviceDiff) {
     let (a, b) = (&device.a, &device.b);
     let least = a.unit_ns.max(b.unit_ns) as f64 * WORTH_A_LINE;
     let _ = writeln!(out, "  {:<20}{:>12}{:>12}{:>13}", "cause", "A", "B", "change");
@@ -134,11 +135,11 @@ fn leaf_table(out: &mut String, device: &DeviceDiff) {
     leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
 }
 
-fn leaf_line(out: &mut String, name: &str, a: &str, b: &str, nanos: i64) {
+fn leaf_line(out: &mut Page, name: &str, a: &str, b: &str, nanos: i64) {
     let _ = writeln!(out, "  {name:<20}{a:>12}{b:>12}{:>13}", signed(nanos as f64));
 }
 
-fn row_table(out: &mut String, title: &str, rows: &[Row], limit: usize, device: &DeviceDiff) {
+fn row_table(out: &mut Page, title: &str, rows: &[Row], limit: usize, device: &DeviceDiff) {
     let least = device.a.unit_ns.max(device.b.unit_ns) as f64 * WORTH_A_LINE;
     let changed: Vec<_> =
         rows.iter().filter(|row| row.is_changed() && row.change_ns().abs() >= least).take(limit).collect();
@@ -149,15 +150,21 @@ fn row_table(out: &mut String, title: &str, rows: &[Row], limit: usize, device: 
     }
     let _ = writeln!(out, "  {title} (start-up counts as well):");
     for row in changed {
-        let _ = writeln!(out, "  {:>width$}  {}", signed(row.change_ns()), row_text(row), width = INDENT - 4);
+        let _ = writeln!(
+            out,
+            "  {:>width$}  {}",
+            signed(row.change_ns()),
+            row_text(row, out.columns()),
+            width = INDENT - 4
+        );
     }
     if others > 0 {
-        let _ = writeln!(out, "  {others} others changed less or not at all");
+        let _ = writeln!(out, "  {} changed less or not at all", counted(others as u64, "other"));
     }
 }
 
 /// What changed where in the step, or why that cannot be told.
-fn place_table(out: &mut String, device: &DeviceDiff, limit: usize) {
+fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
     let places = match &device.places {
         Ok(places) => places,
         Err(reason) => {
@@ -172,21 +179,23 @@ fn place_table(out: &mut String, device: &DeviceDiff, limit: usize) {
     for row in &rows {
         let nanos = |nanos: f64| duration(nanos.round() as u64);
         let what = match row.fate {
-            Fate::Added => format!("added, {}, as B's {}", nanos(row.b_ns), row.at_b),
-            Fate::Removed => format!("removed, {}, was A's {}", nanos(row.a_ns), row.at_a),
-            Fate::Slower => format!("slower, {} -> {}, at {}", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
-            Fate::Faster => format!("faster, {} -> {}, at {}", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
+            Fate::Added => format!("added, {}, as number {} of B", nanos(row.b_ns), row.at_b),
+            Fate::Removed => format!("removed, {}, was number {} of A", nanos(row.a_ns), row.at_a),
+            Fate::Slower => format!("slower, {} -> {}, number {} of A", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
+            Fate::Faster => format!("faster, {} -> {}, number {} of A", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
         };
-        let name = shortened(&row.name, WIDTH.saturating_sub(INDENT + what.len() + 2).max(20));
+        let name = short_name(&row.name, out.columns().saturating_sub(INDENT + what.len() + 2).max(20));
         let _ = writeln!(out, "  {:>width$}  {what}  {name}", signed(row.change_ns()), width = INDENT - 4);
     }
     let others = places.changed.len() - rows.len();
-    if others > 0 || rows.is_empty() {
-        let _ = writeln!(out, "  {others} places changed less");
+    if others > 0 {
+        let _ = writeln!(out, "  {} changed less", counted(others as u64, "place"));
+    } else if rows.is_empty() {
+        let _ = writeln!(out, "  no place changed");
     }
 }
 
-fn row_text(row: &Row) -> String {
+fn row_text(row: &Row, columns: usize) -> String {
     let usage = |usage: &Usage| format!("{:.1} x {}", usage.per_unit, duration(usage.mean_ns.round() as u64));
     let mut what = match row.launches {
         Launches::Added => format!("added, {}", usage(&row.b)),
@@ -206,8 +215,8 @@ fn row_text(row: &Row) -> String {
         (false, false) => what = format!("{speed} and {what}"),
     }
     // A name that does not fit beside the figures has a line of its own: what tells kernels apart is often its end.
-    let name = shortened(&row.name, WIDTH - INDENT);
-    if INDENT + name.chars().count() + 2 + what.chars().count() > WIDTH {
+    let name = short_name(&row.name, columns - INDENT);
+    if INDENT + name.chars().count() + 2 + what.chars().count() > columns {
         format!("{what}\n{:INDENT$}{name}", "")
     } else {
         format!("{name}  {what}")

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{RankRow, RanksReport};
 use crate::attribution::leaf::{Group, Leaf};
-use crate::terminal::{duration, shortened, wrapped};
+use crate::terminal::{Page, WIDTH, duration, shortened, wrapped};
 
 /// Ranks of the table; the others are counted.
 const SHOWN: usize = 32;
@@ -12,7 +12,7 @@ const SHOWN: usize = 32;
 const WORTH_SHOWING: f64 = 1.01;
 
 pub(super) fn text(report: &RanksReport) -> String {
-    let mut out = String::new();
+    let mut out = Page::new(WIDTH);
     let size = report.world_size.map_or_else(String::new, |world| format!(" of {world}"));
     let _ = writeln!(out, "ranks: {}{size}; hosts: {}", report.rows.len(), report.clocks.len());
     let _ =
@@ -98,7 +98,7 @@ pub(super) fn text(report: &RanksReport) -> String {
     for doubt in &report.doubts {
         wrapped(&mut out, "not known: ", doubt);
     }
-    out
+    out.into_text()
 }
 
 /// What the rank that waits most could gain.

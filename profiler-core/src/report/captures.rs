@@ -8,7 +8,7 @@ use super::Report;
 use crate::attribution::leaf::Group;
 use crate::capture::Trigger;
 use crate::record::Timestamp;
-use crate::terminal::duration;
+use crate::terminal::{Page, duration};
 
 /// Lines of the text; the JSON has all.
 const SHOWN: usize = 12;
@@ -55,7 +55,7 @@ impl CaptureRow {
 }
 
 /// The lines of the text; nothing for a run without captures.
-pub(super) fn lines(out: &mut String, report: &Report) {
+pub(super) fn lines(out: &mut Page, report: &Report) {
     let table = &report.captures;
     if table.rows.is_empty() {
         return;

@@ -3,14 +3,14 @@
 use super::Report;
 use crate::cost::{Cost, GRAPH_NODE_NANOS, Mode};
 use crate::record::Timestamp;
-use crate::terminal::{duration, wrapped};
+use crate::terminal::{Page, duration, wrapped};
 
 /// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to them is
 /// estimated at 26 %; a program that launches ahead of the device loses less (docs/OVERHEAD.md).
 const NODES_SHARE: f64 = 0.02;
 
 /// Some lines on what tracing took; none for traces that do not say.
-pub(super) fn lines(out: &mut String, report: &Report) {
+pub(super) fn lines(out: &mut Page, report: &Report) {
     let Some(cost) = &report.cost else { return };
     let mut parts = vec![format!("mode {}", cost.mode.name())];
     if cost.whole_graphs

@@ -10,7 +10,7 @@ use crate::attribution::{DeviceAccount, Producer, Subject, Tally};
 use crate::dictionary::Dictionary;
 use crate::report::names;
 use crate::report::waits::waited_for;
-use crate::terminal::{duration, shortened};
+use crate::terminal::{counted, duration, short_name};
 
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
 const ROWS: usize = 8;
@@ -91,14 +91,19 @@ impl GapRow {
         let what = match &self.subject {
             GapSubject::None => "Gaps".to_owned(),
             GapSubject::Call(function) => format!("Gaps in or after {function}"),
-            GapSubject::Kernel(name) => format!("Gaps before kernel {}", shortened(name, 40)),
+            GapSubject::Kernel(name) => format!("Gaps before kernel {}", short_name(name, 72)),
             GapSubject::HostToDevice => "Gaps before a copy from the host".to_owned(),
             GapSubject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
             GapSubject::Awaited(producer) => format!("Gaps behind an event after {}", waited_for(*producer)),
             GapSubject::Host(cause) => format!("The launching thread seen in {}", cause.name()),
         };
         let Tally { count, total_ns, longest_ns } = self.tally;
-        format!("{what}: {count}, {} in all, the longest {}.", duration(total_ns), duration(longest_ns))
+        format!(
+            "{what}: {}, {} in all, the longest {}.",
+            counted(count, "gap"),
+            duration(total_ns),
+            duration(longest_ns)
+        )
     }
 }
 

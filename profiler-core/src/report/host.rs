@@ -11,7 +11,7 @@ use crate::attribution::leaf::{Group, Leaf};
 use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, LookTotals, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
-use crate::terminal::{duration, shortened, wrapped};
+use crate::terminal::{Page, duration, shortened, wrapped};
 
 /// Lines of code that are listed.
 const LINES: usize = 32;
@@ -135,7 +135,7 @@ impl HostReport {
     }
 
     /// Appends the section of the short report.
-    pub(super) fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, out: &mut Page) {
         let totals = &self.totals;
         if totals.looks == 0 && self.failed == 0 {
             return;
@@ -149,10 +149,10 @@ impl HostReport {
             HostCause::ALL.into_iter().map(|cause| (totals.off_ns[cause as usize], cause)).collect();
         waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
         for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
-            parts.push(format!("off, {} {:.1} % ({})", cause.name(), percent(nanos), duration(nanos)));
+            parts.push(format!("waiting ({}) {:.1} %, {}", cause.name(), percent(nanos), duration(nanos)));
         }
         let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
-        wrapped(out, "host: ", &format!("{} looks at launching threads{failed}; {}", totals.looks, parts.join(", ")));
+        wrapped(out, "host: ", &format!("{} looks at launching threads{failed}; {}", totals.looks, parts.join("; ")));
         for row in self.lines.iter().take(LINES_SHOWN).filter(|row| row.share >= 0.005) {
             let cost =
                 row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));

@@ -7,7 +7,7 @@ use crate::attribution::{Attributor, template};
 use crate::dictionary::Dictionary;
 use crate::memory::Holding;
 use crate::record::{DeviceId, MemoryKind, ThreadId, Timestamp};
-use crate::terminal::{duration, wrapped};
+use crate::terminal::{Page, bytes, duration, wrapped};
 
 /// Memory that was allocated while measuring.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl MemoryReport {
     }
 
     /// Appends the section of the short report. `start` is when measuring began.
-    pub(super) fn write(&self, out: &mut String, start: Timestamp) {
+    pub(super) fn write(&self, out: &mut Page, start: Timestamp) {
         for row in self.rows.iter().filter(|row| row.holding.allocations > 0) {
             wrapped(out, "memory: ", &row.sentence(start));
         }
@@ -97,7 +97,7 @@ impl MemoryRow {
             "device {} {}: at most {} held, {} after the start",
             self.device,
             self.kind.name(),
-            megabytes(holding.peak),
+            bytes(holding.peak),
             duration(holding.peak_at.since(start)),
         );
         if let Some(by) = &self.peak_by {
@@ -110,16 +110,12 @@ impl MemoryRow {
             line,
             "; {} allocations of {}, {} at the end",
             holding.allocations,
-            megabytes(holding.allocated),
-            megabytes(holding.current)
+            bytes(holding.allocated),
+            bytes(holding.current)
         );
         if holding.pool_peak > 0 {
-            let _ = write!(line, "; pools held at most {}", megabytes(holding.pool_peak));
+            let _ = write!(line, "; pools held at most {}", bytes(holding.pool_peak));
         }
         line
     }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -43,6 +43,7 @@ use crate::dictionary::Dictionary;
 use crate::record::{Device, Loss, PcieLink, Timestamp};
 use crate::session::{End, Session};
 use crate::steps::Steps;
+use crate::terminal::{Page, WIDTH};
 use crate::utilisation::Gauges;
 use crate::whatif::WhatIf;
 
@@ -71,8 +72,21 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
     pub gauges: Gauges,
+    /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.
+    pub part: Option<Part>,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
     pub captures: CaptureTable,
+}
+
+/// A part of a run, nanoseconds after the run's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// How long the run is in the trace.
+    pub of_ns: u64,
 }
 
 /// How much of the truth the report rests on. Every counter is a number of records unless it says otherwise.
@@ -260,6 +274,7 @@ impl Report {
             verdict,
             cost: None,
             gauges: Gauges::default(),
+            part: None,
             captures: CaptureTable::default(),
         }
     }
@@ -294,29 +309,42 @@ impl Report {
     /// The short report: 15 to 25 lines, at most 100 columns.
     #[must_use]
     pub fn summary(&self) -> String {
-        text::short(self)
+        self.summary_within(WIDTH)
+    }
+
+    /// As [`summary`](Self::summary), in lines of at most so many columns (40 to 160).
+    #[must_use]
+    pub fn summary_within(&self, columns: usize) -> String {
+        text::short(self, columns)
     }
 
     /// The tables of ranges that the program named; empty without any.
     #[must_use]
     pub fn range_tables(&self) -> String {
-        let mut out = String::new();
+        let mut out = Page::new(WIDTH);
         if let Some(ranges) = &self.ranges {
             ranges.tables(&mut out);
         }
-        out
+        out.into_text()
     }
 
     /// The short report and every table behind it.
     #[must_use]
     pub fn full(&self) -> String {
-        tables::full(self, usize::MAX)
+        self.full_within(usize::MAX, WIDTH)
     }
 
     /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device.
     #[must_use]
     pub fn full_with_kernels(&self, kernels: usize) -> String {
-        tables::full(self, kernels)
+        self.full_within(kernels, WIDTH)
+    }
+
+    /// As [`full_with_kernels`](Self::full_with_kernels), in lines of at most so many columns (40 to 160), but for the tables:
+    /// these have a fixed width.
+    #[must_use]
+    pub fn full_within(&self, kernels: usize, columns: usize) -> String {
+        tables::full(self, kernels, columns)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::attribution::leaf::{Leaf, Leaves};
 use crate::attribution::statistics::Durations;
 use crate::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread, template};
 use crate::dictionary::Dictionary;
-use crate::terminal::{duration, shortened, wrapped};
+use crate::terminal::{Page, duration, shortened, wrapped};
 
 /// Ranges in the short report.
 const SHOWN: usize = 3;
@@ -75,7 +75,7 @@ impl RangesReport {
     }
 
     /// Appends the section of the short report.
-    pub(super) fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, out: &mut Page) {
         for row in self.rows.iter().take(SHOWN) {
             wrapped(out, "range: ", &row.sentence());
         }
@@ -100,7 +100,7 @@ impl RangesReport {
     }
 
     /// The tables, named and with columns as in Nsight Systems.
-    pub(super) fn tables(&self, out: &mut String) {
+    pub(super) fn tables(&self, out: &mut Page) {
         let host = |style: Option<RangeStyle>| {
             let mut rows: Vec<_> =
                 self.rows.iter().filter(|row| style.is_none_or(|style| row.style == style)).collect();
@@ -116,7 +116,7 @@ impl RangesReport {
         self.idle_table(out);
     }
 
-    fn projection_table(&self, out: &mut String) {
+    fn projection_table(&self, out: &mut Page) {
         let rows: Vec<_> = self.rows.iter().filter(|row| row.operations > 0).collect();
         if rows.is_empty() {
             return;
@@ -161,7 +161,7 @@ impl RangesReport {
         }
     }
 
-    fn kernel_table(&self, out: &mut String) {
+    fn kernel_table(&self, out: &mut Page) {
         if self.rows.iter().all(|row| row.kernels.is_empty()) {
             return;
         }
@@ -190,7 +190,7 @@ impl RangesReport {
         }
     }
 
-    fn idle_table(&self, out: &mut String) {
+    fn idle_table(&self, out: &mut Page) {
         if self.rows.iter().all(|row| row.idle_ns() == 0) {
             return;
         }
@@ -237,7 +237,7 @@ impl RangeRow {
         if let Some(&(leaf, nanos)) = self.causes().first() {
             let each = |total: u64| duration(total / (host.count().max(1)));
             let (idle, name) = (each(self.idle_ns()), leaf.name());
-            let _ = write!(text, ", device idle in it for {idle} each, most of it {name} ({})", each(nanos));
+            let _ = write!(text, ", device idle in it for {idle} on average, most of it {name} ({})", each(nanos));
         }
         text
     }
@@ -265,7 +265,7 @@ fn row(tally: RangeTally, inside: RangeInside, dictionary: &Dictionary) -> Range
     }
 }
 
-fn host_table(out: &mut String, title: &str, rows: &[&RangeRow], with_style: bool) {
+fn host_table(out: &mut Page, title: &str, rows: &[&RangeRow], with_style: bool) {
     if rows.is_empty() {
         return;
     }

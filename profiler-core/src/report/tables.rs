@@ -6,37 +6,39 @@
 use std::fmt::Write;
 
 use super::compute::KernelGeometry;
-use super::text::short;
+use super::text::write_short;
 use super::{DeviceReport, Report};
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::terminal::{duration, path_name, shortened};
+use crate::terminal::{Page, duration, path_name, short_names, shortened, wrapped};
 
 /// Longest name in a row. With the numbers before it a row takes at most 181 columns.
 const NAME_WIDTH: usize = 80;
 
 /// The long report with at most `kernels` rows in each table of kernels.
 #[must_use]
-pub fn full(report: &Report, kernels: usize) -> String {
-    let mut out = short(report);
+pub fn full(report: &Report, kernels: usize, columns: usize) -> String {
+    let mut page = Page::new(columns);
+    let out = &mut page;
+    write_short(out, report);
     for device in &report.devices {
         let _ = writeln!(out, "\n== device {}", device.device.id);
-        leaf_rows(&mut out, device);
-        kernel_rows(&mut out, device, kernels);
-        copy_rows(&mut out, device);
+        leaf_rows(out, device);
+        kernel_rows(out, device, kernels);
+        copy_rows(out, device);
     }
-    api_rows(&mut out, report);
+    api_rows(out, report);
     for note in &report.process.notes {
-        let _ = writeln!(out, "note: {note}");
+        wrapped(out, "note: ", note);
     }
-    out
+    page.into_text()
 }
 
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64 * 100.0
 }
 
-fn leaf_rows(out: &mut String, device: &DeviceReport) {
+fn leaf_rows(out: &mut Page, device: &DeviceReport) {
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (device.leaves[leaf as usize], leaf)).collect();
     leaves.retain(|&(nanos, _)| nanos > 0);
     leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -46,7 +48,7 @@ fn leaf_rows(out: &mut String, device: &DeviceReport) {
     }
 }
 
-fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
+fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     if limit == 0 || device.kernels.is_empty() {
         return;
     }
@@ -55,7 +57,9 @@ fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
         "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>7} {:>5} {:>5}  kernel",
         "time", "count", "mean", "median", "min", "max", "occ %", "limited", "waves", "SM %", "tail%"
     );
-    for row in device.kernels.iter().take(limit) {
+    let shown = &device.kernels[..device.kernels.len().min(limit)];
+    let names = short_names(shown.iter().map(|row| row.name.as_str()), NAME_WIDTH);
+    for (row, name) in shown.iter().zip(names) {
         let of = &row.durations;
         let _ = writeln!(
             out,
@@ -67,7 +71,7 @@ fn kernel_rows(out: &mut String, device: &DeviceReport, limit: usize) {
             duration(of.min()),
             duration(of.max()),
             geometry_columns(row.geometry.as_ref()),
-            shortened(&row.name, NAME_WIDTH),
+            name,
             if row.communication { " (communication)" } else { "" },
         );
     }
@@ -96,7 +100,7 @@ fn geometry_columns(geometry: Option<&KernelGeometry>) -> String {
     )
 }
 
-fn copy_rows(out: &mut String, device: &DeviceReport) {
+fn copy_rows(out: &mut Page, device: &DeviceReport) {
     if device.copies.is_empty() {
         return;
     }
@@ -124,7 +128,7 @@ fn copy_rows(out: &mut String, device: &DeviceReport) {
     }
 }
 
-fn api_rows(out: &mut String, report: &Report) {
+fn api_rows(out: &mut Page, report: &Report) {
     if report.api.is_empty() {
         return;
     }

@@ -8,16 +8,19 @@ use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
 use super::waits::awaited_sentence;
-use super::{DeviceReport, Report, captures, cost, watched};
+use super::{DeviceReport, Part, Report, captures, cost, watched};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::session::End;
 use crate::steps::{StepSource, Steps};
-use crate::terminal::{WIDTH, duration, path_name, shortened, wrapped};
+use crate::terminal::{Page, WIDTH, bytes, counted, duration, path_name, short_names, shortened, wrapped};
 use crate::whatif::{WORTH_SHOWING, at_most};
 
 /// The largest few; the rest is in the JSON.
 const CEILINGS_SHOWN: usize = 3;
+
+/// What a row of a kernel takes before the name.
+const KERNEL_COLUMNS: usize = 40;
 
 /// One line: the verdict with its share and ceiling, and how the whole time of all devices divides so far.
 #[must_use]
@@ -36,7 +39,7 @@ pub fn live_line(report: &Report) -> String {
         let _ = write!(line, " | whole {}: {gauges}", duration(report.shown_ns()));
         return shortened(&line, WIDTH);
     }
-    if of_steady > 0.0 {
+    if of_steady > 0.0 && has_share(group) {
         let _ = write!(line, " {:.0} %", of_steady * 100.0);
     }
     if let Some(speedup) = report.ceiling(group) {
@@ -51,15 +54,30 @@ pub fn live_line(report: &Report) -> String {
     shortened(&line, WIDTH)
 }
 
+/// Whether the share of a group says anything: without work all of nothing is without work.
+fn has_share(group: Group) -> bool {
+    !matches!(group, Group::NoWork | Group::CannotTell)
+}
+
 /// The short report.
 #[must_use]
-pub fn short(report: &Report) -> String {
-    let mut out = String::new();
-    let command = shortened(&report.process.command.join(" "), 60);
+pub fn short(report: &Report, columns: usize) -> String {
+    let mut out = Page::new(columns);
+    write_short(&mut out, report);
+    out.into_text()
+}
+
+pub(super) fn write_short(out: &mut Page, report: &Report) {
+    let room = out.columns().max(60) - 40;
+    let command = shortened(&report.process.command.join(" "), room);
     let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
     let observed = duration(report.shown_ns());
-    let _ = writeln!(out, "gpuprof: process {} ({command}){place}, {observed}", report.process.process_id);
-    captures::lines(&mut out, report);
+    wrapped(out, "gpuprof: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
+    if let Some(Part { from_ns, to_ns, of_ns }) = report.part {
+        let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
+        wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
+    }
+    captures::lines(out, report);
     let verdict = &report.verdict;
     let share = if report.is_watched() {
         "watched: no share was measured".to_owned()
@@ -69,36 +87,36 @@ pub fn short(report: &Report) -> String {
         let gain = gain.map(|speedup| format!("; {} if fixed", at_most(speedup, 2))).unwrap_or_default();
         format!("{:.1} % of {of}{gain}", verdict.share * 100.0)
     };
-    let _ = writeln!(out, "verdict: {} ({share})", verdict.group.name());
+    let share = if has_share(verdict.group) || report.is_watched() { format!(" ({share})") } else { String::new() };
+    wrapped(out, "verdict: ", &format!("{}{share}", verdict.group.name()));
     for sentence in &verdict.evidence {
-        wrapped(&mut out, "  - ", sentence);
+        wrapped(out, "  - ", sentence);
     }
-    wrapped(&mut out, "  > ", &verdict.recommendation);
+    wrapped(out, "  > ", &verdict.recommendation);
     for device in report.devices.iter().take(2) {
-        device_lines(&mut out, device);
+        device_lines(out, device);
     }
     if report.devices.len() > 2 {
         let _ = writeln!(out, "... and {} more devices", report.devices.len() - 2);
     }
     if let Some(host) = &report.host {
-        host.write(&mut out);
+        host.write(out);
     }
     if let Some(ranges) = &report.ranges {
-        ranges.write(&mut out);
+        ranges.write(out);
     }
     if let Some(memory) = &report.memory {
-        memory.write(&mut out, report.process.start);
+        memory.write(out, report.process.start);
     }
-    watched::lines(&mut out, report);
-    cost::lines(&mut out, report);
-    completeness_lines(&mut out, report);
-    out
+    watched::lines(out, report);
+    cost::lines(out, report);
+    completeness_lines(out, report);
 }
 
-fn device_lines(out: &mut String, device: &DeviceReport) {
+fn device_lines(out: &mut Page, device: &DeviceReport) {
     let name = if device.device.name.is_empty() { "unknown device" } else { &device.device.name };
     let title = format!("device {} ({name}), window {}", device.device.id, duration(device.window_ns));
-    let _ = writeln!(out, "{}", shortened(&title, WIDTH));
+    let _ = writeln!(out, "{}", shortened(&title, out.columns()));
     let percent = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64 * 100.0;
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (device.leaves[leaf as usize], leaf)).collect();
     leaves.retain(|&(nanos, _)| percent(nanos) >= 0.05);
@@ -124,30 +142,23 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
             wrapped(out, "  ", line);
         }
     }
-    for row in device.kernels.iter().take(3) {
-        let _ = writeln!(
-            out,
-            "  {:>9} x{:<8} median {:>9}  {}",
-            duration(row.durations.total()),
-            row.durations.count(),
-            duration(row.durations.median()),
-            shortened(&row.name, 56),
-        );
+    let largest = &device.kernels[..device.kernels.len().min(3)];
+    let names =
+        short_names(largest.iter().map(|row| row.name.as_str()), out.columns().saturating_sub(KERNEL_COLUMNS).max(20));
+    for (row, name) in largest.iter().zip(names) {
+        let of = &row.durations;
+        let (total, count, median) = (duration(of.total()), of.count(), duration(of.median()));
+        let _ = writeln!(out, "  {total:>9} x{count:<8} median {median:>9}  {name}");
     }
     for row in device.copies.iter().take(2) {
-        let _ = writeln!(
-            out,
-            "  {:>9} x{:<8} copy {}, {:.1} MB, {:.1} GB/s{}",
-            duration(row.durations.total()),
-            row.durations.count(),
-            path_name(row.path),
-            row.bytes as f64 / 1e6,
-            row.gigabytes_per_second(),
-            match row.class {
-                CopyClass::Unknown => String::new(),
-                class => format!(", {}", class.name()),
-            },
-        );
+        let (total, count) = (duration(row.durations.total()), row.durations.count());
+        let class = match row.class {
+            CopyClass::Unknown => String::new(),
+            class => format!(", {}", class.name()),
+        };
+        let (path, moved, rate) = (path_name(row.path), bytes(row.bytes), row.gigabytes_per_second());
+        let text = format!("copy {path}, {moved}, {rate:.1} GB/s{class}");
+        wrapped(out, &format!("  {total:>9} x{count:<8} "), &text);
     }
     if device.copy_overlap.serial {
         let _ = writeln!(out, "  copies and kernels take turns (under 10 % of copy time is beneath kernels)");
@@ -166,7 +177,7 @@ fn device_lines(out: &mut String, device: &DeviceReport) {
 }
 
 /// How the grids of the kernels fill the device, as parts of the kernels' time; nothing without geometry.
-fn compute_line(out: &mut String, compute: &ComputeSplit) {
+fn compute_line(out: &mut Page, compute: &ComputeSplit) {
     let Some(geometry) = &compute.geometry else { return };
     let mut classes: Vec<_> = GridClass::ALL.into_iter().filter(|&class| compute.share(class) >= 0.005).collect();
     classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
@@ -234,26 +245,26 @@ fn what_an_abrupt_end_costs(report: &Report) -> String {
     )
 }
 
-fn completeness_lines(out: &mut String, report: &Report) {
+fn completeness_lines(out: &mut Page, report: &Report) {
     let completeness = &report.completeness;
     let loss = &completeness.loss;
     let mut parts = Vec::new();
-    for (count, what) in [
-        (loss.dropped_by_cupti, "records dropped by CUPTI"),
-        (loss.dropped_by_gpuprof, "records dropped by gpuprof"),
-        (loss.unknown_kinds, "records of unknown kind"),
-        (loss.broken_buffers, "broken buffers"),
-        (loss.undelivered_buffers, "buffers never delivered"),
-        (loss.dropped_ranges, "range events (NVTX) dropped"),
-        (loss.beyond_dictionary, "records whose name or configuration is beyond the table"),
-        (completeness.bad_timestamps, "records without usable times"),
-        (completeness.launches_without_activity, "launches without kernel"),
-        (completeness.activities_without_launch, "operations without launch"),
-        (completeness.clamped_clocks, "clamped clocks"),
-        (completeness.kernels_beyond_table, "kernels beyond the table"),
+    for (count, what, how) in [
+        (loss.dropped_by_cupti, "record", "dropped by CUPTI"),
+        (loss.dropped_by_gpuprof, "record", "dropped by gpuprof"),
+        (loss.unknown_kinds, "record", "of unknown kind"),
+        (loss.broken_buffers, "broken buffer", ""),
+        (loss.undelivered_buffers, "buffer", "never delivered"),
+        (loss.dropped_ranges, "range event", "(NVTX) dropped"),
+        (loss.beyond_dictionary, "record", "with a name or configuration beyond the table"),
+        (completeness.bad_timestamps, "record", "without usable times"),
+        (completeness.launches_without_activity, "launch", "without kernel"),
+        (completeness.activities_without_launch, "operation", "without launch"),
+        (completeness.clamped_clocks, "clamped clock", ""),
+        (completeness.kernels_beyond_table, "kernel", "beyond the table"),
     ] {
         if count > 0 {
-            parts.push(format!("{count} {what}"));
+            parts.push(format!("{} {how}", counted(count, what)).trim_end().to_owned());
         }
     }
     if loss.unobserved_ns > 0 {
@@ -274,12 +285,15 @@ fn completeness_lines(out: &mut String, report: &Report) {
         End::Abrupt => parts.push(format!("no end was written{}", what_an_abrupt_end_costs(report))),
         End::TimedOut => parts.push("the wait at exit timed out".to_owned()),
     }
-    let records = format!(
-        "{} kernels, {} copies, {} API calls",
-        completeness.kernels, completeness.copies, completeness.api_calls
-    );
+    let records = if report.is_watched() {
+        "watched only, no device work was to be recorded".to_owned()
+    } else {
+        let (kernels, calls) = (counted(completeness.kernels, "kernel"), counted(completeness.api_calls, "API call"));
+        let copies = if completeness.copies == 1 { "copy" } else { "copies" };
+        format!("{kernels}, {} {copies}, {calls}", completeness.copies)
+    };
     if parts.is_empty() {
-        let _ = writeln!(out, "complete: {records}, nothing missing");
+        wrapped(out, "complete: ", &format!("{records}, nothing missing"));
     } else {
         wrapped(out, "incomplete: ", &format!("{records}; {}", parts.join(", ")));
     }

@@ -23,6 +23,7 @@ use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::steps::Interval;
 use crate::terminal::duration;
+use crate::whatif::WORTH_SHOWING;
 
 /// A group other than computation is the verdict when this part of steady time could be had back: without its cause
 /// the program would be 1.18 times as fast.
@@ -118,13 +119,26 @@ pub fn verdict_of(
     });
     let by_sight = seen.and_then(|seen| host::advice(seen, group));
     let recommendation = match by_sight {
-        Some(advice) => advice,
-        None if group == Group::GpuCompute && evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS,
-        None => advice::advice(group, &whole, graphs),
-    }
-    .to_owned();
+        Some(advice) => advice.to_owned(),
+        None => without_looks(group, &whole, graphs, devices),
+    };
     let (share, ranking) = (interval.median, ranking.ranked());
     Verdict { group, share, ranking, basis, live: (group, share), evidence, recommendation }
+}
+
+/// Advice where nobody has looked at the launching threads.
+fn without_looks(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
+    let usual = advice::advice(group, whole, graphs);
+    match group {
+        Group::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
+        Group::GpuCompute => usual.to_owned() + &advice::beside_compute(evidence::beside_compute(devices)),
+        Group::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
+        Group::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
+        Group::Copy if ceiling_if_fixed(group, devices).is_some_and(|speedup| speedup < WORTH_SHOWING) => {
+            advice::COPY_LESS.to_owned()
+        }
+        _ => usual.to_owned(),
+    }
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
@@ -145,7 +159,7 @@ fn abstention(
     unknown: f64,
 ) -> Option<(Group, String, &'static str)> {
     let received = completeness.kernels + completeness.copies + completeness.memsets + completeness.api_calls;
-    let lost = completeness.loss.dropped_by_cupti + completeness.loss.dropped_by_gpuprof;
+    let lost = completeness.loss.dropped();
     let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
     let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
     let longer = "Trace a longer part of the program, at least a few steps after its start-up.";
@@ -157,8 +171,8 @@ fn abstention(
             "Check that the traced process is the one that uses the GPU, and that it got as far as its first kernel.",
         ));
     }
-    if received + lost > 0 && lost as f64 > LOSS_SHARE * (received + lost) as f64 {
-        let share = lost as f64 / (received + lost) as f64 * 100.0;
+    if lost as f64 > LOSS_SHARE * received.saturating_add(lost) as f64 {
+        let share = lost as f64 / received.saturating_add(lost) as f64 * 100.0;
         return Some((
             Group::CannotTell,
             format!("{lost} records ({share:.1} %) were dropped, so idle time may be missing work."),

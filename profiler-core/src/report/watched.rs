@@ -13,7 +13,7 @@ use super::verdict::{Verdict, WORTH_SHARE};
 use crate::attribution::LookTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;
-use crate::terminal::{duration, wrapped};
+use crate::terminal::{Page, duration, wrapped};
 use crate::utilisation::{Absence, Counter, Gauges, Utilisation};
 
 /// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
@@ -174,7 +174,7 @@ fn gauge_words(device: &Utilisation) -> Vec<String> {
 }
 
 /// What gauges said, for a report that has more to say: nothing where the verdict names them already.
-pub(super) fn lines(out: &mut String, report: &Report) {
+pub(super) fn lines(out: &mut Page, report: &Report) {
     if report.devices.is_empty() {
         return;
     }

@@ -36,6 +36,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::FewSteps(1) => write!(f, "only 1 complete step was seen, {FEWEST_STEPS} are needed"),
             Self::FewSteps(steps) => write!(f, "only {steps} complete steps were seen, {FEWEST_STEPS} are needed"),
             Self::BaseError(error) => {
                 write!(f, "the base replay is {:.1} % off, the limit is {:.0} %", error * 1e2, BASE_ERROR_LIMIT * 1e2)

@@ -119,6 +119,11 @@ impl Ranges {
         self.pending.push(Event { at, id, thread, kind, domain, range_id, class });
     }
 
+    /// When the events are that wait for a flush.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = u64> {
+        self.pending.iter().map(|event| event.at)
+    }
+
     /// Places the events up to `horizon`; no earlier ones will come. Gives what they mean for others, in order.
     pub(super) fn advance(&mut self, horizon: u64) -> Vec<Finding> {
         // Stable: events of one thread and instant stay in the order in which they were made.
@@ -228,6 +233,10 @@ impl Ranges {
             findings.push(Finding::LoaderBegins { thread: event.thread, at: event.at, cause });
         } else if let Some(open) = self.loaders.get_mut(&key).filter(|open| !open.is_empty()) {
             open.push(false);
+            // Ranges that are never popped: which of them are loaders' is not known any more.
+            if open.len() > OPEN_LIMIT {
+                open.clear();
+            }
         }
     }
 

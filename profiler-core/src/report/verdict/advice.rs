@@ -5,10 +5,14 @@
 
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, DeviceAccount};
+use crate::whatif::at_most;
 
 /// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
 /// that has two others in a hundred would have to be captured anew each time.
 pub const GRAPH_MATCH: f64 = 0.98;
+
+/// From this speed-up on, advice does not say that there is none.
+const WORTH_NAMING: f64 = 1.05;
 
 /// What the records say about CUDA graphs.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,25 @@ impl GraphFit {
 pub(super) const BATCH_GRIDS: &str = "Give the work of equal kernels with small grids to one kernel (stacked tensors, \
      torch.vmap, foreach functions), or run them on several streams: many multiprocessors have no block. Helps as far as \
      none needs what the one before it computed.";
+
+/// For launches that are small copies for the most part.
+pub(super) const JOIN_COPIES: &str = "Join the small copies into one (one buffer for all of a step, or arguments of a kernel): \
+     each costs a launch, whatever its size.";
+
+/// For copies that would not be hidden if they ran beside computation.
+pub(super) const COPY_LESS: &str = "Copy less: reduce on the device before copying (an argmax or a sum in place of all values, \
+     smaller types), or keep the data there. There is little to run beside these copies.";
+
+/// What reads of a few bytes mean for a CUDA graph.
+pub(super) const READS_FIRST: &str = " The reads of a few bytes (.item(), .cpu()) must leave the step first.";
+
+/// What is left beside computation, by the largest ceiling that is not about kernels.
+pub(super) fn beside_compute(speedup: f64) -> String {
+    if speedup < WORTH_NAMING {
+        return " Nothing on the host will make this faster.".to_owned();
+    }
+    format!(" Beside that, {} is left outside of the kernels: see the ceilings.", at_most(speedup, 2))
+}
 
 /// What the launches say about CUDA graphs.
 pub(super) fn graph_sentence(fit: GraphFit) -> String {
@@ -102,8 +125,7 @@ pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static s
         }
         Group::Launch => launch_advice(fit),
         Group::GpuCompute => {
-            "The device is busy: look at the kernels above (lower precision, fused attention, better shapes). Nothing \
-             on the host will make this faster."
+            "The device is busy: look at the kernels above (lower precision, fused attention, better shapes)."
         }
         Group::Sync => {
             "Read results less often: collect losses on the device and fetch them every n steps, remove .item(), \

@@ -6,16 +6,21 @@ use super::ranking::{Ranking, median_duration};
 use super::recoverable::RecoverableBy;
 use super::{Ranked, WORTH_SHARE};
 use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::record::CopyKind;
 use crate::report::DeviceReport;
 use crate::report::compute::compute_evidence;
-use crate::report::copies::copy_evidence;
+use crate::report::copies::{CopyClass, copy_evidence};
 use crate::report::gaps::GapRow;
 use crate::steps::Step;
-use crate::terminal::{duration, path_name, shortened};
+use crate::terminal::{bytes, counted, duration, path_name, short_names};
 use crate::whatif::{Ceiling, ScenarioKind, WhatIf, at_most};
 
+/// The longest name of a kernel in a sentence.
+const NAME_WIDTH: usize = 72;
 /// A ceiling and a share that differ by less than this are not compared in words.
 const NOTABLE: f64 = 0.02;
+/// A copy to the host of at most so many bytes is a value that it reads.
+const FEW_BYTES: u64 = 64;
 /// A ceiling that takes away more of the step than this may be too low (docs/ATTRIBUTION.md, "When it is shown").
 const MOST_OF_IT: f64 = 0.9;
 
@@ -159,6 +164,37 @@ fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, 
     }
 }
 
+/// The largest of the ceilings that are not about kernels, 1 without any.
+pub(super) fn beside_compute(devices: &[DeviceReport]) -> f64 {
+    let kinds = ScenarioKind::ALL.into_iter().filter(|kind| *kind != ScenarioKind::GridsFilled);
+    let speedups = kinds.filter_map(|kind| tightest_of(kind, devices)).map(|(_, ceiling)| ceiling.speedup);
+    speedups.fold(1.0, f64::max)
+}
+
+/// Copies of small size, if they are most of what is launched: how many, of how many operations, and their mean size, bytes.
+pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> {
+    let copies = || devices.iter().flat_map(|device| &device.copies);
+    let small = copies().filter(|row| row.class == CopyClass::Latency);
+    let (count, bytes) = small.fold((0u64, 0u64), |(count, bytes), row| {
+        (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
+    });
+    let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
+    let all = kernels.chain(copies().map(|row| row.durations.count())).fold(0, u64::saturating_add);
+    (count > all / 2).then(|| (count, all, bytes / count.max(1)))
+}
+
+/// Reads of a few bytes by the host, if there is one in every thousand operations or more: how many, and their mean size, bytes.
+pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
+    let reads = devices.iter().flat_map(|device| &device.copies).filter(|row| {
+        row.path.kind == CopyKind::DeviceToHost && row.bytes <= FEW_BYTES.saturating_mul(row.durations.count())
+    });
+    let (count, bytes) = reads.fold((0u64, 0u64), |(count, bytes), row| {
+        (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
+    });
+    let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
+    (count > 0 && count >= kernels.fold(0, u64::saturating_add) / 1_000).then(|| (count, bytes / count))
+}
+
 fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
     let ceilings = devices.iter().filter_map(|device| {
         let what_if = device.what_if.as_ref()?;
@@ -181,9 +217,11 @@ pub(super) fn leaf_sentence(group: Group, steady: &Leaves, total: u64) -> String
         .map(|leaf| (steady[leaf as usize], leaf))
         .collect();
     leaves.sort_by(|a, b| b.cmp(a));
+    let notable = |nanos: u64| nanos as f64 >= 0.0005 * total as f64;
+    let count = leaves.iter().filter(|(nanos, _)| notable(*nanos)).count().clamp(1, 4);
     let parts: Vec<_> = leaves
         .iter()
-        .take(4)
+        .take(count)
         .map(|&(nanos, leaf)| format!("{} {:.1} %", leaf.name(), nanos as f64 / total.max(1) as f64 * 100.0))
         .collect();
     format!("Of {} of steady device time: {}.", duration(total), parts.join(", "))
@@ -201,14 +239,12 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<Stri
             let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
             rows.retain(|row| row.communication == (group == Group::Communication));
             rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
-            for row in rows.iter().take(3) {
-                evidence.push(format!(
-                    "Kernel {} ran {} times, {} in all, median {}.",
-                    shortened(&row.name, 44),
-                    row.durations.count(),
-                    duration(row.durations.total()),
-                    duration(row.durations.median()),
-                ));
+            rows.truncate(3);
+            let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
+            for (row, name) in rows.iter().zip(names) {
+                let of = &row.durations;
+                let (times, total, median) = (counted(of.count(), "time"), duration(of.total()), duration(of.median()));
+                evidence.push(format!("Kernel {name} ran {times}, {total} in all, median {median}."));
             }
         }
         Group::Copy => {
@@ -218,18 +254,21 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<Stri
             let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.copies).collect();
             rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
             for row in rows.iter().take(3) {
+                let (count, time) = (row.durations.count(), duration(row.durations.total()));
                 evidence.push(format!(
-                    "{} copies {}: {:.1} MB in {}, {:.1} GB/s, {:.1} kB each.",
-                    row.durations.count(),
+                    "{count} copies {}: {} in {time}, {:.1} GB/s, {} each.",
                     path_name(row.path),
-                    row.bytes as f64 / 1e6,
-                    duration(row.durations.total()),
+                    bytes(row.bytes),
                     row.gigabytes_per_second(),
-                    row.bytes as f64 / 1e3 / row.durations.count().max(1) as f64,
+                    bytes(row.bytes / count.max(1)),
                 ));
             }
         }
         Group::Launch => {
+            if let Some((small, all, each)) = small_copies(devices) {
+                let each = bytes(each);
+                evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
+            }
             let kernels = || devices.iter().flat_map(|device| &device.kernels);
             let count: u64 = kernels().map(|row| row.durations.count()).sum();
             let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
@@ -242,6 +281,13 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<Stri
             let launches = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>().max(1);
             let late = devices.iter().map(|device| device.host_lead.late()).sum::<u64>() as f64 / launches as f64;
             evidence.push(format!("{:.1} % of launches came when the device had run dry.", late * 100.0));
+            if let Some((count, each)) = small_reads(devices) {
+                let (times, each) = (counted(count, "time"), bytes(each));
+                evidence.insert(
+                    0,
+                    format!("The host read a value from the device {times} ({each} each), as .item() does."),
+                );
+            }
         }
         _ => {
             if group == Group::DataLoading {

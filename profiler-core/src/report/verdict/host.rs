@@ -159,12 +159,13 @@ fn loader_advice(cause: Cause) -> &'static str {
              raise prefetch_factor, or pin in the loader's thread (pin_memory=True)."
         }
         Cause::LoaderWaitIo => {
-            "The workers wait for storage or the network: faster or local storage, larger files (shards), a cache, or \
-             more workers to wait at once."
+            "The workers wait for storage or the network: more of them wait at once (num_workers); then faster or local \
+             storage, larger files (shards), a cache."
         }
         Cause::LoaderWaitIdle => {
-            "The workers were idle while the step waited: raise prefetch_factor, keep them alive between epochs \
-             (persistent_workers=True), and look for what they wait for (a lock, a queue, the main process)."
+            "The workers were idle while the step waited, mostly for the network or a server: more of them wait at once \
+             (num_workers); then raise prefetch_factor, keep them alive between epochs (persistent_workers=True), and \
+             look for what they wait for (a lock, a queue, the main process)."
         }
         _ => {
             "The workers do not keep up: more of them (num_workers) while free cores remain, or a cheaper transform \

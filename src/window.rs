@@ -1,0 +1,128 @@
+//! A part of a run: which of its records are about the time that was asked for.
+//!
+//! What overlaps the part is kept whole, as in the statistics and exports: device work together with the call that launched
+//! it, calls, looks. So two passes are made, of which the first only notes what device work the part has.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::time::Duration;
+
+use profiler_core::record::{CorrelationId, Loss, Record, Timestamp};
+use profiler_core::session::End;
+use profiler_core::trace::{Item, TraceError, TraceReader};
+
+/// A launch is looked for this long before the part: longer than any queue of launches was seen to last.
+const LEAD: Duration = Duration::from_secs(2);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Window {
+    from: Timestamp,
+    to: Timestamp,
+    /// Launches of the device work in the part.
+    launched: HashSet<CorrelationId>,
+    /// The newest time that the trace knows.
+    last: Timestamp,
+    /// What was lost before the part, and up to its end.
+    lost_before: Loss,
+    lost: Loss,
+    flushed: Timestamp,
+}
+
+impl Window {
+    /// The part from `from` to `to` of the run in `reader`, all of which is read.
+    pub(crate) fn find(mut reader: TraceReader<impl Read>, from: Timestamp, to: Timestamp) -> Result<Self, TraceError> {
+        let mut window = Self {
+            from,
+            to,
+            launched: HashSet::new(),
+            last: reader.session().start,
+            lost_before: Loss::default(),
+            lost: Loss::default(),
+            flushed: Timestamp::ZERO,
+        };
+        reader.only(from, to);
+        for item in reader {
+            match item {
+                Ok(Item::Record(record)) => window.look(&record),
+                Ok(Item::Flush(at) | Item::End(_, at)) => window.last = window.last.max(at),
+                Ok(_) => {}
+                // The second pass tells.
+                Err(_) => break,
+            }
+        }
+        Ok(window)
+    }
+
+    /// From when on records must be read.
+    pub(crate) fn read_from(&self) -> Timestamp {
+        Timestamp::from_nanos(self.from.nanos().saturating_sub(LEAD.as_nanos() as u64))
+    }
+
+    /// The newest time that the trace knows.
+    pub(crate) fn last(&self) -> Timestamp {
+        self.last
+    }
+
+    /// When the part ends: with the trace, if that is earlier.
+    pub(crate) fn end(&self) -> Timestamp {
+        self.to.min(self.last)
+    }
+
+    fn look(&mut self, record: &Record) {
+        let (start, end, launch) = match record {
+            Record::Kernel(row) => (row.start, row.end, row.correlation),
+            Record::Copy(row) => (row.start, row.end, row.correlation),
+            Record::Memset(row) => (row.start, row.end, row.correlation),
+            _ => return,
+        };
+        if self.overlaps(start, end) {
+            self.last = self.last.max(end.min(self.to));
+            self.launched.insert(launch);
+        }
+    }
+
+    fn overlaps(&self, start: Timestamp, end: Timestamp) -> bool {
+        start < self.to && end >= self.from
+    }
+
+    /// Whether the part has this record.
+    pub(crate) fn holds(&self, record: &Record) -> bool {
+        match record {
+            Record::Kernel(row) => self.overlaps(row.start, row.end),
+            Record::Copy(row) => self.overlaps(row.start, row.end),
+            Record::Memset(row) => self.overlaps(row.start, row.end),
+            Record::Api(row) => self.overlaps(row.start, row.end) || self.launched.contains(&row.correlation),
+            Record::Sync(row) => self.overlaps(row.start, row.end),
+            Record::Overhead(row) => self.overlaps(row.start, row.end),
+            Record::Sample(row) => self.overlaps(row.since, row.at),
+            Record::Memory(row) => self.overlaps(row.at, row.at),
+            Record::Managed(row) => self.overlaps(row.start, row.end),
+            // A range that is open in the part may have begun before it.
+            Record::Range(row) => row.at < self.to,
+            // They have no time.
+            Record::Event(_) => true,
+        }
+    }
+
+    /// Everything up to `at` has come.
+    pub(crate) fn flushed(&mut self, at: Timestamp) {
+        self.flushed = self.flushed.max(at);
+    }
+
+    /// The counters of the whole run stand at `loss`. Answers what was lost in the part so far.
+    pub(crate) fn lost(&mut self, loss: Loss) -> Loss {
+        if self.flushed <= self.from {
+            self.lost_before = loss;
+        }
+        if self.flushed <= self.to {
+            self.lost = loss;
+        }
+        self.lost.since(&self.lost_before)
+    }
+
+    /// How the part ends if the trace ends as `end`: cleanly, where the trace goes on behind it.
+    pub(crate) fn ends(&self, end: End) -> End {
+        if self.to < self.last { End::Clean } else { end }
+    }
+}
