@@ -9,8 +9,10 @@ use crate::record::ApiFunctionId;
 /// Parameters are left out because they repeat the template arguments and are seldom what tells two kernels apart.
 pub(super) fn demangled(name: &str) -> String {
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    cpp_demangle::Symbol::new(name)
-        .ok()
+    // The demangler also takes a bare type, so that a kernel `f` of C linkage would become `float`.
+    name.starts_with("_Z")
+        .then(|| cpp_demangle::Symbol::new(name).ok())
+        .flatten()
         .and_then(|symbol| symbol.demangle_with_options(&options).ok())
         .filter(|readable| !readable.is_empty())
         .unwrap_or_else(|| name.to_owned())
@@ -33,5 +35,8 @@ mod tests {
         assert_eq!(demangled("_ZN2at6native6vectorILi4EEEvPf"), "at::native::vector<4>");
         assert_eq!(demangled("triton_poi_fused_0"), "triton_poi_fused_0");
         assert_eq!(demangled("_Z"), "_Z");
+        for code_of_a_type in ["f", "d", "Pf", "v"] {
+            assert_eq!(demangled(code_of_a_type), code_of_a_type);
+        }
     }
 }
