@@ -365,3 +365,6 @@ impl Writer<'_> {
         self.account.idle(Leaf::Unobserved, to, Subject::None);
     }
 }
+
+#[cfg(test)]
+mod tests;
