@@ -264,6 +264,66 @@ fn a_launch_that_came_up_to_8_us_ago_explains_a_begin() {
 }
 
 #[test]
+fn a_stream_goes_on_when_all_of_it_is_done() {
+    // Two nodes of a graph run at once on what is reported as one stream.
+    let mut program = program();
+    program.kernel((0, 5), (8, 108)).kernel((5, 10), (13, 107)).kernel((10, 15), (109, 119));
+    program.ends(120, &[(LaunchesFree, 111.196), (DeviceOnly, 112.0)]);
+}
+
+#[test]
+fn a_copy_that_outlasts_its_call_was_staged_and_page_locked_memory_is_not() {
+    // The call waits for the copy to begin and returns while its last piece is under way; a wait right behind it is for the
+    // copy, too.
+    let mut program = program();
+    program.launch((0, 60), 7, OperationClass::CopyFromHost, (20, 70));
+    program.call(CallClass::Wait, 60, 80).kernel((80, 85), (88, 188));
+    // Issuing takes 12 us each.
+    program.ends(188, &[(CopiesOverlapped, 132.0), (NoSyncs, 170.9), (LaunchesFree, 160.0), (DeviceOnly, 150.9)]);
+}
+
+#[test]
+fn a_call_within_a_call_leads_to_that() {
+    let mut within = program();
+    within.call(CallClass::Launch, 0, 10).kernel((2, 8), (13, 23));
+    within.ends(23, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+    // One that is entered as the other returns is another call.
+    let mut behind = program();
+    behind.call(CallClass::Wait, 0, 10).kernel((10, 15), (18, 28));
+    behind.ends(28, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+}
+
+/// A thread launches `launches` kernels of 1 us, one every 5 us; another one that was never seen enters CUDA at `at`.
+fn handed_over(launches: u64, at: u64) -> Program {
+    let mut program = program();
+    for index in 0..launches {
+        program.kernel((5 * index, 5 * index + 5), (5 * index + 8, 5 * index + 9));
+    }
+    let correlation = CorrelationId(1_000);
+    let call = Call { thread: ThreadId(2), start: time(at), end: time(at + 5), class: CallClass::Launch, correlation };
+    program.replay.call(&call);
+    program.replay.operation(&Operation {
+        start: time(at + 8),
+        end: time(at + 9),
+        device: DEVICE,
+        stream: StreamId(7),
+        class: KERNEL,
+        launch: Some(LaunchedBy { correlation, start: time(at) }),
+        excess: 0,
+    });
+    program
+}
+
+#[test]
+fn a_new_thread_goes_on_where_the_launching_one_returned() {
+    // Six nodes 0.096 us apart, and the seventh behind them.
+    handed_over(6, 40).ends(49, &[(LaunchesFree, 7.576), (DeviceOnly, 12.4)]);
+    handed_over(6, 30).ends(39, &[(LaunchesFree, 7.576), (DeviceOnly, 12.4)]);
+    // A thread of five launches hands over to nobody: the new one comes when it came.
+    handed_over(5, 40).ends(49, &[(LaunchesFree, 41.0), (DeviceOnly, 41.0)]);
+}
+
+#[test]
 fn boundaries_behind_the_watermark_are_counted_and_left_out() {
     let series = StepSeries { source: StepSource::Annotated, period: 0 };
     let mut replay = Replay::new();
