@@ -23,6 +23,10 @@ pub fn without_parameters(name: &str) -> String {
 }
 
 fn readable(name: &str, options: &DemangleOptions) -> String {
+    // The demangler also takes a bare type, so that a kernel `f` of C linkage would become `float`.
+    if !name.starts_with("_Z") {
+        return name.to_owned();
+    }
     let mut readable = Bounded(String::new());
     let made = Symbol::new(name).is_ok_and(|symbol| symbol.structured_demangle(&mut readable, options).is_ok());
     if made && !readable.0.is_empty() { readable.0 } else { name.to_owned() }
@@ -50,7 +54,7 @@ mod tests {
         assert_eq!(demangled("_Z4gemmPfS_i"), "gemm(float*, float*, int)");
         assert_eq!(without_parameters("_Z4gemmPfS_i"), "gemm");
         assert_eq!(without_parameters("_ZN2at6native6vectorILi4EEEvPf"), "at::native::vector<4>");
-        for name in ["triton_poi_fused_0", "_Z", ""] {
+        for name in ["triton_poi_fused_0", "_Z", "", "f", "d", "Pf", "v"] {
             assert_eq!((demangled(name), without_parameters(name)), (name.to_owned(), name.to_owned()));
         }
     }

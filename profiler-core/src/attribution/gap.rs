@@ -366,3 +366,6 @@ impl Writer<'_> {
         self.account.idle(Leaf::Unobserved, to, Subject::None);
     }
 }
+
+#[cfg(test)]
+mod tests;

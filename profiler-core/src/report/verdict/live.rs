@@ -123,6 +123,9 @@ mod tests {
         assert_eq!(named(&[(0, 0); 5], all), Group::GpuCompute);
         assert_eq!(named(&[(0, 0), SYNC, (0, 0), SYNC, (0, 0), SYNC], all), Group::Launch, "never the same one ahead");
         assert_eq!(named(&[(300, 340); 50], all), Group::Launch, "not by a margin");
+        // Computation is first where nothing else is worth a verdict: it leads by what is missing from that.
+        assert_eq!(named(&[(101, 0); 50], all), Group::Launch);
+        assert_eq!(named(&[(99, 0); 50], all), Group::GpuCompute);
         assert_eq!(named(&[(340, 300); 50], |group| if group == Group::Launch { 0.2 } else { 1.0 }), Group::Sync);
     }
 

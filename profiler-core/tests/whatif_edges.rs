@@ -1,0 +1,407 @@
+//! The edges of the replay one by one: small programs, and when the device is done in each world, worked out by hand.
+//!
+//! Times are microseconds from the entry of the first call. Kernels that follow each other in a stream are 0.9 us apart at
+//! best while nothing else was seen, and nodes of a graph 0.096 us.
+
+use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
+use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::steps::{StepSeries, StepSource};
+use profiler_core::whatif::ScenarioKind::{
+    self, CommunicationHidden, CopiesOverlapped, DataReady, DeviceOnly, LaunchesFree, NoAllocations, NoSyncs,
+};
+use profiler_core::whatif::{Call, CallClass, Ceiling, LaunchedBy, Operation, OperationClass, Replay, SCENARIO_COUNT};
+
+const ZERO: u64 = 1_000_000_000;
+const DEVICE: DeviceId = DeviceId(0);
+const KERNEL: OperationClass = OperationClass::Compute;
+
+fn time(micros: u64) -> u64 {
+    ZERO + micros * 1_000
+}
+
+/// A program of one thread, as it is told to the replay.
+#[derive(Default)]
+struct Program {
+    replay: Replay,
+    launches: u32,
+}
+
+impl Program {
+    fn call(&mut self, class: CallClass, start: u64, end: u64) -> &mut Self {
+        self.launches += 1;
+        let correlation = CorrelationId(self.launches);
+        self.replay.call(&Call { thread: ThreadId(1), start: time(start), end: time(end), class, correlation });
+        self
+    }
+
+    /// A launching call, and the operation that it launches on `stream`.
+    fn launch(&mut self, call: (u64, u64), stream: u32, class: OperationClass, runs: (u64, u64)) -> &mut Self {
+        self.launch_with(call, stream, class, runs, 0)
+    }
+
+    fn launch_with(
+        &mut self,
+        call: (u64, u64),
+        stream: u32,
+        class: OperationClass,
+        (start, end): (u64, u64),
+        excess: u32,
+    ) -> &mut Self {
+        self.call(CallClass::Launch, call.0, call.1);
+        let launch = LaunchedBy { correlation: CorrelationId(self.launches), start: time(call.0) };
+        self.replay.operation(&Operation {
+            start: time(start),
+            end: time(end),
+            device: DEVICE,
+            stream: StreamId(stream),
+            class,
+            launch: Some(launch),
+            excess,
+        });
+        self
+    }
+
+    /// A kernel of stream 7.
+    fn kernel(&mut self, call: (u64, u64), runs: (u64, u64)) -> &mut Self {
+        self.launch(call, 7, KERNEL, runs)
+    }
+
+    /// Asserts when the device is done: as it was in all worlds but these.
+    #[track_caller]
+    fn ends(&mut self, really: u64, otherwise: &[(ScenarioKind, f64)]) {
+        self.replay.advance(u64::MAX);
+        let clocks = self.replay.clocks(DEVICE).expect("something ran");
+        let micros = clocks.map(|clock| (clock - ZERO) as f64 / 1_000.0);
+        let mut expected = [really as f64; SCENARIO_COUNT];
+        otherwise.iter().for_each(|&(kind, end)| expected[kind as usize] = end);
+        let named = |ends: [f64; SCENARIO_COUNT]| ScenarioKind::ALL.map(|kind| (kind.name(), ends[kind as usize]));
+        assert_eq!(named(micros), named(expected));
+    }
+}
+
+fn program() -> Program {
+    Program::default()
+}
+
+#[test]
+fn a_launch_is_its_call_and_its_latency() {
+    program().kernel((0, 5), (8, 18)).ends(18, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+    // 20 us of latency are believed; more is nobody's and is left out.
+    program().kernel((0, 5), (25, 35)).ends(35, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+    program().kernel((0, 5), (26, 36)).ends(35, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+    // The kernel begins within the call.
+    program().kernel((0, 30), (8, 18)).ends(18, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+}
+
+#[test]
+fn holes_of_up_to_100_us_are_part_of_a_launch() {
+    let kernels = |hole: u64| {
+        let mut program = program();
+        let second = 5 + hole;
+        program.kernel((0, 5), (8, 9)).kernel((second, second + 5), (second + 8, second + 9));
+        program
+    };
+    kernels(100).ends(114, &[(LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
+    kernels(101).ends(115, &[(LaunchesFree, 102.0), (DeviceOnly, 2.9)]);
+}
+
+#[test]
+fn calls_of_up_to_100_us_that_do_nothing_are_part_of_a_launch() {
+    let with_call = |end: u64, class| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 9)).call(class, 5, end).kernel((end, end + 5), (end + 8, end + 9));
+        program
+    };
+    with_call(105, CallClass::Other).ends(114, &[(LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
+    with_call(106, CallClass::Other).ends(115, &[(LaunchesFree, 102.0), (DeviceOnly, 2.9)]);
+    // A launch is free however long it takes.
+    with_call(500, CallClass::Launch).ends(509, &[(LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
+}
+
+/// A kernel of 100 us that ends at 108, a call of `class` from 5 to `end`, and then a kernel of 10 us.
+fn waited(class: CallClass, end: u64) -> Program {
+    let mut program = program();
+    program.kernel((0, 5), (8, 108)).call(class, 5, end).kernel((end, end + 5), (end + 8, end + 18));
+    program
+}
+
+#[test]
+fn a_wait_ends_with_what_it_waited_for() {
+    waited(CallClass::Wait, 118).ends(136, &[(NoSyncs, 118.9), (LaunchesFree, 120.0), (DeviceOnly, 110.9)]);
+    // Up to 40 us later it was the same wait. Beyond, the call took its time for another reason.
+    waited(CallClass::Wait, 148).ends(166, &[(NoSyncs, 118.9), (LaunchesFree, 150.0), (DeviceOnly, 110.9)]);
+    waited(CallClass::Wait, 149).ends(167, &[(LaunchesFree, 154.0), (DeviceOnly, 110.9)]);
+    // What does not wait takes its time.
+    waited(CallClass::Other, 118).ends(136, &[(LaunchesFree, 123.0), (DeviceOnly, 110.9)]);
+}
+
+#[test]
+fn memory_that_is_kept_neither_waits_nor_takes_time() {
+    let ends = [(NoSyncs, 118.9), (NoAllocations, 118.9), (LaunchesFree, 120.0), (DeviceOnly, 110.9)];
+    waited(CallClass::Memory, 118).ends(136, &ends);
+    // It waits for nothing, and takes 8 us.
+    let mut program = program();
+    program.kernel((0, 5), (8, 9)).call(CallClass::Memory, 5, 13).kernel((13, 18), (21, 22));
+    program.ends(22, &[(NoAllocations, 14.0), (LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
+}
+
+#[test]
+fn calls_of_up_to_12_us_wait_for_nothing() {
+    let with_wait = |end: u64| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 15)).call(CallClass::Wait, 5, end).kernel((end, end + 5), (end + 8, end + 18));
+        program
+    };
+    with_wait(17).ends(35, &[(LaunchesFree, 17.096), (DeviceOnly, 17.9)]);
+    with_wait(18).ends(36, &[(NoSyncs, 26.0), (LaunchesFree, 20.0), (DeviceOnly, 17.9)]);
+}
+
+#[test]
+fn launching_calls_of_more_than_50_us_wait() {
+    // A kernel that ends at 50 releases the launch, whose own kernel runs on another stream.
+    let with_launch = |end: u64| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 50)).launch((5, end), 8, KERNEL, (end + 3, end + 13));
+        program.kernel((end, end + 5), (end + 8, end + 18));
+        program
+    };
+    with_launch(55).ends(73, &[(LaunchesFree, 52.096), (DeviceOnly, 52.9)]);
+    // The kernel on the other stream goes by the entry of its launch.
+    with_launch(56).ends(74, &[(NoSyncs, 69.0), (LaunchesFree, 58.0), (DeviceOnly, 52.9)]);
+}
+
+#[test]
+fn only_the_input_within_a_hole_goes_away() {
+    let with_input = |waits: &[(u64, u64)]| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 9)).kernel((205, 210), (213, 214));
+        for &(from, to) in waits {
+            program.replay.input_wait(ThreadId(1), time(from), time(to));
+        }
+        program
+    };
+    let others = [(LaunchesFree, 201.0), (DeviceOnly, 2.9)];
+    let ends = |waits: &[(u64, u64)], data_ready: f64| {
+        with_input(waits).ends(214, &[&others[..], &[(DataReady, data_ready)]].concat());
+    };
+    ends(&[(5, 85)], 134.0);
+    ends(&[(20, 40), (100, 160)], 134.0);
+    // What lies before or behind the hole is no part of it.
+    ends(&[(0, 85)], 134.0);
+    ends(&[(195, 900)], 204.0);
+    ends(&[(0, 5)], 214.0);
+    ends(&[(300, 400)], 214.0);
+    // The whole hole: the kernel comes 3 us behind its call.
+    ends(&[(0, 900)], 14.0);
+    // No time at all, and the wait of another thread.
+    ends(&[(50, 50)], 214.0);
+    let mut other = with_input(&[]);
+    other.replay.input_wait(ThreadId(2), time(5), time(205));
+    other.ends(214, &others);
+}
+
+/// A kernel of 100 us, an operation of `class` for 100 us behind it, and a kernel behind that, all in one stream.
+fn between_kernels(class: OperationClass, excess: u32) -> Program {
+    let mut program = program();
+    program.kernel((0, 5), (8, 108));
+    program.launch_with((5, 10), 7, class, (109, 209), excess);
+    program.kernel((10, 15), (210, 220));
+    program
+}
+
+#[test]
+fn copies_and_communication_run_beside_their_stream() {
+    let base = [(LaunchesFree, 212.0), (DeviceOnly, 212.0)];
+    // A copy from the host needs nothing of the kernel before: it runs from 10 to 110, the last kernel from 109 to 119.
+    let from_host = [&base[..], &[(CopiesOverlapped, 119.0)]].concat();
+    between_kernels(OperationClass::CopyFromHost, 0).ends(220, &from_host);
+    // Another copy carries what the kernel computed.
+    let other = [&base[..], &[(CopiesOverlapped, 209.0)]].concat();
+    between_kernels(OperationClass::CopyOther, 0).ends(220, &other);
+    // From page-locked memory it takes 30 us less.
+    let faster = [&base[..], &[(CopiesOverlapped, 179.0)]].concat();
+    between_kernels(OperationClass::CopyOther, 30_000).ends(220, &faster);
+    // Nodes of a graph follow each other sooner, but for copies.
+    let nodes = [(LaunchesFree, 210.392), (DeviceOnly, 212.0)];
+    let hidden = [&nodes[..], &[(CommunicationHidden, 209.0)]].concat();
+    between_kernels(OperationClass::Communication, 0).ends(220, &hidden);
+    between_kernels(OperationClass::Memset, 0).ends(220, &nodes);
+}
+
+#[test]
+fn copies_beside_a_stream_wait_for_each_other() {
+    let mut program = program();
+    program.kernel((0, 5), (8, 108));
+    program.launch((5, 10), 7, OperationClass::CopyFromHost, (109, 209));
+    program.launch((10, 15), 7, OperationClass::CopyFromHost, (210, 310));
+    // From 10 to 110 and from there to 210.
+    program.ends(310, &[(CopiesOverlapped, 210.0), (LaunchesFree, 302.0), (DeviceOnly, 302.0)]);
+}
+
+#[test]
+fn what_another_stream_waited_for_is_the_end_right_before_it() {
+    let with_second = |begin: u64| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 108)).launch((5, 10), 8, KERNEL, (begin, begin + 10));
+        program
+    };
+    with_second(110).ends(120, &[(LaunchesFree, 112.0), (DeviceOnly, 112.0)]);
+    with_second(123).ends(133, &[(LaunchesFree, 125.0), (DeviceOnly, 125.0)]);
+    // Later than 15 us behind it: nobody knows for what it waited.
+    with_second(124).ends(108, &[(LaunchesFree, 100.0), (DeviceOnly, 100.0)]);
+}
+
+#[test]
+fn a_launch_that_came_up_to_8_us_ago_explains_a_begin() {
+    let with_third = |begin: u64| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 16)).launch((5, 10), 8, KERNEL, (begin, begin + 100));
+        program
+    };
+    with_third(18).ends(118, &[(LaunchesFree, 100.0), (DeviceOnly, 100.0)]);
+    // Then the kernel that ended 3 us ago.
+    with_third(19).ends(119, &[(LaunchesFree, 111.0), (DeviceOnly, 111.0)]);
+}
+
+#[test]
+fn a_stream_goes_on_when_all_of_it_is_done() {
+    // Two nodes of a graph run at once on what is reported as one stream.
+    let mut program = program();
+    program.kernel((0, 5), (8, 108)).kernel((5, 10), (13, 107)).kernel((10, 15), (109, 119));
+    program.ends(120, &[(LaunchesFree, 111.196), (DeviceOnly, 112.0)]);
+}
+
+#[test]
+fn a_copy_that_outlasts_its_call_was_staged_and_page_locked_memory_is_not() {
+    // The call waits for the copy to begin and returns while its last piece is under way; a wait right behind it is for the
+    // copy, too.
+    let mut program = program();
+    program.launch((0, 60), 7, OperationClass::CopyFromHost, (20, 70));
+    program.call(CallClass::Wait, 60, 80).kernel((80, 85), (88, 188));
+    // Issuing takes 12 us each.
+    program.ends(188, &[(CopiesOverlapped, 132.0), (NoSyncs, 170.9), (LaunchesFree, 160.0), (DeviceOnly, 150.9)]);
+}
+
+#[test]
+fn a_call_within_a_call_leads_to_that() {
+    let mut within = program();
+    within.call(CallClass::Launch, 0, 10).kernel((2, 8), (13, 23));
+    within.ends(23, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+    // One that is entered as the other returns is another call.
+    let mut behind = program();
+    behind.call(CallClass::Wait, 0, 10).kernel((10, 15), (18, 28));
+    behind.ends(28, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
+}
+
+/// A thread launches `launches` kernels of 1 us, one every 5 us; another one that was never seen enters CUDA at `at`.
+fn handed_over(launches: u64, at: u64) -> Program {
+    let mut program = program();
+    for index in 0..launches {
+        program.kernel((5 * index, 5 * index + 5), (5 * index + 8, 5 * index + 9));
+    }
+    let correlation = CorrelationId(1_000);
+    let call = Call { thread: ThreadId(2), start: time(at), end: time(at + 5), class: CallClass::Launch, correlation };
+    program.replay.call(&call);
+    program.replay.operation(&Operation {
+        start: time(at + 8),
+        end: time(at + 9),
+        device: DEVICE,
+        stream: StreamId(7),
+        class: KERNEL,
+        launch: Some(LaunchedBy { correlation, start: time(at) }),
+        excess: 0,
+    });
+    program
+}
+
+#[test]
+fn a_new_thread_goes_on_where_the_launching_one_returned() {
+    // Six nodes 0.096 us apart, and the seventh behind them.
+    handed_over(6, 40).ends(49, &[(LaunchesFree, 7.576), (DeviceOnly, 12.4)]);
+    handed_over(6, 30).ends(39, &[(LaunchesFree, 7.576), (DeviceOnly, 12.4)]);
+    // A thread of five launches hands over to nobody: the new one comes when it came.
+    handed_over(5, 40).ends(49, &[(LaunchesFree, 41.0), (DeviceOnly, 41.0)]);
+}
+
+#[test]
+fn boundaries_behind_the_watermark_are_counted_and_left_out() {
+    let series = StepSeries { source: StepSource::Annotated, period: 0 };
+    let mut replay = Replay::new();
+    replay.advance(time(100));
+    replay.step_boundary(DEVICE, time(100), series);
+    assert_eq!(replay.late_boundaries(), 0);
+    replay.step_boundary(DEVICE, time(100) - 1, series);
+    replay.step_boundary(DEVICE, time(5), series);
+    assert_eq!(replay.late_boundaries(), 2);
+    replay.advance(time(50));
+    replay.step_boundary(DEVICE, time(99), series);
+    assert_eq!(replay.late_boundaries(), 3, "the watermark never goes back");
+    replay.stop();
+    replay.step_boundary(DEVICE, time(5), series);
+    assert_eq!(replay.late_boundaries(), 0, "nothing is known any more");
+}
+
+#[test]
+fn what_is_not_explained_is_counted_while_the_device_was_idle() {
+    let series = StepSeries { source: StepSource::Annotated, period: 0 };
+    let unexplained = |begin: u64, beside: bool| {
+        let mut program = program();
+        program.kernel((0, 5), (8, 18));
+        if beside {
+            program.launch((5, 10), 9, KERNEL, (13, 513));
+        }
+        program.launch((20, 25), 8, KERNEL, (begin, begin + 10));
+        // The stream of the first kernel goes on later than anything explains.
+        program.kernel((600, 605), (begin + 600, begin + 610));
+        for at in [18, begin, begin + 600] {
+            program.replay.step_boundary(DEVICE, time(at), series);
+        }
+        program.replay.advance(u64::MAX);
+        program.replay.steps(DEVICE, series).iter().map(|row| row.unexplained / 1_000).sum::<u64>()
+    };
+    assert_eq!(unexplained(45, false), 0);
+    assert_eq!(unexplained(200, false), 155);
+    assert_eq!(unexplained(200, true), 0, "the device was busy");
+}
+
+#[test]
+fn each_cause_has_its_additive_bound() {
+    let mut leaves = [0; LEAF_COUNT];
+    for (index, nanos) in leaves.iter_mut().enumerate() {
+        *nanos = 1 << index;
+    }
+    let total: u64 = leaves.iter().sum::<u64>() - leaves[Leaf::NoWork as usize];
+    // More compute than anything that it could hide.
+    leaves[Leaf::Compute as usize] = 1 << 40;
+    let more = (1 << 40) - 1;
+    let ceilings = Ceiling::additive(&leaves, 0);
+    let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+    let launch = [Leaf::Dispatch, Leaf::LaunchApi, Leaf::LaunchLatency, Leaf::InterKernel];
+    assert_eq!(step(DataReady), more + total - (1 << Leaf::DataLoading as usize));
+    assert_eq!(step(LaunchesFree), more + total - launch.map(|leaf| 1 << leaf as usize).iter().sum::<u64>());
+    assert_eq!(step(NoSyncs), more + total - (1 << Leaf::SyncDrain as usize));
+    assert_eq!(step(NoAllocations), more + total - (1 << Leaf::Allocator as usize));
+    assert_eq!(step(CommunicationHidden), more + total - (1 << Leaf::Communication as usize));
+    let copies: u64 =
+        Leaf::ALL.into_iter().filter(|leaf| leaf.name().starts_with("copy_")).map(|leaf| leaves[leaf as usize]).sum();
+    assert_eq!(step(CopiesOverlapped), more + total - copies, "a memset is no copy");
+    let busy: u64 = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
+    assert_eq!(step(DeviceOnly), busy);
+    // As much communication and page-locked copying as there is compute can hide beneath it.
+    let mut leaves = [0; LEAF_COUNT];
+    leaves[Leaf::Compute as usize] = 30;
+    leaves[Leaf::Communication as usize] = 50;
+    leaves[Leaf::CopyD2hPageable as usize] = 7;
+    leaves[Leaf::CopyP2p as usize] = 40;
+    let ceilings = Ceiling::additive(&leaves, 0);
+    let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+    assert_eq!((step(CommunicationHidden), step(CopiesOverlapped)), (127 - 30, 127 - 37));
+}
+
+#[test]
+fn a_gain_is_worth_a_line_from_one_percent_on() {
+    let ceiling = |speedup| Ceiling { kind: NoSyncs, step_ns: 100, speedup };
+    assert!(ceiling(1.01).is_worth_showing() && !ceiling(1.0099).is_worth_showing());
+    assert_eq!(ceiling(1.25).saved(), 1.0 - 1.0 / 1.25);
+    assert_eq!(ceiling(1.25).to_string(), "ceiling: at most 1.25x if the host never waited for the device");
+}
