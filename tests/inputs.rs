@@ -27,7 +27,11 @@ fn gpuprof(arguments: &[&str], stage: &Stage) -> Output {
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed_by(Compression::best(), bytes)
+}
+
+fn packed_by(level: Compression, bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), level);
     packed.write_all(bytes).unwrap();
     packed.finish().unwrap()
 }
@@ -101,13 +105,8 @@ fn a_part_of_a_packed_trace_is_reported() {
 fn what_unpacks_out_of_proportion_is_given_up() {
     let stage = played();
     let trace = fs::read(stage.path("trace.gpuprof")).unwrap();
-    let bomb = |beginning: &[u8], filling: u8| {
-        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-        packed.write_all(beginning).unwrap();
-        let piece = vec![filling; 1 << 20];
-        (0..150).for_each(|_| packed.write_all(&piece).unwrap());
-        packed.finish().unwrap()
-    };
+    // Packed files behind each other unpack to what they hold, behind each other.
+    let bomb = |beginning: &[u8], filling: u8| [packed(beginning), packed(&vec![filling; 1 << 20]).repeat(50)].concat();
     fs::write(stage.path("bomb.gpuprof.gz"), bomb(&trace, 0)).unwrap();
     fs::write(stage.path("bomb.json.gz"), bomb(b"{\"traceEvents\": [", b' ')).unwrap();
     for (name, code) in [("bomb.gpuprof.gz", 1), ("bomb.json.gz", 2)] {
@@ -184,12 +183,9 @@ fn write(path: &Path, bytes: &[u8]) {
 #[test]
 fn devices_that_are_announced_by_the_million_take_no_memory() {
     let stage = Stage::new();
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(b"{\"deviceProperties\": [").unwrap();
-    let piece = b"{},".repeat(1 << 17);
-    (0..76).for_each(|_| packed.write_all(&piece).unwrap());
-    packed.write_all(b"{}], \"traceEvents\": []}").unwrap();
-    fs::write(stage.path("bomb.json.gz"), packed.finish().unwrap()).unwrap();
+    let (begin, end) = (packed(b"{\"deviceProperties\": ["), packed(b"{}], \"traceEvents\": []}"));
+    let devices = packed_by(Compression::none(), &b"{},".repeat(1 << 17)).repeat(76);
+    fs::write(stage.path("bomb.json.gz"), [begin, devices, end].concat()).unwrap();
     let limited = format!("ulimit -v 400000; exec {GPUPROF} report bomb.json.gz");
     let output = Command::new("sh").args(["-c", &limited]).current_dir(stage.folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::rc::Rc;
 
 /// Bytes that may always be unpacked.
-const ALWAYS: u64 = 64 << 20;
+const ALWAYS: u64 = 16 << 20;
 /// Bytes that may be unpacked for each that is read. Traces are packed to a tenth or a thirtieth.
 const RATIO: u64 = 200;
 /// Bytes that may be unpacked at all.
@@ -83,7 +83,7 @@ mod tests {
         };
         assert_eq!(unpacked(1, ALWAYS + RATIO), Ok(ALWAYS + RATIO));
         let error = unpacked(1, ALWAYS + RATIO + 1).unwrap_err();
-        assert!(error.starts_with("1 packed bytes make more than 67 MB") && error.contains("gzip -dk"), "{error}");
+        assert!(error.starts_with("1 packed bytes make more than 16 MB") && error.contains("gzip -dk"), "{error}");
         let packed = Rc::new(Cell::new(0));
         io::copy(&mut Counted::new(&b"12345"[..], Rc::clone(&packed)), &mut io::sink()).unwrap();
         assert_eq!(packed.get(), 5);
