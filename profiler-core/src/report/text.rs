@@ -286,7 +286,7 @@ fn completeness_lines(out: &mut Page, report: &Report) {
         End::TimedOut => parts.push("the wait at exit timed out".to_owned()),
     }
     let records = if report.is_watched() {
-        "watched only, no device work was to be recorded".to_owned()
+        "watched only, no device work is recorded".to_owned()
     } else {
         let (kernels, calls) = (counted(completeness.kernels, "kernel"), counted(completeness.api_calls, "API call"));
         let copies = if completeness.copies == 1 { "copy" } else { "copies" };
