@@ -81,7 +81,8 @@ impl Tracker {
             return Some(self.begin(since, sequence));
         }
         if since > self.period.saturating_mul(2) {
-            (self.since, self.waiting) = (None, since);
+            // What repeated in it is no part of any step.
+            (self.since, self.waiting, self.matched) = (None, since, 0);
             return Some(Cut::Lost);
         }
         self.matched += u32::from(sequence.newest_repeats(self.period));
