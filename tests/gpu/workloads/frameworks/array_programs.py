@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy
 
 from programs import loop, say
@@ -32,9 +30,6 @@ def cupy() -> None:
 
 def numba() -> None:
     """A kernel compiled from Python."""
-    # Where its compiler finds libnvvm and libdevice, if nothing else says so.
-    if os.path.isdir("/usr/local/cuda/nvvm"):
-        os.environ.setdefault("CUDA_HOME", "/usr/local/cuda")
     from numba import cuda
 
     @cuda.jit
