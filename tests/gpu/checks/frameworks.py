@@ -1,12 +1,12 @@
 """Programs of libraries that many people use, bare and under every mode: they end as they do without gpuprof, compute the same,
 and what is lost is counted.
 
-What recording costs them stands in each line, as the time of the program's loop beside the bare one of the same check. Several
-programs run at a time, so it is a rough figure; benches/gpu/overhead.py measures.
+`frameworks-cost` measures what recording costs them: by the time of each program's own loop, one program at a time.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Iterator
 
@@ -16,6 +16,8 @@ from trace_report import Trace
 NOT_INSTALLED = 77
 # How often a program that once crashed under gpuprof runs in the default mode: it failed in more than half of its runs.
 AGAIN = 10
+# Pairs of a bare and a traced run, of which the median counts.
+ROUNDS = 3
 
 JAX = ("plain", "adam", "donated", "counted", "optax", "scan", "control", "sharded", "shapes", "beside_torch")
 TORCH = ("eager", "compile", "compile_graphs", "compile_autotune", "captured", "loaders", "threads", "triton")
@@ -65,10 +67,7 @@ def compare(suite: Suite, name: str, setting: str, bare: Run, traced: Run) -> Re
     """One line for one traced run."""
     same = bare.code == traced.code and bare.stdout == traced.stdout
     losses = lost(suite, traced)
-    ratio = ""
-    if (before := loop_seconds(bare)) and (after := loop_seconds(traced)):
-        ratio = f", loop {after / before:.2f}x"
-    detail = f"{traced.ending()}{'' if same else f' ({bare.ending()} bare)'}, {len(traced.traces())} traces{ratio}"
+    detail = f"{traced.ending()}{'' if same else f' ({bare.ending()} bare)'}, {len(traced.traces())} traces"
     if bare.stdout != traced.stdout:
         detail += f", printed {traced.stdout.strip()!r}, bare {bare.stdout.strip()!r}"
     if not same:
@@ -94,6 +93,24 @@ def program(name: str, command: list[str], ends_with: int = 0) -> Check:
             yield compare(suite, name, setting, bare, traced)
 
     return Check(f"frameworks.{name}", check, exclusive=False)
+
+
+def cost(name: str, command: list[str]) -> Check:
+    def check(suite: Suite) -> Iterator[Result]:
+        """Bare and traced in turns, behind a run that fills the caches of compilers."""
+        if suite.run(f"{name}-warm", command).code == NOT_INSTALLED:
+            yield skipped(f"frameworks-cost.{name}", "not installed")
+            return
+        ratios = []
+        for turn in range(ROUNDS):
+            bare = loop_seconds(suite.run(f"{name}-cost-bare-{turn}", command))
+            traced = loop_seconds(suite.run(f"{name}-cost-{turn}", command, Mode.VARIABLE))
+            if bare and traced:
+                ratios.append(traced / bare)
+        yield expect(f"frameworks-cost.{name}", len(ratios) == ROUNDS,
+                     f"{statistics.median(ratios or [0]):.3f} of bare ({', '.join(f'{ratio:.3f}' for ratio in sorted(ratios))})")
+
+    return Check(f"frameworks-cost.{name}", check)
 
 
 def graph_uses(suite: Suite) -> Iterator[Result]:
@@ -126,7 +143,8 @@ def script(name: str) -> list[str]:
 def checks() -> list[Check]:
     families = (("jax", JAX), ("torch", TORCH), ("hub", HUB), ("array", ARRAY))
     found = [program(f"{family}.{name}", script(f"{family}.{name}")) for family, names in families for name in names]
+    costs = [cost(f"{family}.{name}", script(f"{family}.{name}")) for family, names in families for name in names]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=gpu"]
     found += [program(f"torch.{name}", [*torchrun, *script(f"torch.{name}")[1:]]) for name in DISTRIBUTED]
     found += [program(f"ending.{name}", script(f"ending.{name}"), code) for name, code in ENDINGS.items()]
-    return [*found, Check("frameworks.graphs", graph_uses, exclusive=False), Check("frameworks.again", again, exclusive=False)]
+    return [*found, Check("frameworks.graphs", graph_uses, exclusive=False), Check("frameworks.again", again, exclusive=False), *costs]
