@@ -224,10 +224,13 @@ fn copies_and_memsets_of_a_graph_wait_as_such() {
     assert_eq!((account.operations(), account.graph_operations(), account.graph_ns()), (3, 3, 30_000));
 }
 
+/// One of the counters.
+type Counter = fn(&mut Completeness) -> &mut u64;
+
 #[test]
 fn each_record_is_counted_once() {
     let at = time(10);
-    let one_each: [(Record, fn(&mut Completeness) -> &mut u64); 11] = [
+    let one_each: [(Record, Counter); 11] = [
         (Record::Kernel(Kernel { start: at, end: at, ..Kernel::default() }), |counted| &mut counted.kernels),
         (Record::Copy(Copy { start: at, end: at, ..Copy::default() }), |counted| &mut counted.copies),
         (Record::Memset(Memset { start: at, end: at, ..Memset::default() }), |counted| &mut counted.memsets),
@@ -304,9 +307,9 @@ fn copies_over_a_known_link_need_it_for_their_bytes() {
     let link = PcieLink { generation: 4, megatransfers: 16_000, lanes: 16, ..PcieLink::default() };
     let one = link.shortest_copy_nanos(1_000_000).unwrap();
     let (h2d, d2h) = (gpu(0).h2d(pinned, 1_000_000).lasting(100), gpu(0).d2h(pinned, 1_000_000).lasting(100));
-    assert_eq!(needed(true, &[h2d.clone()]), one);
+    assert_eq!(needed(true, std::slice::from_ref(&h2d)), one);
     assert_eq!(needed(true, &[h2d.clone(), d2h.clone(), d2h.clone()]), 2 * one, "both directions at once");
-    assert_eq!(needed(false, &[h2d.clone()]), 0);
+    assert_eq!(needed(false, std::slice::from_ref(&h2d)), 0);
     // Never longer than it took; and what takes no time by its bytes is known all the same.
     assert_eq!(needed(true, &[h2d.lasting(10)]), 10_000);
     assert_eq!(needed(true, &[gpu(0).h2d(pinned, 0).lasting(10)]), 1);
