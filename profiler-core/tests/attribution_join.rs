@@ -224,10 +224,13 @@ fn copies_and_memsets_of_a_graph_wait_as_such() {
     assert_eq!((account.operations(), account.graph_operations(), account.graph_ns()), (3, 3, 30_000));
 }
 
+/// One of the counters.
+type Counter = fn(&mut Completeness) -> &mut u64;
+
 #[test]
 fn each_record_is_counted_once() {
     let at = time(10);
-    let one_each: [(Record, fn(&mut Completeness) -> &mut u64); 11] = [
+    let one_each: [(Record, Counter); 11] = [
         (Record::Kernel(Kernel { start: at, end: at, ..Kernel::default() }), |counted| &mut counted.kernels),
         (Record::Copy(Copy { start: at, end: at, ..Copy::default() }), |counted| &mut counted.copies),
         (Record::Memset(Memset { start: at, end: at, ..Memset::default() }), |counted| &mut counted.memsets),
@@ -304,10 +307,51 @@ fn copies_over_a_known_link_need_it_for_their_bytes() {
     let link = PcieLink { generation: 4, megatransfers: 16_000, lanes: 16, ..PcieLink::default() };
     let one = link.shortest_copy_nanos(1_000_000).unwrap();
     let (h2d, d2h) = (gpu(0).h2d(pinned, 1_000_000).lasting(100), gpu(0).d2h(pinned, 1_000_000).lasting(100));
-    assert_eq!(needed(true, &[h2d.clone()]), one);
+    assert_eq!(needed(true, std::slice::from_ref(&h2d)), one);
     assert_eq!(needed(true, &[h2d.clone(), d2h.clone(), d2h.clone()]), 2 * one, "both directions at once");
-    assert_eq!(needed(false, &[h2d.clone()]), 0);
+    assert_eq!(needed(false, std::slice::from_ref(&h2d)), 0);
     // Never longer than it took; and what takes no time by its bytes is known all the same.
     assert_eq!(needed(true, &[h2d.lasting(10)]), 10_000);
     assert_eq!(needed(true, &[gpu(0).h2d(pinned, 0).lasting(10)]), 1);
+}
+
+#[test]
+fn operations_of_a_graph_are_its_own_without_their_launch_too() {
+    let mut scenario = Scenario::new();
+    scenario.add(gpu(0).memset(64).at(100).lasting(10).of_graph(5));
+    scenario.add(gpu(0).d2h(MemoryKind::Pinned, 64).at(120).lasting(10).of_graph(5));
+    scenario.add(gpu(0).kernel("node").at(140).lasting(10).of_graph(5));
+    scenario.add(gpu(0).kernel("other").at(160).lasting(10));
+    let attributor = scenario.run();
+    let account = attributor.devices().next().unwrap();
+    assert_eq!((account.operations(), account.graph_operations()), (4, 3));
+}
+
+#[test]
+fn the_peak_of_memory_is_of_the_call_that_took_it() {
+    let mut scenario = Scenario::new();
+    // Another thread, known before, calls around the same time.
+    scenario.call(2, "cudaEventRecord_v3020", 10, 5);
+    scenario.memory(1, 100, MemoryOperation::Allocation, 0x1000, 4_096);
+    scenario.call(2, "cudaFree_v3020", 98, 10);
+    let attributor = scenario.run();
+    let callers: Vec<_> = attributor.memory().filter_map(|(_, _, caller)| caller).map(|caller| caller.thread).collect();
+    assert_eq!(callers, [ThreadId(1)]);
+}
+
+#[test]
+fn ranges_have_the_deviation_of_a_sample() {
+    let deviation = |durations: &[u64]| {
+        let mut scenario = Scenario::new();
+        for (index, &duration) in (0..).zip(durations) {
+            let at = 1_000 * index;
+            gpu(0).kernel("k").at(at + 10).lasting(5).launched(&mut scenario, 1, at, 5);
+            scenario.pushed(1, at + 100, at + 100 + duration, "range");
+        }
+        scenario.run().ranges()[0].0.host.deviation()
+    };
+    assert_eq!(deviation(&[50]), 0.0);
+    assert_eq!(deviation(&[50, 50, 50]), 0.0);
+    // 10, 20 and 60 us: 30 us on average, squares of 400, 100 and 900 us, of which a half.
+    assert!((deviation(&[10, 20, 60]) - 1e3 * 700f64.sqrt()).abs() < 1e-3, "{}", deviation(&[10, 20, 60]));
 }

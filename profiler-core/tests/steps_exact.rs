@@ -17,8 +17,11 @@ fn with_graphs(symbols: impl IntoIterator<Item = u32>, is_graph: impl Fn(u32) ->
 
 type Published = Option<(StepSource, u32)>;
 
-/// After which launch what was published, from 1 on, and all cuts.
-fn detect(launches: &Launches) -> (Vec<(usize, Published)>, Vec<(usize, Cut)>) {
+/// What happened after which launch, from 1 on.
+type Numbered<T> = Vec<(usize, T)>;
+
+/// What was published, and all cuts.
+fn detect(launches: &Launches) -> (Numbered<Published>, Numbered<Cut>) {
     let mut detector = StepDetector::default();
     let (mut published, mut cuts) = (Vec::new(), Vec::new());
     let mut before = None;

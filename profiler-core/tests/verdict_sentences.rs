@@ -450,6 +450,54 @@ fn unusual_steps_are_set_aside_and_the_longest_three_named() {
 }
 
 #[test]
+fn the_replay_is_asked_only_where_its_steps_are_as_long() {
+    // Steady steps of 10 ms. Those that were replayed may be half as long again, or the other way round.
+    let scenario = {
+        let mut scenario = Scenario::new();
+        for step in 0..100 {
+            let at = 1_000 + step * 10_000;
+            gpu(0).kernel("k").at(at + 10).lasting(4_000).launched(&mut scenario, 1, at, 5);
+            scenario.pushed(1, at, at + 10_000, "step");
+        }
+        scenario
+    };
+    let attributor = scenario.run();
+    let report = scenario.report_of(&attributor);
+    let by = |micros: u64| {
+        let mut device = report.devices[0].clone();
+        let mut replay = what_if(100, &[(ScenarioKind::DeviceOnly, 0.5)]);
+        (replay.ceilings[0].step_ns, replay.ceilings[0].speedup) = (micros * 500, 2.0);
+        device.what_if = Some(replay);
+        let verdict = verdict_of(&attributor, &[device], None, &report.completeness);
+        verdict.ranking.iter().find(|row| row.group == Group::HostCpu).expect("it is late").by
+    };
+    assert_eq!(
+        [6_666, 6_667, 15_000, 15_001].map(by),
+        [RecoverableBy::Books, RecoverableBy::Replay, RecoverableBy::Replay, RecoverableBy::Books]
+    );
+}
+
+#[test]
+fn the_line_of_the_verdict_has_the_ceiling_that_its_advice_could_reach() {
+    let line = |device: DeviceReport| {
+        let mut report = program(20).report();
+        report.verdict = judge(std::slice::from_ref(&device));
+        report.devices = vec![device];
+        report.summary().lines().find(|line| line.starts_with("verdict")).expect("there is one").to_owned()
+    };
+    let sync = half_computing(&[(Leaf::SyncDrain, 50)]);
+    assert!(line(saving(sync.clone(), ScenarioKind::NoSyncs, 0.5)).contains("; at most 2.00x if fixed"));
+    assert!(!line(sync).contains("if fixed"), "nothing is known");
+    let grids = saving(device(&[(Leaf::Compute, 100)]), ScenarioKind::GridsFilled, 0.5);
+    assert!(line(grids).contains("; at most 2.00x if fixed"));
+    // What copies from ordinary memory could gain is not known without the link.
+    let mut copies = saving(half_computing(&[(Leaf::CopyH2dPageable, 50)]), ScenarioKind::CopiesOverlapped, 0.5);
+    assert!(!line(copies.clone()).contains("if fixed"));
+    copies.pcie = Some(PcieLink::default());
+    assert!(line(copies).contains("; at most 2.00x if fixed"));
+}
+
+#[test]
 fn steps_of_several_devices_are_counted_together() {
     let report = stepping(2, (0..50).map(|_| 10_000), |_| 5_000);
     assert!(says(&report.verdict, "steady steps on 2 devices: "), "{:?}", report.verdict.evidence);

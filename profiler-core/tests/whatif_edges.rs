@@ -405,3 +405,31 @@ fn a_gain_is_worth_a_line_from_one_percent_on() {
     assert_eq!(ceiling(1.25).saved(), 1.0 - 1.0 / 1.25);
     assert_eq!(ceiling(1.25).to_string(), "ceiling: at most 1.25x if the host never waited for the device");
 }
+
+#[test]
+fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_refused() {
+    use profiler_core::whatif::Refusal;
+    let series = StepSeries { source: StepSource::Annotated, period: 0 };
+    // A launch each millisecond, whose kernel begins so many microseconds later than a launch explains.
+    let judged = |late: [u64; 2]| {
+        let mut program = program();
+        for step in 0..41 {
+            let at = 1_000 * step;
+            let begin = at + 25 + late[(step % 2) as usize];
+            program.kernel((at, at + 5), (begin, begin + 10));
+            program.replay.step_boundary(DEVICE, time(begin), series);
+        }
+        program.replay.advance(u64::MAX);
+        let answer = program.replay.what_if(DEVICE, series, 0).expect("operations ran");
+        (answer.refused, answer.ceilings.len(), answer.base_error.expect("steps"))
+    };
+    assert_eq!(judged([0, 0]), (None, SCENARIO_COUNT - 1, 0.0));
+    assert_eq!(judged([49, 49]).0, None);
+    // Always as late, the steps are as long as they were, and yet the device waited for something.
+    assert_eq!(judged([50, 50]), (Some(Refusal::Unexplained(0.05)), 0, 0.0));
+    // Now and then late, half of the steps are longer and half are shorter than replayed.
+    assert_eq!(judged([0, 40]).0, None);
+    let (refused, ceilings, error) = judged([0, 60]);
+    assert_eq!((refused, ceilings), (Some(Refusal::BaseError(error)), 0));
+    assert!((error - 60.0 / 1_060.0).abs() < 1e-9, "{error}");
+}

@@ -119,6 +119,18 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_on_is_one_piece() {
+        let mut log = IdleLog::default();
+        for (leaf, from, to) in [(Leaf::Dispatch, 0, 10), (Leaf::HostCpu, 20, 30), (Leaf::HostCpu, 30, 40)] {
+            log.put_back(idle(leaf, from, to));
+        }
+        assert_eq!(log.since(0).collect::<Vec<_>>(), [idle(Leaf::HostCpu, 20, 40), idle(Leaf::Dispatch, 0, 10)]);
+        log.put_back(idle(Leaf::Dispatch, 40, 50));
+        log.put_back(idle(Leaf::Dispatch, 60, 70));
+        assert_eq!(log.since(0).count(), 4, "another cause, or a pause between them");
+    }
+
+    #[test]
     fn only_the_newest_are_kept() {
         let mut log = IdleLog::default();
         for at in 0..3 * LIMIT as u64 {

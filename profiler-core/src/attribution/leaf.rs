@@ -306,6 +306,15 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_the_host_are_those_to_or_from_its_memory() {
+        for leaf in Leaf::ALL {
+            let with_host = leaf.name().starts_with("copy_h2d") || leaf.name().starts_with("copy_d2h");
+            assert_eq!(leaf.is_host_copy(), with_host, "{leaf:?}");
+            assert_eq!(leaf.is_pageable(), leaf.name().ends_with("_pageable"), "{leaf:?}");
+        }
+    }
+
+    #[test]
     fn names_are_distinct() {
         let names: std::collections::BTreeSet<_> = Leaf::ALL.iter().map(|leaf| leaf.name()).collect();
         assert_eq!(names.len(), LEAF_COUNT);

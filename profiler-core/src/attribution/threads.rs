@@ -306,7 +306,7 @@ mod tests {
         for start in (0..1_000).step_by(10) {
             thread.place(start, start + 5, ApiFunctionId(0), ApiClass::Other);
         }
-        for at in [0, 999, 500, 5, 4, 505, 504, 990, 994, 995, 400, 300, 301, 600] {
+        for at in [0, 999, 500, 5, 4, 505, 504, 515, 516, 990, 994, 995, 400, 300, 301, 600] {
             let (before, after) = thread.calls_after(at);
             assert_eq!(before.map(|call| call.end), (5..=at).rev().find(|end| end % 10 == 5), "{at}");
             assert_eq!(after.first().map(|call| call.end), (at + 1..1_000).find(|end| end % 10 == 5), "{at}");

@@ -135,6 +135,23 @@ mod tests {
     }
 
     #[test]
+    fn steps_are_typical_when_few_are_unusual_and_they_fill_half_of_the_time() {
+        let typical = |durations: &[u64], set_aside: &[u64], whole: u64| {
+            let rows = |durations: &[u64]| steps(0, durations).rows;
+            let steady = Steady { rows: rows(durations), set_aside: rows(set_aside) };
+            steady.if_typical(whole).is_some()
+        };
+        let five = [20; 5];
+        assert!(typical(&five, &[], 201) && !typical(&five, &[], 202), "100 of 202 ns are less than half");
+        assert!(typical(&[25; 4], &[], 10) != typical(&five, &[], 10), "four steps are too few");
+        // A tenth of all their time.
+        assert!(typical(&[18; 5], &[10], 100) && !typical(&[18; 5], &[11], 100));
+        // A second is enough of any time.
+        assert!(typical(&[200_000_000; 5], &[], u64::MAX) && !typical(&[199_999_999; 5], &[], u64::MAX));
+        assert!(!typical(&[0; 5], &[], 0));
+    }
+
+    #[test]
     fn percentiles_by_nearest_rank() {
         let steps = steps(10, &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
         assert_eq!([10, 50, 90, 100].map(|percent| steps.duration_percentile(percent)), [10, 50, 90, 100]);
