@@ -137,6 +137,8 @@ fn what_fails_to_be_read_is_an_error() {
     let error =
         std::iter::from_fn(|| reader.next_item().transpose()).find_map(Result::err).expect("the end is missing");
     assert!(error.to_string().contains("gone"), "{error}");
+    let source = std::error::Error::source(&error).expect("the error of the source");
+    assert_eq!(source.to_string(), "gone");
     assert!(TraceReader::new(Failing).is_err());
 }
 
