@@ -137,6 +137,8 @@ fn what_fails_to_be_read_is_an_error() {
     let error =
         std::iter::from_fn(|| reader.next_item().transpose()).find_map(Result::err).expect("the end is missing");
     assert!(error.to_string().contains("gone"), "{error}");
+    let source = std::error::Error::source(&error).expect("the error of the source");
+    assert_eq!(source.to_string(), "gone");
     assert!(TraceReader::new(Failing).is_err());
 }
 
@@ -164,4 +166,45 @@ fn what_compresses_is_compressed_and_the_rest_is_kept_as_it_is() {
     let noise: Vec<String> = (0..1_000).map(|_| (0..100).map(|_| noise()).collect()).collect();
     let random = written(&|index| noise[index as usize].clone());
     assert!((62_500..105_000).contains(&random), "{random} bytes of 100,000 that hold 62,500");
+}
+
+#[test]
+fn what_describes_the_machine_comes_back() {
+    let mut dictionary = Dictionary::new();
+    dictionary.add_device(Device { id: DeviceId(3), multiprocessors: 132, ..Device::default() });
+    dictionary.add_context(Context { id: ContextId(7), device: DeviceId(3), ..Context::default() });
+    dictionary.add_link(PcieLink { device: DeviceId(3), generation: 5, megatransfers: 32_000, lanes: 16 });
+    for thread in 0..3 {
+        let name = dictionary.intern_name(&format!("worker {thread}"));
+        dictionary.add_thread_name(ThreadName { thread: ThreadId(40 + thread), name });
+    }
+    let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
+    let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
+    let mut reader = TraceReader::new(&trace[..]).unwrap();
+    while reader.next_item().unwrap().is_some() {}
+    assert!(reader.damage().is_none());
+    let read = reader.dictionary();
+    assert_eq!(read.device(DeviceId(3)).unwrap().multiprocessors, 132);
+    assert_eq!(read.context(ContextId(7)).unwrap().device, DeviceId(3));
+    assert_eq!(read.link(DeviceId(3)).unwrap().lanes, 16);
+    assert_eq!(
+        [40, 41, 42, 43].map(|id| read.thread_name(ThreadId(id))),
+        [Some("worker 0"), Some("worker 1"), Some("worker 2"), None]
+    );
+}
+
+#[test]
+fn more_links_than_can_be_are_damage() {
+    let read = |links: u32| {
+        let mut dictionary = Dictionary::new();
+        (0..links).for_each(|lanes| dictionary.add_link(PcieLink { lanes, ..PcieLink::default() }));
+        let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+        writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
+        let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
+        let mut reader = TraceReader::new(&trace[..]).unwrap();
+        while reader.next_item().unwrap().is_some() {}
+        reader.damage().is_none()
+    };
+    assert!(read(4_096) && !read(4_097));
 }

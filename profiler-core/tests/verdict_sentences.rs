@@ -524,3 +524,25 @@ fn a_group_that_may_be_as_large_is_named() {
     assert_eq!(clear.verdict.group, Group::Allocator);
     assert!(!says(&clear.verdict, "Not to be told from"), "{}", clear.summary());
 }
+
+#[test]
+fn collectives_with_small_grids_are_not_to_be_batched() {
+    let ceiling = |name: &str| {
+        let mut scenario = Scenario::new();
+        scenario.dictionary.add_device(profiler_core::record::Device { multiprocessors: 132, ..Default::default() });
+        for step in 0..100 {
+            let at = 1_000 + step * 2_000;
+            for row in 0..16 {
+                let work = gpu(0).kernel(name).blocks(2).at(at + 10 + row * 101).lasting(100);
+                work.launched(&mut scenario, 1, at + row * 10, 5);
+            }
+            // The host waits for the last of them.
+            scenario.call(1, "cudaStreamSynchronize_v3020", at + 160, 1_480);
+            scenario.pushed(1, at, at + 1_900, "step");
+        }
+        let what_if = scenario.report().devices.remove(0).what_if.expect("steps");
+        what_if.ceiling(ScenarioKind::GridsFilled).expect("replayed").speedup
+    };
+    assert!(ceiling("softmax") > 1.1);
+    assert_eq!(ceiling("ncclDevKernel_AllReduce"), 1.0);
+}

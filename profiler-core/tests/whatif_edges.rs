@@ -433,3 +433,21 @@ fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_r
     assert_eq!((refused, ceilings), (Some(Refusal::BaseError(error)), 0));
     assert!((error - 60.0 / 1_060.0).abs() < 1e-9, "{error}");
 }
+
+#[test]
+fn steps_that_began_before_are_left_out() {
+    let series = StepSeries { source: StepSource::Annotated, period: 0 };
+    let mut program = program();
+    for step in 0..10 {
+        let at = 1_000 * step;
+        program.kernel((at, at + 5), (at + 8, at + 18));
+        program.replay.step_boundary(DEVICE, time(at + 8), series);
+    }
+    program.replay.advance(u64::MAX);
+    // A step counts from when the device had done what was before it: 18, 1,018 and so on; the last one is open.
+    let steps = |since| program.replay.what_if(DEVICE, series, since).expect("operations ran").steps;
+    assert_eq!([0, time(18), time(18) + 1, time(4_018), time(4_019), time(20_000)].map(steps), [8, 8, 7, 4, 3, 0]);
+    let none = StepSeries { source: StepSource::Period, period: 3 };
+    assert_eq!(program.replay.what_if(DEVICE, none, 0).expect("operations ran").steps, 0);
+    assert!(program.replay.what_if(DeviceId(1), series, 0).is_none(), "nothing ran there");
+}
