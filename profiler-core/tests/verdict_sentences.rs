@@ -327,7 +327,7 @@ fn without_operations_nothing_ran_or_nothing_is_left() {
     let judged = |completeness: &Completeness| verdict_of(&Attributor::new(), &[], None, completeness);
     let idle = judged(&Completeness { api_calls: 7, ..Completeness::default() });
     assert_eq!((idle.group, idle.share), (Group::NoWork, 1.0));
-    assert_eq!(idle.evidence, ["No kernel, copy or memset was recorded; 7 CUDA calls were."]);
+    assert_eq!(idle.evidence, ["No kernel, copy or memset was recorded, only 7 CUDA calls."]);
     let damaged = judged(&Completeness { kernels: 7, bad_timestamps: 7, ..Completeness::default() });
     assert_eq!((damaged.group, damaged.share), (Group::CannotTell, 0.0));
     let loss = Loss { dropped_by_cupti: 7, ..Loss::default() };
@@ -360,7 +360,7 @@ fn kernels_of_the_group_are_named_the_longest_first() {
     let communication = judge(&[device.clone()]);
     assert_eq!(communication.group, Group::Communication);
     assert_eq!(named(&communication), ["ncclDevKernel_AllReduce"]);
-    assert!(says(&communication, "ran 1 times, 900.0 us in all, median 900.0 us."));
+    assert!(says(&communication, "ran 1 time, 900.0 us in all, median 900.0 us."));
     device.steady_leaves = leaves(&[(Leaf::Compute, 1_000)]);
     let verdict = judge(&[device]);
     assert_eq!(named(&verdict)[..2], ["gemm", "softmax"], "{:?}", verdict.evidence);

@@ -22,7 +22,7 @@ use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::steps::Interval;
-use crate::terminal::duration;
+use crate::terminal::{counted, duration};
 use crate::whatif::WORTH_SHOWING;
 
 /// A group other than computation is the verdict when this part of steady time could be had back: without its cause
@@ -164,10 +164,10 @@ fn abstention(
     let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
     let longer = "Trace a longer part of the program, at least a few steps after its start-up.";
     if operations == 0 && completeness.bad_timestamps == 0 && lost == 0 {
-        let calls = completeness.api_calls;
+        let calls = counted(completeness.api_calls, "CUDA call");
         return Some((
             Group::NoWork,
-            format!("No kernel, copy or memset was recorded; {calls} CUDA calls were."),
+            format!("No kernel, copy or memset was recorded, only {calls}."),
             "Check that the traced process is the one that uses the GPU, and that it got as far as its first kernel.",
         ));
     }
