@@ -10,7 +10,7 @@ use anyhow::Result;
 use profiler_core::diff::json::Document;
 use profiler_core::terminal::printable;
 
-use crate::{complain, report};
+use crate::{complain, progress, report};
 
 /// Exit code when the traces are not comparable.
 const REFUSED: u8 = 1;
@@ -40,7 +40,7 @@ pub struct Props {
 ///
 /// When stdout cannot be written. Traces that cannot be read are told on stderr.
 pub fn run(props: &Props) -> Result<u8> {
-    let (a, b) = match (gpuprof::open(&props.a), gpuprof::open(&props.b)) {
+    let (a, b) = match (progress::opened(&props.a, None), progress::opened(&props.b, None)) {
         (Ok(a), Ok(b)) => (a, b),
         (a, b) => {
             for error in [a.err(), b.err()].into_iter().flatten() {

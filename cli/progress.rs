@@ -1,11 +1,23 @@
 //! A bar on stderr while a trace is read, on a terminal only, and the end of the work when a signal asks for it.
 
 use std::io::{self, IsTerminal as _};
+use std::path::Path;
 
+use gpuprof::{OpenError, Report};
 use gpuprof_export::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::interrupt;
+
+/// The report of a trace file, with the bar while it is read.
+pub fn opened(file: &Path, capture: Option<u32>) -> Result<Report, OpenError> {
+    shown(|progress| {
+        gpuprof::open_watched(file, capture, &mut |done, total| {
+            // Reading leaves nothing behind, so a signal ends the command by itself.
+            let _ = progress(done, total);
+        })
+    })
+}
 
 /// Does `work`, which tells how far it is, and takes the bar away again.
 pub fn shown<T>(work: impl FnOnce(&mut Progress<'_>) -> T) -> T {

@@ -16,7 +16,7 @@ use profiler_core::report::json::Document;
 use profiler_core::terminal::printable;
 use profiler_core::trace::Answer;
 
-use crate::{complain, terminal, traces};
+use crate::{complain, progress, terminal, traces};
 
 /// Read at once: a system call is not free.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -165,7 +165,7 @@ fn opened(file: &Path, props: &Props) -> Result<Report, String> {
         return gpuprof::open_window(file, from, to).map_err(|error| error.to_string());
     }
     let Some(pid) = props.pid else {
-        return gpuprof::open_capture(file, props.capture).map_err(|error| error.to_string());
+        return progress::opened(file, props.capture).map_err(|error| error.to_string());
     };
     let process = TraceFile::open_process(file, Some(pid), None).map_err(|error| error.to_string())?;
     gpuprof::open_capture(process.readable(), props.capture).map_err(|error| error.to_string())

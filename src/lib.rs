@@ -117,7 +117,7 @@ pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
 pub use gpuprof_export as export;
 pub use import::{KinetoError, import_kineto, translate_kineto};
-pub use open::{OpenError, open, open_capture, open_window, read};
+pub use open::{OpenError, open, open_capture, open_watched, open_window, read};
 pub use profiler_core;
 pub use profiler_core::attribution::leaf::{Group, Leaf};
 pub use profiler_core::diff::{Diff, Refusal, compare};

@@ -4,6 +4,7 @@
 //! injected library feeds with the same items while the program runs, so both say the same; other profilers' traces go
 //! through `import` to it.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -96,8 +97,21 @@ pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
 ///
 /// As [`open`].
 pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Report, OpenError> {
+    open_watched(path, capture, &mut |_, _| ())
+}
+
+/// As [`open_capture`]; `progress` is told now and then how many bytes of the file are read, and how many it has.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_watched(
+    path: impl AsRef<Path>,
+    capture: Option<u32>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, OpenError> {
     let path = path.as_ref();
-    report_of(path, capture).map_err(|cause| OpenError { path: path.to_owned(), cause })
+    report_of(path, capture, progress).map_err(|cause| OpenError { path: path.to_owned(), cause })
 }
 
 /// As [`open`], about a part of the run: from `from` to `to` after its start. What overlaps the part is in it whole, device
@@ -122,8 +136,8 @@ fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause>
     if is_pipe {
         return Err(Cause::Part("a part takes a file, since it is read twice; this is a pipe".to_owned()));
     }
-    let reader = || TraceReader::new(Input::open(path)?.bytes).map_err(Cause::Trace);
-    let first = reader()?;
+    let mut unwatched = |_, _| ();
+    let first = TraceReader::new(Input::open(path, &mut unwatched)?.bytes).map_err(Cause::Trace)?;
     let start = first.session().start;
     let time = |since: Duration| {
         Timestamp::from_nanos(start.nanos().saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
@@ -135,7 +149,7 @@ fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause>
     if from >= length {
         return Err(Cause::Part(format!("the trace is {length:.2?} long, nothing of it lies behind {from:?}")));
     }
-    let mut second = reader()?;
+    let mut second = TraceReader::new(Input::open(path, &mut unwatched)?.bytes).map_err(Cause::Trace)?;
     second.only(window.read_from(), time(to));
     let mut report = report_of_part(second, None, Some(window)).map_err(Cause::Trace)?;
     report.part = Some(Part { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
@@ -149,8 +163,8 @@ fn window_of(path: &Path, from: Duration, to: Duration) -> Result<Report, Cause>
     Ok(report)
 }
 
-fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
-    let mut input = Input::open(path)?;
+fn report_of(path: &Path, capture: Option<u32>, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Cause> {
+    let mut input = Input::open(path, progress)?;
     if input.bytes.fill_buf().map_err(Cause::Io)?.starts_with(SQLITE_MAGIC) {
         return of_nsys(path, input, capture);
     }
@@ -158,16 +172,17 @@ fn report_of(path: &Path, capture: Option<u32>) -> Result<Report, Cause> {
 }
 
 /// What a file or a pipe holds.
-struct Input {
+struct Input<'p> {
     /// Unpacked.
-    bytes: Box<dyn BufRead>,
+    bytes: Box<dyn BufRead + 'p>,
     /// Whether they are those of a file as it lies on the disk.
     #[cfg_attr(not(feature = "export"), expect(dead_code, reason = "only SQLite needs a file"))]
     is_file: bool,
 }
 
-impl Input {
-    fn open(path: &Path) -> Result<Self, Cause> {
+impl<'p> Input<'p> {
+    /// `progress` as for [`open_watched`].
+    fn open(path: &Path, progress: &'p mut dyn FnMut(u64, u64)) -> Result<Self, Cause> {
         let mut file = File::open(path).map_err(Cause::Io)?;
         let metadata = file.metadata().map_err(Cause::Io)?;
         if metadata.is_dir() {
@@ -179,6 +194,7 @@ impl Input {
         let is_packed = head.starts_with(&GZIP_MAGIC);
         let position = Rc::default();
         let whole = Counted::new(Cursor::new(head).chain(file), Rc::clone(&position));
+        let whole = Watched { source: whole, position: Rc::clone(&position), total: metadata.len(), progress };
         let reader = BufReader::with_capacity(BUFFER_BYTES, whole);
         if !is_packed {
             return Ok(Self { bytes: Box::new(reader), is_file: metadata.is_file() });
@@ -191,8 +207,23 @@ impl Input {
     }
 }
 
+/// Tells how much is read.
+struct Watched<'p, R> {
+    source: R,
+    position: Rc<Cell<u64>>,
+    total: u64,
+    progress: &'p mut dyn FnMut(u64, u64),
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (self.progress)(self.position.get(), self.total);
+        self.source.read(buffer)
+    }
+}
+
 #[cfg(feature = "export")]
-fn of_nsys(path: &Path, mut input: Input, capture: Option<u32>) -> Result<Report, Cause> {
+fn of_nsys(path: &Path, mut input: Input<'_>, capture: Option<u32>) -> Result<Report, Cause> {
     let nsys = |error: gpuprof_export::ExportError| Cause::Nsys(error.of(path).to_string());
     let copy = match input.is_file {
         true => None,
@@ -203,7 +234,7 @@ fn of_nsys(path: &Path, mut input: Input, capture: Option<u32>) -> Result<Report
 }
 
 #[cfg(not(feature = "export"))]
-fn of_nsys(path: &Path, _: Input, _: Option<u32>) -> Result<Report, Cause> {
+fn of_nsys(path: &Path, _: Input<'_>, _: Option<u32>) -> Result<Report, Cause> {
     let why = "an SQLite file, which this build cannot read: the crate's feature `export` is off";
     Err(Cause::Nsys(format!("{}: {why}", path.display())))
 }

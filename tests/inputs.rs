@@ -52,6 +52,22 @@ fn piped(command: &[&str], bytes: &[u8]) -> Output {
 }
 
 #[test]
+fn opening_tells_how_far_it_is() {
+    let stage = played();
+    for name in ["trace.gpuprof", "trace.gpuprof.gz"] {
+        let file = stage.path(name);
+        if name.ends_with("gz") {
+            fs::write(&file, packed(&fs::read(stage.path("trace.gpuprof")).unwrap())).unwrap();
+        }
+        let mut told = Vec::new();
+        gpuprof::open_watched(&file, None, &mut |done, total| told.push((done, total))).unwrap();
+        let bytes = fs::metadata(&file).unwrap().len();
+        assert!(told.is_sorted() && told.iter().all(|&(_, total)| total == bytes), "{told:?}");
+        assert_eq!(told.last(), Some(&(bytes, bytes)), "{name}");
+    }
+}
+
+#[test]
 fn a_pipe_is_read_like_a_file() {
     let stage = played();
     let commands: [&[&str]; 4] = [
