@@ -70,6 +70,27 @@ fn a_short_run_has_no_steps() {
     assert!(!report.summary().contains("steps:"));
 }
 
+#[test]
+fn a_phase_in_between_is_part_of_no_step() {
+    // Training, then an evaluation by 12 other kernels, and training again, each for 200 steps of 2 ms.
+    let (mut scenario, mut at) = (Scenario::new(), 1_000);
+    for phase in ["train", "evaluate", "train"] {
+        let kernels = if phase == "train" { KERNELS } else { 12 };
+        for _ in 0..200 {
+            for kernel in 0..kernels {
+                let call = at + kernel * 40;
+                let name = format!("{phase}{kernel}");
+                gpu(0).kernel(&name).at(call + 8).lasting(30).launched(&mut scenario, 1, call, 5);
+            }
+            at += 2_000;
+        }
+    }
+    let steps = steps(&scenario.run());
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(KERNELS)));
+    assert!(steps.seen > 250, "{} steps", steps.seen);
+    assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == KERNELS));
+}
+
 /// Feeds a scenario with marks at the given host times (microseconds), all at once or flush by flush.
 fn with_marks(scenario: &Scenario, marks: &[(u32, u64)], flush: Option<u64>) -> Attributor {
     let mut attributor = Attributor::new();

@@ -49,6 +49,8 @@ fn a_doubtful_period_needs_longer_epochs() {
     assert_eq!(of_kernels(doubtful(100, 4_000)), [(512 + 1_024, period(100))]);
     // Four steps make an epoch, if that is longer still.
     assert_eq!(of_kernels(doubtful(300, 4_000)), [(512 + 1_200, period(300))]);
+    // Less than a third of the first epoch could repeat what was 350 launches before.
+    assert_eq!(of_kernels(repeated(350, 4_000)), [(512 + 1_024 + 1_400, period(350))]);
     // Without doubt four steps are enough, too.
     assert_eq!(of_kernels(repeated(300, 4_000)), [(512 + 1_200, period(300))]);
 }
@@ -64,7 +66,7 @@ fn a_launch_that_comes_every_second_time_makes_a_step_of_two_only_in_doubt() {
     // With one in ten, a launch that comes once in two of them may begin the step; three in the first epoch do not tell.
     assert_eq!(with_other(200, doubtful(100, 8_000)), [(512 + 1_024 + 2_048, Some((StepSource::Anchor, 200)))]);
     // One that comes less than twice as far apart is no step around the period.
-    assert_eq!(with_other(150, doubtful(100, 8_000)), [(512 + 1_024, period(100))]);
+    assert_eq!(with_other(104, doubtful(100, 8_000)), [(512 + 1_024, period(100))]);
 }
 
 #[test]
@@ -114,4 +116,16 @@ fn steps_found_by_copies_are_given_up_after_four_of_them_and_twice_as_many() {
     // Short steps have epochs of 512 launches, as without copies.
     let short = || repeated(20, 161).chain(chaos(8_000));
     assert_eq!(history(short(), |symbol| symbol == 0), [(161, period(20)), (161 + 512 + 1_024, None)]);
+}
+
+#[test]
+fn one_launch_that_comes_three_times_is_enough_to_look_at_a_period() {
+    // Five kinds of launches in an order that is the same in each step, and one launch that comes once.
+    let mut noise = 77_u64;
+    let mut step: Vec<u32> = vec![9];
+    step.extend((1..200).map(|_| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (noise >> 60) as u32 % 5
+    }));
+    assert_eq!(of_kernels(step.repeat(20)), [(512 + 800, period(200))]);
 }
