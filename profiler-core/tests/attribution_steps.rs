@@ -91,6 +91,25 @@ fn a_phase_in_between_is_part_of_no_step() {
     assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == KERNELS));
 }
 
+#[test]
+fn kernels_do_not_shorten_the_wait_for_a_period_as_copies_do() {
+    // Nine steps of 50 launches, less than an epoch, that begin with a copy or with a kernel.
+    let found = |copies: bool| {
+        let mut scenario = Scenario::new();
+        for launch in 0..450 {
+            let (call, kernel) = (1_000 + launch * 40, launch % 50);
+            let work = match kernel {
+                0 if copies => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                _ => gpu(0).kernel(&format!("kernel{kernel}")),
+            };
+            work.at(call + 8).lasting(20).launched(&mut scenario, 1, call, 5);
+        }
+        steps(&scenario.run()).source
+    };
+    assert_eq!(found(true), StepSource::Period);
+    assert_eq!(found(false), StepSource::Window);
+}
+
 /// Feeds a scenario with marks at the given host times (microseconds), all at once or flush by flush.
 fn with_marks(scenario: &Scenario, marks: &[(u32, u64)], flush: Option<u64>) -> Attributor {
     let mut attributor = Attributor::new();
