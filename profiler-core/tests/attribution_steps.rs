@@ -71,6 +71,15 @@ fn a_short_run_has_no_steps() {
 }
 
 #[test]
+fn start_up_ends_where_the_steady_time_begins() {
+    let attributor = train(200, |_| 0).run();
+    let device = attributor.devices().next().expect("a device");
+    // The window begins with the first kernel, 1,008 us after the begin of the scenario.
+    assert_eq!(device.steady_start().nanos(), ZERO + 1_008_000 + device.start_up_ns());
+    assert_ne!(device.start_up_ns(), 0, "kernels that were not seen before");
+}
+
+#[test]
 fn a_phase_in_between_is_part_of_no_step() {
     // Training, then an evaluation by 12 other kernels, and training again, each for 200 steps of 2 ms.
     let (mut scenario, mut at) = (Scenario::new(), 1_000);
