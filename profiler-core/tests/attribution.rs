@@ -32,6 +32,7 @@ fn computation_covers_communication_and_copies() {
     assert_eq!(overlap[Work::Compute as usize][Work::Copy as usize], 10_000);
     assert_eq!(overlap[Work::Communication as usize][Work::Copy as usize], 30_000);
     assert_eq!(overlap[Work::Compute as usize][Work::Compute as usize], 0);
+    assert_eq!(overlap[Work::Communication as usize][Work::Compute as usize], 0, "of two, computation comes first");
 }
 
 #[test]

@@ -70,6 +70,55 @@ fn a_short_run_has_no_steps() {
     assert!(!report.summary().contains("steps:"));
 }
 
+#[test]
+fn start_up_ends_where_the_steady_time_begins() {
+    let attributor = train(200, |_| 0).run();
+    let device = attributor.devices().next().expect("a device");
+    // The window begins with the first kernel, 1,008 us after the begin of the scenario.
+    assert_eq!(device.steady_start().nanos(), ZERO + 1_008_000 + device.start_up_ns());
+    assert_ne!(device.start_up_ns(), 0, "kernels that were not seen before");
+}
+
+#[test]
+fn a_phase_in_between_is_part_of_no_step() {
+    // Training, then an evaluation by 12 other kernels, and training again, each for 200 steps of 2 ms.
+    let (mut scenario, mut at) = (Scenario::new(), 1_000);
+    for phase in ["train", "evaluate", "train"] {
+        let kernels = if phase == "train" { KERNELS } else { 12 };
+        for _ in 0..200 {
+            for kernel in 0..kernels {
+                let call = at + kernel * 40;
+                let name = format!("{phase}{kernel}");
+                gpu(0).kernel(&name).at(call + 8).lasting(30).launched(&mut scenario, 1, call, 5);
+            }
+            at += 2_000;
+        }
+    }
+    let steps = steps(&scenario.run());
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(KERNELS)));
+    assert!(steps.seen > 250, "{} steps", steps.seen);
+    assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == KERNELS));
+}
+
+#[test]
+fn kernels_do_not_shorten_the_wait_for_a_period_as_copies_do() {
+    // Nine steps of 50 launches, less than an epoch, that begin with a copy or with a kernel.
+    let found = |copies: bool| {
+        let mut scenario = Scenario::new();
+        for launch in 0..450 {
+            let (call, kernel) = (1_000 + launch * 40, launch % 50);
+            let work = match kernel {
+                0 if copies => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                _ => gpu(0).kernel(&format!("kernel{kernel}")),
+            };
+            work.at(call + 8).lasting(20).launched(&mut scenario, 1, call, 5);
+        }
+        steps(&scenario.run()).source
+    };
+    assert_eq!(found(true), StepSource::Period);
+    assert_eq!(found(false), StepSource::Window);
+}
+
 /// Feeds a scenario with marks at the given host times (microseconds), all at once or flush by flush.
 fn with_marks(scenario: &Scenario, marks: &[(u32, u64)], flush: Option<u64>) -> Attributor {
     let mut attributor = Attributor::new();

@@ -169,3 +169,26 @@ fn a_begin_that_is_another_launch_counts_when_its_surroundings_stay() {
     assert_eq!(begins(&[20, 19, 12, 11]), [0, 20, 40, 60], "the ninth does not count");
     assert_eq!(begins(&[20, 19, 15, 12]), [0, 40, 60], "one step of two");
 }
+
+#[test]
+fn a_graph_takes_over_when_no_step_has_begun_for_two_periods() {
+    let launches = |loops: usize, graph_every: u32| {
+        let behind = repeated(graph_every, 400).map(|symbol| symbol + 100);
+        detect(&with_graphs(repeated(20, loops).chain(behind), |symbol| symbol == 100)).0
+    };
+    // Steps of 20 launches are over; nine graphs are 8 x 10 launches apart.
+    let known = (1_024, Some((StepSource::Period, 20)));
+    assert_eq!(launches(1_200, 10)[..2], [known, (1_200 + 81, Some((StepSource::Period, 10)))]);
+    // They end as they become known: with the ninth graph 40 launches have been waited for, and two periods are not over.
+    assert_eq!(launches(1_023, 5)[..2], [known, (1_023 + 46, Some((StepSource::Period, 5)))]);
+}
+
+#[test]
+fn a_launch_of_that_moment_alone_begins_no_steps() {
+    // Shortly before the period becomes known another launch comes, behind a long pause.
+    let mut launches = kernels(repeated(20, 2_000));
+    launches[1_010] = (999, LaunchKind::Other, 90_000);
+    let (published, cuts) = detect(&launches);
+    assert_eq!(published, [(1_024, Some((StepSource::Period, 20)))]);
+    assert!(cuts.len() >= (2_000 - 1_024) / 20 - 1, "{cuts:?}");
+}

@@ -122,8 +122,9 @@ impl Lags {
     }
 
     /// Whether a period that fits `repeats` times into the `length` launches of the epoch has come that often at its end, and
-    /// for three quarters of it, without exception; a program begins with launches of its own. Launches that are all equal
-    /// do not count: what repeats there need not be a step.
+    /// for three quarters of it, without exception; a program begins with launches of its own. That ends the epoch; a
+    /// period is found only if it scores [`LEAST_SCORE`] over all of it, else the next epoch begins behind those launches.
+    /// Launches that are all equal do not count: what repeats there need not be a step.
     pub(super) fn has_perfect(&self, repeats: u64, length: u64, sequence: &Sequence) -> bool {
         let (newest, longest) = (sequence.count(), length / repeats);
         let perfect = |candidate: &&Candidate| {
