@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use std::{io, process};
+use std::{io, process, thread};
 
 use crossbeam_channel::{Sender, bounded};
 use host_evidence::own::{Identity, Own};
@@ -34,6 +34,8 @@ const MAX_CLIENTS: usize = 8;
 const TICK: Duration = Duration::from_millis(500);
 /// The collector's answer is waited for so long; it is late only when it is far behind.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks whether this library has started.
+const STARTING: Duration = Duration::from_millis(1);
 /// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -89,6 +91,10 @@ impl Control {
         let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
         let mut desk = Desk { director, last: Answer::default(), command: shown_command() };
         let mut listens_from = Instant::now();
+        // Until then nothing is measured, which a client would take for the end.
+        while Profiler::is_starting() {
+            thread::sleep(STARTING);
+        }
         while let Ok(listener) = self.listener.get() {
             let now = Instant::now();
             let readable = wait(&clients, Some(listener).filter(|_| now >= listens_from), now);

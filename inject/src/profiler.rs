@@ -325,6 +325,11 @@ impl Profiler {
         STATE.load(Ordering::Acquire) == RUNNING
     }
 
+    /// Whether measuring is about to begin, or to be refused.
+    pub fn is_starting() -> bool {
+        STATE.load(Ordering::Acquire) == STARTING
+    }
+
     /// The profiler, while it measures or could.
     pub fn measuring() -> Option<&'static Self> {
         Self::is_measuring().then(|| PROFILER.get())?

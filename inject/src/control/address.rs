@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, thread};
 
 use crate::border;
@@ -174,21 +174,33 @@ fn make_private(folder: &Path, user: u32) -> io::Result<()> {
     }
 }
 
-/// Binds the first name on which nobody answers: a process of another container may have this process's id and folder.
+/// Listens in `folder`. Between binding and listening a socket refuses connections, as one of a killed process does, which
+/// clients remove. So it listens before it gets the name that clients look for.
 fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let unnamed = folder.join(format!("{id}.{}", now.subsec_nanos()));
+    let listener = UnixListener::bind(&unnamed)?;
+    let mode = fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o600));
+    let place = mode.and_then(|()| name(&unnamed, folder, user, id));
+    let _ = fs::remove_file(&unnamed);
+    Ok((listener, place?))
+}
+
+/// Gives the socket the first name on which nobody answers: a process of another container may have this process's id and
+/// folder.
+fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> {
     for number in 1..=NAMESAKES {
         let path = folder.join(format!("{}.sock", Process { id, number }));
         if !matches!(connect(&path, user, Duration::ZERO), Ok(None)) {
             continue;
         }
-        let listener = match UnixListener::bind(&path) {
+        match fs::hard_link(unnamed, &path) {
             // Somebody was faster.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
-            bound => bound?,
-        };
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            linked => linked?,
+        }
         let inode = inode(&path, user).ok_or(io::ErrorKind::NotFound)?;
-        return Ok((listener, Place { path, user, inode }));
+        return Ok(Place { path, user, inode });
     }
     let taken = format!("{}: {NAMESAKES} processes have the id {id} here", folder.display());
     Err(io::Error::new(io::ErrorKind::AddrInUse, taken))
@@ -214,6 +226,7 @@ fn remove(path: &Path, user: u32, wanted: Inode) {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A folder that passes the check, and its user.
     fn private() -> (tempfile::TempDir, PathBuf, u32) {
@@ -236,6 +249,32 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(why(&folder, user).contains("mode 755"), "open to others");
         assert_eq!(check(&place.path().join("none"), user).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_socket_that_can_be_found_takes_connections() {
+        let (_place, folder, user) = private();
+        let found = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            // As somebody who asks for the state of all processes all the time.
+            scope.spawn(|| {
+                while found.load(Ordering::Relaxed) < 200 {
+                    for (_, socket) in sockets(&folder, user) {
+                        let answered = connect(&socket, user, Duration::from_secs(10));
+                        // One that has gone meanwhile is none.
+                        assert!(answered.is_ok(), "{answered:?}");
+                    }
+                }
+            });
+            for _ in 0..200 {
+                let (_listener, place) = bind(&folder, user, 4711).unwrap();
+                let there = inode(&place.path, user);
+                found.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(there, Some(place.inode), "removed by who found it");
+                place.remove();
+            }
+        });
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing stays behind");
     }
 
     #[test]
