@@ -103,13 +103,8 @@ pub fn check(folder: &Path, user: u32) -> io::Result<()> {
 pub fn connect(socket: &Path, user: u32, patience: Duration) -> io::Result<Option<UnixStream>> {
     let deadline = Instant::now() + patience;
     loop {
-        let Some(seen) = inode(socket, user) else {
-            return if socket.symlink_metadata().is_err() {
-                Ok(None)
-            } else {
-                Err(denied("is no socket of this user"))
-            };
-        };
+        let Ok(found) = fs::symlink_metadata(socket) else { return Ok(None) };
+        let Some(seen) = own(&found, user) else { return Err(denied("is no socket of this user")) };
         let error = match border::connect(socket) {
             Ok(stream) if border::peer_user_id(&stream) == Some(user) => return Ok(Some(stream)),
             Ok(_) => return Err(denied("is answered by another user")),
@@ -211,7 +206,11 @@ type Inode = (u64, u64);
 
 /// The inode of a path that is a socket of this user, and not a link to one.
 fn inode(path: &Path, user: u32) -> Option<Inode> {
-    let found = fs::symlink_metadata(path).ok()?;
+    own(&fs::symlink_metadata(path).ok()?, user)
+}
+
+/// The inode of a file that is a socket of this user.
+fn own(found: &fs::Metadata, user: u32) -> Option<Inode> {
     (found.file_type().is_socket() && found.uid() == user).then(|| (found.dev(), found.ino()))
 }
 
@@ -226,7 +225,7 @@ fn remove(path: &Path, user: u32, wanted: Inode) {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// A folder that passes the check, and its user.
     fn private() -> (tempfile::TempDir, PathBuf, u32) {
@@ -254,26 +253,31 @@ mod tests {
     #[test]
     fn a_socket_that_can_be_found_takes_connections() {
         let (_place, folder, user) = private();
-        let found = AtomicUsize::new(0);
-        thread::scope(|scope| {
+        let done = AtomicBool::new(false);
+        // They listen to the end, so that no file gets the inode of another one.
+        let mut listeners = Vec::new();
+        let (refused, removed) = thread::scope(|scope| {
             // As somebody who asks for the state of all processes all the time.
-            scope.spawn(|| {
-                while found.load(Ordering::Relaxed) < 200 {
-                    for (_, socket) in sockets(&folder, user) {
-                        let answered = connect(&socket, user, Duration::from_secs(10));
-                        // One that has gone meanwhile is none.
-                        assert!(answered.is_ok(), "{answered:?}");
-                    }
+            let asking = scope.spawn(|| {
+                let mut refused = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    let found = sockets(&folder, user);
+                    let answers = found.iter().map(|(_, socket)| connect(socket, user, Duration::from_secs(10)));
+                    refused.extend(answers.filter_map(Result::err));
                 }
+                refused
             });
-            for _ in 0..200 {
-                let (_listener, place) = bind(&folder, user, 4711).unwrap();
-                let there = inode(&place.path, user);
-                found.fetch_add(1, Ordering::Relaxed);
-                assert_eq!(there, Some(place.inode), "removed by who found it");
+            let mut removed = 0;
+            for (listener, place) in (0..200).filter_map(|_| bind(&folder, user, 4711).ok()) {
+                removed += usize::from(inode(&place.path, user) != Some(place.inode));
                 place.remove();
+                listeners.push(listener);
             }
+            done.store(true, Ordering::Relaxed);
+            (asking.join().unwrap(), removed)
         });
+        assert!(refused.is_empty(), "{refused:?}");
+        assert_eq!((listeners.len(), removed), (200, 0), "removed by who found them");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing stays behind");
     }
 
