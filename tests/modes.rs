@@ -175,6 +175,15 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
 }
 
 #[test]
+fn graphs_are_recorded_by_nodes_where_nothing_else_is_asked_for() {
+    let stage = Stage::new();
+    let output = stage.with_whole_graphs("graph_torch").env_remove("GPUPROF_CUDA_GRAPHS").output().unwrap();
+    let report = stage.report();
+    let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
+    assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
+}
+
+#[test]
 fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
     for level in [None, Some("auto"), Some("graph")] {
         let stage = Stage::new();
@@ -215,7 +224,7 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let output = host
         .env("GPUPROF_REPLAY_SPEED", "1")
         .env("GPUPROF_REPLAY_REPEAT", "4")
-        .env_remove("GPUPROF_CUDA_GRAPHS")
+        .env("GPUPROF_CUDA_GRAPHS", "auto")
         .output()
         .unwrap();
     let text = words(&output);
@@ -240,7 +249,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
         let stage = Stage::new();
         let mut host = stage.with_whole_graphs(fixture);
         host.env("GPUPROF_REPLAY_SPEED", "1")
-            .env_remove("GPUPROF_CUDA_GRAPHS")
+            .env("GPUPROF_CUDA_GRAPHS", "auto")
             .envs(budget.map(|budget| ("GPUPROF_MAX_OVERHEAD", budget)));
         let text = words(&host.output().unwrap());
         assert!(

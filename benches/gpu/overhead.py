@@ -13,7 +13,7 @@ again with --merge and it goes on with the next round.
 
 Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py brings the figures into the
 documentation.
-It measures the tools as they are started by default, when gpuprof and nsys record these CUDA graphs as one. `floor` is CUPTI
+It measures the tools as they are started by default, when gpuprof records the nodes of CUDA graphs and nsys graphs as one. `floor` is CUPTI
 recording what gpuprof asks it for, and nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
 `floor-nodes`, `gpuprof-nodes` and `nsys-node` record the nodes of graphs.
 Whether a launch takes 4 us or 6 under CUPTI is decided anew for each process, whoever records (docs/OVERHEAD.md), so `launch` is run

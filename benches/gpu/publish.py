@@ -40,7 +40,7 @@ MODES = [
      ("gpt", "resnet", "mlp", "launch")),
     ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof",
      ("gpt", "resnet", "mlp", "launch")),
-    ("", "--cuda-graph-trace node", "nodes of CUDA graphs, whatever they cost", "gpuprof-nodes", ("graph",)),
+    ("", "--cuda-graph-trace node", "nodes of CUDA graphs (the default)", "gpuprof-nodes", ("graph",)),
     ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full",
      ("gpt", "resnet", "mlp", "launch")),
 ]

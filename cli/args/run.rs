@@ -68,7 +68,7 @@ pub struct RunArgs {
     /// Part of the launching threads' time that tracing may take, such as 1%; then less is recorded
     #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(settings::MAX_OVERHEAD))]
     max_overhead: Option<String>,
-    /// Record the nodes of CUDA graphs, or graphs as a whole: node, graph or auto [default: auto]
+    /// Record the nodes of CUDA graphs, or graphs as a whole: node, graph or auto [default: node]
     #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(settings::CUDA_GRAPHS))]
     cuda_graph_trace: Option<String>,
     /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]

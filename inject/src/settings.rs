@@ -181,7 +181,7 @@ impl Settings {
                 |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
             ),
             mode: read(&lookup, &mut bad, MODE, "watch, light or full", Mode::Light, Mode::named),
-            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "node, graph or auto", Graphs::Auto, Graphs::parse),
+            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "node, graph or auto", Graphs::Nodes, Graphs::parse),
             max_overhead: read(
                 &lookup,
                 &mut bad,

@@ -105,7 +105,8 @@ pub(super) fn unknown(name: &OsStr) -> Option<Complaint> {
 }
 
 /// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
-/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at, the work is quadratic.
+/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at, the
+/// work is quadratic.
 fn nearest(name: &str) -> Option<&'static str> {
     let letters = name.len() - PREFIX.len();
     let ranked = VARIABLES.iter().map(|variable| (edits(name, variable.name), variable.name));

@@ -100,15 +100,15 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: CUDA_GRAPHS,
-        default: "auto",
+        default: "node",
         meaning: "`node` records each node of a CUDA graph, `graph` a launch of a graph as one piece of computation whose inside is not \
-                  known. `auto` records nodes with CUPTI before 13.2, as `graph` does: such a library can crash the program over whole \
-                  graphs. With a newer one it begins with whole graphs and goes over to nodes once 16 launches in half a second or \
-                  more say that nodes would take less than an estimated 2 % of the time of their graphs, or less than GPUPROF_MAX_OVERHEAD where that is \
-                  set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the program when whole graphs are \
-                  switched on in mid-run. How many nodes a graph has is told when it is instantiated; graphs of which that is not \
-                  known stay whole. While CUPTI is left to other tools (GPUPROF_NEIGHBOURS=yield) it is always nodes, which those \
-                  expect. A program linked with gpuprof records nodes where nothing else is asked for.",
+                  known. `graph` and `auto` need CUPTI 13.2 or later: older libraries can crash the program over whole graphs, so with \
+                  them nodes are recorded all the same. `auto` begins with whole graphs and goes over to nodes once 16 launches in half a \
+                  second or more say that nodes would take less than an estimated 2 % of the time of their graphs, or less than \
+                  GPUPROF_MAX_OVERHEAD where that is set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the \
+                  program when whole graphs are switched on in mid-run. How many nodes a graph has is told when it is instantiated; \
+                  graphs of which that is not known stay whole. While CUPTI is left to other tools (GPUPROF_NEIGHBOURS=yield) it is \
+                  always nodes, which those expect. A program linked with gpuprof records nodes under `auto`, too.",
     },
     Variable {
         name: MAX_OVERHEAD,

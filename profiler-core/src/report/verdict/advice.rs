@@ -59,14 +59,15 @@ pub(super) const COPY_LESS: &str = "Copy less: reduce on the device before copyi
      smaller types), or keep the data there. There is little to run beside these copies.";
 
 /// What reads of a few bytes mean for a CUDA graph.
-pub(super) const READS_FIRST: &str = " The reads of a few bytes (.item(), .cpu()) must leave the step first.";
+pub(super) const READS_FIRST: &str =
+    " Remove the reads of single values (.item(), .cpu()) from the step first: a graph cannot hold them.";
 
 /// What is left beside computation, by the largest ceiling that is not about kernels.
 pub(super) fn beside_compute(speedup: f64) -> String {
     if speedup < WORTH_NAMING {
         return " Nothing on the host will make this faster.".to_owned();
     }
-    format!(" Beside that, {} is left outside of the kernels: see the ceilings.", at_most(speedup, 2))
+    format!(" Outside of the kernels {} can be gained: see the ceilings.", at_most(speedup, 2))
 }
 
 /// What the launches say about CUDA graphs.

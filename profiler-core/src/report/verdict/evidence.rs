@@ -21,6 +21,8 @@ const NAME_WIDTH: usize = 72;
 const NOTABLE: f64 = 0.02;
 /// A copy to the host of at most so many bytes is a value that it reads.
 const FEW_BYTES: u64 = 64;
+/// Reads of values are named from one in so many kernels on: training steps have some hundred, so it is in every few steps.
+const KERNELS_A_READ: u64 = 1_000;
 /// A ceiling that takes away more of the step than this may be too low (docs/ATTRIBUTION.md, "When it is shown").
 const MOST_OF_IT: f64 = 0.9;
 
@@ -183,7 +185,7 @@ pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> 
     (count > all / 2).then(|| (count, all, bytes / count.max(1)))
 }
 
-/// Reads of a few bytes by the host, if there is one in every thousand operations or more: how many, and their mean size, bytes.
+/// Reads of a few bytes by the host, if there is one for every [`KERNELS_A_READ`] or more: how many, and their mean size, bytes.
 pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
     let reads = devices.iter().flat_map(|device| &device.copies).filter(|row| {
         row.path.kind == CopyKind::DeviceToHost && row.bytes <= FEW_BYTES.saturating_mul(row.durations.count())
@@ -192,7 +194,7 @@ pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
         (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
     });
     let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
-    (count > 0 && count >= kernels.fold(0, u64::saturating_add) / 1_000).then(|| (count, bytes / count))
+    (count > 0 && count >= kernels.fold(0, u64::saturating_add) / KERNELS_A_READ).then(|| (count, bytes / count))
 }
 
 fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {

@@ -159,12 +159,12 @@ fn loader_advice(cause: Cause) -> &'static str {
              raise prefetch_factor, or pin in the loader's thread (pin_memory=True)."
         }
         Cause::LoaderWaitIo => {
-            "The workers wait for storage or the network: more of them wait at once (num_workers); then faster or local \
-             storage, larger files (shards), a cache."
+            "The workers wait for storage or the network. Use more of them (num_workers), so that more requests are under way \
+             at once; or faster or local storage, larger files (shards), a cache."
         }
         Cause::LoaderWaitIdle => {
-            "The workers were idle while the step waited, mostly for the network or a server: more of them wait at once \
-             (num_workers); then raise prefetch_factor, keep them alive between epochs (persistent_workers=True), and \
+            "The workers were idle while the step waited. If they wait for the network or a server, use more of them \
+             (num_workers). If not, raise prefetch_factor, keep them alive between epochs (persistent_workers=True), and \
              look for what they wait for (a lock, a queue, the main process)."
         }
         _ => {
