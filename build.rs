@@ -1,4 +1,4 @@
-//! Puts the version that `gpuprof --version` prints into `GPUPROF_VERSION`: the package version and, in a git
+//! Puts the version that `gpuwhy --version` prints into `GPUWHY_VERSION`: the package version and, in a git
 //! checkout of this project, the commit.
 //!
 //! A build without git, or from an unpacked archive, gets the package version alone. The commit is not marked when
@@ -15,7 +15,7 @@ fn main() {
         Some(commit) => format!("{package} ({commit})"),
         None => package,
     };
-    println!("cargo::rustc-env=GPUPROF_VERSION={version}");
+    println!("cargo::rustc-env=GPUWHY_VERSION={version}");
 }
 
 /// The commit of the checkout at `root`, shortened, or `None` when `root` is not the top of one.

@@ -1,7 +1,7 @@
-//! What opening a long trace takes: `cargo bench -p gpuprof --bench long_trace -- 100000000`.
+//! What opening a long trace takes: `cargo bench -p gpuwhy --bench long_trace -- 100000000`.
 //!
 //! The trace is a loop of a hundred kernels with the calls that launch them and a synchronisation, flushed every 0.1 s of its
-//! time, with an answer at its end; it is written to a file in the folder for temporary files and read again as `gpuprof report`
+//! time, with an answer at its end; it is written to a file in the folder for temporary files and read again as `gpuwhy report`
 //! does it: by its answer, in part, and from all of its records. Times are one run's, with the file in the page cache; memory
 //! is the peak of the process while it reads (Linux).
 
@@ -24,15 +24,15 @@ const KERNELS: u64 = 100;
 
 fn main() {
     let events = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(EVENTS);
-    let path = std::env::temp_dir().join(format!("gpuprof-long-{}.gpuprof", std::process::id()));
+    let path = std::env::temp_dir().join(format!("gpuwhy-long-{}.gpuwhy", std::process::id()));
     let end = timed("written", events, || write(&path, events).expect("a trace"));
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     println!("{events} events, {:.1} MB, {:.1} s of a run", bytes as f64 / 1e6, (end - START) as f64 / 1e9);
     let answer = || Answer::read(BufReader::new(File::open(&path).expect("the trace")));
     timed("its answer", events, || answer().expect("a trace").expect("an answer"));
     let run = Duration::from_nanos(end - START);
-    let part = timed("a hundredth of it", events, || gpuprof::open_window(&path, run / 2, run / 2 + run / 100));
-    let whole = timed("all of it", events, || gpuprof::open(&path));
+    let part = timed("a hundredth of it", events, || gpuwhy::open_window(&path, run / 2, run / 2 + run / 100));
+    let whole = timed("all of it", events, || gpuwhy::open(&path));
     let [part, whole] = [part, whole].map(|report| report.expect("a report").completeness.kernels);
     println!("kernels: {part} in a hundredth, {whole} in all");
     fs::remove_file(&path).expect("the trace can be removed");

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whether two builds of gpuprof say the same: the JSON reports of all recorded sessions, byte for byte. For changes of
+# Whether two builds of gpuwhy say the same: the JSON reports of all recorded sessions, byte for byte. For changes of
 # the engine that must not change what it finds.
 #
 #     benches/same_reports.sh OLD/target/release NEW/target/release
@@ -12,9 +12,9 @@ trap 'rm -rf "$work"' EXIT
 different=0
 for fixture in "$(dirname "$0")"/../fixtures/*.cupti.zst; do
     name=$(basename "$fixture" .cupti.zst)
-    "$old/gpuprof" demo --fast "$name" --output "$work" >"$work/log" 2>&1 || { cat "$work/log"; exit 2; }
-    "$old/gpuprof" report --json "$work/$name.gpuprof" >"$work/old.json"
-    "$new/gpuprof" report --json "$work/$name.gpuprof" >"$work/new.json"
+    "$old/gpuwhy" demo --fast "$name" --output "$work" >"$work/log" 2>&1 || { cat "$work/log"; exit 2; }
+    "$old/gpuwhy" report --json "$work/$name.gpuwhy" >"$work/old.json"
+    "$new/gpuwhy" report --json "$work/$name.gpuwhy" >"$work/new.json"
     if cmp -s "$work/old.json" "$work/new.json"; then
         echo "same       $name"
     else

@@ -1,9 +1,9 @@
-//! `gpuprof analyze`: the rules of `nsys analyze`.
+//! `gpuwhy analyze`: the rules of `nsys analyze`.
 //!
-//! Looking and printing are library code (`gpuprof-export`); here are the order of rules, streams and exit codes.
+//! Looking and printing are library code (`gpuwhy-export`); here are the order of rules, streams and exit codes.
 
 use anyhow::Result;
-use gpuprof_export::stats::rules::{self, Request};
+use gpuwhy_export::stats::rules::{self, Request};
 
 use crate::stats::Tables;
 

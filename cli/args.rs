@@ -32,7 +32,7 @@ use self::stats::{STATS_HELP, StatsArgs};
 
 /// Tells, while a CUDA program runs, why it is not faster.
 #[derive(Parser)]
-#[command(name = "gpuprof", version = env!("GPUPROF_VERSION"), after_help = EXAMPLES)]
+#[command(name = "gpuwhy", version = env!("GPUWHY_VERSION"), after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -40,7 +40,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Start a command with gpuprof loaded into every CUDA process of it
+    /// Start a command with gpuwhy loaded into every CUDA process of it
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
     /// Print what a trace says
@@ -67,7 +67,7 @@ pub enum Command {
     /// Write a trace again, smaller and with the same contents
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),
-    /// List this user's processes that run with gpuprof, and what holds them back
+    /// List this user's processes that run with gpuwhy, and what holds them back
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
     /// Begin a capture in a running process
@@ -95,16 +95,16 @@ pub enum Command {
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-  gpuprof run -- python train.py         profile a program; the verdict comes at its end
-  gpuprof run --live 1s -- ./simulate    with a line about the bottleneck every second
-  gpuprof report gpuprof-4711.gpuprof    read a trace again
-  gpuprof diff before.gpuprof after.gpuprof
+  gpuwhy run -- python train.py         profile a program; the verdict comes at its end
+  gpuwhy run --live 1s -- ./simulate    with a line about the bottleneck every second
+  gpuwhy report gpuwhy-4711.gpuwhy    read a trace again
+  gpuwhy diff before.gpuwhy after.gpuwhy
                                          what a change brought, and why
-  gpuprof export --to chrome gpuprof-4711.gpuprof
+  gpuwhy export --to chrome gpuwhy-4711.gpuwhy
                                          for Perfetto, HTA and TensorBoard
-  gpuprof stats gpuprof-4711.gpuprof     the tables of nsys stats
-  gpuprof analyze gpuprof-4711.gpuprof   the rules of nsys analyze
-  gpuprof query gpuprof-4711.gpuprof 'SELECT count(*) FROM kernels'
+  gpuwhy stats gpuwhy-4711.gpuwhy     the tables of nsys stats
+  gpuwhy analyze gpuwhy-4711.gpuwhy   the rules of nsys analyze
+  gpuwhy query gpuwhy-4711.gpuwhy 'SELECT count(*) FROM kernels'
                                          anything else, in SQL
-  gpuprof doctor                         can this machine be profiled?
-  gpuprof demo                           see it work without a GPU";
+  gpuwhy doctor                         can this machine be profiled?
+  gpuwhy demo                           see it work without a GPU";

@@ -1,4 +1,4 @@
-//! `gpuprof compact`: writes a trace again, smaller.
+//! `gpuwhy compact`: writes a trace again, smaller.
 //!
 //! Encoding is library code (`profiler_core::trace::compact`); here are files and the table of sizes.
 
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::slice;
 
 use anyhow::{Result, anyhow};
-use gpuprof_export::{Destination, Output, Shape, TraceFile};
+use gpuwhy_export::{Destination, Output, Shape, TraceFile};
 use profiler_core::trace::compact::{self, CompactError, Form, Sizes};
 
 use crate::{complain, interrupt, progress, traces};

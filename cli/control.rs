@@ -1,4 +1,4 @@
-//! `gpuprof status`, `start`, `stop`, `snapshot`, `watch`: talks to the control sockets of this user's processes.
+//! `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`: talks to the control sockets of this user's processes.
 //!
 //! One connection and one line of JSON each way, see docs/CONTROL.md. Which folders and sockets are trusted is
 //! [`address`], which libprof.so uses too. A process that does not answer is waited for a bounded time, an answer has a
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use prof::control::address::{self, Process};
+use gpuwhy_inject::control::address::{self, Process};
 use profiler_core::terminal::printable;
 use serde_json::Value;
 
@@ -187,7 +187,7 @@ fn status(json: bool) -> Result<u8> {
         any = true;
     }
     if !any && !json {
-        writeln!(out, "no process of this user runs with gpuprof")?;
+        writeln!(out, "no process of this user runs with gpuwhy")?;
     }
     Ok(0)
 }
@@ -221,7 +221,7 @@ fn socket(process: Process) -> Result<PathBuf> {
 }
 
 fn nobody(process: Process) -> anyhow::Error {
-    anyhow!("no process {process} of this user runs with gpuprof; `gpuprof status` lists those that do")
+    anyhow!("no process {process} of this user runs with gpuwhy; `gpuwhy status` lists those that do")
 }
 
 fn tell(process: Process, command: &str) -> Result<u8> {

@@ -1,4 +1,4 @@
-//! `gpuprof demo`: plays recorded sessions through the real `libprof.so` on a machine without a GPU.
+//! `gpuwhy demo`: plays recorded sessions through the real `libprof.so` on a machine without a GPU.
 //!
 //! A small host program stands in for the CUDA driver: it loads `libprof.so` as the driver does, and a replay library
 //! stands in for libcupti and hands over the activity buffers that a GPU once produced. Everything between those two
@@ -30,7 +30,7 @@ pub const FAILED: u8 = 1;
 /// How many recordings play when none is named: enough to see two different verdicts in half a minute.
 const DEFAULT_COUNT: usize = 2;
 
-const HOST: &str = "gpuprof-replay-host";
+const HOST: &str = "gpuwhy-replay-host";
 const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 
 /// What to play and how.
@@ -38,7 +38,7 @@ const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 pub struct Props {
     /// Which recordings.
     pub choice: Choice,
-    /// The folder with the recordings; those that come with gpuprof when `None`.
+    /// The folder with the recordings; those that come with gpuwhy when `None`.
     pub from: Option<PathBuf>,
     /// Only list them.
     pub list: bool,
@@ -82,7 +82,7 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for fixture in chosen {
-        let trace = folder.path().join(format!("{}.gpuprof", fixture.name));
+        let trace = folder.path().join(format!("{}.gpuwhy", fixture.name));
         say(&format!(
             "\n== {}: {}\n   {} plays {}\n\n",
             fixture.name,
@@ -101,11 +101,11 @@ pub fn run(props: &Props) -> Result<u8> {
     if let [.., trace] = traces.as_slice() {
         folder.keep();
         // As this program was called: it need not be in the PATH.
-        let gpuprof = env::args_os().next().unwrap_or_else(|| "gpuprof".into());
+        let gpuwhy = env::args_os().next().unwrap_or_else(|| "gpuwhy".into());
         say(&format!(
             "\nThe traces are in {}. Read one with\n\n  {} report {}\n",
             trace.parent().unwrap_or(Path::new(".")).display(),
-            Path::new(&gpuprof).display(),
+            Path::new(&gpuwhy).display(),
             trace.display()
         ))?;
     }
@@ -146,7 +146,7 @@ impl Folder {
             return Ok(Self::Named(folder.to_owned()));
         }
         let mut builder = tempfile::Builder::new();
-        builder.prefix("gpuprof-demo-").permissions(fs::Permissions::from_mode(0o700));
+        builder.prefix("gpuwhy-demo-").permissions(fs::Permissions::from_mode(0o700));
         Ok(Self::New(builder.tempdir().with_context(|| cannot(&env::temp_dir()))?))
     }
 
@@ -210,14 +210,14 @@ impl Stage {
         }
         let host = Command::new(&self.host)
             .env(run::INJECTION, &self.library)
-            .env("GPUPROF_CUPTI_PATH", &self.replay)
-            .env("GPUPROF_REPLAY", &fixture.path)
-            .env("GPUPROF_REPLAY_SPEED", if fast { "max" } else { "1" })
-            .env("GPUPROF_LIVE", if fast { "off" } else { "1s" })
-            .env("GPUPROF_REPORT", "summary")
+            .env("GPUWHY_CUPTI_PATH", &self.replay)
+            .env("GPUWHY_REPLAY", &fixture.path)
+            .env("GPUWHY_REPLAY_SPEED", if fast { "max" } else { "1" })
+            .env("GPUWHY_LIVE", if fast { "off" } else { "1s" })
+            .env("GPUWHY_REPORT", "summary")
             // As fast as possible is faster than a busy machine takes records in; nobody waits for this program.
-            .env("GPUPROF_EXIT_TIMEOUT", "60s")
-            .env("GPUPROF_OUTPUT", pattern(trace))
+            .env("GPUWHY_EXIT_TIMEOUT", "60s")
+            .env("GPUWHY_OUTPUT", pattern(trace))
             // Its reports are what is shown, so they go where the headings go.
             .stderr(io::stdout().as_fd().try_clone_to_owned()?)
             .spawn()
@@ -259,7 +259,7 @@ fn checkout() -> Option<PathBuf> {
     (built_by_cargo && root.join("cupti-replay/Cargo.toml").is_file()).then(|| root.to_owned())
 }
 
-/// Builds the parts that cargo does not build along with `gpuprof`, into the folder that this program came from.
+/// Builds the parts that cargo does not build along with `gpuwhy`, into the folder that this program came from.
 fn build(checkout: &Path) -> Result<()> {
     let folder = files::executable_folder().context("cannot find the folder of this program")?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
@@ -270,7 +270,7 @@ fn build(checkout: &Path) -> Result<()> {
     say("Building libprof.so and the replay library, once.\n")?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(&cargo)
-        .args(["build", "--profile", profile, "-p", "gpuprof-inject", "-p", "cupti-replay", "--target-dir"])
+        .args(["build", "--profile", profile, "-p", "gpuwhy-inject", "-p", "cupti-replay", "--target-dir"])
         .arg(target)
         .current_dir(checkout)
         .status()
@@ -308,6 +308,6 @@ mod tests {
 
     #[test]
     fn a_percent_sign_in_a_folder_is_no_placeholder() {
-        assert_eq!(pattern(Path::new("/tmp/50%p/a.gpuprof")), "/tmp/50%%p/a.gpuprof");
+        assert_eq!(pattern(Path::new("/tmp/50%p/a.gpuwhy")), "/tmp/50%%p/a.gpuwhy");
     }
 }

@@ -1,6 +1,6 @@
-//! `gpuprof diff`: compares two traces of one program.
+//! `gpuwhy diff`: compares two traces of one program.
 //!
-//! Comparing and wording are library code ([`gpuprof::compare`]); here is only the order of files, streams and exit
+//! Comparing and wording are library code ([`gpuwhy::compare`]); here is only the order of files, streams and exit
 //! codes. Damage is no exit code of its own: the comparison says what it rests on.
 
 use std::io::{self, Write as _};
@@ -49,7 +49,7 @@ pub fn run(props: &Props) -> Result<u8> {
             return Ok(UNREADABLE);
         }
     };
-    let outcome = gpuprof::compare(&a, &b);
+    let outcome = gpuwhy::compare(&a, &b);
     if props.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&Document::new(&outcome))?)?;
     }

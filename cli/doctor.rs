@@ -1,4 +1,4 @@
-//! `gpuprof doctor`: says before a run whether it will work, and what to do where it will not.
+//! `gpuwhy doctor`: says before a run whether it will work, and what to do where it will not.
 //!
 //! Every check is one line with a status, what was found, and for everything that is not fine one piece of advice.
 //! Calls into a libcupti happen in a child process only (see [`probe`]): some of its versions crash on a machine
@@ -100,7 +100,7 @@ pub fn run(props: &Props) -> Result<u8> {
 
     let usable = checks.iter().all(|check| check.status != Status::Fail);
     let text = if props.json {
-        let answer = Answer { version: env!("GPUPROF_VERSION"), usable, checks: &checks };
+        let answer = Answer { version: env!("GPUWHY_VERSION"), usable, checks: &checks };
         serde_json::to_string_pretty(&answer)? + "\n"
     } else {
         text(&checks)
@@ -122,9 +122,9 @@ fn text(checks: &[Check]) -> String {
     }
     let count = |wanted| checks.iter().filter(|check| check.status == wanted).count();
     let _ = match (count(Status::Fail), count(Status::Warn)) {
-        (0, 0) => writeln!(text, "\nReady: gpuprof run -- COMMAND"),
-        (0, warnings) => writeln!(text, "\nReady, with {warnings} to mind: gpuprof run -- COMMAND"),
-        (failures, _) => writeln!(text, "\nNot ready: {failures} failed. Without a GPU there is `gpuprof demo`."),
+        (0, 0) => writeln!(text, "\nReady: gpuwhy run -- COMMAND"),
+        (0, warnings) => writeln!(text, "\nReady, with {warnings} to mind: gpuwhy run -- COMMAND"),
+        (failures, _) => writeln!(text, "\nNot ready: {failures} failed. Without a GPU there is `gpuwhy demo`."),
     };
     text
 }

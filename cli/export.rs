@@ -1,15 +1,15 @@
-//! `gpuprof export`: writes traces in the formats of other tools.
+//! `gpuwhy export`: writes traces in the formats of other tools.
 //!
-//! Converting is library code (`gpuprof-export`); here are the names of files, the progress bar and the exit codes.
+//! Converting is library code (`gpuwhy-export`); here are the names of files, the progress bar and the exit codes.
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use gpuprof_export::stats::{RangeFilter, TimeFilter};
-use gpuprof_export::tables::labels;
-use gpuprof_export::{Destination, ExportError, Format, Options, Outcome, TraceFile, stem};
+use gpuwhy_export::stats::{RangeFilter, TimeFilter};
+use gpuwhy_export::tables::labels;
+use gpuwhy_export::{Destination, ExportError, Format, Options, Outcome, TraceFile, stem};
 
 use crate::{complain, interrupt, progress, traces};
 
@@ -35,7 +35,7 @@ impl Stretch {
             Self::Range(range) => progress::shown(|progress| range.stretch(trace, progress))?
                 .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
         };
-        Ok(progress::shown(|progress| gpuprof_export::cut(trace, filter, progress))?)
+        Ok(progress::shown(|progress| gpuwhy_export::cut(trace, filter, progress))?)
     }
 }
 
@@ -97,7 +97,7 @@ pub fn run(props: &Props) -> Result<u8> {
             step_range: props.step_range.clone(),
         };
         let name = to.path().display().to_string();
-        match progress::shown(|progress| gpuprof_export::export(trace, props.format, to, &options, progress)) {
+        match progress::shown(|progress| gpuwhy_export::export(trace, props.format, to, &options, progress)) {
             Ok(outcome) => {
                 worst = worst.max(told(trace, &outcome.notes));
                 complain(&format!("{name}: {}", described(&outcome)));
@@ -154,7 +154,7 @@ fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
 /// The names of the outputs.
 fn places(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if props.format == Format::Parquet {
-        let folder = props.output.clone().unwrap_or_else(|| "gpuprof-parquet".into());
+        let folder = props.output.clone().unwrap_or_else(|| "gpuwhy-parquet".into());
         return Ok(vec![folder; traces.len()]);
     }
     let folder = match (&props.output, traces) {

@@ -1,4 +1,4 @@
-//! Finds the files that belong to gpuprof: `libprof.so`, and what the demo needs.
+//! Finds the files that belong to gpuwhy: `libprof.so`, and what the demo needs.
 //!
 //! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and a
 //! cargo target folder works without installing. A place in an environment variable wins, and is the only one tried:
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub const LIBRARY: &str = "libprof.so";
 
 /// The variable that names [`LIBRARY`] when it lies somewhere else.
-pub const LIBRARY_VARIABLE: &str = "GPUPROF_LIB";
+pub const LIBRARY_VARIABLE: &str = "GPUWHY_LIB";
 
 /// A file was not in any of the places where it can be.
 #[derive(Debug)]
@@ -38,10 +38,10 @@ impl fmt::Display for NotFound {
         match variable {
             Some(_) => write!(f, "\nwhich is no file. Correct the variable or unset it."),
             None if file == LIBRARY => {
-                write!(f, "\nPut it next to gpuprof or name it in {LIBRARY_VARIABLE}. ")?;
-                write!(f, "In a source checkout `cargo build -p gpuprof-inject` makes it.")
+                write!(f, "\nPut it next to gpuwhy or name it in {LIBRARY_VARIABLE}. ")?;
+                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` makes it.")
             }
-            None => write!(f, "\nPut it next to gpuprof."),
+            None => write!(f, "\nPut it next to gpuwhy."),
         }
     }
 }
@@ -56,7 +56,7 @@ pub fn library() -> Result<PathBuf, NotFound> {
     }
 }
 
-/// The absolute path of a file that is delivered with gpuprof.
+/// The absolute path of a file that is delivered with gpuwhy.
 pub fn beside_executable(file: &str) -> Result<PathBuf, NotFound> {
     let places = executable_folder().map(|folder| places(&folder)).unwrap_or_default();
     first_file(file, &places)
@@ -74,7 +74,7 @@ pub fn executable_folder() -> Option<PathBuf> {
 fn places(folder: &Path) -> Vec<PathBuf> {
     let mut places = vec![folder.join("deps"), folder.to_owned()];
     if let Some(prefix) = folder.parent() {
-        places.extend([prefix.join("lib"), prefix.join("lib64"), prefix.join("lib/gpuprof")]);
+        places.extend([prefix.join("lib"), prefix.join("lib64"), prefix.join("lib/gpuwhy")]);
     }
     places
 }

@@ -1,4 +1,4 @@
-//! The `gpuprof` command.
+//! The `gpuwhy` command.
 //!
 //! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the work and
 //! answers with the exit code. Nothing here computes on records; that is library code.
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the reader of our output went away (`gpuprof report x | head`): it has all that it wanted.
+/// Whether the reader of our output went away (`gpuwhy report x | head`): it has all that it wanted.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -88,5 +88,5 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// chose.
 fn complain(message: &str) {
     let lines: Vec<_> = message.split('\n').map(printable).collect();
-    let _ = writeln!(io::stderr(), "gpuprof: {}", lines.join("\n"));
+    let _ = writeln!(io::stderr(), "gpuwhy: {}", lines.join("\n"));
 }

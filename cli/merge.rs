@@ -1,4 +1,4 @@
-//! `gpuprof merge`: the ranks of a job beside each other, and on one timeline.
+//! `gpuwhy merge`: the ranks of a job beside each other, and on one timeline.
 //!
 //! Comparing and writing are library code; here are the order of files, streams and exit codes.
 
@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use gpuprof_export::tables::{Label, labels};
-use gpuprof_export::{Destination, ExportError, Format, TraceFile, ranks};
+use gpuwhy_export::tables::{Label, labels};
+use gpuwhy_export::{Destination, ExportError, Format, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
 use crate::{complain, interrupt, progress, traces};

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use gpuprof::{OpenError, Report};
-use gpuprof_export::Progress;
+use gpuwhy::{OpenError, Report};
+use gpuwhy_export::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::interrupt;
@@ -12,7 +12,7 @@ use crate::interrupt;
 /// The report of a trace file, with the bar while it is read.
 pub fn opened(file: &Path, capture: Option<u32>) -> Result<Report, OpenError> {
     shown(|progress| {
-        gpuprof::open_watched(file, capture, &mut |done, total| {
+        gpuwhy::open_watched(file, capture, &mut |done, total| {
             // Reading leaves nothing behind, so a signal ends the command by itself.
             let _ = progress(done, total);
         })

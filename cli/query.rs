@@ -1,15 +1,15 @@
-//! `gpuprof query`: SQL over traces.
+//! `gpuwhy query`: SQL over traces.
 //!
-//! Answering is library code (`gpuprof-export`); here are the order of files, streams and exit codes.
+//! Answering is library code (`gpuwhy-export`); here are the order of files, streams and exit codes.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Result;
-use gpuprof_export::query::{self, Query};
-use gpuprof_export::stats::StatsOptions;
-use gpuprof_export::tables::labels;
-use gpuprof_export::{ExportError, TraceFile};
+use gpuwhy_export::query::{self, Query};
+use gpuwhy_export::stats::StatsOptions;
+use gpuwhy_export::tables::labels;
+use gpuwhy_export::{ExportError, TraceFile};
 
 use crate::{complain, progress, traces};
 

@@ -1,6 +1,6 @@
-//! `gpuprof report`: prints what traces say.
+//! `gpuwhy report`: prints what traces say.
 //!
-//! Opening a trace and wording its report are library code ([`gpuprof::open`], [`gpuprof::Report`]); here is only the
+//! Opening a trace and wording its report are library code ([`gpuwhy::open`], [`gpuwhy::Report`]); here is only the
 //! order of files, streams and exit codes.
 
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use gpuprof::Report;
-use gpuprof_export::TraceFile;
+use gpuwhy::Report;
+use gpuwhy_export::TraceFile;
 use profiler_core::report::json::Document;
 use profiler_core::terminal::printable;
 use profiler_core::trace::Answer;
@@ -81,7 +81,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
         return None;
     }
     let answer = Answer::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;
-    if answer.gpuprof_version != env!("CARGO_PKG_VERSION") {
+    if answer.gpuwhy_version != env!("CARGO_PKG_VERSION") {
         return None;
     }
     let text = match props.extent {
@@ -162,11 +162,11 @@ fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
 /// The report of a file, or why there is none.
 fn opened(file: &Path, props: &Props) -> Result<Report, String> {
     if let Some((from, to)) = props.window {
-        return gpuprof::open_window(file, from, to).map_err(|error| error.to_string());
+        return gpuwhy::open_window(file, from, to).map_err(|error| error.to_string());
     }
     let Some(pid) = props.pid else {
         return progress::opened(file, props.capture).map_err(|error| error.to_string());
     };
     let process = TraceFile::open_process(file, Some(pid), None).map_err(|error| error.to_string())?;
-    gpuprof::open_capture(process.readable(), props.capture).map_err(|error| error.to_string())
+    gpuwhy::open_capture(process.readable(), props.capture).map_err(|error| error.to_string())
 }

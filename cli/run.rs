@@ -1,8 +1,8 @@
-//! `gpuprof run`: starts a command so that the CUDA driver loads `libprof.so` into it.
+//! `gpuwhy run`: starts a command so that the CUDA driver loads `libprof.so` into it.
 //!
-//! gpuprof becomes the command (`exec`) instead of waiting for it as a parent. The process id, the terminal, job
+//! gpuwhy becomes the command (`exec`) instead of waiting for it as a parent. The process id, the terminal, job
 //! control, every signal from whomever and the exit status are then right by construction, and nothing is left behind
-//! when a scheduler kills the process it started. The price is that gpuprof cannot say anything after the end; what
+//! when a scheduler kills the process it started. The price is that gpuwhy cannot say anything after the end; what
 //! there is to say at the end, `libprof.so` says.
 
 mod pytorch;
@@ -15,11 +15,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use prof::settings::{Complaint, Level, ReportStyle, Settings};
+use gpuwhy_inject::settings::{Complaint, Level, ReportStyle, Settings};
 
 use crate::{complain, files};
 
-/// Exit code when gpuprof fails before the command starts, as `env`, `timeout` and `docker run` have it.
+/// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
 /// Exit code when the value of a variable of libprof.so is not understood: as for an option that is not.
 const BAD_SETTINGS: u8 = 2;
@@ -72,7 +72,7 @@ pub fn run(props: &Props) -> Result<u8> {
     {
         bail!(
             "{INJECTION} is set to {0} already: another tool wants to be loaded into the program, and the driver loads \
-             only one. Unset the variable, or pass --force to replace it; GPUPROF_CHAIN={0} then loads both, which works \
+             only one. Unset the variable, or pass --force to replace it; GPUWHY_CHAIN={0} then loads both, which works \
              unless that tool needs CUPTI too.",
             Path::new(&other).display()
         );
@@ -82,7 +82,7 @@ pub fn run(props: &Props) -> Result<u8> {
     {
         bail!(
             "{tool} puts a library of its own into {INJECTION} for the program that it starts, or refuses to start one: \
-             gpuprof would measure nothing there. Run the two apart, or pass --force."
+             gpuwhy would measure nothing there. Run the two apart, or pass --force."
         );
     }
     let options = variables(props)?;
@@ -132,7 +132,7 @@ fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<Complaint>) 
     Settings::from_variables(&set)
 }
 
-/// What a reader at a terminal is told before the program starts: gpuprof says nothing more until that ends, and nothing at
+/// What a reader at a terminal is told before the program starts: gpuwhy says nothing more until that ends, and nothing at
 /// all if it does not use CUDA or is killed.
 fn announcement(settings: &Settings) -> Option<String> {
     if settings.report == ReportStyle::Off || settings.log < Level::Warn {
@@ -163,7 +163,7 @@ pub fn other_library(variable: &str, library: &Path) -> Option<OsString> {
 
 /// The variables that the options stand for.
 ///
-/// Paths are made absolute: they mean the folder in which gpuprof was called, and the program may leave it.
+/// Paths are made absolute: they mean the folder in which gpuwhy was called, and the program may leave it.
 fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
     let absolute = |option: &str, path: &Path| {
         std::path::absolute(path).map(PathBuf::into_os_string).with_context(|| format!("{option} {}", path.display()))
@@ -171,14 +171,14 @@ fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
     let mut variables = Vec::new();
     if let Some(pattern) = &props.output {
         let value = if pattern == "off" { pattern.into() } else { absolute("--output", Path::new(pattern))? };
-        variables.push(("GPUPROF_OUTPUT", value));
+        variables.push(("GPUWHY_OUTPUT", value));
     }
     if let Some(path) = &props.cupti {
-        variables.push(("GPUPROF_CUPTI_PATH", absolute("--cupti", path)?));
+        variables.push(("GPUWHY_CUPTI_PATH", absolute("--cupti", path)?));
     }
     variables.extend(props.variables.iter().map(|(variable, value)| (*variable, value.into())));
     for (variable, value) in
-        [("GPUPROF_REPORT", &props.report), ("GPUPROF_LIVE", &props.live), ("GPUPROF_LOG", &props.log)]
+        [("GPUWHY_REPORT", &props.report), ("GPUWHY_LIVE", &props.live), ("GPUWHY_LOG", &props.log)]
     {
         if let Some(value) = value {
             variables.push((variable, value.into()));

@@ -1,19 +1,19 @@
-//! `gpuprof stats`: the tables of `nsys stats`.
+//! `gpuwhy stats`: the tables of `nsys stats`.
 //!
-//! Counting and printing are library code (`gpuprof-export`); here are the order of reports, streams and exit codes.
+//! Counting and printing are library code (`gpuwhy-export`); here are the order of reports, streams and exit codes.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use gpuprof_export::stats::{self, Document, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
-use gpuprof_export::tables::labels;
-use gpuprof_export::{ExportError, Progress, TraceFile};
+use gpuwhy_export::stats::{self, Document, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
+use gpuwhy_export::tables::labels;
+use gpuwhy_export::{ExportError, Progress, TraceFile};
 
 use crate::{complain, progress, traces};
 
-/// What is printed when nothing is asked for: nsys's own choice, as far as a trace of gpuprof has it.
+/// What is printed when nothing is asked for: nsys's own choice, as far as a trace of gpuwhy has it.
 pub const DEFAULT: &str = "cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum";
 /// Exit code when something is missing.
 const INCOMPLETE: u8 = 1;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use flate2::read::GzDecoder;
-use gpuprof_export::{ExportError, TraceFile};
+use gpuwhy_export::{ExportError, TraceFile};
 
 use crate::complain;
 
@@ -22,7 +22,7 @@ pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, ExportError> {
 }
 
 fn translate(json: &mut dyn BufRead, trace: File) -> Result<(), String> {
-    gpuprof::translate_kineto(json, BufWriter::new(trace)).map_err(|error| error.to_string())
+    gpuwhy::translate_kineto(json, BufWriter::new(trace)).map_err(|error| error.to_string())
 }
 
 /// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder are
@@ -51,7 +51,7 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// What the names of traces end with: first ours, then those of others.
-const ENDINGS: [&str; 6] = [".gpuprof", ".gpuprof.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
+const ENDINGS: [&str; 6] = [".gpuwhy", ".gpuwhy.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
 const OURS: usize = 2;
 /// A trace of the PyTorch profiler has said by then that it is one, bytes.
 const HEAD: u64 = 1 << 16;
@@ -99,7 +99,7 @@ impl Found {
         } else {
             skip(
                 others.len(),
-                "traces of other profilers skipped, since there are some of gpuprof; name them to read them",
+                "traces of other profilers skipped, since there are some of gpuwhy; name them to read them",
             );
             found.files = ours;
         }
@@ -136,13 +136,13 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let error = expanded(&[folder.path().to_owned()]).unwrap_err().to_string();
         assert!(error.contains("no trace"), "{error}");
-        for name in ["b.gpuprof", "a.gpuprof.gz", "notes.txt"] {
+        for name in ["b.gpuwhy", "a.gpuwhy.gz", "notes.txt"] {
             fs::write(path(name), "").unwrap();
         }
-        fs::create_dir(path("c.gpuprof")).unwrap();
-        let named = PathBuf::from("x.gpuprof");
+        fs::create_dir(path("c.gpuwhy")).unwrap();
+        let named = PathBuf::from("x.gpuwhy");
         let files = expanded(&[named.clone(), folder.path().to_owned()]).unwrap();
-        assert_eq!(files, [named, path("a.gpuprof.gz"), path("b.gpuprof")]);
+        assert_eq!(files, [named, path("a.gpuwhy.gz"), path("b.gpuwhy")]);
     }
 
     #[test]
@@ -162,21 +162,21 @@ mod tests {
         let found = Found::within(folder.path()).unwrap();
         assert_eq!(found.files, ["a.pt.trace.json", "b.json.gz", "c.json", "d.sqlite"].map(path));
         assert!(skipped(&found).contains("1 JSON files skipped") && found.skipped.len() == 1, "{found:?}");
-        fs::write(path("e.gpuprof"), "").unwrap();
+        fs::write(path("e.gpuwhy"), "").unwrap();
         let found = Found::within(folder.path()).unwrap();
-        assert_eq!(found.files, [path("e.gpuprof")]);
+        assert_eq!(found.files, [path("e.gpuwhy")]);
         assert!(skipped(&found).contains("4 traces of other profilers skipped"), "{found:?}");
     }
 
     #[test]
     fn a_pipe_in_a_folder_is_skipped_and_not_opened() {
         let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("a.gpuprof");
+        let pipe = folder.path().join("a.gpuwhy");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        fs::write(folder.path().join("b.gpuprof"), "").unwrap();
+        fs::write(folder.path().join("b.gpuwhy"), "").unwrap();
         let found = Found::within(folder.path()).unwrap();
-        assert_eq!(found.files, [folder.path().join("b.gpuprof")]);
-        assert!(found.skipped[0].contains("a.gpuprof: skipped, as it is no file"), "{found:?}");
+        assert_eq!(found.files, [folder.path().join("b.gpuwhy")]);
+        assert!(found.skipped[0].contains("a.gpuwhy: skipped, as it is no file"), "{found:?}");
     }
 
     #[test]

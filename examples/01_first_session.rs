@@ -8,7 +8,7 @@ mod lesson;
 
 use std::process::ExitCode;
 
-use gpuprof::Session;
+use gpuwhy::Session;
 use lesson::{Gpu, promise, promise_verdict, repeat, run};
 
 /// Kernels between two waits for the device, each far longer than launching it takes.

@@ -9,7 +9,7 @@ mod lesson;
 
 use std::process::ExitCode;
 
-use gpuprof::Session;
+use gpuwhy::Session;
 use lesson::{Gpu, promise, promise_verdict, run};
 
 /// Times that the ranges are opened.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-use gpuprof::Session;
+use gpuwhy::Session;
 use lesson::{Gpu, Outcome, promise, promise_verdict, repeat, run, think};
 
 /// Kernels of a step.

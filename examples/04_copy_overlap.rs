@@ -9,7 +9,7 @@ mod lesson;
 
 use std::process::ExitCode;
 
-use gpuprof::Session;
+use gpuwhy::Session;
 use lesson::{Gpu, promise, promise_verdict, repeat, run};
 
 /// Bytes of a batch: over a millisecond on any link.

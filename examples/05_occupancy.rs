@@ -9,8 +9,8 @@ mod lesson;
 
 use std::process::ExitCode;
 
-use gpuprof::Session;
-use gpuprof::profiler_core::report::compute::GridClass;
+use gpuwhy::Session;
+use gpuwhy::profiler_core::report::compute::GridClass;
 use lesson::{Gpu, promise, promise_verdict, repeat, run};
 
 /// Two such blocks fill a multiprocessor.

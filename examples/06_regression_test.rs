@@ -3,7 +3,7 @@
 //! gives what CUDA events give **within 2 %**.
 //!
 //! In a test of your own: `Expectations::new(). ... .assert(&report)`, and `kernel_within` or `Measurement::assert_within`
-//! with a [`gpuprof::Baseline`], which `GPUPROF_BLESS=1 cargo test` renews.
+//! with a [`gpuwhy::Baseline`], which `GPUWHY_BLESS=1 cargo test` renews.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUevent_flags;
-use gpuprof::{Bench, Expectations, Session};
+use gpuwhy::{Bench, Expectations, Session};
 use lesson::{Gpu, promise, run};
 
 /// Bytes that the benchmark copies within the device: far beyond any cache.
@@ -23,7 +23,7 @@ const WARM_UP: u32 = 25;
 
 fn main() -> ExitCode {
     run(|| {
-        gpuprof::prepare()?;
+        gpuwhy::prepare()?;
         let gpu = Gpu::new()?;
         let expected = Expectations::new()
             .launches_at_most(10)
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             .no_allocation()
             .kernel_at_most("spin", Duration::from_micros(200));
 
-        let (launched, report) = gpuprof::measure(|_| (0..10).try_for_each(|_| gpu.launch(&gpu.stream, 100.0)))?;
+        let (launched, report) = gpuwhy::measure(|_| (0..10).try_for_each(|_| gpu.launch(&gpu.stream, 100.0)))?;
         launched?;
         expected.assert(&report);
 

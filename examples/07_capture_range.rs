@@ -1,7 +1,7 @@
 //! Lesson 7: only a part of a run, chosen by the program. **500 kernels of 2000** are in the report.
 //!
-//! The program calls cuProfilerStart and cuProfilerStop, as it would for nsys, and needs nothing of gpuprof for that: it
-//! is run by `gpuprof run -c cudaProfilerApi`. This example does so itself when it finds no profiler in its process.
+//! The program calls cuProfilerStart and cuProfilerStop, as it would for nsys, and needs nothing of gpuwhy for that: it
+//! is run by `gpuwhy run -c cudaProfilerApi`. This example does so itself when it finds no profiler in its process.
 #![expect(unsafe_code, reason = "launches kernels, calls the profiler API")]
 
 mod lesson;
@@ -13,7 +13,7 @@ use cudarc::driver::sys::{cuProfilerStart, cuProfilerStop};
 use lesson::{Gpu, Outcome, promise, run};
 
 fn main() -> ExitCode {
-    run(|| if env::var_os("CUDA_INJECTION64_PATH").is_some() { work() } else { under_gpuprof() })
+    run(|| if env::var_os("CUDA_INJECTION64_PATH").is_some() { work() } else { under_gpuwhy() })
 }
 
 fn work() -> Outcome {
@@ -35,18 +35,17 @@ fn work() -> Outcome {
     Ok(())
 }
 
-fn under_gpuprof() -> Outcome {
+fn under_gpuwhy() -> Outcome {
     let program = env::current_exe()?;
-    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuprof")?;
-    let trace = env::temp_dir().join(format!("gpuprof-lesson-{}.gpuprof", std::process::id()));
-    let mut gpuprof = Command::new(binaries.join("gpuprof"));
-    gpuprof.args(["run", "-c", "cudaProfilerApi", "-o"]).arg(&trace).arg("--").arg(&program);
-    let status =
-        gpuprof.status().map_err(|error| format!("gpuprof: {error}; build it with cargo build --workspace"))?;
+    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuwhy")?;
+    let trace = env::temp_dir().join(format!("gpuwhy-lesson-{}.gpuwhy", std::process::id()));
+    let mut gpuwhy = Command::new(binaries.join("gpuwhy"));
+    gpuwhy.args(["run", "-c", "cudaProfilerApi", "-o"]).arg(&trace).arg("--").arg(&program);
+    let status = gpuwhy.status().map_err(|error| format!("gpuwhy: {error}; build it with cargo build --workspace"))?;
     if !status.success() {
         return Err(format!("the program ended with {status}").into());
     }
-    let report = gpuprof::open(&trace)?;
+    let report = gpuwhy::open(&trace)?;
     std::fs::remove_file(&trace)?;
     println!("{report}");
     promise("500 kernels were captured", report.completeness.kernels == 500)

@@ -1,7 +1,7 @@
 //! Lesson 8: a trace file is looked at where there is no GPU. **Verdict: sync** for the recorded session that is played
 //! when no file is given.
 //!
-//! `cargo run --example 08_trace_without_gpu -- gpuprof-4711.gpuprof`; traces of torch.profiler will do too.
+//! `cargo run --example 08_trace_without_gpu -- gpuwhy-4711.gpuwhy`; traces of torch.profiler will do too.
 #![allow(unsafe_code, reason = "the shared module launches kernels; this lesson does not")]
 
 mod lesson;
@@ -10,14 +10,14 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use gpuprof::Leaf;
+use gpuwhy::Leaf;
 use lesson::{Outcome, promise, promise_verdict, run};
 
 fn main() -> ExitCode {
     run(|| match env::args_os().nth(1) {
-        Some(trace) => look(&gpuprof::open(trace)?),
+        Some(trace) => look(&gpuwhy::open(trace)?),
         None => {
-            let report = gpuprof::open(played()?)?;
+            let report = gpuwhy::open(played()?)?;
             look(&report)?;
             promise_verdict(&report, "sync")?;
             promise("nothing was lost", report.completeness.launches_without_activity == 0)
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 /// The three largest parts of each device's time, and what could be gained.
-fn look(report: &gpuprof::Report) -> Outcome {
+fn look(report: &gpuwhy::Report) -> Outcome {
     for device in &report.devices {
         let mut leaves = Leaf::ALL.to_vec();
         leaves.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
@@ -41,16 +41,16 @@ fn look(report: &gpuprof::Report) -> Outcome {
     Ok(())
 }
 
-/// The trace of a recorded session, played by `gpuprof demo`.
+/// The trace of a recorded session, played by `gpuwhy demo`.
 fn played() -> Result<PathBuf, Box<dyn std::error::Error>> {
     let program = env::current_exe()?;
-    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuprof")?;
-    let folder = env::temp_dir().join(format!("gpuprof-lesson-{}", std::process::id()));
-    let mut demo = Command::new(binaries.join("gpuprof"));
+    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuwhy")?;
+    let folder = env::temp_dir().join(format!("gpuwhy-lesson-{}", std::process::id()));
+    let mut demo = Command::new(binaries.join("gpuwhy"));
     demo.args(["demo", "--fast", "sync_item", "--output"]).arg(&folder);
-    let output = demo.output().map_err(|error| format!("gpuprof: {error}; build it with cargo build --workspace"))?;
+    let output = demo.output().map_err(|error| format!("gpuwhy: {error}; build it with cargo build --workspace"))?;
     let found = std::fs::read_dir(&folder).ok().and_then(|files| {
-        files.flatten().map(|file| file.path()).find(|path| path.extension().is_some_and(|e| e == "gpuprof"))
+        files.flatten().map(|file| file.path()).find(|path| path.extension().is_some_and(|e| e == "gpuwhy"))
     });
     found.ok_or_else(|| format!("the demo left no trace: {}", String::from_utf8_lossy(&output.stderr)).into())
 }

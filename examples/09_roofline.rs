@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use gpuprof::{Bench, Bound, L2Flush, Measurement, Precision};
+use gpuwhy::{Bench, Bound, L2Flush, Measurement, Precision};
 use lesson::{Gpu, Outcome, promise, run};
 
 /// `vector_add`: y += x, four floats a thread. `multiply`: 32 multiply-adds in eight different chains, `rounds` times.
@@ -89,7 +89,7 @@ const SMALL: u32 = 1 << 18;
 
 fn main() -> ExitCode {
     run(|| {
-        gpuprof::prepare()?;
+        gpuwhy::prepare()?;
         let gpu = Gpu::new()?;
         let adds: String = (0..MULTIPLY_ADDS).map(|n| format!("fma.rn.f32 %v{0}, %v{0}, %m, %m;\n", n % 8)).collect();
         let module = gpu.context.load_module(Ptx::from_src(KERNELS.replace("MULTIPLY_ADDS", &adds)))?;

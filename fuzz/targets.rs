@@ -21,14 +21,14 @@ mod control_client;
 
 /// A trace file: read, accounted and printed.
 pub fn trace(bytes: &[u8]) {
-    if let Ok(report) = gpuprof::read(bytes) {
+    if let Ok(report) = gpuwhy::read(bytes) {
         std::hint::black_box((report.summary(), report.full()));
     }
 }
 
 /// A trace of torch.profiler.
 pub fn kineto(bytes: &[u8]) {
-    if let Ok(report) = gpuprof::import_kineto(bytes) {
+    if let Ok(report) = gpuwhy::import_kineto(bytes) {
         std::hint::black_box((report.summary(), report.full()));
     }
 }
@@ -146,7 +146,7 @@ pub fn nvtx(bytes: &[u8]) {
     const PROGRAM: Program<0> = Program;
     static ATTACHED: Once = Once::new();
     // SAFETY: a tool's function, which is never unloaded.
-    ATTACHED.call_once(|| assert_eq!(unsafe { PROGRAM.initialize(prof::session_functions().nvtx) }, 1));
+    ATTACHED.call_once(|| assert_eq!(unsafe { PROGRAM.initialize(gpuwhy_inject::session_functions().nvtx) }, 1));
     for call in bytes.chunks_exact(CALL) {
         let number =
             |at: usize| call.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::expectations::time;
 
 /// Renews the file instead of judging by it.
-const BLESS: &str = "GPUPROF_BLESS";
+const BLESS: &str = "GPUWHY_BLESS";
 /// Version of the file.
 const VERSION: u32 = 1;
 
@@ -22,12 +22,12 @@ static RENEWING: Mutex<()> = Mutex::new(());
 
 /// A file of medians beside the tests, to be read by people and kept with the code, and the case that a test is about.
 ///
-/// With `GPUPROF_BLESS=1` in the environment what is measured goes into the file and nothing fails; otherwise it is judged by
+/// With `GPUWHY_BLESS=1` in the environment what is measured goes into the file and nothing fails; otherwise it is judged by
 /// the file, and what is not in there fails.
 ///
 /// ```json
 /// {
-///   "gpuprof_baseline": 1,
+///   "gpuwhy_baseline": 1,
 ///   "kernels": [
 ///     { "case": "4096x4096", "kernel": "softmax", "device": "NVIDIA H200", "median_ns": 21504, "launches": 100 }
 ///   ]
@@ -39,7 +39,7 @@ static RENEWING: Mutex<()> = Mutex::new(());
 ///
 /// ```no_run
 /// # fn softmax(size: u64) {}
-/// use gpuprof::{Baseline, Bench, Expectations, measure};
+/// use gpuwhy::{Baseline, Bench, Expectations, measure};
 ///
 /// let baseline = Baseline::new("tests/baseline.json");
 /// for size in [1024, 4096] {
@@ -59,7 +59,7 @@ pub struct Baseline {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    gpuprof_baseline: u32,
+    gpuwhy_baseline: u32,
     kernels: Vec<Entry>,
 }
 
@@ -141,13 +141,13 @@ impl Baseline {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Document { gpuprof_baseline: VERSION, kernels: Vec::new() });
+                return Ok(Document { gpuwhy_baseline: VERSION, kernels: Vec::new() });
             }
             Err(error) => return Err(self.error(&error)),
         };
         let document: Document = serde_json::from_str(&text).map_err(|error| self.error(&error))?;
-        if document.gpuprof_baseline != VERSION {
-            return Err(self.error(&format!("version {}, known is {VERSION}", document.gpuprof_baseline)));
+        if document.gpuwhy_baseline != VERSION {
+            return Err(self.error(&format!("version {}, known is {VERSION}", document.gpuwhy_baseline)));
         }
         Ok(document)
     }

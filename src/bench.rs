@@ -42,14 +42,14 @@ type Before<'a> = Box<dyn FnMut() + 'a>;
 ///
 /// ```no_run
 /// # fn launch() {}
-/// let measured = gpuprof::Bench::new("saxpy")
+/// let measured = gpuwhy::Bench::new("saxpy")
 ///     .bytes(3 * 4 * (1 << 26))
 ///     .flops(2.0 * f64::from(1 << 26))
 ///     .flush_l2()
 ///     .run(|| launch())?;
 /// println!("{measured}");
-/// measured.assert_within(1.05, &gpuprof::Baseline::new("tests/baseline.json"));
-/// # Ok::<(), gpuprof::BenchError>(())
+/// measured.assert_within(1.05, &gpuwhy::Baseline::new("tests/baseline.json"));
+/// # Ok::<(), gpuwhy::BenchError>(())
 /// ```
 #[must_use = "nothing is measured before `run`"]
 pub struct Bench<'a> {
@@ -153,8 +153,8 @@ impl<'a> Bench<'a> {
     ///
     /// ```no_run
     /// # fn launch() -> Result<(), std::io::Error> { Ok(()) }
-    /// let measured = gpuprof::Bench::new("saxpy").try_run(|| launch())?;
-    /// # Ok::<(), gpuprof::BenchError>(())
+    /// let measured = gpuwhy::Bench::new("saxpy").try_run(|| launch())?;
+    /// # Ok::<(), gpuwhy::BenchError>(())
     /// ```
     ///
     /// # Errors

@@ -11,8 +11,8 @@ use std::fs::File;
 use std::os::fd::IntoRawFd;
 use std::sync::OnceLock;
 
+use gpuwhy_inject::session::{Functions, Text};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use prof::session::{Functions, Text};
 
 use crate::session::{SessionError, SessionErrorKind};
 
@@ -34,7 +34,7 @@ impl Collector {
         static FOUND: OnceLock<Collector> = OnceLock::new();
         *FOUND.get_or_init(|| match injected() {
             Some(functions) => Self { functions, linked: false },
-            None => Self { functions: prof::session_functions(), linked: true },
+            None => Self { functions: gpuwhy_inject::session_functions(), linked: true },
         })
     }
 
@@ -81,7 +81,7 @@ fn injected() -> Option<&'static Functions> {
     // The driver never unloads it either.
     let library = Box::leak(Box::new(library));
     // SAFETY: the name stands for a function of this type in every version of the library.
-    let functions = unsafe { library.get::<extern "C" fn() -> *const Functions>("gpuprof_session_functions") }.ok()?;
+    let functions = unsafe { library.get::<extern "C" fn() -> *const Functions>("gpuwhy_session_functions") }.ok()?;
     // SAFETY: a static of a library that stays, which begins with its size.
     unsafe { functions().as_ref() }.filter(|functions| functions.size >= size_of::<Functions>())
 }

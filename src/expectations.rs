@@ -33,7 +33,7 @@ const MAPPINGS: [&str; 1] = ["MemCreate"];
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use gpuprof::{Expectations, measure};
+/// use gpuwhy::{Expectations, measure};
 ///
 /// let (_, report) = measure(|_| { /* launch the kernels */ })?;
 /// Expectations::new()
@@ -42,7 +42,7 @@ const MAPPINGS: [&str; 1] = ["MemCreate"];
 ///     .no_allocation()
 ///     .kernel_at_most("softmax", Duration::from_micros(40))
 ///     .assert(&report);
-/// # Ok::<(), gpuprof::SessionError>(())
+/// # Ok::<(), gpuwhy::SessionError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "rules are judged by `check` or `assert`"]
@@ -131,7 +131,7 @@ impl Expectations {
     }
 
     /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times that
-    /// which `baseline` has for it on such a device. With `GPUPROF_BLESS=1` the baseline is renewed instead, with the slowest
+    /// which `baseline` has for it on such a device. With `GPUWHY_BLESS=1` the baseline is renewed instead, with the slowest
     /// of several such devices. A part of several kernels' names fails: one time cannot stand for them. Medians of more than
     /// 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance;
     /// [`Measurement::within`](crate::Measurement::within) is exact.
@@ -189,7 +189,7 @@ fn incomplete(report: &Report) -> Option<String> {
 pub(crate) fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
     counted([
         (loss.dropped_by_cupti, "records dropped by CUPTI"),
-        (loss.dropped_by_gpuprof, "records dropped by gpuprof"),
+        (loss.dropped_by_gpuwhy, "records dropped by gpuwhy"),
         (loss.undelivered_buffers, "buffers not delivered"),
         (loss.broken_buffers, "buffers broken"),
     ])

@@ -1,4 +1,4 @@
-//! gpuprof tells, while a CUDA program runs, why it is not faster.
+//! gpuwhy tells, while a CUDA program runs, why it is not faster.
 //!
 //! This crate is the way in for Rust programs, above all for those who write kernels.
 //!
@@ -26,14 +26,14 @@
 //!   {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 8, "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 1}},
 //!   {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 28, "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 2}}
 //! ]}"#;
-//! let report = gpuprof::import_kineto(trace.as_bytes())?;
+//! let report = gpuwhy::import_kineto(trace.as_bytes())?;
 //! let device = &report.devices[0];
 //! assert_eq!((&*device.kernels[0].name, device.kernels[0].durations.median()), ("gemm", 2_000));
 //! // Every nanosecond of the device's window has one cause.
 //! assert_eq!((device.window_ns, device.leaves.iter().sum()), (22_000, 22_000));
-//! assert_eq!(device.leaves[gpuprof::Leaf::LaunchApi as usize], 5_000);
+//! assert_eq!(device.leaves[gpuwhy::Leaf::LaunchApi as usize], 5_000);
 //! // Two kernels are too few for a verdict, which says so.
-//! assert_eq!(report.verdict.group, gpuprof::Group::CannotTell);
+//! assert_eq!(report.verdict.group, gpuwhy::Group::CannotTell);
 //!
 //! let json = serde_json::to_value(&report)?;
 //! assert_eq!(json["devices"][0]["window_ns"], 22_000);
@@ -44,10 +44,10 @@
 //! # A session
 //!
 //! ```no_run
-//! let session = gpuprof::Session::start()?; // before the first CUDA call
+//! let session = gpuwhy::Session::start()?; // before the first CUDA call
 //! // ... launch kernels ...
 //! println!("{}", session.finish()?);
-//! # Ok::<(), gpuprof::SessionError>(())
+//! # Ok::<(), gpuwhy::SessionError>(())
 //! ```
 //! Building needs no CUDA: libcupti is found when a session starts, and where there is none the error says what to
 //! install. No type of a CUDA crate is in the interface, so whatever launches the kernels will do. All that matters is that
@@ -61,7 +61,7 @@
 //! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
 //!
 //! Programs that set up a device before they measure call [`prepare`] there. Streams cross as plain pointers where they are
-//! needed ([`L2Flush::on`]). Other languages have `include/gpuprof.h`.
+//! needed ([`L2Flush::on`]). Other languages have `include/gpuwhy.h`.
 //! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
 #![cfg_attr(
@@ -72,12 +72,12 @@ What a session leaves in a named file is a trace like any other:
 
 ```no_run
 use std::path::Path;
-use gpuprof::export::{Destination, Format, Options, TraceFile, unwatched, export};
+use gpuwhy::export::{Destination, Format, Options, TraceFile, unwatched, export};
 
-let session = gpuprof::Session::builder().trace("run.gpuprof").start()?;
+let session = gpuwhy::Session::builder().trace("run.gpuwhy").start()?;
 // ... launch kernels ...
 session.finish()?;
-let trace = TraceFile::open("run.gpuprof")?;
+let trace = TraceFile::open("run.gpuwhy")?;
 let format = Format::Perfetto;
 let to = Destination::new(Path::new("run.perfetto-trace"), format.shape(), false, &[])?;
 let outcome = export(&trace, format, to, &Options::default(), &mut unwatched)?;
@@ -88,7 +88,7 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 )]
 //! # Features
 //!
-//! * `cli` (default): the command `gpuprof`. Programs that only measure themselves turn it off.
+//! * `cli` (default): the command `gpuwhy`. Programs that only measure themselves turn it off.
 //! * `export`: the exporters, `nsys stats` tables and Nsight Systems' SQLite as input; part of `cli`.
 //!
 //! # Versions
@@ -115,7 +115,7 @@ pub use bench::driver::L2Flush;
 pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
-pub use gpuprof_export as export;
+pub use gpuwhy_export as export;
 pub use import::{KinetoError, import_kineto, translate_kineto};
 pub use open::{OpenError, open, open_capture, open_watched, open_window, read};
 pub use profiler_core;

@@ -76,7 +76,7 @@ impl Error for OpenError {}
 
 /// Reads the trace file at `path` and makes its report.
 ///
-/// The file is a trace of gpuprof or of the PyTorch profiler (Kineto's JSON), or
+/// The file is a trace of gpuwhy or of the PyTorch profiler (Kineto's JSON), or
 /// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `export`; each of them packed with gzip or not.
 /// Its contents say which, not its name. A pipe will do. What is packed 200 to 1 or more is taken for an attack, and has to be
 /// unpacked by hand. A trace that was cut off or damaged is no error: the report covers what can
@@ -116,7 +116,7 @@ pub fn open_watched(
 
 /// As [`open`], about a part of the run: from `from` to `to` after its start. What overlaps the part is in it whole, device
 /// work with the call that launched it (up to two seconds before); the report's [`part`](Report::part) says what it is about.
-/// Blocks that are about another time are not decoded. Only traces of gpuprof, packed or not, can be read in part, and not from a
+/// Blocks that are about another time are not decoded. Only traces of gpuwhy, packed or not, can be read in part, and not from a
 /// pipe, as they are read twice.
 ///
 /// # Errors
@@ -224,12 +224,12 @@ impl<R: Read> Read for Watched<'_, R> {
 
 #[cfg(feature = "export")]
 fn of_nsys(path: &Path, mut input: Input<'_>, capture: Option<u32>) -> Result<Report, Cause> {
-    let nsys = |error: gpuprof_export::ExportError| Cause::Nsys(error.of(path).to_string());
+    let nsys = |error: gpuwhy_export::ExportError| Cause::Nsys(error.of(path).to_string());
     let copy = match input.is_file {
         true => None,
-        false => Some(gpuprof_export::copied(&mut input.bytes).map_err(Cause::Io)?),
+        false => Some(gpuwhy_export::copied(&mut input.bytes).map_err(Cause::Io)?),
     };
-    let translated = gpuprof_export::TraceFile::open(copy.as_deref().unwrap_or(path)).map_err(nsys)?;
+    let translated = gpuwhy_export::TraceFile::open(copy.as_deref().unwrap_or(path)).map_err(nsys)?;
     read_capture(File::open(translated.readable()).map_err(Cause::Io)?, capture).map_err(Cause::Trace)
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn report_of_part(
     let (emptied, empty) = channel();
     let (accounts, stopped) = thread::scope(|scope| {
         let accounting = thread::Builder::new()
-            .name("gpuprof-account".to_owned())
+            .name("gpuwhy-account".to_owned())
             .spawn_scoped(scope, move || {
                 let mut accounts = Accounts::new(assembly, capture, window);
                 accounts.take(first);

@@ -1,7 +1,7 @@
 //! Measuring from within: a program measures a part of itself.
 //!
 //! A session is a trace from its begin to its end, and its report is made from that trace as from any other, so what
-//! `gpuprof report` would say of the file is what [`Session::finish`] says. Without a name the file is one that nobody
+//! `gpuwhy report` would say of the file is what [`Session::finish`] says. Without a name the file is one that nobody
 //! else can see. This module decides nothing about records: it opens the file, tells the collector, and reads.
 
 use std::error::Error;
@@ -38,7 +38,7 @@ static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 /// variables (docs/ENVIRONMENT.md) but for those about files, reports and captures; it keeps tracing on between sessions.
 ///
 /// ```no_run
-/// let session = gpuprof::Session::start()?;
+/// let session = gpuwhy::Session::start()?;
 /// {
 ///     let _range = session.range("attention");
 ///     // ... launch kernels ...
@@ -48,7 +48,7 @@ static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 /// for kernel in &report.devices[0].kernels {
 ///     println!("{}: {} ns", kernel.name, kernel.durations.median());
 /// }
-/// # Ok::<(), gpuprof::SessionError>(())
+/// # Ok::<(), gpuwhy::SessionError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "measuring ends where the session goes out of scope; `finish` gives the report"]
@@ -69,7 +69,7 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Keeps the trace in this file, for `gpuprof report`, `diff`, `stats` and `export`. A file that exists is not
+    /// Keeps the trace in this file, for `gpuwhy report`, `diff`, `stats` and `export`. A file that exists is not
     /// overwritten: the new one gets a number, see [`Session::trace`].
     #[must_use]
     pub fn trace(mut self, path: impl Into<PathBuf>) -> Self {
@@ -125,9 +125,9 @@ fn is_held_here() -> bool {
 fn files(path: Option<PathBuf>) -> Result<(File, File, Option<PathBuf>), SessionError> {
     let temporary = path.is_none();
     let wanted =
-        path.unwrap_or_else(|| std::env::temp_dir().join(format!("gpuprof-session-{}.gpuprof", std::process::id())));
+        path.unwrap_or_else(|| std::env::temp_dir().join(format!("gpuwhy-session-{}.gpuwhy", std::process::id())));
     let of_file = |error: io::Error| SessionError::of_file(Some(&wanted), &error);
-    let (write, path) = prof::create_new(wanted.clone()).map_err(of_file)?;
+    let (write, path) = gpuwhy_inject::create_new(wanted.clone()).map_err(of_file)?;
     let trace = File::open(&path).map_err(of_file)?;
     if temporary {
         std::fs::remove_file(&path).map_err(of_file)?;
@@ -259,11 +259,11 @@ impl Drop for Session {
 /// ```no_run
 /// # struct Gpu;
 /// # impl Gpu { fn new() -> Self { Self } fn softmax(&self) {} }
-/// gpuprof::prepare()?; // before the first CUDA call, here in Gpu::new
+/// gpuwhy::prepare()?; // before the first CUDA call, here in Gpu::new
 /// let gpu = Gpu::new(); // what it allocates and loads is not measured
-/// let (_, report) = gpuprof::measure(|_| gpu.softmax())?;
+/// let (_, report) = gpuwhy::measure(|_| gpu.softmax())?;
 /// println!("{report}");
-/// # Ok::<(), gpuprof::SessionError>(())
+/// # Ok::<(), gpuwhy::SessionError>(())
 /// ```
 ///
 /// # Errors
@@ -279,8 +279,8 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
 ///
 /// ```no_run
 /// // In a test that is also run where there is no CUDA.
-/// if let Err(error) = gpuprof::prepare() {
-///     assert_eq!(error.kind(), gpuprof::SessionErrorKind::NoCupti, "{error}");
+/// if let Err(error) = gpuwhy::prepare() {
+///     assert_eq!(error.kind(), gpuwhy::SessionErrorKind::NoCupti, "{error}");
 ///     println!("SKIPPED: {error}");
 ///     return;
 /// }

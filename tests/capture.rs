@@ -11,7 +11,7 @@ use std::process::Command;
 
 use captured::{Truth, read, run};
 use serde_json::Value;
-use support::{GPUPROF, Stage, counted, stderr};
+use support::{GPUWHY, Stage, counted, stderr};
 
 const MS: u64 = 1_000_000;
 
@@ -21,13 +21,13 @@ fn host(stage: &Stage, fixture: &str, calls: &[u64]) -> Command {
     for (at, function) in calls.iter().zip(["cudaProfilerStart", "cudaProfilerStop"].into_iter().cycle()) {
         host.args(["--call", &format!("{at}:{function}")]);
     }
-    host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi");
+    host.env("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
     host
 }
 
 fn report(stage: &Stage, arguments: &[&str]) -> Value {
     let output =
-        Command::new(GPUPROF).args(["report", "--json"]).args(arguments).arg(stage.path("trace.gpuprof")).output();
+        Command::new(GPUWHY).args(["report", "--json"]).args(arguments).arg(stage.path("trace.gpuwhy")).output();
     serde_json::from_slice(&output.unwrap().stdout).unwrap()
 }
 
@@ -41,8 +41,8 @@ fn exactly_what_was_launched_between_start_and_stop_is_in_the_trace() {
         for (flush, speed) in [("100ms", "max"), ("10ms", "1")] {
             let stage = Stage::new();
             let mut host = host(&stage, fixture, &[from, to]);
-            run(host.env("GPUPROF_FLUSH", flush).env("GPUPROF_REPLAY_SPEED", speed));
-            let (captures, _) = read(&stage.path("trace.gpuprof"));
+            run(host.env("GPUWHY_FLUSH", flush).env("GPUWHY_REPLAY_SPEED", speed));
+            let (captures, _) = read(&stage.path("trace.gpuwhy"));
             let capture = &captures[&1];
             assert!(capture.work.len() > 50, "{fixture}: the range is to have something in it: {}", capture.work.len());
             truth.check(capture, &format!("{fixture} {flush} {speed}"));
@@ -64,8 +64,8 @@ fn ranges_that_repeat_are_captures_of_their_own() {
         for speed in ["max", "1"] {
             let stage = Stage::new();
             let mut host = host(&stage, "multi_stream", &times);
-            let output = run(host.env("GPUPROF_CAPTURE_RANGE_END", at_end).env("GPUPROF_REPLAY_SPEED", speed));
-            let (captures, _) = read(&stage.path("trace.gpuprof"));
+            let output = run(host.env("GPUWHY_CAPTURE_RANGE_END", at_end).env("GPUWHY_REPLAY_SPEED", speed));
+            let (captures, _) = read(&stage.path("trace.gpuwhy"));
             assert_eq!(captures.len(), count, "{at_end}: {}", stderr(&output));
             for (number, capture) in &captures {
                 truth.check(capture, &format!("{at_end} {speed} {number}"));
@@ -95,15 +95,15 @@ fn ranges_without_a_pause_are_exact_while_the_device_is_far_behind() {
             (0..ranges).flat_map(|range| [first + range * width, first + (range + 1) * width]).collect();
         let stage = Stage::new();
         let mut host = host(&stage, fixture, &edges);
-        run(host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_REPLAY_SPEED", "1"));
-        let (captures, _) = read(&stage.path("trace.gpuprof"));
+        run(host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_REPLAY_SPEED", "1"));
+        let (captures, _) = read(&stage.path("trace.gpuwhy"));
         assert_eq!(captures.len() as u64, ranges, "{fixture}");
         for (number, capture) in &captures {
             truth.check(capture, &format!("{fixture} {number}"));
         }
         assert!(captures.values().map(|capture| capture.work.len()).sum::<usize>() > 300, "{fixture}");
         let completeness = report(&stage, &[])["completeness"].clone();
-        assert_eq!(completeness["dropped_by_gpuprof"], 0, "{fixture}: {completeness}");
+        assert_eq!(completeness["dropped_by_gpuwhy"], 0, "{fixture}: {completeness}");
     }
 }
 
@@ -114,11 +114,11 @@ fn a_range_that_begins_while_tracing_is_switched_off_calls_it_back() {
     let edges = [520, 560, 900, 1100, 1110, 1300];
     let stage = Stage::new();
     let mut host = host(&stage, "multi_stream", &edges);
-    host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_LOG", "debug");
-    let output = run(host.env("GPUPROF_REPLAY_FAULT", "cuptiActivityDisable=60ms@running"));
+    host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_LOG", "debug");
+    let output = run(host.env("GPUWHY_REPLAY_FAULT", "cuptiActivityDisable=60ms@running"));
     let text = stderr(&output);
     assert!(text.contains("a capture began while CUPTI was being switched off"), "it is to be tried: {text}");
-    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    let (captures, _) = read(&stage.path("trace.gpuwhy"));
     assert_eq!(captures.len(), 3);
     for (number, capture) in &captures {
         truth.check(capture, &number.to_string());
@@ -133,9 +133,9 @@ fn the_report_at_exit_is_that_of_the_newest_capture_from_the_trace() {
     for speed in ["max", "1"] {
         let stage = Stage::new();
         let mut host = host(&stage, "sync_item", &[200, 300, 310, 600]);
-        host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_REPLAY_SPEED", speed);
+        host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_REPLAY_SPEED", speed);
         let live = stderr(&run(&mut host));
-        let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+        let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
         let live = live.rsplit_once("trace: ").unwrap().0;
         assert_eq!(live.trim(), String::from_utf8(again.stdout).unwrap().trim(), "{speed}");
         assert!(live.contains("captures: 2; this is the report of number 2"), "{live}");
@@ -148,8 +148,8 @@ fn a_range_that_never_ends_is_captured_to_the_end() {
     for at_end in ["none", "stop"] {
         let stage = Stage::new();
         let calls: &[u64] = if at_end == "none" { &[700, 800] } else { &[700] };
-        run(host(&stage, "sync_item", calls).env("GPUPROF_CAPTURE_RANGE_END", at_end));
-        let (captures, _) = read(&stage.path("trace.gpuprof"));
+        run(host(&stage, "sync_item", calls).env("GPUWHY_CAPTURE_RANGE_END", at_end));
+        let (captures, _) = read(&stage.path("trace.gpuwhy"));
         assert!(captures[&1].work == truth.between(700 * MS, u64::MAX), "{at_end}");
     }
 }
@@ -160,7 +160,7 @@ fn without_a_range_nothing_is_recorded_and_no_file_is_left() {
     let output = run(host(&stage, "mlp", &[]).arg("--counts"));
     let text = stderr(&output);
     assert!(text.contains("nothing was captured"), "{text}");
-    assert!(!stage.path("trace.gpuprof").exists());
+    assert!(!stage.path("trace.gpuwhy").exists());
     // Not even a device describes itself.
     assert_eq!(counted(&text, "delivered"), 0, "{text}");
 }
@@ -184,7 +184,7 @@ fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
     let stage = Stage::new();
     // At the recorded speed, so that there is a program left to go on; it ends with a status of its own.
     let mut host = host(&stage, "multi_stream", &[300, 500]);
-    host.env("GPUPROF_REPLAY_SPEED", "1").args(["--counts", "--print", "done", "--exit-code", "5"]);
+    host.env("GPUWHY_REPLAY_SPEED", "1").args(["--counts", "--print", "done", "--exit-code", "5"]);
     let output = host.output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(5), &b"done\n"[..]), "{}", stderr(&output));
     let text = stderr(&output);
@@ -198,8 +198,8 @@ fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
 fn after_the_shutdown_graphs_are_not_recorded_either() {
     let stage = Stage::new();
     let mut host = host(&stage, "graph_torch", &[600, 800]);
-    host.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_REPLAY_VERSION", "130200");
-    host.env("GPUPROF_CUDA_GRAPHS", "graph").arg("--counts");
+    host.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_REPLAY_VERSION", "130200");
+    host.env("GPUWHY_CUDA_GRAPHS", "graph").arg("--counts");
     let text = stderr(&host.output().unwrap());
     assert!(text.contains("trace: "), "{text}");
     // For 170 graphs behind it there would be no buffer; a few are on their way.
@@ -211,7 +211,7 @@ fn a_signal_ends_the_program_when_it_was_asked_for() {
     use std::os::unix::process::ExitStatusExt;
     let stage = Stage::new();
     let mut host = host(&stage, "multi_stream", &[300, 500]);
-    let output = host.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_KILL", "sigterm").output().unwrap();
+    let output = host.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_KILL", "sigterm").output().unwrap();
     assert_eq!(output.status.signal(), Some(15), "{}", stderr(&output));
     assert_eq!(report(&stage, &[])["completeness"]["end"], "clean", "the trace is whole before the signal");
 }
@@ -221,8 +221,8 @@ fn delay_and_duration_choose_by_time() {
     let truth = Truth::of("multi_stream");
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
-    host.env("GPUPROF_REPLAY_SPEED", "1");
-    host.env("GPUPROF_DELAY", "600ms").env("GPUPROF_DURATION", "300ms");
+    host.env("GPUWHY_REPLAY_SPEED", "1");
+    host.env("GPUWHY_DELAY", "600ms").env("GPUWHY_DURATION", "300ms");
     run(&mut host);
     let report = report(&stage, &[]);
     let row = &report["captures"][0];
@@ -231,7 +231,7 @@ fn delay_and_duration_choose_by_time() {
     // Never early; how late is the scheduler's affair.
     assert!(begin >= 600 * MS && end >= 900 * MS && end > begin, "{row}");
     assert_eq!(row["trigger"], "delay");
-    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    let (captures, _) = read(&stage.path("trace.gpuwhy"));
     truth.check(&captures[&1], "delay");
 }
 
@@ -240,8 +240,8 @@ fn steps_that_are_detected_are_captured() {
     let stage = Stage::new();
     // A third of the recorded speed, so that a debug build knows of a step soon after it is over.
     let mut host = stage.host("sync_item");
-    host.env("GPUPROF_FLUSH", "10ms");
-    run(host.env("GPUPROF_STEPS", "1000,0,0,1000,1").env("GPUPROF_REPLAY_SPEED", "0.3"));
+    host.env("GPUWHY_FLUSH", "10ms");
+    run(host.env("GPUWHY_STEPS", "1000,0,0,1000,1").env("GPUWHY_REPLAY_SPEED", "0.3"));
     let report = report(&stage, &[]);
     let captures = &report["captures"];
     assert_eq!((captures.as_array().unwrap().len(), &captures[0]["trigger"]), (1, &Value::from("steps")), "{captures}");
@@ -257,7 +257,7 @@ fn rules_of_cupti_hold_and_a_fork_in_a_capture_is_left_alone() {
     for (when, child) in [("after", "exit"), ("end", "exit"), ("end", "nothing")] {
         let stage = Stage::new();
         let mut host = host(&stage, "multi_stream", &[300, 500, 600, 800]);
-        run(host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").args(["--fork", when, "--child", child]));
+        run(host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").args(["--fork", when, "--child", child]));
         assert_eq!(report(&stage, &[])["captures"].as_array().unwrap().len(), 2);
     }
 }
@@ -290,9 +290,9 @@ fn a_range_of_the_program_is_captured_from_its_push_to_its_pop() {
     for (at_end, expected) in [("repeat", vec![(300, 600), (700, 800)]), ("stop", vec![(300, 600)])] {
         let stage = Stage::new();
         let mut host = host_with_ranges(&stage, "multi_stream", &ranges);
-        host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch");
-        run(host.env("GPUPROF_CAPTURE_RANGE_END", at_end));
-        let (captures, _) = read(&stage.path("trace.gpuprof"));
+        host.env("GPUWHY_CAPTURE_RANGE", "nvtx").env("GPUWHY_NVTX_CAPTURE", "epoch");
+        run(host.env("GPUWHY_CAPTURE_RANGE_END", at_end));
+        let (captures, _) = read(&stage.path("trace.gpuwhy"));
         let edges: Vec<_> = captures.values().map(|capture| (capture.begin / MS, capture.end / MS)).collect();
         assert_eq!(edges, expected, "{at_end}");
         captures.values().for_each(|capture| truth.check(capture, at_end));
@@ -300,7 +300,7 @@ fn a_range_of_the_program_is_captured_from_its_push_to_its_pop() {
     }
     let stage = Stage::new();
     let mut host = host_with_ranges(&stage, "multi_stream", &ranges);
-    host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch@elsewhere");
+    host.env("GPUWHY_CAPTURE_RANGE", "nvtx").env("GPUWHY_NVTX_CAPTURE", "epoch@elsewhere");
     let text = stderr(&run(&mut host));
     let why = "no capture began by the range epoch@elsewhere; the first ranges that the program opened: ";
     let opened = text.split(why).nth(1).unwrap_or_else(|| panic!("{text}"));
@@ -314,8 +314,8 @@ fn steps_with_a_name_follow_the_schedule() {
     let stage = Stage::new();
     let mut host = host_with_ranges(&stage, "multi_stream", &steps);
     // The first is skipped; then one waits, one warms up and two are captured, twice.
-    run(host.env("GPUPROF_STEPS", "1,1,1,2,2").env("GPUPROF_NVTX_CAPTURE", "step"));
-    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    run(host.env("GPUWHY_STEPS", "1,1,1,2,2").env("GPUWHY_NVTX_CAPTURE", "step"));
+    let (captures, _) = read(&stage.path("trace.gpuwhy"));
     let edges: Vec<_> = captures.values().map(|capture| (capture.begin / MS, capture.end / MS)).collect();
     assert_eq!(edges, [(600, 790), (1000, 1190)]);
     captures.values().for_each(|capture| truth.check(capture, "steps"));

@@ -1,4 +1,4 @@
-//! `gpuprof compact`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
+//! `gpuwhy compact`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
 
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Output};
 
-use support::{GPUPROF, Stage, report, stderr};
+use support::{GPUWHY, Stage, report, stderr};
 
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().unwrap();
@@ -18,14 +18,14 @@ fn succeeds(command: &mut Command) -> Output {
 fn the_copy_of_a_recorded_session_gives_the_same_report_in_fewer_bytes() {
     let stage = Stage::new();
     succeeds(&mut stage.host("graph_torch"));
-    let (trace, copy) = (stage.path("trace.gpuprof"), stage.path("copy.gpuprof"));
-    succeeds(Command::new(GPUPROF).arg("compact").arg(&trace).arg("-o").arg(&copy));
+    let (trace, copy) = (stage.path("trace.gpuwhy"), stage.path("copy.gpuwhy"));
+    succeeds(Command::new(GPUWHY).arg("compact").arg(&trace).arg("-o").arg(&copy));
     let json = |file| serde_json::to_string(&report(file).1).unwrap();
     assert_eq!(json(&trace), json(&copy));
     let bytes = |file| fs::metadata(file).unwrap().len();
     assert!(bytes(&copy) * 10 < bytes(&trace) * 9, "{} and {} bytes", bytes(&copy), bytes(&trace));
 
-    let sizes = succeeds(Command::new(GPUPROF).arg("compact").arg("--sizes").arg(&trace));
+    let sizes = succeeds(Command::new(GPUWHY).arg("compact").arg("--sizes").arg(&trace));
     let table = String::from_utf8(sizes.stdout).unwrap();
     let kernels = table.lines().find(|line| line.starts_with("kernels")).unwrap();
     let columns: Vec<&str> = kernels.split_whitespace().collect();
@@ -39,9 +39,9 @@ fn the_copy_of_a_recorded_session_gives_the_same_report_in_fewer_bytes() {
 fn files_that_exist_and_damaged_traces_are_left_alone() {
     let stage = Stage::new();
     succeeds(&mut stage.host("copy_pageable"));
-    let (trace, copy) = (stage.path("trace.gpuprof"), stage.path("copy.gpuprof"));
+    let (trace, copy) = (stage.path("trace.gpuwhy"), stage.path("copy.gpuwhy"));
     fs::write(&copy, "precious").unwrap();
-    let compact = || Command::new(GPUPROF).arg("compact").arg(&trace).arg("-o").arg(&copy).output().unwrap();
+    let compact = || Command::new(GPUWHY).arg("compact").arg(&trace).arg("-o").arg(&copy).output().unwrap();
     let refused = compact();
     assert_eq!((refused.status.code(), fs::read(&copy).unwrap()), (Some(2), b"precious".to_vec()));
 
@@ -52,7 +52,7 @@ fn files_that_exist_and_damaged_traces_are_left_alone() {
     fs::write(&trace, bytes).unwrap();
     let refused = compact();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("trace.gpuprof: not compacted"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("trace.gpuwhy: not compacted"), "{}", stderr(&refused));
     assert!(!copy.exists());
 }
 
@@ -60,12 +60,12 @@ fn files_that_exist_and_damaged_traces_are_left_alone() {
 fn what_other_profilers_wrote_becomes_a_trace() {
     let stage = Stage::new();
     succeeds(&mut stage.host("copy_pageable"));
-    let (trace, json, copy) = (stage.path("trace.gpuprof"), stage.path("torch.json"), stage.path("copy.gpuprof"));
-    succeeds(Command::new(GPUPROF).args(["export", "--to", "chrome"]).arg(trace).arg("-o").arg(&json));
-    succeeds(Command::new(GPUPROF).arg("compact").arg(&json).arg("-o").arg(&copy));
+    let (trace, json, copy) = (stage.path("trace.gpuwhy"), stage.path("torch.json"), stage.path("copy.gpuwhy"));
+    succeeds(Command::new(GPUWHY).args(["export", "--to", "chrome"]).arg(trace).arg("-o").arg(&json));
+    succeeds(Command::new(GPUWHY).arg("compact").arg(&json).arg("-o").arg(&copy));
     let kernels = |file| {
         let stats = ["stats", "--report", "cuda_gpu_kern_sum", "--format", "json"];
-        succeeds(Command::new(GPUPROF).args(stats).arg(file)).stdout
+        succeeds(Command::new(GPUWHY).args(stats).arg(file)).stdout
     };
     assert!(fs::read(&copy).unwrap().starts_with(b"\x89GPT"));
     assert_eq!(kernels(&json), kernels(&copy));
@@ -75,13 +75,13 @@ fn what_other_profilers_wrote_becomes_a_trace() {
 fn a_packed_trace_is_read() {
     let stage = Stage::new();
     succeeds(&mut stage.host("copy_pageable"));
-    succeeds(Command::new("gzip").arg("-k").arg(stage.path("trace.gpuprof")));
-    let (trace, packed) = (stage.path("trace.gpuprof"), stage.path("trace.gpuprof.gz"));
+    succeeds(Command::new("gzip").arg("-k").arg(stage.path("trace.gpuwhy")));
+    let (trace, packed) = (stage.path("trace.gpuwhy"), stage.path("trace.gpuwhy.gz"));
     let compact = |trace, copy: &str| {
-        succeeds(Command::new(GPUPROF).arg("compact").arg(trace).arg("-o").arg(stage.path(copy)));
+        succeeds(Command::new(GPUWHY).arg("compact").arg(trace).arg("-o").arg(stage.path(copy)));
         fs::read(stage.path(copy)).unwrap()
     };
-    assert_eq!(compact(&trace, "a.gpuprof"), compact(&packed, "b.gpuprof"));
-    let sizes = |trace| succeeds(Command::new(GPUPROF).arg("compact").arg("--sizes").arg(trace)).stdout;
+    assert_eq!(compact(&trace, "a.gpuwhy"), compact(&packed, "b.gpuwhy"));
+    let sizes = |trace| succeeds(Command::new(GPUWHY).arg("compact").arg("--sizes").arg(trace)).stdout;
     assert_eq!(sizes(&trace), sizes(&packed));
 }

@@ -1,4 +1,4 @@
-//! `gpuprof demo`: which recordings there are, what is said without any, where its text and its traces go.
+//! `gpuwhy demo`: which recordings there are, what is said without any, where its text and its traces go.
 
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod support;
@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{GPUPROF, built};
+use support::{GPUWHY, built};
 
 fn demo(from: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(["demo", "--from"]).arg(from).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(["demo", "--from"]).arg(from).args(arguments).output().unwrap()
 }
 
 fn stderr(output: &Output) -> String {
@@ -55,11 +55,11 @@ fn an_unknown_recording_is_answered_with_the_known_ones() {
     assert!(message.contains("mlp") && message.contains("gpt"), "{message}");
 }
 
-/// Plays a recording that comes with gpuprof; temporary files go to `folder`.
+/// Plays a recording that comes with gpuwhy; temporary files go to `folder`.
 fn play(folder: &Path, arguments: &[&str]) -> Command {
     // Or it would be built now.
     built("libprof.so");
-    let mut command = Command::new(GPUPROF);
+    let mut command = Command::new(GPUWHY);
     command.arg("demo").args(arguments).env("TMPDIR", folder).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -76,10 +76,10 @@ fn all_text_goes_to_stdout_and_the_traces_to_a_folder_of_this_user_alone() {
     let text = String::from_utf8(output.stdout).unwrap();
     let [traces] = &entries(folder.path())[..] else { panic!("{:?}", entries(folder.path())) };
     assert_eq!(fs::metadata(traces).unwrap().permissions().mode() & 0o777, 0o700);
-    let read = format!("{GPUPROF} report {}", traces.join("copy_pageable.gpuprof").display());
+    let read = format!("{GPUWHY} report {}", traces.join("copy_pageable.gpuwhy").display());
     let places = ["== copy_pageable", "\nverdict: ", &read].map(|part| text.find(part));
     assert!(places.is_sorted() && places[0].is_some(), "{text}");
-    assert!(traces.join("copy_pageable.gpuprof").is_file());
+    assert!(traces.join("copy_pageable.gpuwhy").is_file());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_interrupted_demo_removes_what_it_wrote() {
     // Five seconds at the recorded speed.
     let mut child = play(folder.path(), &["gpt"]).stdout(Stdio::null()).spawn().unwrap();
     let since = Instant::now();
-    while !entries(folder.path()).iter().any(|traces| traces.join("gpt.gpuprof").exists()) {
+    while !entries(folder.path()).iter().any(|traces| traces.join("gpt.gpuwhy").exists()) {
         assert!(since.elapsed() < Duration::from_secs(60), "no trace appears");
         thread::sleep(Duration::from_millis(1));
     }

@@ -1,4 +1,4 @@
-//! `gpuprof diff` with recorded sessions, and its exit codes.
+//! `gpuwhy diff` with recorded sessions, and its exit codes.
 
 #[allow(dead_code, reason = "every test binary uses its own part")]
 mod support;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::{GPUPROF, Stage, fixture, stderr};
+use support::{GPUWHY, Stage, fixture, stderr};
 
 /// The trace of a recorded session.
 fn played(stage: &Stage, name: &str) -> PathBuf {
-    let trace = stage.path(&format!("{name}.gpuprof"));
+    let trace = stage.path(&format!("{name}.gpuwhy"));
     if !trace.is_file() {
         assert!(fixture(name).is_file(), "no recording {name}");
-        let output = stage.host(name).env("GPUPROF_OUTPUT", &trace).env("GPUPROF_REPORT", "off").output().unwrap();
+        let output = stage.host(name).env("GPUWHY_OUTPUT", &trace).env("GPUWHY_REPORT", "off").output().unwrap();
         assert!(output.status.success(), "{name}: {}", stderr(&output));
     }
     trace
 }
 
 fn diff(a: &Path, b: &Path, arguments: &[&str]) -> Output {
-    Command::new(GPUPROF).arg("diff").args(arguments).args([a, b]).output().unwrap()
+    Command::new(GPUWHY).arg("diff").args(arguments).args([a, b]).output().unwrap()
 }
 
 fn json(a: &Path, b: &Path) -> (Option<i32>, Value) {
@@ -132,10 +132,10 @@ fn different_programs_are_refused() {
 #[test]
 fn files_that_are_no_traces_are_all_named() {
     let folder = tempfile::tempdir().unwrap();
-    let (missing, foreign) = (folder.path().join("missing.gpuprof"), folder.path().join("foreign.gpuprof"));
+    let (missing, foreign) = (folder.path().join("missing.gpuwhy"), folder.path().join("foreign.gpuwhy"));
     std::fs::write(&foreign, "no trace").unwrap();
     let output = diff(&missing, &foreign, &[]);
     assert_eq!(output.status.code(), Some(2));
     let message = stderr(&output);
-    assert!(message.contains("missing.gpuprof") && message.contains("foreign.gpuprof"), "{message}");
+    assert!(message.contains("missing.gpuwhy") && message.contains("foreign.gpuwhy"), "{message}");
 }

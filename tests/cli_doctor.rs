@@ -1,4 +1,4 @@
-//! `gpuprof doctor`, mostly on a machine without a GPU. What depends on the machine is compared with the machine.
+//! `gpuwhy doctor`, mostly on a machine without a GPU. What depends on the machine is compared with the machine.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    Command::new(env!("CARGO_BIN_EXE_gpuprof"))
+    Command::new(env!("CARGO_BIN_EXE_gpuwhy"))
         .arg("doctor")
         .args(arguments)
         .current_dir(folder.path())
         .env_remove("CUDA_INJECTION64_PATH")
         .env_remove("NVTX_INJECTION64_PATH")
-        .env_remove("GPUPROF_OUTPUT")
+        .env_remove("GPUWHY_OUTPUT")
         .envs(variables.iter().copied())
         .output()
         .unwrap()
@@ -71,7 +71,7 @@ fn a_file_that_is_no_library_is_a_failure() {
     std::fs::write(&file, "this is no library").unwrap();
     let file = file.to_str().unwrap();
 
-    let output = doctor(&["--json", "--cupti", file], &[("GPUPROF_LIB", file)]);
+    let output = doctor(&["--json", "--cupti", file], &[("GPUWHY_LIB", file)]);
     assert_eq!(output.status.code(), Some(1));
     let library = &checks(&output, "libprof.so")[0];
     assert_eq!(library["status"], "fail");
@@ -82,7 +82,7 @@ fn a_file_that_is_no_library_is_a_failure() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_a_failure() {
-    let output = doctor(&["--json"], &[("GPUPROF_OUTPUT", "/proc/gpuprof-%p.gpuprof")]);
+    let output = doctor(&["--json"], &[("GPUWHY_OUTPUT", "/proc/gpuwhy-%p.gpuwhy")]);
     let check = &checks(&output, "output folder")[0];
     assert_eq!(check["status"], "fail");
     assert!(check["finding"].as_str().unwrap().contains("/proc"));

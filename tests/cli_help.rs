@@ -2,8 +2,8 @@
 
 use std::process::{Command, Output};
 
-fn gpuprof(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(arguments).output().unwrap()
+fn gpuwhy(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(arguments).output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -13,14 +13,14 @@ fn stdout(output: &Output) -> String {
 #[test]
 fn help_has_examples_and_names_every_exit_code() {
     let cases: [(&[&str], &[&str]); 5] = [
-        (&["--help"], &["gpuprof run -- ", "gpuprof doctor", "gpuprof demo"]),
+        (&["--help"], &["gpuwhy run -- ", "gpuwhy doctor", "gpuwhy demo"]),
         (&["run", "--help"], &["  125  ", "  126  ", "  127  ", "%q{VAR}"]),
         (&["report", "--help"], &["  0  ", "  1  ", "  2  "]),
         (&["doctor", "--help"], &["  0  ", "  1  "]),
         (&["demo", "--help"], &["  0  ", "  1  "]),
     ];
     for (arguments, wanted) in cases {
-        let output = gpuprof(arguments);
+        let output = gpuwhy(arguments);
         assert_eq!(output.status.code(), Some(0));
         let help = stdout(&output);
         assert!(help.contains("EXAMPLES:"), "{arguments:?}: {help}");
@@ -32,15 +32,15 @@ fn help_has_examples_and_names_every_exit_code() {
 
 #[test]
 fn the_subcommand_for_the_child_process_is_not_advertised() {
-    assert!(!stdout(&gpuprof(&["--help"])).contains("probe"));
+    assert!(!stdout(&gpuwhy(&["--help"])).contains("probe"));
 }
 
 #[test]
 fn the_version_is_that_of_the_package() {
-    let output = gpuprof(&["--version"]);
+    let output = gpuwhy(&["--version"]);
     assert_eq!(output.status.code(), Some(0));
     let version = stdout(&output);
-    assert!(version.starts_with(concat!("gpuprof ", env!("CARGO_PKG_VERSION"))), "{version}");
+    assert!(version.starts_with(concat!("gpuwhy ", env!("CARGO_PKG_VERSION"))), "{version}");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_command_line_that_makes_no_sense_gives_2() {
     for arguments in
         [&[][..], &["fly"], &["report"], &["doctor", "--no-such-option"], &["report", "--top", "many", "x"]]
     {
-        let output = gpuprof(arguments);
+        let output = gpuwhy(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty());
         assert!(!output.stderr.is_empty());

@@ -31,7 +31,7 @@ struct Place {
 impl Place {
     fn new(kernels: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let trace = folder.path().join("trace.gpuprof");
+        let trace = folder.path().join("trace.gpuwhy");
         write_trace(&trace, kernels, None).unwrap();
         Self { folder, trace }
     }
@@ -41,9 +41,9 @@ impl Place {
     }
 
     fn command(&self, command: &[&str]) -> Command {
-        let mut gpuprof = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
-        gpuprof.args(command).current_dir(self.folder.path()).stdin(Stdio::null());
-        gpuprof
+        let mut gpuwhy = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
+        gpuwhy.args(command).current_dir(self.folder.path()).stdin(Stdio::null());
+        gpuwhy
     }
 
     fn run(&self, command: &[&str]) -> Output {
@@ -109,18 +109,18 @@ fn write_trace(path: &Path, kernels: u32, rank: Option<u32>) -> std::io::Result<
 
 /// Every command that writes a file, without what it writes to.
 const COMMANDS: [&[&str]; 6] = [
-    &["export", "--to", "chrome", "trace.gpuprof"],
-    &["export", "--to", "json", "trace.gpuprof"],
-    &["export", "--to", "perfetto", "trace.gpuprof"],
-    &["export", "--to", "sqlite", "trace.gpuprof"],
-    &["compact", "trace.gpuprof"],
-    &["merge", "rank0.gpuprof"],
+    &["export", "--to", "chrome", "trace.gpuwhy"],
+    &["export", "--to", "json", "trace.gpuwhy"],
+    &["export", "--to", "perfetto", "trace.gpuwhy"],
+    &["export", "--to", "sqlite", "trace.gpuwhy"],
+    &["compact", "trace.gpuwhy"],
+    &["merge", "rank0.gpuwhy"],
 ];
 
 /// A place for them with `kernels` in each trace.
 fn for_all(kernels: u32) -> Place {
     let place = Place::new(kernels);
-    write_trace(&place.path("rank0.gpuprof"), kernels, Some(0)).unwrap();
+    write_trace(&place.path("rank0.gpuwhy"), kernels, Some(0)).unwrap();
     place
 }
 
@@ -149,8 +149,8 @@ fn a_file_that_exists_is_replaced_on_demand_only() {
         assert_eq!(mode(&out), mode(&place.trace), "{command:?}");
     }
     fs::write(place.path("trace.sqlite"), "precious").unwrap();
-    place.refused(&["export", "--to", "sqlite", "trace.gpuprof"]);
-    assert_eq!(place.names(), ["out", "rank0.gpuprof", "trace.gpuprof", "trace.sqlite"]);
+    place.refused(&["export", "--to", "sqlite", "trace.gpuwhy"]);
+    assert_eq!(place.names(), ["out", "rank0.gpuwhy", "trace.gpuwhy", "trace.sqlite"]);
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn a_trace_that_is_read_is_never_replaced_under_any_of_its_names() {
         fs::remove_file(place.path("link")).unwrap();
     }
     // The second of two traces is the first one's output.
-    fs::copy(&place.trace, place.path("other.gpuprof")).unwrap();
-    place.refused(&["export", "--to", "json", "--force", "-o", "other.gpuprof", "trace.gpuprof", "other.gpuprof"]);
-    assert_eq!(fs::read(place.path("other.gpuprof")).unwrap(), fs::read(&place.trace).unwrap());
+    fs::copy(&place.trace, place.path("other.gpuwhy")).unwrap();
+    place.refused(&["export", "--to", "json", "--force", "-o", "other.gpuwhy", "trace.gpuwhy", "other.gpuwhy"]);
+    assert_eq!(fs::read(place.path("other.gpuwhy")).unwrap(), fs::read(&place.trace).unwrap());
 }
 
 #[test]
@@ -230,9 +230,9 @@ fn pipes_and_standard_output_get_the_bytes_of_the_file() {
         }
         fs::remove_file(place.path("file")).unwrap();
     }
-    assert!(place.refused(&["export", "--to", "parquet", "trace.gpuprof", "-o", "pipe"]).contains("no folder"));
-    assert!(place.refused(&["merge", "rank0.gpuprof", "--json", "-o", "-"]).contains("standard output"));
-    assert_eq!(place.names(), ["pipe", "rank0.gpuprof", "trace.gpuprof"]);
+    assert!(place.refused(&["export", "--to", "parquet", "trace.gpuwhy", "-o", "pipe"]).contains("no folder"));
+    assert!(place.refused(&["merge", "rank0.gpuwhy", "--json", "-o", "-"]).contains("standard output"));
+    assert_eq!(place.names(), ["pipe", "rank0.gpuwhy", "trace.gpuwhy"]);
 }
 
 #[test]
@@ -272,12 +272,12 @@ fn a_missing_folder_is_named_and_no_folder_gets_the_name_of_a_file() {
         let message = place.refused(&to(command, &["-o", "no/where/out"]));
         assert!(message.contains("no/where: this folder does not exist"), "{command:?}: {message}");
     }
-    let message = place.refused(&["export", "--to", "parquet", "trace.gpuprof", "-o", "no/where"]);
+    let message = place.refused(&["export", "--to", "parquet", "trace.gpuwhy", "-o", "no/where"]);
     assert!(message.contains("no: this folder does not exist"), "{message}");
-    let both = ["export", "--to", "json", "trace.gpuprof", "rank0.gpuprof", "-o"];
+    let both = ["export", "--to", "json", "trace.gpuwhy", "rank0.gpuwhy", "-o"];
     let message = place.refused(&to(&both, &["two.json"]));
     assert!(message.contains("two.json: this is one file"), "{message}");
-    assert_eq!(place.names(), ["rank0.gpuprof", "trace.gpuprof"]);
+    assert_eq!(place.names(), ["rank0.gpuwhy", "trace.gpuwhy"]);
     place.succeeds(&to(&both, &["two/"]));
     assert!(place.path("two/trace.jsonl.gz").is_file() && place.path("two/rank0.jsonl.gz").is_file());
 }
@@ -285,7 +285,7 @@ fn a_missing_folder_is_named_and_no_folder_gets_the_name_of_a_file() {
 #[test]
 fn a_rank_of_a_run_is_replaced_on_demand_only_and_never_with_other_files() {
     let place = Place::new(FEW);
-    let command = ["export", "--to", "parquet", "--run", "a", "trace.gpuprof", "-o", "out"];
+    let command = ["export", "--to", "parquet", "--run", "a", "trace.gpuwhy", "-o", "out"];
     place.succeeds(&command);
     let rank = place.path("out/run=a/rank=0");
     let tables = fs::read_dir(&rank).unwrap().count();
@@ -308,16 +308,16 @@ fn a_full_disk_leaves_nothing_behind() {
     let limited = |command: &[&str]| {
         // 16 KiB at most, whatever the shell counts in.
         let mut shell = Command::new("sh");
-        shell.args(["-c", "ulimit -f 16; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gpuprof")]);
+        shell.args(["-c", "ulimit -f 16; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gpuwhy")]);
         shell.args(command).current_dir(place.folder.path()).output().unwrap()
     };
     for command in COMMANDS {
         let output = limited(&to(command, &["-o", "out"]));
         assert_eq!(output.status.code(), Some(2), "{command:?}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("gpuprof: out: "), "{command:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("gpuwhy: out: "), "{command:?}: {}", text(&output.stderr));
         assert_eq!(place.names(), before, "{command:?}");
     }
-    let output = limited(&["export", "--to", "parquet", "trace.gpuprof", "-o", "out"]);
+    let output = limited(&["export", "--to", "parquet", "trace.gpuwhy", "-o", "out"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     assert_eq!(place.names(), before);
 }
@@ -366,7 +366,7 @@ fn an_interrupted_command_leaves_nothing_behind_and_its_exit_code_says_so() {
     let place = for_all(MANY);
     fs::write(place.path("old"), "precious").unwrap();
     let before = place.names();
-    let parquet: &[&str] = &["export", "--to", "parquet", "trace.gpuprof"];
+    let parquet: &[&str] = &["export", "--to", "parquet", "trace.gpuwhy"];
     for (number, command) in COMMANDS.into_iter().chain([parquet]).enumerate() {
         let (signal, code) = [("-INT", 130), ("-TERM", 143)][number % 2];
         let mut child = place.command(&to(command, &["-o", "out"]));
@@ -384,10 +384,10 @@ fn an_interrupted_command_leaves_nothing_behind_and_its_exit_code_says_so() {
 fn a_signal_that_the_command_inherits_as_ignored_stays_ignored() {
     let place = Place::new(50_000);
     let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gpuprof")]);
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gpuwhy")]);
     shell.args(to(COMMANDS[1], &["-o", "out"])).current_dir(place.folder.path()).stderr(Stdio::null());
     assert_eq!(interrupted(&place, shell.spawn().unwrap(), "-HUP"), Some(0));
-    assert_eq!(place.names(), ["out", "trace.gpuprof"]);
+    assert_eq!(place.names(), ["out", "trace.gpuwhy"]);
 }
 
 #[test]

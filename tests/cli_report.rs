@@ -1,4 +1,4 @@
-//! `gpuprof report` with good, damaged and foreign files.
+//! `gpuwhy report` with good, damaged and foreign files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Files {
 }
 
 fn report(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
     command.arg("report");
     for argument in arguments {
         command.arg(argument.as_ref());
@@ -117,7 +117,7 @@ fn refused(path: &Path, wanted: &str) {
 #[test]
 fn a_good_trace_is_reported_as_text_and_as_json() {
     let files = Files::new();
-    let path = files.add("good.gpuprof", &trace());
+    let path = files.add("good.gpuwhy", &trace());
 
     let output = report(&[&path]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -134,30 +134,30 @@ fn a_good_trace_is_reported_as_text_and_as_json() {
 #[test]
 fn the_library_says_the_same_as_the_command() {
     let files = Files::new();
-    let path = files.add("good.gpuprof", &trace());
+    let path = files.add("good.gpuwhy", &trace());
     let json: Value = serde_json::from_slice(&report(&[&"--json", &path]).stdout).unwrap();
-    let report = gpuprof::open(&path).unwrap();
+    let report = gpuwhy::open(&path).unwrap();
     assert_eq!(serde_json::to_value(Document::new(&report)).unwrap(), json);
 }
 
 #[test]
 fn several_traces_give_a_line_of_json_each() {
     let files = Files::new();
-    let (first, second) = (files.add("1.gpuprof", &trace()), files.add("2.gpuprof", &trace()));
+    let (first, second) = (files.add("1.gpuwhy", &trace()), files.add("2.gpuwhy", &trace()));
     let output = report(&[&"--json", &first, &second]);
     let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0], lines[1]);
 
     let text = stdout(&report(&[&first, &second]));
-    assert!(text.contains("1.gpuprof") && text.contains("2.gpuprof"), "{text}");
+    assert!(text.contains("1.gpuwhy") && text.contains("2.gpuwhy"), "{text}");
 }
 
 #[test]
 fn a_truncated_trace_is_reported_up_to_the_cut() {
     let whole = trace();
     let files = Files::new();
-    let path = files.add("cut.gpuprof", &whole[..whole.len() * 2 / 3]);
+    let path = files.add("cut.gpuwhy", &whole[..whole.len() * 2 / 3]);
 
     let output = report(&[&"--json", &path]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -166,7 +166,7 @@ fn a_truncated_trace_is_reported_up_to_the_cut() {
     assert!(!json["completeness"]["damage"].as_array().unwrap().is_empty());
     let read = kernels(&json);
     assert!((1..u64::from(KERNELS)).contains(&read), "{read}");
-    assert!(stderr(&output).contains("cut.gpuprof"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cut.gpuwhy"), "{}", stderr(&output));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_damaged_middle_costs_its_block_only() {
         *byte ^= 0xff;
     }
     let files = Files::new();
-    let path = files.add("flipped.gpuprof", &bytes);
+    let path = files.add("flipped.gpuwhy", &bytes);
     let output = report(&[&"--json", &path]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -189,15 +189,15 @@ fn a_damaged_middle_costs_its_block_only() {
 #[test]
 fn files_that_are_no_traces_are_refused_by_name() {
     let files = Files::new();
-    refused(&files.add("empty.gpuprof", b""), "empty");
+    refused(&files.add("empty.gpuwhy", b""), "empty");
     refused(&files.add("trace.json.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0]), "gzip");
-    refused(&files.add("notes.txt", b"some text that is long enough for a header"), "not a gpuprof trace");
-    refused(&files.0.path().join("missing.gpuprof"), "No such file");
-    refused(files.0.path(), "empty.gpuprof: the file is empty");
+    refused(&files.add("notes.txt", b"some text that is long enough for a header"), "not a gpuwhy trace");
+    refused(&files.0.path().join("missing.gpuwhy"), "No such file");
+    refused(files.0.path(), "empty.gpuwhy: the file is empty");
     let nothing = files.0.path().join("nothing");
     fs::create_dir(&nothing).unwrap();
     refused(&nothing, "no trace");
-    refused(&files.add("header.gpuprof", &trace()[..20]), "byte");
+    refused(&files.add("header.gpuwhy", &trace()[..20]), "byte");
 }
 
 #[test]
@@ -208,23 +208,23 @@ fn a_trace_from_the_future_is_refused_with_both_versions() {
     let check = crc32fast::hash(&bytes[..12]);
     bytes[12..16].copy_from_slice(&check.to_le_bytes());
     let files = Files::new();
-    refused(&files.add("future.gpuprof", &bytes), "99");
+    refused(&files.add("future.gpuwhy", &bytes), "99");
 }
 
 #[test]
 fn an_unreadable_file_does_not_hide_the_readable_one() {
     let files = Files::new();
-    let (bad, good) = (files.add("bad.gpuprof", b"x"), files.add("good.gpuprof", &trace()));
+    let (bad, good) = (files.add("bad.gpuwhy", b"x"), files.add("good.gpuwhy", &trace()));
     let output = report(&[&bad, &good]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("bad.gpuprof"));
+    assert!(stderr(&output).contains("bad.gpuwhy"));
     assert!(stdout(&output).contains("my_kernel"));
 }
 
 #[test]
 fn top_limits_the_table_of_kernels() {
     let files = Files::new();
-    let path = files.add("good.gpuprof", &trace());
+    let path = files.add("good.gpuwhy", &trace());
     let rows = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
         stdout(&report(arguments)).lines().filter(|line| line.ends_with("  my_kernel")).count()
     };
@@ -238,9 +238,9 @@ fn top_limits_the_table_of_kernels() {
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     let files = Files::new();
-    let path = files.add("good.gpuprof", &trace());
+    let path = files.add("good.gpuwhy", &trace());
     // Many files, so that the output is larger than a pipe holds.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gpuprof"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gpuwhy"))
         .arg("report")
         .args(std::iter::repeat_n(&path, 200))
         .stdout(Stdio::piped())
@@ -253,7 +253,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
 }
 
-/// A small trace that keeps an answer of gpuprof `version`.
+/// A small trace that keeps an answer of gpuwhy `version`.
 fn with_answer(version: &str) -> Vec<u8> {
     with_answer_of(version, "summary of the run\n")
 }
@@ -266,7 +266,7 @@ fn with_answer_of(version: &str, summary: &str) -> Vec<u8> {
     writer.push(&Record::Api(call), &dictionary).unwrap();
     let text = |words: &str| format!("{words} of the run\n");
     let answer = Answer {
-        gpuprof_version: version.to_owned(),
+        gpuwhy_version: version.to_owned(),
         summary: summary.to_owned(),
         full: text("tables"),
         ranges: text("ranges"),
@@ -279,11 +279,11 @@ fn with_answer_of(version: &str, summary: &str) -> Vec<u8> {
 #[test]
 fn what_a_long_run_said_is_printed_unless_something_else_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("long.gpuprof");
+    let file = folder.path().join("long.gpuwhy");
     let report = |trace: &[u8], options: &[&str]| {
         fs::write(&file, trace).unwrap();
         let output =
-            Command::new(env!("CARGO_BIN_EXE_gpuprof")).arg("report").args(options).arg(&file).output().unwrap();
+            Command::new(env!("CARGO_BIN_EXE_gpuwhy")).arg("report").args(options).arg(&file).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let ours = with_answer(env!("CARGO_PKG_VERSION"));
@@ -305,7 +305,7 @@ fn what_a_long_run_said_is_printed_unless_something_else_is_asked_for() {
 #[test]
 fn a_part_of_a_run_is_reported_without_the_rest() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, dictionary) = (folder.path().join("long.gpuprof"), Dictionary::new());
+    let (file, dictionary) = (folder.path().join("long.gpuwhy"), Dictionary::new());
     let start = 5_000_000_000;
     let session = Session { start: Timestamp::from_nanos(start), ..Session::default() };
     let mut writer = TraceWriter::new(fs::File::create(&file).unwrap(), &session).unwrap();
@@ -325,7 +325,7 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     let end = Timestamp::from_nanos(start + 10_200_000_000);
     writer.finish(End::Clean, end, &Loss { dropped_by_cupti: 9, ..Loss::default() }, &dictionary).unwrap();
     let run = |options: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_gpuprof")).arg("report").args(options).arg(&file).output().unwrap()
+        Command::new(env!("CARGO_BIN_EXE_gpuwhy")).arg("report").args(options).arg(&file).output().unwrap()
     };
     let counts = |options: &[&str]| {
         let output = run(&[&["--json"], options].concat());
@@ -353,7 +353,7 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     ] {
         let output = run(options);
         assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{options:?}");
-        assert!(stderr(&output).contains(wanted) && stderr(&output).contains("long.gpuprof"), "{}", stderr(&output));
+        assert!(stderr(&output).contains(wanted) && stderr(&output).contains("long.gpuwhy"), "{}", stderr(&output));
     }
     let output = run(&["--capture", "3"]);
     assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "only the error");
@@ -361,6 +361,6 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     let kineto = folder.path().join("trace.json");
     fs::write(&kineto, "{}").unwrap();
     let output =
-        Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(["report", "--from", "1s"]).arg(&kineto).output().unwrap();
+        Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(["report", "--from", "1s"]).arg(&kineto).output().unwrap();
     assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.json"), "{}", stderr(&output));
 }

@@ -1,4 +1,4 @@
-//! `gpuprof run` must be invisible to the command that it starts, except for the variables.
+//! `gpuwhy run` must be invisible to the command that it starts, except for the variables.
 //!
 //! No CUDA is needed: an empty file stands in for libprof.so, because only the CUDA driver would load it.
 
@@ -28,14 +28,14 @@ impl Place {
         self.folder.path()
     }
 
-    /// `gpuprof run` with `arguments`, which hold the `--` themselves.
-    fn gpuprof(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
-        command.arg("run").args(arguments).env("GPUPROF_LIB", &self.library).current_dir(self.path());
+    /// `gpuwhy run` with `arguments`, which hold the `--` themselves.
+    fn gpuwhy(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
+        command.arg("run").args(arguments).env("GPUWHY_LIB", &self.library).current_dir(self.path());
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             let injection = name_text == "CUDA_INJECTION64_PATH" || name_text == "NVTX_INJECTION64_PATH";
-            if injection || (name_text.starts_with("GPUPROF_") && name_text != "GPUPROF_LIB") {
+            if injection || (name_text.starts_with("GPUWHY_") && name_text != "GPUWHY_LIB") {
                 command.env_remove(name);
             }
         }
@@ -54,7 +54,7 @@ fn stderr(output: &Output) -> String {
 #[test]
 fn the_exit_code_is_that_of_the_command() {
     for code in [0, 1, 2, 37, 125, 255] {
-        let output = Place::new().gpuprof(&["--", "sh", "-c", &format!("exit {code}")]).output().unwrap();
+        let output = Place::new().gpuwhy(&["--", "sh", "-c", &format!("exit {code}")]).output().unwrap();
         assert_eq!(output.status.code(), Some(code));
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     }
@@ -63,13 +63,13 @@ fn the_exit_code_is_that_of_the_command() {
 #[test]
 fn a_killed_command_is_reported_as_killed() {
     let place = Place::new();
-    let output = place.gpuprof(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
+    let output = place.gpuwhy(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
     assert_eq!(output.status.signal(), Some(9));
 
     // What a shell makes of it: 128 + signal.
     let output = Command::new("sh")
-        .args(["-c", "\"$0\" run -- sh -c 'kill -TERM $$'; echo $?", env!("CARGO_BIN_EXE_gpuprof")])
-        .env("GPUPROF_LIB", &place.library)
+        .args(["-c", "\"$0\" run -- sh -c 'kill -TERM $$'; echo $?", env!("CARGO_BIN_EXE_gpuwhy")])
+        .env("GPUWHY_LIB", &place.library)
         .env_remove("CUDA_INJECTION64_PATH")
         .output()
         .unwrap();
@@ -80,7 +80,7 @@ fn a_killed_command_is_reported_as_killed() {
 fn the_command_keeps_the_process_id_and_decides_about_signals() {
     let script = "trap 'echo caught; exit 9' TERM; echo $$; while :; do sleep 0.01; done";
     let place = Place::new();
-    let mut child = place.gpuprof(&["--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = place.gpuwhy(&["--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // The line also says that the trap is set.
     let process_id: u32 = lines.next().unwrap().unwrap().parse().unwrap();
@@ -97,7 +97,7 @@ fn arguments_arrive_as_they_were_given() {
     let arguments = ["a b", "*", "", "--output", "-x", "'", "\"$HOME\"", "--"];
     let mut all = vec!["--", "printf", "[%s]\\n"];
     all.extend(arguments);
-    let output = Place::new().gpuprof(&all).output().unwrap();
+    let output = Place::new().gpuwhy(&all).output().unwrap();
     let wanted: String = arguments.iter().map(|argument| format!("[{argument}]\n")).collect();
     assert_eq!(stdout(&output), wanted);
 }
@@ -105,7 +105,7 @@ fn arguments_arrive_as_they_were_given() {
 #[test]
 fn stdin_reaches_the_command() {
     let place = Place::new();
-    let mut child = place.gpuprof(&["--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = place.gpuwhy(&["--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"\x00\xffbytes").unwrap();
     let mut bytes = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
@@ -120,7 +120,7 @@ fn options_become_variables_and_paths_become_absolute() {
     std::fs::write(place.path().join("lib/libcupti.so.13"), b"\x7fELF").unwrap();
     let arguments = [
         "--output",
-        "%h/r%q{RANK}-%p.gpuprof",
+        "%h/r%q{RANK}-%p.gpuwhy",
         "--report",
         "full",
         "--live",
@@ -145,24 +145,24 @@ fn options_become_variables_and_paths_become_absolute() {
         "--",
         "env",
     ];
-    let output = place.gpuprof(&arguments).output().unwrap();
+    let output = place.gpuwhy(&arguments).output().unwrap();
     let here = place.path().canonicalize().unwrap();
     let here = here.display();
     let environment = stdout(&output);
     for wanted in [
         format!("CUDA_INJECTION64_PATH={}", place.library.display()),
-        format!("GPUPROF_OUTPUT={here}/%h/r%q{{RANK}}-%p.gpuprof"),
-        "GPUPROF_REPORT=full".into(),
-        "GPUPROF_LIVE=500ms".into(),
-        "GPUPROF_LOG=debug".into(),
-        "GPUPROF_CUDA_MEMORY_USAGE=on".into(),
-        "GPUPROF_CAPTURE_RANGE=nvtx".into(),
-        "GPUPROF_NVTX_CAPTURE=epoch@train".into(),
-        "GPUPROF_CAPTURE_RANGE_END=repeat:2".into(),
-        "GPUPROF_DELAY=10".into(),
-        "GPUPROF_DURATION=500ms".into(),
-        "GPUPROF_KILL=sigterm".into(),
-        format!("GPUPROF_CUPTI_PATH={here}/lib/libcupti.so.13"),
+        format!("GPUWHY_OUTPUT={here}/%h/r%q{{RANK}}-%p.gpuwhy"),
+        "GPUWHY_REPORT=full".into(),
+        "GPUWHY_LIVE=500ms".into(),
+        "GPUWHY_LOG=debug".into(),
+        "GPUWHY_CUDA_MEMORY_USAGE=on".into(),
+        "GPUWHY_CAPTURE_RANGE=nvtx".into(),
+        "GPUWHY_NVTX_CAPTURE=epoch@train".into(),
+        "GPUWHY_CAPTURE_RANGE_END=repeat:2".into(),
+        "GPUWHY_DELAY=10".into(),
+        "GPUWHY_DURATION=500ms".into(),
+        "GPUWHY_KILL=sigterm".into(),
+        format!("GPUWHY_CUPTI_PATH={here}/lib/libcupti.so.13"),
     ] {
         assert!(environment.lines().any(|line| line == wanted), "{wanted} is missing in\n{environment}");
     }
@@ -170,23 +170,23 @@ fn options_become_variables_and_paths_become_absolute() {
 
 #[test]
 fn options_that_are_left_out_change_nothing() {
-    let output = Place::new().gpuprof(&["--", "env"]).env("GPUPROF_REPORT", "off").output().unwrap();
+    let output = Place::new().gpuwhy(&["--", "env"]).env("GPUWHY_REPORT", "off").output().unwrap();
     let environment = stdout(&output);
-    assert!(environment.lines().any(|line| line == "GPUPROF_REPORT=off"));
-    for absent in ["GPUPROF_OUTPUT=", "GPUPROF_LIVE=", "GPUPROF_LOG=", "GPUPROF_CUPTI_PATH="] {
+    assert!(environment.lines().any(|line| line == "GPUWHY_REPORT=off"));
+    for absent in ["GPUWHY_OUTPUT=", "GPUWHY_LIVE=", "GPUWHY_LOG=", "GPUWHY_CUPTI_PATH="] {
         assert!(!environment.contains(absent), "{environment}");
     }
 }
 
 #[test]
 fn output_off_is_no_file_name() {
-    let output = Place::new().gpuprof(&["--output", "off", "--", "env"]).output().unwrap();
-    assert!(stdout(&output).lines().any(|line| line == "GPUPROF_OUTPUT=off"));
+    let output = Place::new().gpuwhy(&["--output", "off", "--", "env"]).output().unwrap();
+    assert!(stdout(&output).lines().any(|line| line == "GPUWHY_OUTPUT=off"));
 }
 
 #[test]
 fn a_command_that_does_not_exist_gives_127() {
-    let output = Place::new().gpuprof(&["--", "no-such-command-4711"]).output().unwrap();
+    let output = Place::new().gpuwhy(&["--", "no-such-command-4711"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
     assert!(stderr(&output).contains("no-such-command-4711"));
 }
@@ -197,17 +197,17 @@ fn a_file_that_cannot_be_executed_gives_126() {
     let file = place.path().join("data");
     std::fs::write(&file, "1\n").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let output = place.gpuprof(&["--", file.to_str().unwrap()]).output().unwrap();
+    let output = place.gpuwhy(&["--", file.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(126));
     assert!(stderr(&output).contains(file.to_str().unwrap()));
 }
 
 #[test]
-fn a_missing_library_is_gpuprofs_own_failure() {
-    let output = Place::new().gpuprof(&["--", "true"]).env("GPUPROF_LIB", "/nowhere/libprof.so").output().unwrap();
+fn a_missing_library_is_gpuwhys_own_failure() {
+    let output = Place::new().gpuwhy(&["--", "true"]).env("GPUWHY_LIB", "/nowhere/libprof.so").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let message = stderr(&output);
-    assert!(message.contains("/nowhere/libprof.so") && message.contains("GPUPROF_LIB"), "{message}");
+    assert!(message.contains("/nowhere/libprof.so") && message.contains("GPUWHY_LIB"), "{message}");
 }
 
 #[test]
@@ -232,42 +232,42 @@ fn options_that_make_no_sense_are_named_before_the_command_starts() {
     ] {
         let mut all = arguments.to_vec();
         all.extend(["--", "touch", "started"]);
-        let output = place.gpuprof(&all).output().unwrap();
+        let output = place.gpuwhy(&all).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
         assert!(!place.path().join("started").exists());
     }
-    assert_eq!(place.gpuprof(&[]).output().unwrap().status.code(), Some(2), "no command");
+    assert_eq!(place.gpuwhy(&[]).output().unwrap().status.code(), Some(2), "no command");
     // What follows the command is its own, with `--` before it or without.
-    let output = place.gpuprof(&["printf", "%s", "--mode", "--", "-x"]).output().unwrap();
+    let output = place.gpuwhy(&["printf", "%s", "--mode", "--", "-x"]).output().unwrap();
     assert_eq!((stdout(&output).as_str(), output.status.code()), ("--mode---x", Some(0)), "{}", stderr(&output));
 }
 
 #[test]
 fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
     for (variable, value, said) in [
-        ("GPUPROF_FLUSH", "1ms", "from 10ms to 10s; the default is 100ms"),
-        ("GPUPROF_CAPTURE_RANGE", "nvtx", "-c nvtx needs -p RANGE[@DOMAIN]"),
+        ("GPUWHY_FLUSH", "1ms", "from 10ms to 10s; the default is 100ms"),
+        ("GPUWHY_CAPTURE_RANGE", "nvtx", "-c nvtx needs -p RANGE[@DOMAIN]"),
     ] {
         let place = Place::new();
-        let output = place.gpuprof(&["--", "touch", "started"]).env(variable, value).output().unwrap();
+        let output = place.gpuwhy(&["--", "touch", "started"]).env(variable, value).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(said) && stderr(&output).contains("not started"), "{}", stderr(&output));
         assert!(!place.path().join("started").exists());
     }
     // What nothing reads may be for another version: it is said, and no more.
     for (variable, value, said) in [
-        ("GPUPROF_LIFE", "2s", "did you mean GPUPROF_LIVE?"),
-        ("GPUPROF_OUTPUT", "%z.gpuprof", "GPUPROF_OUTPUT: %z is no placeholder"),
+        ("GPUWHY_LIFE", "2s", "did you mean GPUWHY_LIVE?"),
+        ("GPUWHY_OUTPUT", "%z.gpuwhy", "GPUWHY_OUTPUT: %z is no placeholder"),
     ] {
-        let output = Place::new().gpuprof(&["--", "echo", "started"]).env(variable, value).output().unwrap();
+        let output = Place::new().gpuwhy(&["--", "echo", "started"]).env(variable, value).output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "started\n"));
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "once");
     }
     // An option stands in for its variable, whatever that says.
     let place = Place::new();
-    let output = place.gpuprof(&["--live", "2s", "--", "true"]).env("GPUPROF_LIVE", "often").output().unwrap();
+    let output = place.gpuwhy(&["--live", "2s", "--", "true"]).env("GPUWHY_LIVE", "often").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -275,13 +275,13 @@ fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
 fn another_tools_library_is_not_replaced_silently() {
     let place = Place::new();
     let other = "/opt/tool/libother.so";
-    let output = place.gpuprof(&["--", "true"]).env("CUDA_INJECTION64_PATH", other).output().unwrap();
+    let output = place.gpuwhy(&["--", "true"]).env("CUDA_INJECTION64_PATH", other).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let message = stderr(&output);
     assert!(message.contains(other) && message.contains("--force"), "{message}");
 
     let output = place
-        .gpuprof(&["--force", "--", "printenv", "CUDA_INJECTION64_PATH"])
+        .gpuwhy(&["--force", "--", "printenv", "CUDA_INJECTION64_PATH"])
         .env("CUDA_INJECTION64_PATH", other)
         .output()
         .unwrap();
@@ -295,23 +295,23 @@ fn a_tool_that_injects_a_library_of_its_own_is_not_started() {
     std::fs::write(&tool, "#!/bin/sh\necho started\n").unwrap();
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
     let tool = tool.to_str().unwrap();
-    let refused = place.gpuprof(&["--", tool, "profile", "true"]).output().unwrap();
+    let refused = place.gpuwhy(&["--", tool, "profile", "true"]).output().unwrap();
     assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(125), ""));
     let message = stderr(&refused);
     assert!(message.contains("nsys") && message.contains("--force"), "{message}");
-    let forced = place.gpuprof(&["--force", "--", tool, "profile", "true"]).output().unwrap();
+    let forced = place.gpuwhy(&["--force", "--", tool, "profile", "true"]).output().unwrap();
     assert_eq!((forced.status.code(), stdout(&forced).as_str()), (Some(0), "started\n"));
 }
 
 #[test]
-fn ranges_come_to_gpuprof_unless_another_tool_wants_them() {
+fn ranges_come_to_gpuwhy_unless_another_tool_wants_them() {
     let place = Place::new();
-    let output = place.gpuprof(&["--", "printenv", "NVTX_INJECTION64_PATH"]).output().unwrap();
+    let output = place.gpuwhy(&["--", "printenv", "NVTX_INJECTION64_PATH"]).output().unwrap();
     assert_eq!(stdout(&output).trim(), place.library.to_str().unwrap());
     assert!(output.stderr.is_empty());
 
     let other = "/opt/tool/libother.so";
-    let run = |arguments| place.gpuprof(arguments).env("NVTX_INJECTION64_PATH", other).output().unwrap();
+    let run = |arguments| place.gpuwhy(arguments).env("NVTX_INJECTION64_PATH", other).output().unwrap();
     let output = run(&["--", "printenv", "NVTX_INJECTION64_PATH"]);
     assert_eq!((stdout(&output).trim(), output.status.code()), (other, Some(0)));
     assert!(stderr(&output).contains(other) && stderr(&output).contains("--force"), "{}", stderr(&output));
@@ -324,7 +324,7 @@ fn the_own_library_and_an_empty_variable_are_no_obstacle() {
     let place = Place::new();
     let same = place.path().join(".").join("libprof.so");
     for value in [same.to_str().unwrap(), ""] {
-        let output = place.gpuprof(&["--", "true"]).env("CUDA_INJECTION64_PATH", value).output().unwrap();
+        let output = place.gpuwhy(&["--", "true"]).env("CUDA_INJECTION64_PATH", value).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{value:?}: {}", stderr(&output));
     }
 }
@@ -341,7 +341,7 @@ fn a_terminal_is_told_once_what_to_expect() {
                     sys.exit(code)";
     let place = Place::new();
     let said = |arguments: &[&str]| {
-        let run = place.gpuprof(arguments);
+        let run = place.gpuwhy(arguments);
         let mut command = Command::new("python3");
         command.args(["-c", terminal]).arg(run.get_program()).args(run.get_args()).current_dir(place.path());
         for (name, value) in run.get_envs() {
@@ -353,9 +353,9 @@ fn a_terminal_is_told_once_what_to_expect() {
         stdout(&command.output().unwrap())
     };
     let text = said(&["--", "true"]);
-    assert!(text.contains("the trace is gpuprof-<pid>.gpuprof") && text.lines().count() == 1, "{text}");
-    let text = said(&["-o", "run/%h-%p.gpuprof", "true"]);
-    assert!(text.contains("/run/<host>-<pid>.gpuprof"), "{text}");
+    assert!(text.contains("the trace is gpuwhy-<pid>.gpuwhy") && text.lines().count() == 1, "{text}");
+    let text = said(&["-o", "run/%h-%p.gpuwhy", "true"]);
+    assert!(text.contains("/run/<host>-<pid>.gpuwhy"), "{text}");
     assert!(!said(&["-o", "off", "true"]).contains("trace"));
     for quiet in [["--report", "off"], ["--log", "off"]] {
         assert_eq!(said(&[quiet[0], quiet[1], "true"]), "");

@@ -1,4 +1,4 @@
-//! `gpuprof run --pytorch` with a torch that only writes down what is asked of it: the import of the program is waited
+//! `gpuwhy run --pytorch` with a torch that only writes down what is asked of it: the import of the program is waited
 //! for, other customisations run, and whatever goes wrong is the ranges' problem alone.
 //!
 //! Prints `SKIPPED` without a python3.
@@ -65,14 +65,14 @@ impl Place {
     }
 
     fn run(&self, mode: &str, program: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("GPUPROF_") {
+            if name.to_string_lossy().starts_with("GPUWHY_") {
                 command.env_remove(name);
             }
         }
         let python = ["run", "--pytorch", mode, "--force", "--", "python3", "-c", program];
-        let command = command.args(python).env("GPUPROF_LIB", self.path().join("libprof.so"));
+        let command = command.args(python).env("GPUWHY_LIB", self.path().join("libprof.so"));
         command.env("PYTHONPATH", self.path().join("lib")).env("TMPDIR", self.path().join("tmp")).output().unwrap()
     }
 
@@ -137,7 +137,7 @@ fn another_sitecustomize_runs_and_the_program_sees_its_own_path() {
     let Some(place) = Place::new() else { return };
     place.write("lib/sitecustomize.py", "print('theirs'); mark = 5");
     let program = "import sys, sitecustomize
-print(sitecustomize.mark, [folder for folder in sys.path if 'gpuprof-python' in folder])";
+print(sitecustomize.mark, [folder for folder in sys.path if 'gpuwhy-python' in folder])";
     assert_eq!(lines(&place.run("autograd-nvtx", program)), ["theirs", "5 []"]);
     assert_eq!(place.left_behind(), 0);
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{GPUPROF, Stage, counted, report, stderr};
+use support::{GPUWHY, Stage, counted, report, stderr};
 use tempfile::TempDir;
 
 /// A program that runs for some seconds, with its own folder for sockets.
@@ -30,7 +30,7 @@ impl Program {
     fn playing(fixture: &str, speed: &str, variables: &[(&str, &str)]) -> Self {
         let stage = Stage::new();
         let mut host = stage.host(fixture);
-        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_REPLAY_SPEED", speed);
+        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", speed);
         host.arg("--counts").envs(variables.iter().copied()).stderr(Stdio::piped()).stdout(Stdio::null());
         let child = host.spawn().unwrap();
         let program = Self { stage, child };
@@ -48,17 +48,17 @@ impl Program {
     }
 
     fn socket(&self) -> PathBuf {
-        self.stage.path(&format!("gpuprof/{}.sock", self.child.id()))
+        self.stage.path(&format!("gpuwhy/{}.sock", self.child.id()))
     }
 
-    fn gpuprof(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(GPUPROF);
+    fn gpuwhy(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(GPUWHY);
         command.args(arguments).env("XDG_RUNTIME_DIR", self.stage.folder.path()).output().unwrap()
     }
 
     /// The answer of a command for this program.
     fn tell(&self, command: &str) -> String {
-        let output = self.gpuprof(&[command, &self.child.id().to_string()]);
+        let output = self.gpuwhy(&[command, &self.child.id().to_string()]);
         assert!(output.status.success(), "{command}: {}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -86,7 +86,7 @@ impl Program {
     }
 }
 
-const DORMANT: (&str, &str) = ("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi");
+const DORMANT: (&str, &str) = ("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
 
 #[test]
 fn captures_begin_and_end_ten_times_in_one_run() {
@@ -102,7 +102,7 @@ fn captures_begin_and_end_ten_times_in_one_run() {
     }
     let (stage, text) = program.end();
     assert_eq!(text.matches("trace: ").count(), 1, "{text}");
-    let (code, report) = report(&stage.path("trace.gpuprof"));
+    let (code, report) = report(&stage.path("trace.gpuwhy"));
     let captures = report["captures"].as_array().unwrap();
     assert_eq!((code, captures.len()), (0, 10));
     for pair in captures.windows(2) {
@@ -120,7 +120,7 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
     assert_eq!(program.ask("status")["state"], "dormant");
     assert_eq!(program.ask("start")["captures"], 2);
     let (stage, _) = program.end();
-    let captures = report(&stage.path("trace.gpuprof")).1["captures"].clone();
+    let captures = report(&stage.path("trace.gpuwhy")).1["captures"].clone();
     assert_eq!((&captures[0]["trigger"], &captures[1]["trigger"]), (&"start".into(), &"command".into()));
     assert!(captures[0]["kernels"].as_u64().unwrap() > 10, "{captures}");
 }
@@ -129,14 +129,14 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
 fn a_process_can_be_told_to_let_others_have_cupti() {
     let program = Program::start("0.1", &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
-    let output = program.gpuprof(&["stop", "--release", &program.child.id().to_string()]);
+    let output = program.gpuwhy(&["stop", "--release", &program.child.id().to_string()]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("gives CUPTI back"), "{}", stderr(&output));
     program.wait_for(|| program.ask("status")["holds_cupti"] == false);
     assert_eq!(program.tell("start"), "capture 2 has begun\n");
     let status = program.ask("status");
     assert_eq!((&status["holds_cupti"], &status["unobserved_ns"]), (&false.into(), &0.into()), "{status}");
     let (stage, _) = program.end();
-    let captures = report(&stage.path("trace.gpuprof")).1["captures"].clone();
+    let captures = report(&stage.path("trace.gpuwhy")).1["captures"].clone();
     assert!(captures[1]["kernels"].as_u64().unwrap() > 10, "{captures}");
 }
 
@@ -145,7 +145,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     // 500 launches of 40 nodes, whole at first.
     let released = || {
         let variables =
-            [("GPUPROF_CUDA_GRAPHS", "auto"), ("GPUPROF_MAX_OVERHEAD", "0.1%"), ("GPUPROF_REPLAY_VERSION", "130200")];
+            [("GPUWHY_CUDA_GRAPHS", "auto"), ("GPUWHY_MAX_OVERHEAD", "0.1%"), ("GPUWHY_REPLAY_VERSION", "130200")];
         let program = Program::playing("graph_torch", "0.1", &variables);
         program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 50);
         assert_eq!(program.ask("release")["changed"], true);
@@ -158,7 +158,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     let program = released();
     assert_eq!(program.tell("start"), "capture 2 has begun\n");
     let (stage, text) = program.end();
-    let captures = report(&stage.path("trace.gpuprof")).1["captures"].clone();
+    let captures = report(&stage.path("trace.gpuwhy")).1["captures"].clone();
     let kernels = [0, 1].map(|capture| captures[capture]["kernels"].as_u64().unwrap());
     assert!(kernels[0] < 500 && kernels[1] > 2_000, "{kernels:?} {text}");
     let text: Vec<_> = text.split_whitespace().collect();
@@ -168,12 +168,12 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
 #[test]
 fn status_lists_all_processes_and_passes_over_dead_ones() {
     let first = Program::start("0.3", &[]);
-    let folder = first.stage.path("gpuprof");
+    let folder = first.stage.path("gpuwhy");
     // Another process, one that was killed, and one that does not answer.
     let second = Command::new(first.stage.host("multi_stream").get_program())
         .envs(first.stage.host("multi_stream").get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("XDG_RUNTIME_DIR", first.stage.folder.path())
-        .env("GPUPROF_REPLAY_SPEED", "0.3")
+        .env("GPUWHY_REPLAY_SPEED", "0.3")
         .current_dir(first.stage.folder.path())
         .stderr(Stdio::null())
         .spawn();
@@ -181,7 +181,7 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
     drop(UnixListener::bind(folder.join("999999.sock")).unwrap());
     first.wait_for(|| folder.join(format!("{}.sock", second.id())).exists());
 
-    let output = first.gpuprof(&["status", "--json"]);
+    let output = first.gpuwhy(&["status", "--json"]);
     let lines: Vec<Value> = output
         .stdout
         .split(|&byte| byte == b'\n')
@@ -197,15 +197,15 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
     expected.sort_unstable();
     assert_eq!(processes, expected, "{}", stderr(&output));
     assert!(!folder.join("999999.sock").exists(), "what a killed process left behind is removed");
-    let text = String::from_utf8(first.gpuprof(&["status"]).stdout).unwrap();
+    let text = String::from_utf8(first.gpuwhy(&["status"]).stdout).unwrap();
     let capturing = |process: u64| text.contains(&format!("{process:>8}  capturing"));
     assert!(text.starts_with("     PID  STATE") && expected.map(capturing) == [true; 2], "{text}");
-    let missing = first.gpuprof(&["start", "999999"]);
+    let missing = first.gpuwhy(&["start", "999999"]);
     assert_eq!(missing.status.code(), Some(1));
 
     second.kill().unwrap();
     second.wait().unwrap();
-    let _ = first.gpuprof(&["status"]);
+    let _ = first.gpuwhy(&["status"]);
     assert!(!folder.join(format!("{}.sock", second.id())).exists());
     let socket = first.socket();
     let _ = first.end();
@@ -217,9 +217,9 @@ fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
     let program = Program::start("0.3", &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 100);
     let snapshot = program.tell("snapshot");
-    assert!(snapshot.starts_with("gpuprof: process") && snapshot.contains("verdict: "), "{snapshot}");
+    assert!(snapshot.starts_with("gpuwhy: process") && snapshot.contains("verdict: "), "{snapshot}");
     assert!(snapshot.contains("trace: ") && snapshot.contains("no end was written"), "{snapshot}");
-    let output = program.gpuprof(&["watch", "--interval", "100ms", &program.child.id().to_string()]);
+    let output = program.gpuwhy(&["watch", "--interval", "100ms", &program.child.id().to_string()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let lines: Vec<Value> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -259,35 +259,35 @@ fn hostile_clients_neither_block_nor_harm() {
     let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kilobytes < 1 << 20, "{resident}");
     let (stage, _) = program.end();
-    assert_eq!(report(&stage.path("trace.gpuprof")).1["completeness"]["end"], "clean");
+    assert_eq!(report(&stage.path("trace.gpuwhy")).1["completeness"]["end"], "clean");
 }
 
 #[test]
 fn nobody_else_can_listen_and_it_can_be_switched_off() {
     let program = Program::start("1", &[]);
     let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(program.stage.path("gpuprof")), mode(program.socket())), (0o700, 0o600));
+    assert_eq!((mode(program.stage.path("gpuwhy")), mode(program.socket())), (0o700, 0o600));
     let _ = program.end();
 
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
-    host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUPROF_CONTROL", "off");
+    host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_CONTROL", "off");
     assert!(host.output().unwrap().status.success());
-    assert!(!stage.path("gpuprof").exists());
+    assert!(!stage.path("gpuwhy").exists());
 
     // A folder that is open to others is not used, by either side, and the program does not notice.
     let stage = Stage::new();
-    std::fs::create_dir(stage.path("gpuprof")).unwrap();
-    std::fs::set_permissions(stage.path("gpuprof"), Permissions::from_mode(0o777)).unwrap();
+    std::fs::create_dir(stage.path("gpuwhy")).unwrap();
+    std::fs::set_permissions(stage.path("gpuwhy"), Permissions::from_mode(0o777)).unwrap();
     let mut host = stage.host("multi_stream");
     host.env("XDG_RUNTIME_DIR", stage.folder.path());
     assert!(host.output().unwrap().status.success());
-    assert_eq!(std::fs::read_dir(stage.path("gpuprof")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(stage.path("gpuwhy")).unwrap().count(), 0);
 }
 
-/// `gpuprof status` for a folder of sockets: its exit code, stdout and stderr.
+/// `gpuwhy status` for a folder of sockets: its exit code, stdout and stderr.
 fn status(runtime: &Path, arguments: &[&str], user: Option<u32>) -> (Option<i32>, String, String) {
-    let mut command = Command::new(GPUPROF);
+    let mut command = Command::new(GPUWHY);
     command.arg("status").args(arguments).env("XDG_RUNTIME_DIR", runtime);
     if let Some(user) = user {
         command.uid(user);
@@ -299,7 +299,7 @@ fn status(runtime: &Path, arguments: &[&str], user: Option<u32>) -> (Option<i32>
 /// A folder for sockets with this mode, in which a listener answers on `1.sock` with `answer`, again and again.
 fn answering(mode: u32, answer: impl Fn(UnixStream) + Send + 'static) -> TempDir {
     let runtime = tempfile::tempdir().unwrap();
-    let folder = runtime.path().join("gpuprof");
+    let folder = runtime.path().join("gpuwhy");
     std::fs::create_dir(&folder).unwrap();
     let listener = UnixListener::bind(folder.join("1.sock")).unwrap();
     std::fs::set_permissions(folder.join("1.sock"), Permissions::from_mode(0o777)).unwrap();
@@ -324,8 +324,8 @@ fn a_folder_that_others_can_write_to_is_not_looked_into() {
     let runtime = answering(0o777, |mut stream| drop(stream.write_all(FAKE)));
     let (code, out, said) = status(runtime.path(), &[], None);
     assert!(code == Some(0) && !out.contains("train.py"), "{out}");
-    assert!(said.contains("open to other users (mode 777") && said.contains("gpuprof"), "{said}");
-    assert!(runtime.path().join("gpuprof/77.sock").exists());
+    assert!(said.contains("open to other users (mode 777") && said.contains("gpuwhy"), "{said}");
+    assert!(runtime.path().join("gpuwhy/77.sock").exists());
 }
 
 #[test]
@@ -336,15 +336,15 @@ fn a_folder_of_another_user_is_not_looked_into() {
         println!("SKIPPED: only root can make folders of two users");
         return;
     }
-    if Command::new(GPUPROF).arg("--version").uid(NOBODY).output().is_err() {
-        println!("SKIPPED: {GPUPROF} cannot be executed by another user");
+    if Command::new(GPUWHY).arg("--version").uid(NOBODY).output().is_err() {
+        println!("SKIPPED: {GPUWHY} cannot be executed by another user");
         return;
     }
     let (code, out, said) = status(runtime.path(), &[], Some(NOBODY));
     assert!(code == Some(0) && !out.contains("train.py"), "{out}");
     assert!(said.contains("belongs to user 0"), "{said}");
     // One of this user, in which another user listens.
-    let folder = runtime.path().join("gpuprof");
+    let folder = runtime.path().join("gpuwhy");
     chown(&folder, Some(NOBODY), None).unwrap();
     chown(folder.join("1.sock"), Some(NOBODY), None).unwrap();
     std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
@@ -360,7 +360,7 @@ fn answers_are_bounded_and_cannot_control_the_terminal() {
         let (code, out, said) = status(escapes.path(), arguments, None);
         assert!(code == Some(0) && out.contains("PWNED") && !out.contains('\x1b'), "{out:?} {said}");
     }
-    assert!(escapes.path().join("gpuprof/77.sock").exists(), "no socket, so nothing that was left behind");
+    assert!(escapes.path().join("gpuwhy/77.sock").exists(), "no socket, so nothing that was left behind");
 
     // Without this test's own thread in the way: a client that goes away ends the writing.
     let endless = answering(0o700, |mut stream| while stream.write_all(&[b'x'; 4096]).is_ok() {});
@@ -386,14 +386,14 @@ fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
         .arg(host.get_program())
         .envs(host.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("XDG_RUNTIME_DIR", stage.folder.path())
-        .env("GPUPROF_REPLAY_SPEED", "0.3")
+        .env("GPUWHY_REPLAY_SPEED", "0.3")
         .current_dir(stage.folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let folder = stage.path("gpuprof");
+    let folder = stage.path("gpuwhy");
     std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
     let taken = folder.join(format!("{}.sock", child.id()));
@@ -404,7 +404,7 @@ fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
     let name = format!("{}-2", program.child.id());
     let second = folder.join(format!("{name}.sock"));
     program.wait_for(|| second.exists());
-    let output = program.gpuprof(&["stop", &name]);
+    let output = program.gpuwhy(&["stop", &name]);
     assert!(output.status.success(), "{}", stderr(&output));
     let Program { stage: _stage, mut child } = program;
     assert!(child.wait().unwrap().success());
@@ -422,10 +422,10 @@ fn the_folder_of_another_user_is_left_alone() {
     }
     // As under `sudo -E`, with the variables of the user.
     let mut host = stage.host("multi_stream");
-    host.env("XDG_RUNTIME_DIR", runtime.path()).env("GPUPROF_REPLAY_SPEED", "0.3");
+    host.env("XDG_RUNTIME_DIR", runtime.path()).env("GPUWHY_REPLAY_SPEED", "0.3");
     let child = host.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let program = Program { stage, child };
-    let socket = PathBuf::from(format!("/tmp/gpuprof-0/{}.sock", program.child.id()));
+    let socket = PathBuf::from(format!("/tmp/gpuwhy-0/{}.sock", program.child.id()));
     program.wait_for(|| socket.exists());
     let (_, text) = program.end();
     assert!(!text.contains("no live control"), "{text}");
@@ -434,7 +434,7 @@ fn the_folder_of_another_user_is_left_alone() {
 
 #[test]
 fn what_is_no_process_id_is_said_in_words() {
-    let output = Command::new(GPUPROF).args(["start", "abc"]).output().unwrap();
+    let output = Command::new(GPUWHY).args(["start", "abc"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("expected a process id, as `gpuprof status` lists them"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("expected a process id, as `gpuwhy status` lists them"), "{}", stderr(&output));
 }

@@ -11,19 +11,19 @@ use std::process::{Command, Output, Stdio};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUWHY, Stage, stderr};
 
 /// A recorded session as a trace, and as an SQLite file.
 fn played() -> Stage {
     let stage = Stage::new();
     assert!(stage.host("sync_item").status().unwrap().success());
-    let output = gpuprof(&["export", "--to", "sqlite", "-o", "trace.sqlite", "trace.gpuprof"], &stage);
+    let output = gpuwhy(&["export", "--to", "sqlite", "-o", "trace.sqlite", "trace.gpuwhy"], &stage);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     stage
 }
 
-fn gpuprof(arguments: &[&str], stage: &Stage) -> Output {
-    Command::new(GPUPROF).args(arguments).current_dir(stage.folder.path()).output().unwrap()
+fn gpuwhy(arguments: &[&str], stage: &Stage) -> Output {
+    Command::new(GPUWHY).args(arguments).current_dir(stage.folder.path()).output().unwrap()
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn packed_by(level: Compression, bytes: &[u8]) -> Vec<u8> {
 
 /// What `command` says about `bytes` that come through a pipe. `-` among the arguments is their place.
 fn piped(command: &[&str], bytes: &[u8]) -> Output {
-    let mut process = Command::new(GPUPROF);
+    let mut process = Command::new(GPUWHY);
     process.args(command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = process.spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
@@ -54,13 +54,13 @@ fn piped(command: &[&str], bytes: &[u8]) -> Output {
 #[test]
 fn opening_tells_how_far_it_is() {
     let stage = played();
-    for name in ["trace.gpuprof", "trace.gpuprof.gz"] {
+    for name in ["trace.gpuwhy", "trace.gpuwhy.gz"] {
         let file = stage.path(name);
         if name.ends_with("gz") {
-            fs::write(&file, packed(&fs::read(stage.path("trace.gpuprof")).unwrap())).unwrap();
+            fs::write(&file, packed(&fs::read(stage.path("trace.gpuwhy")).unwrap())).unwrap();
         }
         let mut told = Vec::new();
-        gpuprof::open_watched(&file, None, &mut |done, total| told.push((done, total))).unwrap();
+        gpuwhy::open_watched(&file, None, &mut |done, total| told.push((done, total))).unwrap();
         let bytes = fs::metadata(&file).unwrap().len();
         assert!(told.is_sorted() && told.iter().all(|&(_, total)| total == bytes), "{told:?}");
         assert_eq!(told.last(), Some(&(bytes, bytes)), "{name}");
@@ -81,16 +81,16 @@ fn a_pipe_is_read_like_a_file() {
         let behind: &[&str] = if command[0] == "query" { &sql } else { &[] };
         let of = |name: &'static str| [command, &[name], behind].concat();
         for (name, bytes) in [
-            ("trace.gpuprof", fs::read(stage.path("trace.gpuprof")).unwrap()),
+            ("trace.gpuwhy", fs::read(stage.path("trace.gpuwhy")).unwrap()),
             ("trace.sqlite", fs::read(stage.path("trace.sqlite")).unwrap()),
         ] {
-            let file = gpuprof(&of(name), &stage);
+            let file = gpuwhy(&of(name), &stage);
             assert_eq!(file.status.code(), Some(0), "{command:?} {name}: {}", stderr(&file));
             for bytes in [&bytes[..], &packed(&bytes)] {
                 let pipe = piped(&of("-"), bytes);
                 assert_eq!(pipe.status.code(), Some(0), "{command:?} {name}: {}", stderr(&pipe));
                 // The notes of an import name the file.
-                if command[0] != "report" || name == "trace.gpuprof" {
+                if command[0] != "report" || name == "trace.gpuwhy" {
                     assert!(pipe.stdout == file.stdout, "{command:?} {name}");
                 }
             }
@@ -99,20 +99,20 @@ fn a_pipe_is_read_like_a_file() {
     let text = piped(&["stats", "-"], b"no trace at all\n");
     assert_eq!(text.status.code(), Some(2));
     assert!(
-        stderr(&text).contains("/dev/stdin: not a gpuprof trace: at byte 0 it looks like text"),
+        stderr(&text).contains("/dev/stdin: not a gpuwhy trace: at byte 0 it looks like text"),
         "{}",
         stderr(&text)
     );
-    let device = gpuprof(&["stats", "/dev/zero"], &stage);
+    let device = gpuwhy(&["stats", "/dev/zero"], &stage);
     assert!(stderr(&device).contains("/dev/zero: this is a device"), "{}", stderr(&device));
 }
 
 #[test]
 fn a_part_of_a_packed_trace_is_reported() {
     let stage = played();
-    fs::write(stage.path("packed.gpuprof.gz"), packed(&fs::read(stage.path("trace.gpuprof")).unwrap())).unwrap();
-    let part = |name: &str| gpuprof(&["report", "--json", "--from", "100ms", "--to", "200ms", name], &stage);
-    let (whole, packed) = (part("trace.gpuprof"), part("packed.gpuprof.gz"));
+    fs::write(stage.path("packed.gpuwhy.gz"), packed(&fs::read(stage.path("trace.gpuwhy")).unwrap())).unwrap();
+    let part = |name: &str| gpuwhy(&["report", "--json", "--from", "100ms", "--to", "200ms", name], &stage);
+    let (whole, packed) = (part("trace.gpuwhy"), part("packed.gpuwhy.gz"));
     assert_eq!(packed.status.code(), whole.status.code(), "{}", stderr(&packed));
     assert!(!whole.stdout.is_empty() && packed.stdout == whole.stdout);
 }
@@ -120,14 +120,14 @@ fn a_part_of_a_packed_trace_is_reported() {
 #[test]
 fn what_unpacks_out_of_proportion_is_given_up() {
     let stage = played();
-    let trace = fs::read(stage.path("trace.gpuprof")).unwrap();
+    let trace = fs::read(stage.path("trace.gpuwhy")).unwrap();
     // Packed files behind each other unpack to what they hold, behind each other.
     let bomb = |beginning: &[u8], filling: u8| [packed(beginning), packed(&vec![filling; 1 << 20]).repeat(50)].concat();
-    fs::write(stage.path("bomb.gpuprof.gz"), bomb(&trace, 0)).unwrap();
+    fs::write(stage.path("bomb.gpuwhy.gz"), bomb(&trace, 0)).unwrap();
     fs::write(stage.path("bomb.json.gz"), bomb(b"{\"traceEvents\": [", b' ')).unwrap();
-    for (name, code) in [("bomb.gpuprof.gz", 1), ("bomb.json.gz", 2)] {
+    for (name, code) in [("bomb.gpuwhy.gz", 1), ("bomb.json.gz", 2)] {
         for command in [&["report", name][..], &["stats", "-r", "cuda_gpu_kern_sum", name]] {
-            let output = gpuprof(command, &stage);
+            let output = gpuwhy(command, &stage);
             assert_eq!(output.status.code(), Some(code), "{command:?}: {}", stderr(&output));
             let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
             assert!(said.contains("200 bytes for each") && said.contains("gzip -dk"), "{command:?}: {said}");
@@ -139,14 +139,14 @@ fn what_unpacks_out_of_proportion_is_given_up() {
 fn several_tables_are_one_document() {
     let stage = played();
     let reports = "cuda_gpu_kern_sum,um_sum,cuda_api_sum";
-    let json = gpuprof(&["stats", "-r", reports, "-f", "json", "trace.gpuprof"], &stage);
+    let json = gpuwhy(&["stats", "-r", reports, "-f", "json", "trace.gpuwhy"], &stage);
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(document["cuda_gpu_kern_sum"].as_array().is_some_and(|rows| !rows.is_empty()), "{document}");
     assert_eq!(document["um_sum"], Value::Array(Vec::new()));
-    let rules = gpuprof(&["analyze", "-f", "json", "trace.gpuprof"], &stage);
+    let rules = gpuwhy(&["analyze", "-f", "json", "trace.gpuwhy"], &stage);
     let document: Value = serde_json::from_slice(&rules.stdout).unwrap();
     assert!(document["gpu_idle_causes"].as_array().is_some_and(|rows| !rows.is_empty()), "{document}");
-    let csv = gpuprof(&["stats", "-r", reports, "-f", "csv", "trace.gpuprof"], &stage);
+    let csv = gpuwhy(&["stats", "-r", reports, "-f", "csv", "trace.gpuwhy"], &stage);
     let text = String::from_utf8(csv.stdout).unwrap();
     assert_eq!(text.matches("\n\nTime (%)").count(), 1, "{text}");
 }
@@ -156,7 +156,7 @@ fn a_cell_of_any_length_is_printed() {
     let stage = played();
     let asked = |width: &[&str]| {
         let sql = "SELECT hex(zeroblob(40000)) AS zeros, 1 AS one";
-        let output = gpuprof(&[&["query", "trace.gpuprof", sql], width].concat(), &stage);
+        let output = gpuwhy(&[&["query", "trace.gpuwhy", sql], width].concat(), &stage);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -186,7 +186,7 @@ fn a_folder_stands_for_traces_of_others_too() {
     write(&folder.join("a.pt.trace.json"), trace.as_bytes());
     write(&folder.join("b.json.gz"), &packed(trace.as_bytes()));
     write(&folder.join("config.json"), b"{\"batch\": 64}");
-    let output = gpuprof(&["query", "-f", "csv", "job", "SELECT run, name FROM kernels ORDER BY 1"], &stage);
+    let output = gpuwhy(&["query", "-f", "csv", "job", "SELECT run, name FROM kernels ORDER BY 1"], &stage);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "run,name\na.pt.trace,gemm\nb,gemm\n");
     assert!(stderr(&output).contains("1 JSON files skipped"), "{}", stderr(&output));
@@ -202,7 +202,7 @@ fn devices_that_are_announced_by_the_million_take_no_memory() {
     let (begin, end) = (packed(b"{\"deviceProperties\": ["), packed(b"{}], \"traceEvents\": []}"));
     let devices = packed_by(Compression::none(), &b"{},".repeat(1 << 17)).repeat(76);
     fs::write(stage.path("bomb.json.gz"), [begin, devices, end].concat()).unwrap();
-    let limited = format!("ulimit -v 400000; exec {GPUPROF} report bomb.json.gz");
+    let limited = format!("ulimit -v 400000; exec {GPUWHY} report bomb.json.gz");
     let output = Command::new("sh").args(["-c", &limited]).current_dir(stage.folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("no kernel, copy or memset among the 0 rows"), "{}", stderr(&output));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gpuprof::{KinetoError, Report, import_kineto};
+use gpuwhy::{KinetoError, Report, import_kineto};
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::record::{CopyKind, MemoryKind};
 use profiler_core::session::End;
@@ -304,15 +304,14 @@ fn the_command_recognises_a_trace_by_its_contents() {
     for (name, bytes) in [("plain", text.as_bytes()), ("packed.bin", &packed), ("marked.txt", &marked)] {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_gpuprof")).args(["report", "--json"]).arg(&path).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(["report", "--json"]).arg(&path).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["devices"][0]["window_ns"], 110_000, "{name}");
     }
     let path = folder.path().join("cut.json.gz");
     std::fs::write(&path, &packed[..packed.len() - 12]).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gpuprof")).arg("report").arg(&path).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gpuwhy")).arg("report").arg(&path).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_ne!(output.status.code(), Some(0), "a packed file that was cut is not whole");
     assert!(stderr.contains("cut.json.gz") && stderr.contains("byte"), "{stderr}");

@@ -12,7 +12,7 @@ use support::{Stage, built, stderr};
 fn run(name: &str) -> Output {
     let stage = Stage::new();
     let mut lesson = Command::new(built(&format!("examples/{name}")));
-    for (variable, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUPROF_")) {
+    for (variable, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUWHY_")) {
         lesson.env_remove(variable);
     }
     lesson.current_dir(stage.folder.path()).env("TMPDIR", stage.folder.path()).output().unwrap()
@@ -39,7 +39,7 @@ fn the_other_lessons_say_what_they_need() {
     for name in names {
         let output = run(&name);
         let text = stderr(&output);
-        let helps = ["libcupti", "libcuda", "gpuprof: "].iter().any(|word| text.contains(word));
+        let helps = ["libcupti", "libcuda", "gpuwhy: "].iter().any(|word| text.contains(word));
         assert!(output.status.success() || output.status.code() == Some(2) && helps, "{name}: {text}");
     }
 }

@@ -14,7 +14,7 @@ use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 use record::record;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUWHY, Stage, stderr};
 
 const START: u64 = 1_790_000_000_000_000_000;
 const MALLOC_MANAGED: u32 = 21;
@@ -70,31 +70,31 @@ fn recording(path: &Path, size: usize) {
 fn play(stage: &Stage, size: usize, variable: &str) {
     let session = stage.path("session.cupti");
     recording(&session, size);
-    let output = stage.host("gpt").env("GPUPROF_REPLAY", session).env(variable, "on").output().unwrap();
+    let output = stage.host("gpt").env("GPUWHY_REPLAY", session).env(variable, "on").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-fn gpuprof(arguments: &[&str], stage: &Stage) -> String {
-    let output = Command::new(GPUPROF).args(arguments).current_dir(stage.folder.path()).output().unwrap();
+fn gpuwhy(arguments: &[&str], stage: &Stage) -> String {
+    let output = Command::new(GPUWHY).args(arguments).current_dir(stage.folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn rows(stage: &Stage, report: &str, file: &str) -> Value {
-    serde_json::from_str(&gpuprof(&["stats", "-r", report, "-f", "json", file], stage)).unwrap()
+    serde_json::from_str(&gpuwhy(&["stats", "-r", report, "-f", "json", file], stage)).unwrap()
 }
 
 #[test]
 fn each_generation_of_records_gives_the_same_tables() {
     for size in [64, 104] {
         let stage = Stage::new();
-        play(&stage, size, "GPUPROF_CUDA_UM_GPU_PAGE_FAULTS");
+        play(&stage, size, "GPUWHY_CUDA_UM_GPU_PAGE_FAULTS");
         let report = stage.report();
         assert_eq!(report["completeness"]["unknown_kinds"], 0);
         assert_eq!(report["completeness"]["records"]["managed_events"], 7);
         assert!(!report["process"]["notes"].to_string().contains("managed memory"), "{}", report["process"]["notes"]);
         assert_eq!(
-            rows(&stage, "um_sum", "trace.gpuprof"),
+            rows(&stage, "um_sum", "trace.gpuwhy"),
             json!([
                 {"Virtual Address": "0x7F4000010000", "HtoD Migration size (MB)": 2.097, "DtoH Migration size (MB)": null,
                  "CPU Page Faults": null, " GPU Page Faults": null, "Migration Throughput (MB/s)": 41943.04},
@@ -104,11 +104,11 @@ fn each_generation_of_records_gives_the_same_tables() {
                  "CPU Page Faults": 1, " GPU Page Faults": null, "Migration Throughput (MB/s)": null},
             ])
         );
-        let total = &rows(&stage, "um_total_sum", "trace.gpuprof")[0];
+        let total = &rows(&stage, "um_total_sum", "trace.gpuwhy")[0];
         assert_eq!(total["Total HtoD Migration Size (MB)"], 2.163);
         assert_eq!((&total["Total CPU Page Faults"], &total["Total GPU PageFaults"]), (&2.into(), &5.into()));
         assert_eq!(total["Maximum Virtual Address"], "0x7F4000010000");
-        let instruction = &rows(&stage, "um_cpu_page_faults_sum", "trace.gpuprof")[0];
+        let instruction = &rows(&stage, "um_cpu_page_faults_sum", "trace.gpuwhy")[0];
         assert_eq!(instruction["CPU Instruction Address"], format!("{INSTRUCTION:#x}"));
         assert_eq!(instruction["CPU Page Faults"], 2);
     }
@@ -117,8 +117,8 @@ fn each_generation_of_records_gives_the_same_tables() {
 #[test]
 fn the_tables_of_nsys_hold_them_and_lead_back() {
     let stage = Stage::new();
-    play(&stage, 104, "GPUPROF_CUDA_UM_CPU_PAGE_FAULTS");
-    gpuprof(&["export", "--to", "sqlite", "trace.gpuprof", "-o", "out.sqlite"], &stage);
+    play(&stage, 104, "GPUWHY_CUDA_UM_CPU_PAGE_FAULTS");
+    gpuwhy(&["export", "--to", "sqlite", "trace.gpuwhy", "-o", "out.sqlite"], &stage);
     let database = Connection::open(stage.path("out.sqlite")).unwrap();
     let query = "SELECT c.label, m.label, copyKind, bytes, virtualAddress FROM CUPTI_ACTIVITY_KIND_MEMCPY
                  JOIN ENUM_CUDA_MEMCPY_OPER AS c ON c.id = copyKind
@@ -148,7 +148,7 @@ fn the_tables_of_nsys_hold_them_and_lead_back() {
         .unwrap();
     assert_eq!(faults, (5, INSTRUCTION, "0x555500001234".to_owned()));
     for report in ["um_sum", "um_total_sum", "um_cpu_page_faults_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_trace"] {
-        let ours = rows(&stage, report, "trace.gpuprof");
+        let ours = rows(&stage, report, "trace.gpuwhy");
         assert!(ours.as_array().is_some_and(|rows| !rows.is_empty()), "{report}");
         assert_eq!(ours, rows(&stage, report, "out.sqlite"), "{report}");
     }
@@ -157,15 +157,15 @@ fn the_tables_of_nsys_hold_them_and_lead_back() {
 #[test]
 fn queries_and_lines_of_json_tell_what_each_number_is() {
     let stage = Stage::new();
-    play(&stage, 104, "GPUPROF_CUDA_UM_GPU_PAGE_FAULTS");
+    play(&stage, 104, "GPUWHY_CUDA_UM_GPU_PAGE_FAULTS");
     let query = "SELECT event, source, destination, bytes, faults, instruction, cause FROM managed ORDER BY start_ns";
-    let rows: Value = serde_json::from_str(&gpuprof(&["query", "trace.gpuprof", query, "-f", "json"], &stage)).unwrap();
+    let rows: Value = serde_json::from_str(&gpuwhy(&["query", "trace.gpuwhy", query, "-f", "json"], &stage)).unwrap();
     let fault = json!({"event": "device_fault", "source": 0, "destination": null, "bytes": null, "faults": 5,
         "instruction": null, "cause": 2});
     assert_eq!(rows[0], fault);
     assert_eq!((&rows[3]["event"], &rows[3]["instruction"]), (&"host_fault".into(), &INSTRUCTION.into()));
     assert_eq!(rows[6]["event"], "unknown");
-    gpuprof(&["export", "--to", "json", "trace.gpuprof", "-o", "out.jsonl"], &stage);
+    gpuwhy(&["export", "--to", "json", "trace.gpuwhy", "-o", "out.jsonl"], &stage);
     let text = std::fs::read_to_string(stage.path("out.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let events: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "managed").collect();
@@ -176,10 +176,9 @@ fn queries_and_lines_of_json_tell_what_each_number_is() {
 #[test]
 fn nothing_is_recorded_unless_asked_for() {
     let stage = Stage::new();
-    play(&stage, 64, "GPUPROF_CUDA_MEMORY_USAGE");
+    play(&stage, 64, "GPUWHY_CUDA_MEMORY_USAGE");
     assert_eq!(stage.report()["completeness"]["records"]["managed_events"], 0);
-    let output =
-        Command::new(GPUPROF).args(["stats", "-r", "um_sum"]).arg(stage.path("trace.gpuprof")).output().unwrap();
+    let output = Command::new(GPUWHY).args(["stats", "-r", "um_sum"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty() && stderr(&output).contains("no such records"), "{}", stderr(&output));
 }

@@ -14,7 +14,7 @@ use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 use record::record;
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUWHY, Stage, stderr};
 
 const START: u64 = 1_790_000_000_000_000_000;
 const MALLOC: u32 = 20;
@@ -93,12 +93,12 @@ fn play(stage: &Stage, memory_bytes: usize, pool_bytes: usize) {
     let session = stage.path("session.cupti");
     recording(&session, memory_bytes, pool_bytes);
     let mut host = stage.host("gpt");
-    let output = host.env("GPUPROF_REPLAY", session).env("GPUPROF_CUDA_MEMORY_USAGE", "on").output().unwrap();
+    let output = host.env("GPUWHY_REPLAY", session).env("GPUWHY_CUDA_MEMORY_USAGE", "on").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-fn gpuprof(arguments: &[&str], stage: &Stage) -> String {
-    let output = Command::new(GPUPROF).args(arguments).current_dir(stage.folder.path()).output().unwrap();
+fn gpuwhy(arguments: &[&str], stage: &Stage) -> String {
+    let output = Command::new(GPUWHY).args(arguments).current_dir(stage.folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -128,7 +128,7 @@ fn each_generation_of_records_gives_the_same_report() {
 fn exports_hold_every_event() {
     let stage = Stage::new();
     play(&stage, 128, 80);
-    gpuprof(&["export", "--to", "sqlite", "trace.gpuprof", "-o", "out.sqlite"], &stage);
+    gpuwhy(&["export", "--to", "sqlite", "trace.gpuwhy", "-o", "out.sqlite"], &stage);
     let database = Connection::open(stage.path("out.sqlite")).unwrap();
     let query = "SELECT start, bytes, memKind, memoryOperationType, name, localMemoryPoolSize
                  FROM CUDA_GPU_MEMORY_USAGE_EVENTS ORDER BY start";
@@ -150,14 +150,14 @@ fn exports_hold_every_event() {
             (1, 2, 1, None, None),
         ]
     );
-    gpuprof(&["export", "--to", "json", "trace.gpuprof", "-o", "out.jsonl"], &stage);
+    gpuwhy(&["export", "--to", "json", "trace.gpuwhy", "-o", "out.jsonl"], &stage);
     let text = std::fs::read_to_string(stage.path("out.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let events: Vec<_> = lines.iter().filter(|line| line["kind"] == "memory").collect();
     assert_eq!(events.len(), 6);
     assert_eq!(events[0]["name"], "lookup_table");
     assert_eq!(events[1]["operation"], "pool_created");
-    gpuprof(&["export", "--to", "perfetto", "trace.gpuprof", "-o", "out.pftrace"], &stage);
+    gpuwhy(&["export", "--to", "perfetto", "trace.gpuwhy", "-o", "out.pftrace"], &stage);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn the_statistics_say_what_the_report_says() {
     let stage = Stage::new();
     play(&stage, 128, 80);
     let rows = |report: &str| -> Vec<Value> {
-        serde_json::from_str(&gpuprof(&["stats", "-r", report, "-f", "json", "trace.gpuprof"], &stage)).unwrap()
+        serde_json::from_str(&gpuwhy(&["stats", "-r", report, "-f", "json", "trace.gpuwhy"], &stage)).unwrap()
     };
     let held: Vec<_> = rows("cuda_memory_usage_trace")
         .iter()
@@ -180,9 +180,9 @@ fn the_statistics_say_what_the_report_says() {
         ("Deallocation", 2.001),
     ];
     assert_eq!(held, wanted.map(|(operation, held)| (operation.to_owned(), held)));
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let sum = ["stats", "-r", "cuda_memory_usage_sum", "-f", "json"];
-    let output = Command::new(GPUPROF).args(sum).arg(trace).output().unwrap();
+    let output = Command::new(GPUWHY).args(sum).arg(trace).output().unwrap();
     // It also says that a release was of something older.
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let sums: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -195,7 +195,7 @@ fn nothing_is_recorded_unless_asked_for() {
     let stage = Stage::new();
     let session = stage.path("session.cupti");
     recording(&session, 128, 80);
-    assert!(stage.host("gpt").env("GPUPROF_REPLAY", session).status().unwrap().success());
+    assert!(stage.host("gpt").env("GPUWHY_REPLAY", session).status().unwrap().success());
     let report = stage.report();
     assert_eq!(report.get("memory"), None);
     assert_eq!(report["completeness"]["records"]["memory_events"], 0);

@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use serde_json::Value;
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUWHY, Stage, stderr};
 
 #[test]
 fn watching_claims_no_division_of_device_time() {
     let stage = Stage::new();
-    let output = stage.host("mlp").env("GPUPROF_MODE", "watch").output().unwrap();
+    let output = stage.host("mlp").env("GPUWHY_MODE", "watch").output().unwrap();
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");
     for wanted in ["verdict: cannot_tell", "the run was only watched", "tracing: mode watch", "watched only"] {
@@ -21,7 +21,7 @@ fn watching_claims_no_division_of_device_time() {
     }
     assert!(!text.contains("device 0"), "{text}");
     // Nothing of the GPU was seen and no thread looked at: there is nothing to keep.
-    assert!(!stage.path("trace.gpuprof").exists());
+    assert!(!stage.path("trace.gpuwhy").exists());
 }
 
 /// What it said, without the breaks of lines.
@@ -32,7 +32,7 @@ fn words(output: &Output) -> String {
 /// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is like.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
     let mut host = with_nvml(stage, says);
-    host.env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1");
+    host.env("GPUWHY_MODE", "watch").env("GPUWHY_REPLAY_SPEED", "1");
     host.output().unwrap()
 }
 
@@ -41,7 +41,7 @@ fn with_nvml(stage: &Stage, says: Option<&str>) -> Command {
     let mut host = stage.host("resnet_workers0");
     host.env("LD_PRELOAD", stage.driver());
     if let Some(says) = says {
-        let library = Path::new(GPUPROF).parent().unwrap().join("examples/libreplay_nvml.so");
+        let library = Path::new(GPUWHY).parent().unwrap().join("examples/libreplay_nvml.so");
         assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
         std::os::unix::fs::symlink(library, stage.path("libnvidia-ml.so.1")).unwrap();
         host.env("LD_LIBRARY_PATH", stage.folder.path()).env("REPLAY_NVML", says);
@@ -75,7 +75,7 @@ fn watching_leaves_cupti_to_others() {
         "cuptiActivityEnable=39",
         "cuptiActivityFlushAll=39",
     ];
-    host.env("GPUPROF_REPLAY_FAULT", refusals.join(",")).env("GPUPROF_MODE", "watch").env("GPUPROF_REPLAY_SPEED", "1");
+    host.env("GPUWHY_REPLAY_FAULT", refusals.join(",")).env("GPUWHY_MODE", "watch").env("GPUWHY_REPLAY_SPEED", "1");
     let text = words(&host.output().unwrap());
     assert!(text.contains("busy 34 % of ") && !text.contains("cuptiActivity"), "{text}");
 }
@@ -102,8 +102,8 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let covered = device["covered_ns"].as_u64().unwrap();
     assert!(covered >= 500_000_000 && u128::from(covered) <= lasted, "{covered} ns of {lasted}");
     assert_eq!(device["failed_readings"], 0);
-    let kept = stage.path("kept.gpuprof");
-    let compacted = Command::new(GPUPROF).arg("compact").arg(stage.path("trace.gpuprof")).arg("-o").arg(&kept).output();
+    let kept = stage.path("kept.gpuwhy");
+    let compacted = Command::new(GPUWHY).arg("compact").arg(stage.path("trace.gpuwhy")).arg("-o").arg(&kept).output();
     assert!(compacted.unwrap().status.success());
     assert_eq!(support::report(&kept).1["utilisation"], gauges);
 }
@@ -127,7 +127,7 @@ fn a_gauge_that_is_not_there_is_told_with_its_reason() {
 fn a_mode_is_named_with_its_price_in_report_and_json() {
     for mode in ["light", "full"] {
         let stage = Stage::new();
-        let output = stage.host("graph_torch").env("GPUPROF_MODE", mode).output().unwrap();
+        let output = stage.host("graph_torch").env("GPUWHY_MODE", mode).output().unwrap();
         assert!(stderr(&output).contains(&format!("tracing: mode {mode}")), "{}", stderr(&output));
         let cost = &stage.report()["cost"];
         assert_eq!(cost["mode"], mode);
@@ -143,7 +143,7 @@ fn a_budget_steps_down_and_the_report_says_when() {
     let stage = Stage::new();
     let mut host = stage.host("copy_pageable");
     // The recording is a second long.
-    host.env("GPUPROF_REPLAY_REPEAT", "12").env("GPUPROF_REPLAY_SPEED", "4").env("GPUPROF_MAX_OVERHEAD", "0.01%");
+    host.env("GPUWHY_REPLAY_REPEAT", "12").env("GPUWHY_REPLAY_SPEED", "4").env("GPUWHY_MAX_OVERHEAD", "0.01%");
     let output = host.output().unwrap();
     let text = stderr(&output);
     assert!(text.contains("Stepped down to watch after"), "{text}");
@@ -154,18 +154,18 @@ fn a_budget_steps_down_and_the_report_says_when() {
     assert!((1..12 * 301).contains(&kernels), "{kernels} kernels: all of them came after all");
     // What was recorded by then is judged as ever.
     assert_eq!(report["devices"].as_array().unwrap().len(), 1);
-    let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
     assert!(String::from_utf8_lossy(&again.stdout).contains("Stepped down to watch after"));
 }
 
 #[test]
 fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
     let stage = Stage::new();
-    let output = stage.with_whole_graphs("graph_torch").env("GPUPROF_CUDA_GRAPHS", "graph").output().unwrap();
+    let output = stage.with_whole_graphs("graph_torch").env("GPUWHY_CUDA_GRAPHS", "graph").output().unwrap();
     assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
     let report = stage.report();
     let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
-    let said = |note: &str| note.contains("GPUPROF_CUDA_GRAPHS") && note.contains("as a whole");
+    let said = |note: &str| note.contains("GPUWHY_CUDA_GRAPHS") && note.contains("as a whole");
     assert!(notes.iter().filter_map(Value::as_str).any(said), "{notes:?}");
     // 500 launches of 40 nodes, and what came before them.
     assert_eq!(report.pointer("/completeness/records/kernels").and_then(Value::as_u64), Some(543), "{report:#}");
@@ -177,7 +177,7 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
 #[test]
 fn graphs_are_recorded_by_nodes_where_nothing_else_is_asked_for() {
     let stage = Stage::new();
-    let output = stage.with_whole_graphs("graph_torch").env_remove("GPUPROF_CUDA_GRAPHS").output().unwrap();
+    let output = stage.with_whole_graphs("graph_torch").env_remove("GPUWHY_CUDA_GRAPHS").output().unwrap();
     let report = stage.report();
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
     assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
@@ -188,8 +188,8 @@ fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
     for level in [None, Some("auto"), Some("graph")] {
         let stage = Stage::new();
         let mut host = stage.host("graph_torch");
-        host.env("GPUPROF_REPLAY_VERSION", "130199").env_remove("GPUPROF_CUDA_GRAPHS");
-        let output = host.envs(level.map(|level| ("GPUPROF_CUDA_GRAPHS", level))).output().unwrap();
+        host.env("GPUWHY_REPLAY_VERSION", "130199").env_remove("GPUWHY_CUDA_GRAPHS");
+        let output = host.envs(level.map(|level| ("GPUWHY_CUDA_GRAPHS", level))).output().unwrap();
         let report = stage.report();
         let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
         assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
@@ -204,14 +204,14 @@ fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
 fn graphs_are_never_whole_while_cupti_is_left_to_others() {
     for level in ["auto", "graph"] {
         let stage = Stage::new();
-        let variables = [("GPUPROF_CUDA_GRAPHS", level), ("GPUPROF_NEIGHBOURS", "yield")];
+        let variables = [("GPUWHY_CUDA_GRAPHS", level), ("GPUWHY_NEIGHBOURS", "yield")];
         let output = stage.with_whole_graphs("graph_torch").envs(variables).output().unwrap();
         let report = stage.report();
         let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
         assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
         let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
         let said =
-            notes.iter().filter_map(Value::as_str).any(|note| note.contains("GPUPROF_CUDA_GRAPHS=graph has no effect"));
+            notes.iter().filter_map(Value::as_str).any(|note| note.contains("GPUWHY_CUDA_GRAPHS=graph has no effect"));
         assert_eq!(said, level == "graph", "{notes:?}");
     }
 }
@@ -222,9 +222,9 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     // Four seconds: half of one is long enough to judge, and marks may be two late.
     let mut host = stage.with_whole_graphs("graph_torch");
     let output = host
-        .env("GPUPROF_REPLAY_SPEED", "1")
-        .env("GPUPROF_REPLAY_REPEAT", "4")
-        .env("GPUPROF_CUDA_GRAPHS", "auto")
+        .env("GPUWHY_REPLAY_SPEED", "1")
+        .env("GPUWHY_REPLAY_REPEAT", "4")
+        .env("GPUWHY_CUDA_GRAPHS", "auto")
         .output()
         .unwrap();
     let text = words(&output);
@@ -238,7 +238,7 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
     assert!((4_000..76_000).contains(&kernels), "{kernels} kernels: neither all as a whole nor all by nodes");
     // Written down, and read again.
-    let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
     assert!(String::from_utf8_lossy(&again.stdout).contains("by nodes since"), "{again:?}");
 }
 
@@ -248,9 +248,9 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
     for (fixture, budget) in [("graph_dense", None), ("graph_torch", Some("0.1%"))] {
         let stage = Stage::new();
         let mut host = stage.with_whole_graphs(fixture);
-        host.env("GPUPROF_REPLAY_SPEED", "1")
-            .env("GPUPROF_CUDA_GRAPHS", "auto")
-            .envs(budget.map(|budget| ("GPUPROF_MAX_OVERHEAD", budget)));
+        host.env("GPUWHY_REPLAY_SPEED", "1")
+            .env("GPUWHY_CUDA_GRAPHS", "auto")
+            .envs(budget.map(|budget| ("GPUWHY_MAX_OVERHEAD", budget)));
         let text = words(&host.output().unwrap());
         assert!(
             text.contains("CUDA graphs were recorded as a whole") && text.contains("Their nodes would take"),
@@ -264,7 +264,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
 fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
     let recommends = |fixture: &str, value: &str| {
         let stage = Stage::new();
-        let output = stage.with_whole_graphs(fixture).env("GPUPROF_CUDA_GRAPHS", value).output().unwrap();
+        let output = stage.with_whole_graphs(fixture).env("GPUWHY_CUDA_GRAPHS", value).output().unwrap();
         words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch")
     };
     // 20,000 nodes in 0.1 s and in 1.1 s.
@@ -277,15 +277,15 @@ fn whole_graphs_are_never_switched_on_in_mid_run() {
     let stage = Stage::new();
     let mut host = stage.with_whole_graphs("graph_torch");
     host.args(["--call", "100:cudaProfilerStart", "--call", "300:cudaProfilerStop", "--call", "500:cudaProfilerStart"]);
-    host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi").env("GPUPROF_CAPTURE_RANGE_END", "repeat");
-    let output = host.env("GPUPROF_CUDA_GRAPHS", "graph").output().unwrap();
+    host.env("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi").env("GPUWHY_CAPTURE_RANGE_END", "repeat");
+    let output = host.env("GPUWHY_CUDA_GRAPHS", "graph").output().unwrap();
     // Not so when the replay library was misused.
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
 fn the_help_names_every_mode_with_what_was_measured() {
-    let help = Command::new(GPUPROF).args(["run", "--help"]).output().unwrap();
+    let help = Command::new(GPUWHY).args(["run", "--help"]).output().unwrap();
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     for mode in ["  watch  ", "  light  ", "  full  "] {
         let mut lines = help.lines().skip_while(|line| !line.starts_with(mode));

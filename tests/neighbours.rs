@@ -1,7 +1,7 @@
 //! Another profiler in the process: CUPTI serves one at a time, neither harms the other, and what is missed is counted.
 //!
 //! The other one is the host program itself, which does what PyTorch's Kineto does (`otherTool`). A driver of the test's own
-//! tells the replay library of the call by which gpuprof notices it (`support/libcuda.c`).
+//! tells the replay library of the call by which gpuwhy notices it (`support/libcuda.c`).
 
 #[path = "support/captured.rs"]
 mod captured;
@@ -15,7 +15,7 @@ use std::process::Command;
 
 use captured::{Capture, Truth, read, run};
 use profiler_core::trace::TraceReader;
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUWHY, Stage, stderr};
 
 const MS: u64 = 1_000_000;
 /// Two ranges of the program, milliseconds of the recording. Tracing lingers for 200 ms behind the first.
@@ -36,12 +36,12 @@ fn host(stage: &Stage, policy: &str, ranges: &[(u64, u64)], other: &[(u64, &str)
         host.args(["--call", &format!("{at}:{call}")]);
     }
     if !ranges.is_empty() {
-        host.env("GPUPROF_CAPTURE_RANGE", "nvtx").env("GPUPROF_NVTX_CAPTURE", "epoch");
+        host.env("GPUWHY_CAPTURE_RANGE", "nvtx").env("GPUWHY_NVTX_CAPTURE", "epoch");
     }
-    host.env("GPUPROF_CAPTURE_RANGE_END", "repeat").env("GPUPROF_NEIGHBOURS", policy);
+    host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_NEIGHBOURS", policy);
     host.env("LD_PRELOAD", stage.driver());
     // A third of the recorded speed and frequent looks: what a look finds is not old also on a busy machine.
-    host.env("GPUPROF_REPLAY_SPEED", "0.3").env("GPUPROF_FLUSH", "20ms").env("GPUPROF_LOG", "info");
+    host.env("GPUWHY_REPLAY_SPEED", "0.3").env("GPUWHY_FLUSH", "20ms").env("GPUWHY_LOG", "info");
     host
 }
 
@@ -53,7 +53,7 @@ fn captures(
     other: &[(u64, &str)],
 ) -> (String, BTreeMap<u32, Capture>) {
     let text = stderr(&run(&mut host(stage, policy, ranges, other)));
-    let (mut captures, _) = read(&stage.path("trace.gpuprof"));
+    let (mut captures, _) = read(&stage.path("trace.gpuwhy"));
     // What is recorded before there is a mark belongs to the first.
     if let Some(unmarked) = captures.remove(&0) {
         captures.get_mut(&1).unwrap().work = unmarked.work;
@@ -63,13 +63,13 @@ fn captures(
 }
 
 fn unobserved(stage: &Stage, capture: &str) -> u64 {
-    let trace = stage.path("trace.gpuprof");
-    let output = Command::new(GPUPROF).args(["report", "--json", "--capture", capture]).arg(trace).output().unwrap();
+    let trace = stage.path("trace.gpuwhy");
+    let output = Command::new(GPUWHY).args(["report", "--json", "--capture", capture]).arg(trace).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     report["completeness"]["unobserved_ns"].as_u64().unwrap()
 }
 
-/// Number of buffers with records that the other tool got, and whether one of gpuprof's was handed to it.
+/// Number of buffers with records that the other tool got, and whether one of gpuwhy's was handed to it.
 fn got(text: &str) -> (u64, bool) {
     let (_, with) = text.rsplit_once("buffers").unwrap().0.rsplit_once(" with ").unwrap();
     (with.trim().parse().unwrap(), text.contains("some of another tool"))
@@ -77,7 +77,7 @@ fn got(text: &str) -> (u64, bool) {
 
 /// When the other tool had CUPTI, nanoseconds of the recording: at the time asked for, or later on a busy machine.
 fn taken(stage: &Stage, text: &str) -> u64 {
-    let trace = BufReader::new(File::open(stage.path("trace.gpuprof")).unwrap());
+    let trace = BufReader::new(File::open(stage.path("trace.gpuwhy")).unwrap());
     let start = TraceReader::new(trace).unwrap().session().start;
     let at = line(text, "has CUPTI").rsplit_once(" at ").unwrap().1.trim_end_matches(" ns");
     at.parse::<u64>().unwrap() - start.nanos()
@@ -159,7 +159,7 @@ fn nothing_is_recorded_by_a_clock_that_another_tool_has_left() {
     assert!(text.contains("other tool: clock: SUCCESS"), "{text}");
     assert_eq!(text.matches("has left CUPTI on a clock of its own").count(), 1, "{text}");
     assert!(!text.contains("recording goes on"), "{text}");
-    let (captures, _) = read(&stage.path("trace.gpuprof"));
+    let (captures, _) = read(&stage.path("trace.gpuwhy"));
     let work: Vec<_> = captures.values().flat_map(|capture| capture.work.clone()).collect();
     let whole = truth.between(0, 600 * MS);
     assert!(work.len() > 20 && whole.starts_with(&work), "{} of {}: {text}", work.len(), whole.len());
@@ -176,9 +176,7 @@ fn that_yielding_is_in_vain_for_another_copy_of_cupti_is_said() {
         fs::copy(support::built("libcupti_replay.so"), &files[0]).unwrap();
         fs::copy(stage.driver(), &files[1]).unwrap();
         let preload: Vec<_> = files[..copies].iter().map(|file| file.display().to_string()).collect();
-        host.env("LD_PRELOAD", preload.join(":"))
-            .env("GPUPROF_CUPTI_PATH", &files[0])
-            .env("GPUPROF_REPLAY_SPEED", "max");
+        host.env("LD_PRELOAD", preload.join(":")).env("GPUWHY_CUPTI_PATH", &files[0]).env("GPUWHY_REPLAY_SPEED", "max");
         let text = stderr(&run(&mut host));
         assert_eq!(text.contains("copies of CUPTI in the program"), copies == 2, "{text}");
     }
@@ -200,7 +198,7 @@ fn a_cupti_that_fails_meanwhile_costs_records_and_nothing_else() {
         let stage = Stage::new();
         // The other one comes between the ranges, and is there again when the second begins.
         let mut host = host(&stage, "yield", RANGES, &[(850, "begin"), (900, "pause"), (1150, "begin"), (1300, "end")]);
-        host.env("GPUPROF_REPLAY_FAULT", fault).env("GPUPROF_EXIT_TIMEOUT", "2s").env("GPUPROF_REPLAY_SPEED", "2");
+        host.env("GPUWHY_REPLAY_FAULT", fault).env("GPUWHY_EXIT_TIMEOUT", "2s").env("GPUWHY_REPLAY_SPEED", "2");
         let output = host.output().unwrap();
         assert_eq!((output.status, &output.stdout), (bare.status, &bare.stdout), "{fault}: {}", stderr(&output));
     }
@@ -213,9 +211,9 @@ fn a_program_that_announces_its_captures_to_cupti_is_told_that_it_cannot_yield()
     for call in ["300:cudaProfilerStart", "500:cudaProfilerStop", "900:otherTool=begin"] {
         host.args(["--call", call]);
     }
-    host.env("GPUPROF_CAPTURE_RANGE", "cudaProfilerApi").env("GPUPROF_CAPTURE_RANGE_END", "repeat");
-    let text = stderr(&run(host.env("GPUPROF_NEIGHBOURS", "yield").env("GPUPROF_REPLAY_SPEED", "1")));
+    host.env("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi").env("GPUWHY_CAPTURE_RANGE_END", "repeat");
+    let text = stderr(&run(host.env("GPUWHY_NEIGHBOURS", "yield").env("GPUWHY_REPLAY_SPEED", "1")));
     assert!(text.contains("other tool: refused"), "{text}");
     let notes = stage.report()["process"]["notes"].to_string();
-    assert!(notes.contains("GPUPROF_NEIGHBOURS=yield has no effect"), "{notes}");
+    assert!(notes.contains("GPUWHY_NEIGHBOURS=yield has no effect"), "{notes}");
 }

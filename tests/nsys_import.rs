@@ -9,11 +9,11 @@ use std::process::Command;
 
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{GPUPROF, Stage, report, stderr};
+use support::{GPUWHY, Stage, report, stderr};
 
 /// What such a file does not hold of the process: all but its id, its program's name and its host.
 const NOT_KEPT: [&str; 6] =
-    ["parent_pid", "command", "gpuprof_version", "driver_version", "driver_cuda_version", "cupti_version"];
+    ["parent_pid", "command", "gpuwhy_version", "driver_version", "driver_cuda_version", "cupti_version"];
 
 /// Where two documents differ. Sums of fractions are made in another order, so those may differ in their last digits.
 fn differences(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
@@ -42,18 +42,18 @@ fn differences(path: &str, left: &Value, right: &Value, found: &mut Vec<String>)
 }
 
 fn export(trace: &Path, out: &Path) {
-    let output = Command::new(GPUPROF).args(["export", "--to", "sqlite", "-o"]).arg(out).arg(trace).output().unwrap();
+    let output = Command::new(GPUWHY).args(["export", "--to", "sqlite", "-o"]).arg(out).arg(trace).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 fn assert_same_report(stage: &Stage) {
-    let (trace, database) = (stage.path("trace.gpuprof"), stage.path("trace.sqlite"));
+    let (trace, database) = (stage.path("trace.gpuwhy"), stage.path("trace.sqlite"));
     export(&trace, &database);
     let (_, mut before) = report(&trace);
     let (code, mut after) = report(&database);
     assert_eq!(code, 0);
     let notes = after["process"]["notes"].to_string();
-    assert!(notes.contains("imported from") && notes.contains("gpuprof"), "{notes}");
+    assert!(notes.contains("imported from") && notes.contains("gpuwhy"), "{notes}");
     for document in [&mut before, &mut after] {
         // What tracing itself took.
         document.as_object_mut().unwrap().remove("cost");
@@ -89,11 +89,11 @@ fn ranges_come_back_with_their_domains_and_nesting() {
 fn every_command_takes_such_a_file() {
     let stage = Stage::new();
     assert!(stage.host("sync_item").status().unwrap().success());
-    let (trace, database) = (stage.path("trace.gpuprof"), stage.path("trace.sqlite"));
+    let (trace, database) = (stage.path("trace.gpuwhy"), stage.path("trace.sqlite"));
     export(&trace, &database);
     let stats = |file: &Path| {
         let output =
-            Command::new(GPUPROF).args(["stats", "-f", "csv", "-r", "cuda_gpu_trace"]).arg(file).output().unwrap();
+            Command::new(GPUWHY).args(["stats", "-f", "csv", "-r", "cuda_gpu_trace"]).arg(file).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         output.stdout
     };
@@ -101,7 +101,7 @@ fn every_command_takes_such_a_file() {
     let again = stage.path("again.sqlite");
     export(&database, &again);
     assert_eq!(stats(&trace), stats(&again));
-    let output = Command::new(GPUPROF).arg("diff").args([&trace, &database]).output().unwrap();
+    let output = Command::new(GPUWHY).arg("diff").args([&trace, &database]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -181,7 +181,7 @@ fn two_processes(path: &Path) -> i64 {
 fn of_several_processes_one_is_read_and_others_can_be_chosen() {
     let stage = Stage::new();
     assert!(stage.host("copy_pageable").status().unwrap().success());
-    let (trace, database) = (stage.path("trace.gpuprof"), stage.path("two.sqlite"));
+    let (trace, database) = (stage.path("trace.gpuwhy"), stage.path("two.sqlite"));
     export(&trace, &database);
     let first = two_processes(&database);
     let kernels = |document: &Value| document["completeness"]["records"]["kernels"].as_u64().unwrap();
@@ -191,20 +191,20 @@ fn of_several_processes_one_is_read_and_others_can_be_chosen() {
     assert_eq!(kernels(&newest), kernels(&alone), "none of the other's");
     assert!(newest["process"]["notes"].to_string().contains("4000000 (evaluate, "), "{}", newest["process"]["notes"]);
 
-    let gpuprof = |arguments: &[&str]| Command::new(GPUPROF).args(arguments).arg(&database).output().unwrap();
-    let output = gpuprof(&["report", "--json", "--pid", "4000000"]);
+    let gpuwhy = |arguments: &[&str]| Command::new(GPUWHY).args(arguments).arg(&database).output().unwrap();
+    let output = gpuwhy(&["report", "--json", "--pid", "4000000"]);
     let other: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&other["process"]["pid"], &other["process"]["command"][0]), (&4_000_000.into(), &"evaluate".into()));
     assert_eq!(kernels(&other), kernels(&alone) - 1);
     assert_eq!(other["completeness"]["activities_without_launch"], 0);
-    let output = gpuprof(&["stats", "--pid", "4000000", "-f", "json", "-r", "cuda_api_trace"]);
+    let output = gpuwhy(&["stats", "--pid", "4000000", "-f", "json", "-r", "cuda_api_trace"]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["Pid"] == 4_000_000), "{}", stderr(&output));
 
-    let output = gpuprof(&["stats", "--pid", "77"]);
+    let output = gpuwhy(&["stats", "--pid", "77"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains(&format!("no process 77 in this file, but {first} (")), "{}", stderr(&output));
-    let output = Command::new(GPUPROF).args(["report", "--pid", "77"]).arg(&trace).output().unwrap();
+    let output = Command::new(GPUWHY).args(["report", "--pid", "77"]).arg(&trace).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("SQLite files of Nsight Systems only"), "{}", stderr(&output));
 }
@@ -215,7 +215,7 @@ fn a_database_of_something_else_is_refused_by_name() {
     let path = stage.path("mail.sqlite");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE inbox (subject TEXT);").unwrap();
     for command in [&["report"][..], &["stats"], &["export", "--to", "json"]] {
-        let output = Command::new(GPUPROF).args(command).arg(&path).output().unwrap();
+        let output = Command::new(GPUWHY).args(command).arg(&path).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{command:?}");
         let said = stderr(&output);
         assert!(said.contains("mail.sqlite") && said.contains("StringIds"), "{said}");
@@ -238,7 +238,7 @@ fn a_view_in_the_place_of_a_table_is_refused() {
         let path = stage.path("old.sqlite");
         old_file(&path);
         Connection::open(&path).unwrap().execute_batch(&format!("DROP TABLE {table}; {view};")).unwrap();
-        let output = Command::new(GPUPROF).arg("stats").arg(&path).output().unwrap();
+        let output = Command::new(GPUWHY).arg("stats").arg(&path).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(&format!("{table} is a view")), "{}", stderr(&output));
     }
@@ -286,6 +286,6 @@ fn numbers_that_cannot_be_are_counted() {
     let (_, document) = report(&path);
     let notes = document["process"]["notes"].to_string();
     assert!(notes.contains("2 rows of CUPTI_ACTIVITY_KIND_MEMCPY with a negative size"), "{notes}");
-    let output = Command::new(GPUPROF).args(["query", "-f", "csv"]).arg(&path).arg("SELECT bytes FROM copies").output();
+    let output = Command::new(GPUWHY).args(["query", "-f", "csv"]).arg(&path).arg("SELECT bytes FROM copies").output();
     assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "bytes\n0\n5\n7\n");
 }

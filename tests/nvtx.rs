@@ -57,7 +57,7 @@ fn ranges_from_before_and_after_the_start_are_in_the_trace() {
         let stage = Stage::new();
         let output = stage.host("multi_stream").args(["--ranges", when]).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        assert_whole(&stage.path("trace.gpuprof"));
+        assert_whole(&stage.path("trace.gpuwhy"));
         assert!(!stderr(&output).contains("no NVTX ranges"), "{}", stderr(&output));
     }
 }
@@ -68,7 +68,7 @@ fn with_the_cuda_variable_alone_ranges_are_seen_from_there_on() {
     let output =
         stage.host("multi_stream").env_remove("NVTX_INJECTION64_PATH").args(["--ranges", "after"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_whole(&stage.path("trace.gpuprof"));
+    assert_whole(&stage.path("trace.gpuwhy"));
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn the_report_says_why_there_are_no_ranges() {
     let other = Stage::new();
     let mut taken = other.host("multi_stream");
     taken.env("NVTX_INJECTION64_PATH", "/opt/tool/libother.so");
-    for (stage, host, reason) in [(&threads, &mut host, "gpuprof run"), (&other, &mut taken, "/opt/tool/libother.so")] {
+    for (stage, host, reason) in [(&threads, &mut host, "gpuwhy run"), (&other, &mut taken, "/opt/tool/libother.so")] {
         assert!(host.status().unwrap().success());
-        assert_eq!(ranges(&stage.path("trace.gpuprof")).0, []);
+        assert_eq!(ranges(&stage.path("trace.gpuwhy")).0, []);
         let notes = stage.report()["process"]["notes"].to_string();
         assert!(notes.contains("no NVTX ranges") && notes.contains(reason), "{notes}");
     }
@@ -95,7 +95,7 @@ fn a_program_without_cuda_leaves_nothing() {
     let mut host = stage.host("multi_stream");
     let output = host.env_remove("CUDA_INJECTION64_PATH").args(["--ranges", "before"]).output().unwrap();
     assert!(output.status.success());
-    assert!(!stderr(&output).contains("gpuprof:"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("gpuwhy:"), "{}", stderr(&output));
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0);
 }
 
@@ -112,7 +112,7 @@ fn a_forked_child_adds_nothing() {
         let output = host.args(["--fork", when, "--child", child, "--ranges", first]).output().unwrap();
         assert!(output.status.success(), "{when} {child}: {}", stderr(&output));
         assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1, "{when} {child}");
-        assert_whole(&stage.path("trace.gpuprof"));
+        assert_whole(&stage.path("trace.gpuwhy"));
     }
 }
 

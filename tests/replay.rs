@@ -14,7 +14,7 @@ use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 use record::record;
 use serde_json::Value;
-use support::{GPUPROF, Stage, counted, fixtures, report, stderr, sum};
+use support::{GPUWHY, Stage, counted, fixtures, report, stderr, sum};
 
 fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {value:#}"))
@@ -55,7 +55,7 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
         let delivered = counted(&stderr(&output), "delivered");
         assert_eq!(sum(&report["completeness"]["records"]) + 2, delivered, "{fixture}");
         for counter in
-            ["dropped_by_cupti", "dropped_by_gpuprof", "unknown_kinds", "zero_timestamps", "activities_without_launch"]
+            ["dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "zero_timestamps", "activities_without_launch"]
         {
             assert_eq!(number(&report, &format!("/completeness/{counter}")), 0, "{fixture}: {counter}");
         }
@@ -71,7 +71,7 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
 fn much_that_has_come_is_flushed_before_its_time() {
     let stage = Stage::new();
     // 14 MiB of records, faster than the period.
-    let output = stage.host("mlp").arg("--counts").env("GPUPROF_FLUSH", "10s").output().unwrap();
+    let output = stage.host("mlp").arg("--counts").env("GPUWHY_FLUSH", "10s").output().unwrap();
     // The end flushes twice.
     let flushes = counted(&stderr(&output), "flushes");
     assert!(flushes > 2, "{flushes} flushes");
@@ -82,7 +82,7 @@ fn the_report_at_exit_is_the_report_from_the_trace() {
     for fixture in ["mlp", "multi_stream"] {
         let stage = Stage::new();
         let output = stage.host(fixture).output().unwrap();
-        let again = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+        let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
         let live = stderr(&output);
         let live = live.rsplit_once("trace: ").unwrap().0;
         assert_eq!(live.trim(), String::from_utf8(again.stdout).unwrap().trim(), "{fixture}");
@@ -95,7 +95,7 @@ fn flush_period_and_buffer_memory_do_not_change_the_answer() {
     for (flush, memory) in [("10ms", "8M"), ("100ms", "64M"), ("10s", "256M")] {
         let stage = Stage::new();
         let mut host = stage.host("resnet_workers4");
-        assert!(host.env("GPUPROF_FLUSH", flush).env("GPUPROF_MEMORY", memory).status().unwrap().success());
+        assert!(host.env("GPUWHY_FLUSH", flush).env("GPUWHY_MEMORY", memory).status().unwrap().success());
         let report = stage.report();
         answers.push((report["devices"].clone(), report["verdict"].clone()));
     }
@@ -110,7 +110,7 @@ fn small_grids_in_a_row_are_found_however_records_come() {
         .into_iter()
         .map(|flush| {
             let stage = Stage::new();
-            assert!(stage.host("graph_dense").env("GPUPROF_FLUSH", flush).status().unwrap().success());
+            assert!(stage.host("graph_dense").env("GPUWHY_FLUSH", flush).status().unwrap().success());
             let report = stage.report();
             let scenarios = report.pointer("/devices/0/what_if/scenarios").and_then(Value::as_array).unwrap();
             let filled = scenarios.iter().find(|scenario| scenario["kind"] == "grids_filled").unwrap();
@@ -129,7 +129,7 @@ fn the_program_does_not_notice() {
     // Switched off, not a byte of ours appears anywhere.
     let stage = Stage::new();
     let mut host = stage.host("sync_item");
-    let output = host.env("GPUPROF_OUTPUT", "off").env("GPUPROF_REPORT", "off").output().unwrap();
+    let output = host.env("GPUWHY_OUTPUT", "off").env("GPUWHY_REPORT", "off").output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0);
 }
@@ -139,9 +139,9 @@ fn whoever_leaves_without_an_exit_handler_leaves_a_trace_that_reads() {
     for leave in ["_exit", "abort", "kill"] {
         let stage = Stage::new();
         let mut host = stage.host("sync_item");
-        host.args(["--leave", leave, "--until", "900"]).env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_FLUSH", "20ms");
+        host.args(["--leave", leave, "--until", "900"]).env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_FLUSH", "20ms");
         let _ = host.output().unwrap();
-        let (code, report) = report(&stage.path("trace.gpuprof"));
+        let (code, report) = report(&stage.path("trace.gpuwhy"));
         assert_eq!(report["completeness"]["end"], "abrupt", "{leave}");
         assert!(number(&report, "/completeness/records/kernels") > 1000, "{leave}: {:#}", report["completeness"]);
         assert_eq!(sum(&report["devices"][0]["leaves"]), number(&report, "/devices/0/window_ns"), "{leave}");
@@ -165,35 +165,35 @@ fn a_forked_child_is_left_alone() {
 fn a_live_verdict_appears_while_the_program_runs() {
     let stage = Stage::new();
     let mut host = stage.host("mlp");
-    let output = host.env("GPUPROF_LIVE", "200ms").env("GPUPROF_REPLAY_SPEED", "1").output().unwrap();
+    let output = host.env("GPUWHY_LIVE", "200ms").env("GPUWHY_REPLAY_SPEED", "1").output().unwrap();
     let text = stderr(&output);
-    let live: Vec<_> = text.lines().filter(|line| line.starts_with("gpuprof") && line.contains("launch")).collect();
+    let live: Vec<_> = text.lines().filter(|line| line.starts_with("gpuwhy") && line.contains("launch")).collect();
     assert!(live.len() >= 2, "{text}");
 }
 
 #[test]
 fn names_follow_the_pattern_and_nothing_is_overwritten() {
     let stage = Stage::new();
-    fs::write(stage.path("run-9.gpuprof"), "precious").unwrap();
+    fs::write(stage.path("run-9.gpuwhy"), "precious").unwrap();
     let mut host = stage.host("copy_pageable");
-    assert!(host.env("GPUPROF_OUTPUT", "run-%q{RANK}.gpuprof").env("RANK", "9").status().unwrap().success());
-    assert_eq!(fs::read(stage.path("run-9.gpuprof")).unwrap(), b"precious");
-    assert_eq!(report(&stage.path("run-9-1.gpuprof")).0, 0);
+    assert!(host.env("GPUWHY_OUTPUT", "run-%q{RANK}.gpuwhy").env("RANK", "9").status().unwrap().success());
+    assert_eq!(fs::read(stage.path("run-9.gpuwhy")).unwrap(), b"precious");
+    assert_eq!(report(&stage.path("run-9-1.gpuwhy")).0, 0);
 }
 
 #[test]
 fn trouble_is_said_in_one_line_and_the_program_goes_on() {
     let cases: &[(&str, &str, &str)] = &[
-        ("GPUPROF_OUTPUT", "/proc/nowhere/x.gpuprof", "/proc/nowhere/x.gpuprof"),
-        ("GPUPROF_LIVE", "sometimes", "GPUPROF_LIVE"),
-        ("GPUPROF_OUTPTU", "x.gpuprof", "did you mean GPUPROF_OUTPUT?"),
-        ("GPUPROF_CUPTI_PATH", "/nowhere/libcupti.so.13", "/nowhere/libcupti.so.13"),
+        ("GPUWHY_OUTPUT", "/proc/nowhere/x.gpuwhy", "/proc/nowhere/x.gpuwhy"),
+        ("GPUWHY_LIVE", "sometimes", "GPUWHY_LIVE"),
+        ("GPUWHY_OUTPTU", "x.gpuwhy", "did you mean GPUWHY_OUTPUT?"),
+        ("GPUWHY_CUPTI_PATH", "/nowhere/libcupti.so.13", "/nowhere/libcupti.so.13"),
     ];
     for (variable, value, expected) in cases {
         let stage = Stage::new();
         let output = stage.host("copy_pageable").arg("--print").arg("done").env(variable, value).output().unwrap();
         assert!(stderr(&output).contains(expected), "{variable}: {}", stderr(&output));
-        if *variable != "GPUPROF_CUPTI_PATH" {
+        if *variable != "GPUWHY_CUPTI_PATH" {
             assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"done\n"[..]), "{variable}");
         }
     }
@@ -206,7 +206,7 @@ fn a_stderr_that_nobody_reads_neither_kills_nor_holds_up() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut host = stage.host("copy_pageable");
-    let status = host.args(["--exit-code", "7"]).env("GPUPROF_LOG", "debug").stderr(writer).status().unwrap();
+    let status = host.args(["--exit-code", "7"]).env("GPUWHY_LOG", "debug").stderr(writer).status().unwrap();
     assert_eq!(status.code(), Some(7), "{status}");
     assert_eq!(stage.report()["completeness"]["end"], "clean");
 
@@ -222,10 +222,10 @@ fn a_stderr_that_nobody_reads_neither_kills_nor_holds_up() {
 #[test]
 fn a_recording_of_a_replay_replays_the_same() {
     let first = Stage::new();
-    assert!(first.host("multi_stream").env("GPUPROF_RECORD", "again.cupti").status().unwrap().success());
+    assert!(first.host("multi_stream").env("GPUWHY_RECORD", "again.cupti").status().unwrap().success());
     let second = Stage::new();
     let mut host = second.host("multi_stream");
-    assert!(host.env("GPUPROF_REPLAY", first.path("again.cupti")).status().unwrap().success());
+    assert!(host.env("GPUWHY_REPLAY", first.path("again.cupti")).status().unwrap().success());
     assert_eq!(first.report()["devices"], second.report()["devices"]);
 }
 
@@ -252,9 +252,9 @@ fn a_process_that_only_looks_at_the_gpu_leaves_no_trace() {
         writer.buffer(&buffer, &RecordSizes::from_pairs(&sizes), at(100)).unwrap();
         let stage = Stage::new();
         fs::write(stage.path("session.cupti"), writer.finish().unwrap()).unwrap();
-        let output = stage.host("gpt").env("GPUPROF_REPLAY", stage.path("session.cupti")).output().unwrap();
+        let output = stage.host("gpt").env("GPUWHY_REPLAY", stage.path("session.cupti")).output().unwrap();
         assert!(output.status.success() && stderr(&output).contains("verdict: "), "{}", stderr(&output));
-        let found = stage.path("trace.gpuprof").exists().then(|| {
+        let found = stage.path("trace.gpuwhy").exists().then(|| {
             let report = stage.report();
             let records = |kind| number(&report, &format!("/completeness/records/{kind}"));
             (records("overheads"), records("api_calls"))

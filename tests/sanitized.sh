@@ -12,9 +12,9 @@ readonly target=x86_64-unknown-linux-gnu
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/sanitized"
 # The exit handler leaves what the driver may still use.
 export ASAN_OPTIONS=detect_leaks=0
-cargo build --quiet --target $target -p gpuprof-inject -p cupti-replay
+cargo build --quiet --target $target -p gpuwhy-inject -p cupti-replay
 # The library takes the sanitizer's functions from the program.
-cargo rustc --quiet --target $target -p cupti-replay --bin gpuprof-replay-host -- \
+cargo rustc --quiet --target $target -p cupti-replay --bin gpuwhy-replay-host -- \
     -Clink-arg=-Wl,--export-dynamic-symbol='__asan*'
 
 readonly built="$CARGO_TARGET_DIR/$target/debug" stage=$(mktemp -d)
@@ -25,15 +25,15 @@ play() { # recording, fault
     plays=$((plays + 1))
     local status=0
     CUDA_INJECTION64_PATH="$built/libprof.so" NVTX_INJECTION64_PATH="$built/libprof.so" \
-        GPUPROF_CUPTI_PATH="$built/libcupti_replay.so" GPUPROF_REPLAY="$1" GPUPROF_REPLAY_FAULT="$2" \
-        GPUPROF_OUTPUT="$stage/trace.gpuprof" GPUPROF_REPORT=full GPUPROF_EXIT_TIMEOUT=60s \
-        "$built/gpuprof-replay-host" --ranges after 2> "$stage/said" || status=$?
+        GPUWHY_CUPTI_PATH="$built/libcupti_replay.so" GPUWHY_REPLAY="$1" GPUWHY_REPLAY_FAULT="$2" \
+        GPUWHY_OUTPUT="$stage/trace.gpuwhy" GPUWHY_REPORT=full GPUWHY_EXIT_TIMEOUT=60s \
+        "$built/gpuwhy-replay-host" --ranges after 2> "$stage/said" || status=$?
     if [ $status -ne 0 ] || grep -q AddressSanitizer "$stage/said"; then
         failed=$((failed + 1))
         echo "$(basename "$1") ${2:-as it is}: exit status $status"
         grep -A 12 AddressSanitizer "$stage/said" || tail -3 "$stage/said"
     fi
-    rm -f "$stage/trace.gpuprof"
+    rm -f "$stage/trace.gpuwhy"
 }
 
 for recording in fixtures/*.cupti.zst; do

@@ -1,5 +1,5 @@
 // The least that a tracer can do: an injected library that has CUPTI record the same activity as libprof.so and throws
-// every buffer away. What it costs is CUPTI's own price; what gpuprof costs beyond it is gpuprof's.
+// every buffer away. What it costs is CUPTI's own price; what gpuwhy costs beyond it is gpuwhy's.
 //
 //   g++ -O2 -shared -fPIC -I$CUDA/extras/CUPTI/include -I$CUDA/include -o libfloor.so floor.cpp -L... -lcupti
 //   CUDA_INJECTION64_PATH=$PWD/libfloor.so program

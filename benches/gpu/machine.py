@@ -34,7 +34,7 @@ def processor() -> str:
 
 
 # Printed by the Python that trains. Each program takes its own libcupti, the small ones that of the toolkit: their API
-# versions stand in the rows of gpuprof.
+# versions stand in the rows of gpuwhy.
 PYTORCH = """
 import importlib.metadata, torch, torchvision
 cupti = [f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name.startswith("nvidia-cuda-cupti")]
@@ -54,5 +54,5 @@ def describe(suite: Suite) -> dict[str, str]:
         "Python": platform.python_version(),
         "kernel": platform.release(),
         "processor": processor(),
-        "gpuprof": first_line(suite, suite.gpuprof, "--version", pattern="gpuprof (.+)"),
+        "gpuwhy": first_line(suite, suite.gpuwhy, "--version", pattern="gpuwhy (.+)"),
     }

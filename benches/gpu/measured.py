@@ -117,7 +117,7 @@ def table(rows: list[dict]) -> str:
 
 def floor_of(tool: str, of_program: list[dict]) -> str:
     """CUPTI alone with the records that the tool takes, as far as it was measured so."""
-    by_node = tool in ("gpuprof-nodes", "nsys-node", "torch") and any(row["tool"] == "floor-nodes" for row in of_program)
+    by_node = tool in ("gpuwhy-nodes", "nsys-node", "torch") and any(row["tool"] == "floor-nodes" for row in of_program)
     return "floor-nodes" if by_node else "floor"
 
 

@@ -1,4 +1,4 @@
-"""What tracing costs: no tool, CUPTI alone, gpuprof, Nsight Systems and torch.profiler on the same programs, interleaved.
+"""What tracing costs: no tool, CUPTI alone, gpuwhy, Nsight Systems and torch.profiler on the same programs, interleaved.
 
     python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json]
 
@@ -13,9 +13,9 @@ again with --merge and it goes on with the next round.
 
 Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py brings the figures into the
 documentation.
-It measures the tools as they are started by default, when gpuprof records the nodes of CUDA graphs and nsys graphs as one. `floor` is CUPTI
-recording what gpuprof asks it for, and nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
-`floor-nodes`, `gpuprof-nodes` and `nsys-node` record the nodes of graphs.
+It measures the tools as they are started by default, when gpuwhy records the nodes of CUDA graphs and nsys graphs as one. `floor` is CUPTI
+recording what gpuwhy asks it for, and nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
+`floor-nodes`, `gpuwhy-nodes` and `nsys-node` record the nodes of graphs.
 Whether a launch takes 4 us or 6 under CUPTI is decided anew for each process, whoever records (docs/OVERHEAD.md), so `launch` is run
 three times by each tool in a round, in turn, and of those the middle one counts.
 """
@@ -41,16 +41,16 @@ from trace_report import Unreadable, single  # noqa: E402
 
 # Longest run of one program under one tool, seconds: nsys takes up to 25 for one of 2 s.
 RUN_LIMIT = 90.0
-# Variables of libprof.so that make up a variant of gpuprof. The others than CORE and MORE are measured when named by --tool.
+# Variables of libprof.so that make up a variant of gpuwhy. The others than CORE and MORE are measured when named by --tool.
 VARIANTS = {
-    "gpuprof": {},
-    "gpuprof-watch": {"GPUPROF_MODE": "watch"},
-    "gpuprof-full": {"GPUPROF_MODE": "full"},
-    "gpuprof-nodes": {"GPUPROF_CUDA_GRAPHS": "node"},
-    "gpuprof-no-sampling": {"GPUPROF_SAMPLING": "off"},
-    "gpuprof-no-trace": {"GPUPROF_OUTPUT": "off"},
-    "gpuprof-dormant": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
-    "gpuprof-dependencies": {"GPUPROF_DEPENDENCIES": "on"},
+    "gpuwhy": {},
+    "gpuwhy-watch": {"GPUWHY_MODE": "watch"},
+    "gpuwhy-full": {"GPUWHY_MODE": "full"},
+    "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPHS": "node"},
+    "gpuwhy-no-sampling": {"GPUWHY_SAMPLING": "off"},
+    "gpuwhy-no-trace": {"GPUWHY_OUTPUT": "off"},
+    "gpuwhy-dormant": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
+    "gpuwhy-dependencies": {"GPUWHY_DEPENDENCIES": "on"},
 }
 # Variables of libfloor.so that make up a variant of CUPTI alone.
 FLOORS = {
@@ -61,11 +61,11 @@ FLOORS = {
     "floor-subscribed": {"FLOOR_SUBSCRIBES": "1"},
 }
 # What targets stand behind and what people use instead, in every round; and what else there is, in the first ones.
-CORE = ("none", "floor", "floor-nodes", "gpuprof", "gpuprof-nodes", "gpuprof-watch", "nsys", "torch")
-MORE = ("gpuprof-full", "nsys-node")
+CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-watch", "nsys", "torch")
+MORE = ("gpuwhy-full", "nsys-node")
 TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
 # Those that differ from another tool for CUDA graphs alone.
-OF_GRAPHS = ("floor-nodes", "gpuprof-nodes", "nsys-node")
+OF_GRAPHS = ("floor-nodes", "gpuwhy-nodes", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
 
@@ -92,7 +92,7 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
 
     models = {model: rf'"model": "{model}", "ms_per_step": ([\d.]+)' for model in ("mlp", "resnet", "gpt")}
     return [
-        # 100,000 a repetition: what a thread of gpuprof takes a kernel is read from this one.
+        # 100,000 a repetition: what a thread of gpuwhy takes a kernel is read from this one.
         small("launch", "ns/kernel", "100000", times=3),
         small("graph", "ns/node", "1000", "100", graphs=True),
         small("copy", "ns/copy", "50000"),
@@ -118,7 +118,7 @@ def tools_for(benchmark: Benchmark, there: list[str]) -> list[str]:
 
 
 def own_account(suite: Suite, run: Run) -> dict:
-    """What gpuprof says of its own run: its threads' share of a core, the rate of kernels, what it lost, and whose CUPTI it used."""
+    """What gpuwhy says of its own run: its threads' share of a core, the rate of kernels, what it lost, and whose CUPTI it used."""
     trace = single(suite, run)
     seconds = trace.report["cost"]["observed_ns"] / 1e9
     return {
@@ -171,7 +171,7 @@ def rows_of(suite: Suite, benchmark: Benchmark, tool: str, run: Run) -> list[dic
     for row in rows:
         if row["time"] is None:
             row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
-    if tool == "gpuprof" and process["time"] is not None:
+    if tool == "gpuwhy" and process["time"] is not None:
         try:
             process |= own_account(suite, run)
         except Unreadable as error:
@@ -240,7 +240,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tool", action="append", default=[], metavar="NAME", choices=TOOLS, help=", ".join(TOOLS))
     parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
     parser.add_argument("--nsys", default=find_nsys())
-    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
+    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
     return parser.parse_args()
 

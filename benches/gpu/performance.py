@@ -48,10 +48,10 @@ def column(name: str, tool: str) -> Callable[[list[dict]], list[float]]:
 
 
 def busy_threads(rows: list[dict]) -> list[float]:
-    """What gpuprof's own threads use, scaled from the rate of the program to 100,000 kernels a second, percent."""
+    """What gpuwhy's own threads use, scaled from the rate of the program to 100,000 kernels a second, percent."""
     return [
         100 * row["threads_share"] * 100_000 / row["kernels_per_s"]
-        for row in rows if row["tool"] == "gpuprof" and row.get("kernels_per_s")]
+        for row in rows if row["tool"] == "gpuwhy" and row.get("kernels_per_s")]
 
 
 def over_floor(tool: str) -> Callable[[list[dict]], list[float]]:
@@ -60,16 +60,16 @@ def over_floor(tool: str) -> Callable[[list[dict]], list[float]]:
 
 
 TARGETS = [
-    Target("light over the floor", None, 1.02, over_floor("gpuprof")),
-    Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuprof", "none")),
-    Target("light over no tool, ResNet-50 training", "resnet", 1.010, ratio("gpuprof", "none")),
-    Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuprof", "none")),
-    Target("watch over no tool", None, 1.005, ratio("gpuprof-watch", "none")),
-    Target("light with nodes of CUDA graphs over the floor", None, 1.02, over_floor("gpuprof-nodes")),
-    Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuprof", "floor"), ".0f"),
-    Target("gpuprof's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),
-    Target("records lost, 8 threads launching", "threads", 0, column("lost", "gpuprof"), ".0f"),
-    Target("from the last line to the end, beyond no tool, s", None, 0.2, beyond("after_last_line_s", "gpuprof", "none"), ".2f"),
+    Target("light over the floor", None, 1.02, over_floor("gpuwhy")),
+    Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuwhy", "none")),
+    Target("light over no tool, ResNet-50 training", "resnet", 1.010, ratio("gpuwhy", "none")),
+    Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuwhy", "none")),
+    Target("watch over no tool", None, 1.005, ratio("gpuwhy-watch", "none")),
+    Target("light with nodes of CUDA graphs over the floor", None, 1.02, over_floor("gpuwhy-nodes")),
+    Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuwhy", "floor"), ".0f"),
+    Target("gpuwhy's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),
+    Target("records lost, 8 threads launching", "threads", 0, column("lost", "gpuwhy"), ".0f"),
+    Target("from the last line to the end, beyond no tool, s", None, 0.2, beyond("after_last_line_s", "gpuwhy", "none"), ".2f"),
 ]
 
 

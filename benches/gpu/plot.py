@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from measured import Measured, paired_ratios
 
-COLOURS = {"floor": "#b0b0b0", "gpuprof": "#2a7f62", "nsys": "#c46210", "torch": "#5b5ea6"}
+COLOURS = {"floor": "#b0b0b0", "gpuwhy": "#2a7f62", "nsys": "#c46210", "torch": "#5b5ea6"}
 OTHER = "#888888"
 LEFT, WIDTH, BAR, GAP, TOP = 150, 560, 14, 12, 34
 

@@ -2,7 +2,7 @@
 
     python3 benches/gpu/publish.py overhead.json
 
-Writes docs/PERFORMANCE.md, docs/overhead.svg, cli/args/prices.txt (the modes in `gpuprof run --help`) and the marked parts of
+Writes docs/PERFORMANCE.md, docs/overhead.svg, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked parts of
 README.md. No number there is written by hand, so all of them are of the same measurements.
 """
 
@@ -33,15 +33,15 @@ PROGRAMS = {
     "graph": ("a graph of 1000 empty kernels, recorded as a whole", "empty nodes of CUDA graphs"),
     "training": ("the three trainings in one process, from start to end", "from start to end"),
 }
-TOOLS = {"gpuprof": "gpuprof", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
+TOOLS = {"gpuwhy": "gpuwhy", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
 # Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
 MODES = [
-    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuprof-watch",
+    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuwhy-watch",
      ("gpt", "resnet", "mlp", "launch")),
-    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuprof",
+    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
      ("gpt", "resnet", "mlp", "launch")),
-    ("", "--cuda-graph-trace node", "nodes of CUDA graphs (the default)", "gpuprof-nodes", ("graph",)),
-    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuprof-full",
+    ("", "--cuda-graph-trace node", "nodes of CUDA graphs (the default)", "gpuwhy-nodes", ("graph",)),
+    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuwhy-full",
      ("gpt", "resnet", "mlp", "launch")),
 ]
 
@@ -62,12 +62,12 @@ def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
 
 
 def rounds(measured: Measured) -> str:
-    """How many rounds the medians are of: gpuprof's, the most there are."""
-    return str(len({row["round"] for row in measured.measurements if row["tool"] == "gpuprof" and row["time"]}))
+    """How many rounds the medians are of: gpuwhy's, the most there are."""
+    return str(len({row["round"] for row in measured.measurements if row["tool"] == "gpuwhy" and row["time"]}))
 
 
 def help_text(measured: Measured) -> str:
-    """The MODES paragraph of `gpuprof run --help`."""
+    """The MODES paragraph of `gpuwhy run --help`."""
     lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/PERFORMANCE.md):"]
     for mode, option, records, tool, programs in MODES:
         indent = " " * 9
@@ -89,7 +89,7 @@ def programs_table(measured: Measured) -> str:
         f"Medians (rounds: {rounds(measured)}) on one {machine['gpu']} (driver {machine['driver']}, PyTorch {machine['PyTorch'].split(' ')[0]}; "
         f"{measured.dates()}). In a round each tool",
         "and the bare program take turns, and the cost is that of the round's own bare run.",
-        "*CUPTI alone* records what gpuprof asks for and looks at nothing: the floor.",
+        "*CUPTI alone* records what gpuwhy asks for and looks at nothing: the floor.",
         "",
         "| program | bare | " + " | ".join(TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
     sizes = {}

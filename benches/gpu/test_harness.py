@@ -54,15 +54,15 @@ class Rounds(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        earlier = Measured({"gpu": "A"}, rounds=[{"round": 0, "seconds": 100.0, "tools": ["none", "gpuprof", "nsys"]}])
-        earlier.measurements = [row(0, "none", 100.0), row(0, "gpuprof", 110.0), row(1, "gpuprof", 500.0)]
+        earlier = Measured({"gpu": "A"}, rounds=[{"round": 0, "seconds": 100.0, "tools": ["none", "gpuwhy", "nsys"]}])
+        earlier.measurements = [row(0, "none", 100.0), row(0, "gpuwhy", 110.0), row(1, "gpuwhy", 500.0)]
         earlier.save(self.folder)
 
     def test_an_unfinished_round_is_measured_again(self) -> None:
         measured = Measured({"gpu": "A"})
         measured.merge(self.folder / "overhead.json")
         self.assertEqual(measured.next_round(), 1)
-        self.assertEqual(paired_ratios(measured.measurements, "gpuprof"), [1.1])
+        self.assertEqual(paired_ratios(measured.measurements, "gpuwhy"), [1.1])
 
     def test_machines_are_not_mixed(self) -> None:
         with self.assertRaisesRegex(NotMergeable, "gpu A and B"):
@@ -71,25 +71,25 @@ class Rounds(unittest.TestCase):
     def test_a_round_is_expected_to_take_what_one_of_its_tools_took(self) -> None:
         measured = Measured({"gpu": "A"})
         measured.merge(self.folder / "overhead.json")
-        self.assertEqual(overhead.expected_seconds(measured, ["none", "gpuprof"]), 100.0)
+        self.assertEqual(overhead.expected_seconds(measured, ["none", "gpuwhy"]), 100.0)
         self.assertEqual(overhead.expected_seconds(measured, ["none", "torch"]), 0.0)
-        measured.rounds.append({"round": 1, "seconds": 60.0, "tools": ["none", "gpuprof"]})
-        self.assertEqual(overhead.expected_seconds(measured, ["gpuprof", "none"]), 60.0)
+        measured.rounds.append({"round": 1, "seconds": 60.0, "tools": ["none", "gpuwhy"]})
+        self.assertEqual(overhead.expected_seconds(measured, ["gpuwhy", "none"]), 60.0)
 
 
     def test_of_several_runs_the_middle_one_counts_and_a_failed_one_is_not_hidden(self) -> None:
-        runs = [[row(0, "gpuprof", time)] for time in (6.0, 4.0, 5.0)]
+        runs = [[row(0, "gpuwhy", time)] for time in (6.0, 4.0, 5.0)]
         self.assertEqual(overhead.middle(runs), runs[2])
-        failed = [{**row(0, "gpuprof", 0.0), "time": None}]
+        failed = [{**row(0, "gpuwhy", 0.0), "time": None}]
         self.assertEqual(overhead.middle([runs[0], failed, runs[1]]), failed)
 
 
 class Publishing(unittest.TestCase):
     def test_a_price_is_the_median_of_the_rounds(self) -> None:
         measured = Measured({"gpu": "A"}, measurements=[
-            entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuprof", 10 * cost))])
-        self.assertEqual(publish.prices(measured, "gpuprof", ("launch", "gpt")), "empty kernels +30 %")
-        self.assertEqual(publish.prices(measured, "gpuprof-full", ("launch",)), "not measured yet")
+            entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuwhy", 10 * cost))])
+        self.assertEqual(publish.prices(measured, "gpuwhy", ("launch", "gpt")), "empty kernels +30 %")
+        self.assertEqual(publish.prices(measured, "gpuwhy-full", ("launch",)), "not measured yet")
 
     def test_the_readme_has_the_places(self) -> None:
         readme = (publish.REPOSITORY / "README.md").read_text()

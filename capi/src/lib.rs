@@ -1,4 +1,4 @@
-//! Sessions and benchmarks for C: `include/gpuprof.h`, which a test keeps equal to this file.
+//! Sessions and benchmarks for C: `include/gpuwhy.h`, which a test keeps equal to this file.
 //!
 //! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's memory
 //! as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not change. No
@@ -12,36 +12,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use gpuprof::{Bench, BenchError, Measurement, Report, Session, SessionError, SessionErrorKind};
+use gpuwhy::{Bench, BenchError, Measurement, Report, Session, SessionError, SessionErrorKind};
 
-/// What a function answers. More values may come: anything but GPUPROF_OK is a failure.
+/// What a function answers. More values may come: anything but GPUWHY_OK is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub enum gpuprof_status {
+pub enum gpuwhy_status {
     /// Done.
-    GPUPROF_OK = 0,
+    GPUWHY_OK = 0,
     /// There is no libcupti that can be used, as on a machine without CUDA.
-    GPUPROF_NO_CUPTI = 1,
+    GPUWHY_NO_CUPTI = 1,
     /// Another profiler holds CUPTI in this process.
-    GPUPROF_OTHER_PROFILER = 2,
+    GPUWHY_OTHER_PROFILER = 2,
     /// CUPTI or the system refused.
-    GPUPROF_REFUSED = 3,
+    GPUWHY_REFUSED = 3,
     /// A session is open already.
-    GPUPROF_BUSY = 4,
+    GPUWHY_BUSY = 4,
     /// No session is open, or measuring is over in this process.
-    GPUPROF_NOT_OPEN = 5,
+    GPUWHY_NOT_OPEN = 5,
     /// The last records did not come in time.
-    GPUPROF_TIMED_OUT = 6,
+    GPUWHY_TIMED_OUT = 6,
     /// The trace cannot be written or read.
-    GPUPROF_TRACE = 7,
-    /// An error in gpuprof.
-    GPUPROF_INTERNAL = 8,
+    GPUWHY_TRACE = 7,
+    /// An error in gpuwhy.
+    GPUWHY_INTERNAL = 8,
     /// A benchmark measured nothing, or only a part: nothing was launched, the device failed, or records were lost.
-    GPUPROF_NOT_MEASURED = 9,
+    GPUWHY_NOT_MEASURED = 9,
 }
-use gpuprof_status::{
-    GPUPROF_BUSY, GPUPROF_INTERNAL, GPUPROF_NO_CUPTI, GPUPROF_NOT_MEASURED, GPUPROF_NOT_OPEN, GPUPROF_OK,
-    GPUPROF_OTHER_PROFILER, GPUPROF_REFUSED, GPUPROF_TIMED_OUT, GPUPROF_TRACE,
+use gpuwhy_status::{
+    GPUWHY_BUSY, GPUWHY_INTERNAL, GPUWHY_NO_CUPTI, GPUWHY_NOT_MEASURED, GPUWHY_NOT_OPEN, GPUWHY_OK,
+    GPUWHY_OTHER_PROFILER, GPUWHY_REFUSED, GPUWHY_TIMED_OUT, GPUWHY_TRACE,
 };
 
 static SESSION: RwLock<Option<Session>> = RwLock::new(None);
@@ -52,21 +52,21 @@ static ERROR: Mutex<String> = Mutex::new(String::new());
 /// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or benchmark
 /// comes later.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_prepare() -> gpuprof_status {
-    answer(|| Ok(gpuprof::prepare()?))
+pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
+    answer(|| Ok(gpuwhy::prepare()?))
 }
 
-/// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuprof_prepare.
+/// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuwhy_prepare.
 /// `trace` is the file that keeps the trace, or NULL.
 ///
 /// # Safety
 /// `trace` is NULL or a text that ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_start(trace: *const c_char) -> gpuprof_status {
+pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
     answer(|| {
         let mut session = SESSION.write().unwrap_or_else(PoisonError::into_inner);
         if session.is_some() {
-            return Err(Failure(GPUPROF_BUSY, "a session is open in this process already; stop it first".to_owned()));
+            return Err(Failure(GPUWHY_BUSY, "a session is open in this process already; stop it first".to_owned()));
         }
         let mut builder = Session::builder();
         if !trace.is_null() {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn gpuprof_start(trace: *const c_char) -> gpuprof_status {
 
 /// Stops measuring and makes the report. Device work that is still under way is waited for, 2 s at most.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_stop() -> gpuprof_status {
+pub extern "C" fn gpuwhy_stop() -> gpuwhy_status {
     answer(|| {
         let session = SESSION.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(not_open)?;
         *lock(&REPORT) = None;
@@ -91,7 +91,7 @@ pub extern "C" fn gpuprof_stop() -> gpuprof_status {
 
 /// Returns when all device work that was complete is in the trace.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_flush() -> gpuprof_status {
+pub extern "C" fn gpuwhy_flush() -> gpuwhy_status {
     with_session(Session::flush)
 }
 
@@ -100,7 +100,7 @@ pub extern "C" fn gpuprof_flush() -> gpuprof_status {
 /// # Safety
 /// `name` is NULL or a text that ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_range_push(name: *const c_char) -> gpuprof_status {
+pub unsafe extern "C" fn gpuwhy_range_push(name: *const c_char) -> gpuwhy_status {
     with_session(|session| {
         // SAFETY: as promised by the caller.
         session.push_range(&unsafe { text(name) });
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn gpuprof_range_push(name: *const c_char) -> gpuprof_stat
 
 /// Ends the innermost range of this thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_range_pop() -> gpuprof_status {
+pub extern "C" fn gpuwhy_range_pop() -> gpuwhy_status {
     with_session(|session| {
         session.pop_range();
         Ok(())
@@ -119,7 +119,7 @@ pub extern "C" fn gpuprof_range_pop() -> gpuprof_status {
 
 /// The next step of the program begins here, and the one before ends.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_step() -> gpuprof_status {
+pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
     with_session(|session| {
         session.step();
         Ok(())
@@ -132,22 +132,22 @@ pub extern "C" fn gpuprof_step() -> gpuprof_status {
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_report_json(text: *mut c_char, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
     unsafe { copy(|| lock(&REPORT).as_ref().and_then(|report| serde_json::to_string(report).ok()), text, capacity) }
 }
 
-/// As `gpuprof_report_json`, the report for people.
+/// As `gpuwhy_report_json`, the report for people.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_report_text(text: *mut c_char, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_report_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
     unsafe { copy(|| lock(&REPORT).as_ref().map(Report::to_string), text, capacity) }
 }
 
-/// Measures what `launch(data)` launches, as `gpuprof::Bench` does: calls it 25 times to warm up and `repetitions` times that
+/// Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times that
 /// count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
 /// session may be open.
 ///
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn gpuprof_report_text(text: *mut c_char, capacity: usize)
 /// # Safety
 /// `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_bench(
+pub unsafe extern "C" fn gpuwhy_bench(
     name: *const c_char,
     repetitions: u32,
     flush_l2: c_int,
@@ -165,12 +165,12 @@ pub unsafe extern "C" fn gpuprof_bench(
     flops: f64,
     launch: Option<unsafe extern "C" fn(data: *mut c_void)>,
     data: *mut c_void,
-) -> gpuprof_status {
+) -> gpuwhy_status {
     answer(|| {
         if SESSION.read().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return Err(Failure(GPUPROF_BUSY, "a session is open in this process; stop it first".to_owned()));
+            return Err(Failure(GPUWHY_BUSY, "a session is open in this process; stop it first".to_owned()));
         }
-        let launch = launch.ok_or_else(|| Failure(GPUPROF_NOT_MEASURED, "there is nothing to launch".to_owned()))?;
+        let launch = launch.ok_or_else(|| Failure(GPUWHY_NOT_MEASURED, "there is nothing to launch".to_owned()))?;
         *lock(&MEASUREMENT) = None;
         // SAFETY: as promised by the caller.
         let mut bench = Bench::new(unsafe { text(name) });
@@ -192,48 +192,48 @@ pub unsafe extern "C" fn gpuprof_bench(
     })
 }
 
-/// As `gpuprof_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
+/// As `gpuwhy_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_bench_json(text: *mut c_char, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_bench_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
     unsafe { copy(|| lock(&MEASUREMENT).as_ref().and_then(|found| serde_json::to_string(found).ok()), text, capacity) }
 }
 
-/// As `gpuprof_bench_json`, one line for people.
+/// As `gpuwhy_bench_json`, one line for people.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_bench_text(text: *mut c_char, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_bench_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
     unsafe { copy(|| lock(&MEASUREMENT).as_ref().map(Measurement::to_string), text, capacity) }
 }
 
-/// As `gpuprof_report_json`, why the last call that failed did, and what to do.
+/// As `gpuwhy_report_json`, why the last call that failed did, and what to do.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_last_error(text: *mut c_char, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_last_error(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
     unsafe { copy(|| Some(lock(&ERROR).clone()), text, capacity) }
 }
 
-struct Failure(gpuprof_status, String);
+struct Failure(gpuwhy_status, String);
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
         let status = match error.kind() {
-            SessionErrorKind::NoCupti => GPUPROF_NO_CUPTI,
-            SessionErrorKind::OtherProfiler => GPUPROF_OTHER_PROFILER,
-            SessionErrorKind::Busy => GPUPROF_BUSY,
-            SessionErrorKind::Over => GPUPROF_NOT_OPEN,
-            SessionErrorKind::TimedOut => GPUPROF_TIMED_OUT,
-            SessionErrorKind::Trace => GPUPROF_TRACE,
-            _ => GPUPROF_REFUSED,
+            SessionErrorKind::NoCupti => GPUWHY_NO_CUPTI,
+            SessionErrorKind::OtherProfiler => GPUWHY_OTHER_PROFILER,
+            SessionErrorKind::Busy => GPUWHY_BUSY,
+            SessionErrorKind::Over => GPUWHY_NOT_OPEN,
+            SessionErrorKind::TimedOut => GPUWHY_TIMED_OUT,
+            SessionErrorKind::Trace => GPUWHY_TRACE,
+            _ => GPUWHY_REFUSED,
         };
         Self(status, error.to_string())
     }
@@ -243,31 +243,31 @@ impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         let status = match error {
             BenchError::Session(error) => return error.into(),
-            BenchError::Trace(_) => GPUPROF_TRACE,
-            BenchError::Flush(_) => GPUPROF_REFUSED,
-            _ => GPUPROF_NOT_MEASURED,
+            BenchError::Trace(_) => GPUWHY_TRACE,
+            BenchError::Flush(_) => GPUWHY_REFUSED,
+            _ => GPUWHY_NOT_MEASURED,
         };
         Self(status, error.to_string())
     }
 }
 
 fn not_open() -> Failure {
-    Failure(GPUPROF_NOT_OPEN, "no session is open; gpuprof_start opens one".to_owned())
+    Failure(GPUWHY_NOT_OPEN, "no session is open; gpuwhy_start opens one".to_owned())
 }
 
-fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuprof_status {
+fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuwhy_status {
     answer(|| {
         let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
         Ok(work(session.as_ref().ok_or_else(not_open)?)?)
     })
 }
 
-fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuprof_status {
+fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuwhy_status {
     let done = catch_unwind(std::panic::AssertUnwindSafe(work));
     let Failure(status, text) = match done {
-        Ok(Ok(())) => return GPUPROF_OK,
+        Ok(Ok(())) => return GPUWHY_OK,
         Ok(Err(failure)) => failure,
-        Err(_) => Failure(GPUPROF_INTERNAL, "internal error".to_owned()),
+        Err(_) => Failure(GPUWHY_INTERNAL, "internal error".to_owned()),
     };
     *lock(&ERROR) = text;
     status

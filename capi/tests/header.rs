@@ -1,4 +1,4 @@
-//! `include/gpuprof.h` is what cbindgen makes of the crate, and it compiles as C and as C++.
+//! `include/gpuwhy.h` is what cbindgen makes of the crate, and it compiles as C and as C++.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,12 @@ fn the_header_is_that_of_the_crate() {
     bindings.write(&mut made);
     // "Safety" is a heading of Rust's documentation; the sentences below it stay.
     let made = String::from_utf8(made).unwrap().replace(" * # Safety\n", "");
-    let file = root.join("../include/gpuprof.h");
-    if std::env::var_os("GPUPROF_BLESS").is_some() {
+    let file = root.join("../include/gpuwhy.h");
+    if std::env::var_os("GPUWHY_BLESS").is_some() {
         fs::write(&file, &made).unwrap();
     }
     let kept = fs::read_to_string(&file).unwrap_or_default();
-    assert!(kept == made, "{}: run this test with GPUPROF_BLESS=1 to renew it", file.display());
+    assert!(kept == made, "{}: run this test with GPUWHY_BLESS=1 to renew it", file.display());
     for language in ["c", "c++"] {
         let mut compiler = Command::new("cc");
         let status =

@@ -1,16 +1,16 @@
-/* A program in C that measures a part of itself. Its GPU is the replay library, which libgpuprof_c.so has loaded. */
+/* A program in C that measures a part of itself. Its GPU is the replay library, which libgpuwhy_c.so has loaded. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpuprof.h"
+#include "gpuwhy.h"
 
-static void expect(const char *what, enum gpuprof_status status, enum gpuprof_status expected) {
+static void expect(const char *what, enum gpuwhy_status status, enum gpuwhy_status expected) {
     if (status != expected) {
         char why[4096];
-        gpuprof_last_error(why, sizeof why);
+        gpuwhy_last_error(why, sizeof why);
         fprintf(stderr, "%s answered %d, expected %d: %s\n", what, status, expected, why);
         exit(1);
     }
@@ -18,10 +18,10 @@ static void expect(const char *what, enum gpuprof_status status, enum gpuprof_st
 
 /* Lets the recording go on to this time. */
 static void play_until(uint64_t nanoseconds) {
-    void *replay = dlopen(getenv("GPUPROF_CUPTI_PATH"), RTLD_LAZY | RTLD_NOLOAD);
+    void *replay = dlopen(getenv("GPUWHY_CUPTI_PATH"), RTLD_LAZY | RTLD_NOLOAD);
     int (*play)(uint64_t) = 0;
     if (replay) {
-        *(void **)&play = dlsym(replay, "gpuprof_replay_play");
+        *(void **)&play = dlsym(replay, "gpuwhy_replay_play");
     }
     if (!play || play(nanoseconds) != 0) {
         fprintf(stderr, "nothing is played\n");
@@ -38,10 +38,10 @@ static void repetition(void *at) {
 static int bench(void) {
     char json[1024], text[1024];
     uint64_t at = 0;
-    expect("prepare", gpuprof_prepare(), GPUPROF_OK);
-    expect("bench of nothing", gpuprof_bench("none", 0, 0, 0, 0, NULL, NULL), GPUPROF_NOT_MEASURED);
-    expect("bench", gpuprof_bench("recorded", 10, 0, 1 << 20, 1e6, repetition, &at), GPUPROF_OK);
-    if (gpuprof_bench_json(json, sizeof json) >= sizeof json || !gpuprof_bench_text(text, sizeof text)) {
+    expect("prepare", gpuwhy_prepare(), GPUWHY_OK);
+    expect("bench of nothing", gpuwhy_bench("none", 0, 0, 0, 0, NULL, NULL), GPUWHY_NOT_MEASURED);
+    expect("bench", gpuwhy_bench("recorded", 10, 0, 1 << 20, 1e6, repetition, &at), GPUWHY_OK);
+    if (gpuwhy_bench_json(json, sizeof json) >= sizeof json || !gpuwhy_bench_text(text, sizeof text)) {
         return 1;
     }
     fputs(text, stderr);
@@ -52,33 +52,33 @@ static int bench(void) {
 int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "--without-cupti") == 0) {
         char why[4096];
-        expect("start", gpuprof_start(NULL), GPUPROF_NO_CUPTI);
-        puts(gpuprof_last_error(why, sizeof why) < sizeof why ? why : "cut");
+        expect("start", gpuwhy_start(NULL), GPUWHY_NO_CUPTI);
+        puts(gpuwhy_last_error(why, sizeof why) < sizeof why ? why : "cut");
         return 0;
     }
     if (count > 1 && strcmp(arguments[1], "--bench") == 0) {
         return bench();
     }
-    expect("pop", gpuprof_range_pop(), GPUPROF_NOT_OPEN);
-    expect("start", gpuprof_start("part.gpuprof"), GPUPROF_OK);
-    expect("start again", gpuprof_start(NULL), GPUPROF_BUSY);
-    expect("push", gpuprof_range_push("part"), GPUPROF_OK);
-    expect("step", gpuprof_step(), GPUPROF_OK);
-    expect("bench in a session", gpuprof_bench("", 1, 0, 0, 0, repetition, NULL), GPUPROF_BUSY);
+    expect("pop", gpuwhy_range_pop(), GPUWHY_NOT_OPEN);
+    expect("start", gpuwhy_start("part.gpuwhy"), GPUWHY_OK);
+    expect("start again", gpuwhy_start(NULL), GPUWHY_BUSY);
+    expect("push", gpuwhy_range_push("part"), GPUWHY_OK);
+    expect("step", gpuwhy_step(), GPUWHY_OK);
+    expect("bench in a session", gpuwhy_bench("", 1, 0, 0, 0, repetition, NULL), GPUWHY_BUSY);
     play_until(UINT64_MAX);
-    expect("pop", gpuprof_range_pop(), GPUPROF_OK);
-    expect("flush", gpuprof_flush(), GPUPROF_OK);
-    expect("stop", gpuprof_stop(), GPUPROF_OK);
-    expect("stop again", gpuprof_stop(), GPUPROF_NOT_OPEN);
+    expect("pop", gpuwhy_range_pop(), GPUWHY_OK);
+    expect("flush", gpuwhy_flush(), GPUWHY_OK);
+    expect("stop", gpuwhy_stop(), GPUWHY_OK);
+    expect("stop again", gpuwhy_stop(), GPUWHY_NOT_OPEN);
 
-    size_t length = gpuprof_report_json(NULL, 0);
+    size_t length = gpuwhy_report_json(NULL, 0);
     char *json = malloc(length + 1);
-    if (!json || gpuprof_report_json(json, length + 1) != length || strlen(json) != length) {
+    if (!json || gpuwhy_report_json(json, length + 1) != length || strlen(json) != length) {
         return 1;
     }
     puts(json);
     char little[8];
-    if (gpuprof_report_text(little, sizeof little) < 100 || strlen(little) != 7) {
+    if (gpuwhy_report_text(little, sizeof little) < 100 || strlen(little) != 7) {
         return 1;
     }
     free(json);

@@ -13,7 +13,7 @@ fn built(file: &str) -> PathBuf {
 
 fn compiled(source: &str, folder: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = built("libgpuprof_c.so");
+    let library = built("libgpuwhy_c.so");
     let libraries = library.parent().unwrap();
     let program = folder.join("program");
     let status = Command::new("cc")
@@ -24,7 +24,7 @@ fn compiled(source: &str, folder: &Path) -> PathBuf {
         .arg(root.join(source))
         .arg("-L")
         .arg(libraries)
-        .args(["-lgpuprof_c", "-ldl"])
+        .args(["-lgpuwhy_c", "-ldl"])
         .arg(format!("-Wl,-rpath,{}", libraries.display()))
         .status();
     assert!(status.expect("a C compiler").success());
@@ -34,11 +34,11 @@ fn compiled(source: &str, folder: &Path) -> PathBuf {
 fn run(program: &Path, arguments: &[&str], cupti: &Path) -> Output {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/sync_item.cupti.zst");
     let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUPROF_")) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUWHY_")) {
         command.env_remove(name);
     }
-    command.args(arguments).current_dir(program.parent().unwrap()).env("GPUPROF_CUPTI_PATH", cupti);
-    command.env("GPUPROF_REPLAY", fixture).env_remove("CUDA_INJECTION64_PATH").output().unwrap()
+    command.args(arguments).current_dir(program.parent().unwrap()).env("GPUWHY_CUPTI_PATH", cupti);
+    command.env("GPUWHY_REPLAY", fixture).env_remove("CUDA_INJECTION64_PATH").output().unwrap()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_c_program_gets_its_report() {
     assert_eq!(report["verdict"]["group"], "sync");
     let ranges = report["ranges"]["rows"].as_array().unwrap();
     assert!(["part", "step"].iter().all(|name| ranges.iter().any(|row| row["message"] == *name)), "{ranges:#?}");
-    assert!(gpuprof::open(folder.path().join("part.gpuprof")).unwrap().completeness.kernels > 1000);
+    assert!(gpuwhy::open(folder.path().join("part.gpuwhy")).unwrap().completeness.kernels > 1000);
 }
 
 #[test]

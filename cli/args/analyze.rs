@@ -1,13 +1,13 @@
-//! Options of `gpuprof analyze`.
+//! Options of `gpuwhy analyze`.
 
 use clap::Args;
-use gpuprof_export::stats::rules::{Request, Rule};
+use gpuwhy_export::stats::rules::{Request, Rule};
 
 use super::stats::TableArgs;
 use crate::analyze;
 
 pub(super) const ANALYZE_HELP: &str = "\
-Names, columns, options and thresholds are those of nsys; gpu_idle_causes is gpuprof's own.
+Names, columns, options and thresholds are those of nsys; gpu_idle_causes is gpuwhy's own.
 
 RULES, with their options:
   cuda_memcpy_async   asynchronous copies that are not, because the memory is pageable
@@ -25,9 +25,9 @@ EXIT CODES:
   2  a trace could not be read
 
 EXAMPLES:
-  gpuprof analyze gpuprof-4711.gpuprof
-  gpuprof analyze --rule gpu_gaps:gap=10:rows=5,gpu_idle_causes gpuprof-4711.gpuprof
-  gpuprof analyze --rule cuda_memcpy_sync --format csv run.sqlite";
+  gpuwhy analyze gpuwhy-4711.gpuwhy
+  gpuwhy analyze --rule gpu_gaps:gap=10:rows=5,gpu_idle_causes gpuwhy-4711.gpuwhy
+  gpuwhy analyze --rule cuda_memcpy_sync --format csv run.sqlite";
 
 #[derive(Args)]
 pub struct AnalyzeArgs {

@@ -1,4 +1,4 @@
-//! Options of `gpuprof compact`.
+//! Options of `gpuwhy compact`.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ EXIT CODES:
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
-  gpuprof compact gpuprof-4711.gpuprof -o kept.gpuprof
-  gpuprof compact --sizes gpuprof-4711.gpuprof    what each kind of record takes, before and after";
+  gpuwhy compact gpuwhy-4711.gpuwhy -o kept.gpuwhy
+  gpuwhy compact --sizes gpuwhy-4711.gpuwhy    what each kind of record takes, before and after";
 
 #[derive(Args)]
 pub struct CompactArgs {

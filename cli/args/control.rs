@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use prof::control::address::Process;
-use prof::settings;
+use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::settings;
 
 use crate::control;
 
@@ -13,8 +13,8 @@ EXIT CODES:
   0  the processes were listed, also when there is none
 
 EXAMPLES:
-  gpuprof status
-  gpuprof status --json | jq -r 'select(.lost > 0) | .pid'";
+  gpuwhy status
+  gpuwhy status --json | jq -r 'select(.lost > 0) | .pid'";
 
 pub(super) const TELL_HELP: &str = "\
 EXIT CODES:
@@ -22,9 +22,9 @@ EXIT CODES:
   1  there is no such process, or it does not answer
 
 EXAMPLES:
-  gpuprof start 4711; sleep 10; gpuprof stop 4711
-  gpuprof stop --release 4711            and torch.profiler in it can have CUPTI until the next start
-  gpuprof snapshot 4711";
+  gpuwhy start 4711; sleep 10; gpuwhy stop 4711
+  gpuwhy stop --release 4711            and torch.profiler in it can have CUPTI until the next start
+  gpuwhy snapshot 4711";
 
 pub(super) const WATCH_HELP: &str = "\
 EXIT CODES:
@@ -32,8 +32,8 @@ EXIT CODES:
   1  there is no such process, or it does not answer
 
 EXAMPLES:
-  gpuprof watch 4711
-  gpuprof watch --interval 200ms 4711 | jq -r .line";
+  gpuwhy watch 4711
+  gpuwhy watch --interval 200ms 4711 | jq -r .line";
 
 #[derive(Args)]
 pub struct StatusArgs {
@@ -50,7 +50,7 @@ impl From<StatusArgs> for control::Props {
 
 #[derive(Args)]
 pub struct ProcessArgs {
-    /// Process id, as `gpuprof status` lists it (4711; in containers also 4711-2)
+    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
 }
@@ -64,7 +64,7 @@ impl ProcessArgs {
 
 #[derive(Args)]
 pub struct StopArgs {
-    /// Process id, as `gpuprof status` lists it (4711; in containers also 4711-2)
+    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
     /// Give CUPTI back too while no capture is taken, so that another profiler in the process can have it
@@ -80,7 +80,7 @@ impl From<StopArgs> for control::Props {
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// Process id, as `gpuprof status` lists it (4711; in containers also 4711-2)
+    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
     /// Time between two lines, from 100ms to 1h

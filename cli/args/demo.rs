@@ -1,4 +1,4 @@
-//! Options of `gpuprof demo`.
+//! Options of `gpuwhy demo`.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ EXIT CODES:
   1  one could not be played
 
 EXAMPLES:
-  gpuprof demo
-  gpuprof demo --list
-  gpuprof demo --fast --all";
+  gpuwhy demo
+  gpuwhy demo --list
+  gpuwhy demo --fast --all";
 
 #[derive(Args)]
 pub struct DemoArgs {
@@ -32,7 +32,7 @@ pub struct DemoArgs {
     /// Play as fast as possible instead of at the recorded speed
     #[arg(long)]
     fast: bool,
-    /// Folder with recordings, such as your own [default: those that come with gpuprof]
+    /// Folder with recordings, such as your own [default: those that come with gpuwhy]
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
     /// Folder for the traces [default: a new one in the folder for temporary files]

@@ -1,4 +1,4 @@
-//! Options of `gpuprof diff`.
+//! Options of `gpuwhy diff`.
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ EXIT CODES:
   3  compared, and B is slower by more than --fail-if-slower allows
 
 EXAMPLES:
-  gpuprof diff before.gpuprof after.gpuprof
-  gpuprof diff --fail-if-slower 5 main.gpuprof branch.gpuprof
-  gpuprof diff --json before.gpuprof after.gpuprof | jq '.devices[0].leaf_changes'";
+  gpuwhy diff before.gpuwhy after.gpuwhy
+  gpuwhy diff --fail-if-slower 5 main.gpuwhy branch.gpuwhy
+  gpuwhy diff --json before.gpuwhy after.gpuwhy | jq '.devices[0].leaf_changes'";
 
 #[derive(Args)]
 pub struct DiffArgs {

@@ -1,4 +1,4 @@
-//! Options of `gpuprof doctor` and of the process in which it tries a libcupti.
+//! Options of `gpuwhy doctor` and of the process in which it tries a libcupti.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ EXIT CODES:
   1  at least one line says FAIL
 
 EXAMPLES:
-  gpuprof doctor
-  gpuprof doctor --cupti /opt/cuda/extras/CUPTI/lib64/libcupti.so
-  gpuprof doctor --json | jq '.checks[] | select(.status != \"ok\")'";
+  gpuwhy doctor
+  gpuwhy doctor --cupti /opt/cuda/extras/CUPTI/lib64/libcupti.so
+  gpuwhy doctor --json | jq '.checks[] | select(.status != \"ok\")'";
 
 #[derive(Args)]
 pub struct DoctorArgs {

@@ -1,16 +1,16 @@
-//! Options of `gpuprof export`.
+//! Options of `gpuwhy export`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuprof_export::Format;
-use gpuprof_export::stats::{RangeFilter, TimeFilter};
+use gpuwhy_export::Format;
+use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 
 use crate::export::{self, Stretch};
 
 pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder, which is made when OUT ends with / or has no file ending.
-For parquet OUT is the folder of all runs [default: gpuprof-parquet], and other runs and ranks in it stay. What exists is
+For parquet OUT is the folder of all runs [default: gpuwhy-parquet], and other runs and ranks in it stay. What exists is
 replaced with --force only. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
 is complete, so nothing unfinished stays behind. docs/EXPORT.md describes each format.
 
@@ -21,18 +21,18 @@ EXIT CODES:
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
-  gpuprof export --to chrome gpuprof-4711.gpuprof -o trace.json.gz
-  gpuprof export --to chrome rank*.gpuprof -o log/
-  gpuprof export --to chrome --step-range step gpuprof-4711.gpuprof
-  gpuprof export --to perfetto --filter-nvtx step/100 gpuprof-4711.gpuprof
-  gpuprof export --to parquet run1/ -o traces/ && duckdb -c \
+  gpuwhy export --to chrome gpuwhy-4711.gpuwhy -o trace.json.gz
+  gpuwhy export --to chrome rank*.gpuwhy -o log/
+  gpuwhy export --to chrome --step-range step gpuwhy-4711.gpuwhy
+  gpuwhy export --to perfetto --filter-nvtx step/100 gpuwhy-4711.gpuwhy
+  gpuwhy export --to parquet run1/ -o traces/ && duckdb -c \
     \"SELECT rank, count(*) FROM 'traces/*/*/kernels.parquet' GROUP BY rank\"
-  gpuprof export --to json gpuprof-4711.gpuprof -o - | jq 'select(.kind == \"copy\") | .bytes'
-  gpuprof export --to sqlite gpuprof-4711.gpuprof && nsys stats gpuprof-4711.sqlite";
+  gpuwhy export --to json gpuwhy-4711.gpuwhy -o - | jq 'select(.kind == \"copy\") | .bytes'
+  gpuwhy export --to sqlite gpuwhy-4711.gpuwhy && nsys stats gpuwhy-4711.sqlite";
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// Trace files of gpuprof, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler
+    /// Trace files of gpuwhy, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// The format

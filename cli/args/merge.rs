@@ -1,4 +1,4 @@
-//! Options of `gpuprof merge`.
+//! Options of `gpuwhy merge`.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ EXIT CODES:
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
-  gpuprof run --output 'run1/rank%q{RANK}.gpuprof' -- torchrun --nproc-per-node 8 train.py
-  gpuprof merge run1/
-  gpuprof merge run1/ -o run1.perfetto-trace
-  gpuprof merge --json run1/ | jq .straggler";
+  gpuwhy run --output 'run1/rank%q{RANK}.gpuwhy' -- torchrun --nproc-per-node 8 train.py
+  gpuwhy merge run1/
+  gpuwhy merge run1/ -o run1.perfetto-trace
+  gpuwhy merge --json run1/ | jq .straggler";
 
 #[derive(Args)]
 pub struct MergeArgs {

@@ -1,4 +1,4 @@
-//! Options of `gpuprof query`.
+//! Options of `gpuwhy query`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::stats::FormArgs;
 use crate::query;
 
 pub(super) const QUERY_HELP: &str = "\
-The tables are those of `gpuprof export --to parquet`, over all traces at once: `run` and `rank` say which one a row is
+The tables are those of `gpuwhy export --to parquet`, over all traces at once: `run` and `rank` say which one a row is
 from. A folder stands for the traces in it. The dialect is SQLite's; a query is checked before a trace is read, and
 only the columns that it uses are made.
 
@@ -21,11 +21,11 @@ EXIT CODES:
   2  the query is wrong, or a trace could not be read
 
 EXAMPLES:
-  gpuprof query --tables
-  gpuprof query gpuprof-4711.gpuprof \\
+  gpuwhy query --tables
+  gpuwhy query gpuwhy-4711.gpuwhy \\
     'SELECT name, count(*), sum(duration_ns) FROM kernels GROUP BY name ORDER BY 3 DESC LIMIT 5'
-  gpuprof query run1/ 'SELECT rank, sum(duration_ns) FROM kernels WHERE communication GROUP BY rank'
-  gpuprof query --format csv run1/ run2/ 'SELECT run, leaf, sum(duration_ns) FROM leaves GROUP BY 1, 2' > leaves.csv";
+  gpuwhy query run1/ 'SELECT rank, sum(duration_ns) FROM kernels WHERE communication GROUP BY rank'
+  gpuwhy query --format csv run1/ run2/ 'SELECT run, leaf, sum(duration_ns) FROM leaves GROUP BY 1, 2' > leaves.csv";
 
 #[derive(Args)]
 pub struct QueryArgs {

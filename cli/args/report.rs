@@ -1,10 +1,10 @@
-//! Options of `gpuprof report`.
+//! Options of `gpuwhy report`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use prof::settings;
+use gpuwhy_inject::settings;
 
 use crate::report;
 
@@ -17,13 +17,13 @@ EXIT CODES:
   2  at least one trace could not be read at all; the others were reported
 
 EXAMPLES:
-  gpuprof report gpuprof-4711.gpuprof
-  gpuprof report --top 30 *.gpuprof | less
-  gpuprof report --json gpuprof-4711.gpuprof | jq .verdict";
+  gpuwhy report gpuwhy-4711.gpuwhy
+  gpuwhy report --top 30 *.gpuwhy | less
+  gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict";
 
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Traces of gpuprof or torch.profiler, SQLite files of Nsight Systems, or folders with them
+    /// Traces of gpuwhy or torch.profiler, SQLite files of Nsight Systems, or folders with them
     #[arg(required = true, value_name = "TRACE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of text

@@ -1,4 +1,4 @@
-//! Options of `gpuprof run`.
+//! Options of `gpuwhy run`.
 //!
 //! Most of them are variables of libprof.so under another name, and are checked by its own parser.
 
@@ -8,15 +8,15 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use prof::settings;
+use gpuwhy_inject::settings;
 
 use crate::run;
 
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
-gpuprof sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
-(exec): same process id, terminal, signals and exit status as without gpuprof. The options are the GPUPROF_* variables of
+gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
+(exec): same process id, terminal, signals and exit status as without gpuwhy. The options are the GPUWHY_* variables of
 libprof.so; an option that is left out leaves its variable as it is.
 
 ",
@@ -32,25 +32,25 @@ microseconds for each operator.
 
 EXIT CODES:
   those of the command, except
-  2    an option is not understood, or the value of a GPUPROF_* variable; the command was not started
-  125  gpuprof failed before the command started
+  2    an option is not understood, or the value of a GPUWHY_* variable; the command was not started
+  125  gpuwhy failed before the command started
   126  the command was found but could not be executed
   127  the command was not found
 
 EXAMPLES:
-  gpuprof run -- python train.py --epochs 1
-  gpuprof run --output /data/traces/%h-%p.gpuprof -- torchrun --nproc-per-node 8 train.py
-  gpuprof run --output 'rank%q{SLURM_PROCID}.gpuprof' --report off -- srun python train.py
-  gpuprof run --pytorch autograd-nvtx -- python train.py
-  gpuprof run --max-overhead 1% -- python serve.py
-  gpuprof run -c cudaProfilerApi --capture-range-end repeat -- python train.py
-  gpuprof run --steps 10,0,2,5,1 -p step -- python train.py
-  gpuprof run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate"
+  gpuwhy run -- python train.py --epochs 1
+  gpuwhy run --output /data/traces/%h-%p.gpuwhy -- torchrun --nproc-per-node 8 train.py
+  gpuwhy run --output 'rank%q{SLURM_PROCID}.gpuwhy' --report off -- srun python train.py
+  gpuwhy run --pytorch autograd-nvtx -- python train.py
+  gpuwhy run --max-overhead 1% -- python serve.py
+  gpuwhy run -c cudaProfilerApi --capture-range-end repeat -- python train.py
+  gpuwhy run --steps 10,0,2,5,1 -p step -- python train.py
+  gpuwhy run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate"
 );
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// Where the trace goes, one file for each CUDA process; `off` for none [default: gpuprof-%p.gpuprof]
+    /// Where the trace goes, one file for each CUDA process; `off` for none [default: gpuwhy-%p.gpuwhy]
     #[arg(short, long, value_name = "PATTERN")]
     output: Option<String>,
     /// What is printed on stderr when a CUDA process ends [default: summary]

@@ -1,9 +1,9 @@
-//! Options of `gpuprof stats`.
+//! Options of `gpuwhy stats`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuprof_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
+use gpuwhy_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
 
 use crate::{stats, terminal};
 
@@ -19,7 +19,7 @@ REPORTS:
   nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
   nvtx_gpu_proj_trace   osrt_sum (waits that looks met)
   um_sum                um_total_sum           um_cpu_page_faults_sum
-  cuda_memory_usage_sum and cuda_memory_usage_trace (gpuprof's own)
+  cuda_memory_usage_sum and cuda_memory_usage_trace (gpuwhy's own)
 
 EXIT CODES:
   0  every report was printed
@@ -27,10 +27,10 @@ EXIT CODES:
   2  a trace could not be read
 
 EXAMPLES:
-  gpuprof stats gpuprof-4711.gpuprof
-  gpuprof stats --report cuda_gpu_kern_sum,cuda_api_sum --format csv gpuprof-4711.gpuprof
-  gpuprof stats --report cuda_gpu_kern_sum run1/
-  gpuprof stats --report cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuprof-4711.gpuprof";
+  gpuwhy stats gpuwhy-4711.gpuwhy
+  gpuwhy stats --report cuda_gpu_kern_sum,cuda_api_sum --format csv gpuwhy-4711.gpuwhy
+  gpuwhy stats --report cuda_gpu_kern_sum run1/
+  gpuwhy stats --report cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuwhy-4711.gpuwhy";
 
 #[derive(Args)]
 pub struct StatsArgs {
@@ -44,7 +44,7 @@ pub struct StatsArgs {
 /// What all commands have that print tables about traces.
 #[derive(Args)]
 pub(super) struct TableArgs {
-    /// Trace files of gpuprof, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler; several
+    /// Trace files of gpuwhy, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler; several
     /// are told apart by their run and rank
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,

@@ -1,6 +1,6 @@
-//! The recordings that are delivered with gpuprof: which there are, in which order, and what each program does.
+//! The recordings that are delivered with gpuwhy: which there are, in which order, and what each program does.
 //!
-//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUPROF_RECORD` writes it. Beside them `index.txt` has a line
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RECORD` writes it. Beside them `index.txt` has a line
 //! `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording without a line comes after those,
 //! by name.
 
@@ -40,7 +40,7 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
         "no recordings ({}) found. Looked in{}\nThey come with the source checkout. On a \
-         machine with a GPU, GPUPROF_RECORD=NAME.cupti makes one, and `gpuprof run -- COMMAND` needs none.",
+         machine with a GPU, GPUWHY_RECORD=NAME.cupti makes one, and `gpuwhy run -- COMMAND` needs none.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );
@@ -52,7 +52,7 @@ fn folders() -> Vec<PathBuf> {
     if let Some(folder) = files::executable_folder() {
         // From `target/release/` up to the checkout, which may have moved since.
         folders.extend(folder.ancestors().take(3).map(|above| above.join("fixtures")));
-        folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuprof/fixtures")));
+        folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuwhy/fixtures")));
     }
     folders
 }

@@ -19,7 +19,7 @@ const NAME: &str = "libcupti";
 pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<Check>) {
     let named = named
         .map(Path::to_owned)
-        .or_else(|| env::var_os("GPUPROF_CUPTI_PATH").filter(|value| !value.is_empty()).map(PathBuf::from));
+        .or_else(|| env::var_os("GPUWHY_CUPTI_PATH").filter(|value| !value.is_empty()).map(PathBuf::from));
     if let Some(path) = named {
         let path = path.canonicalize().unwrap_or(path);
         checks.push(assess(&path, &FoundBy::Override, &probed(&path), cuda_version));

@@ -90,7 +90,7 @@ fn restriction(parameters: &str) -> Option<Check> {
         "counter access",
         match value.trim() {
             "0" => "hardware counters are open to all users",
-            _ => "hardware counters are for administrators only; gpuprof does not need them",
+            _ => "hardware counters are for administrators only; gpuwhy does not need them",
         },
     ))
 }

@@ -1,4 +1,4 @@
-//! What gpuprof itself needs: its library, its variables free, a folder to write to.
+//! What gpuwhy itself needs: its library, its variables free, a folder to write to.
 //!
 //! Not checked: ptrace rights, because the driver loads the library and nobody attaches to the program.
 
@@ -20,7 +20,7 @@ pub fn check(checks: &mut Vec<Check>) {
             Some(error) => Check::fail(
                 "libprof.so",
                 format!("{} cannot be loaded: {error}", path.display()),
-                "build gpuprof on this machine, or on one with an older C library",
+                "build gpuwhy on this machine, or on one with an older C library",
             ),
         },
         Err(missing) => {
@@ -36,7 +36,7 @@ pub fn check(checks: &mut Vec<Check>) {
         Some(other) => Check::fail(
             "injection",
             format!("{} is set to {}; the driver loads only one library", run::INJECTION, Path::new(&other).display()),
-            "unset it, or start with `gpuprof run --force`",
+            "unset it, or start with `gpuwhy run --force`",
         ),
         None => Check::ok("injection", format!("{} is free", run::INJECTION)),
     });
@@ -78,8 +78,8 @@ fn preload_complaint(stderr: &str) -> Option<String> {
 
 /// Where the next trace would go.
 fn output_pattern() -> PathBuf {
-    let set = env::var_os("GPUPROF_OUTPUT").filter(|value| !value.is_empty());
-    set.map_or_else(|| PathBuf::from("gpuprof-%p.gpuprof"), PathBuf::from)
+    let set = env::var_os("GPUWHY_OUTPUT").filter(|value| !value.is_empty());
+    set.map_or_else(|| PathBuf::from("gpuwhy-%p.gpuwhy"), PathBuf::from)
 }
 
 /// Whether a file can be created in the folder of `pattern`. Creates one and removes it, because permissions, quota
@@ -87,7 +87,7 @@ fn output_pattern() -> PathBuf {
 fn output_folder(pattern: &Path) -> Check {
     const NAME: &str = "output folder";
     if pattern == Path::new("off") {
-        return Check::ok(NAME, "GPUPROF_OUTPUT=off: no trace is written");
+        return Check::ok(NAME, "GPUWHY_OUTPUT=off: no trace is written");
     }
     let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
@@ -103,15 +103,15 @@ fn output_folder(pattern: &Path) -> Check {
         Err(error) => Check::fail(
             NAME,
             format!("{}: {error}", existing.display()),
-            "start in another folder, or name one with `gpuprof run --output`",
+            "start in another folder, or name one with `gpuwhy run --output`",
         ),
     }
 }
 
 fn try_write(folder: &Path) -> io::Result<()> {
-    let path = folder.join(format!(".gpuprof-doctor-{}", std::process::id()));
+    let path = folder.join(format!(".gpuwhy-doctor-{}", std::process::id()));
     // Never through a link that somebody has put there.
-    File::create_new(&path)?.write_all(b"gpuprof\n")?;
+    File::create_new(&path)?.write_all(b"gpuwhy\n")?;
     fs::remove_file(path)
 }
 
@@ -131,22 +131,22 @@ mod tests {
     #[test]
     fn the_folder_of_the_pattern_is_tried() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(output_folder(&folder.path().join("x-%p.gpuprof")).status, Status::Ok);
+        assert_eq!(output_folder(&folder.path().join("x-%p.gpuwhy")).status, Status::Ok);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 
-        let missing = output_folder(&folder.path().join("missing/x-%p.gpuprof"));
+        let missing = output_folder(&folder.path().join("missing/x-%p.gpuwhy"));
         assert!(
             missing.status == Status::Ok && missing.finding.ends_with("missing will be made"),
             "{}",
             missing.finding
         );
         fs::write(folder.path().join("file"), "").unwrap();
-        assert_eq!(output_folder(&folder.path().join("file/x.gpuprof")).status, Status::Fail);
+        assert_eq!(output_folder(&folder.path().join("file/x.gpuwhy")).status, Status::Fail);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-        let link = folder.path().join(format!(".gpuprof-doctor-{}", std::process::id()));
+        let link = folder.path().join(format!(".gpuwhy-doctor-{}", std::process::id()));
         std::os::unix::fs::symlink(folder.path().join("file"), link).unwrap();
-        assert_eq!(output_folder(&folder.path().join("x.gpuprof")).status, Status::Fail);
+        assert_eq!(output_folder(&folder.path().join("x.gpuwhy")).status, Status::Fail);
         assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"", "what a link names is left alone");
 
         assert_eq!(output_folder(Path::new("/nowhere/%h/x")).status, Status::Ok);

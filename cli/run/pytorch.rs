@@ -1,6 +1,6 @@
-//! `gpuprof run --pytorch`: has PyTorch make NVTX ranges without a change to the program.
+//! `gpuwhy run --pytorch`: has PyTorch make NVTX ranges without a change to the program.
 //!
-//! A small Python file is unpacked into a folder of its own, which is put at the front of `PYTHONPATH`. gpuprof becomes
+//! A small Python file is unpacked into a folder of its own, which is put at the front of `PYTHONPATH`. gpuwhy becomes
 //! the program and cannot remove it afterwards, so the Python file does when the program ends by itself.
 
 use std::env;
@@ -36,7 +36,7 @@ pub fn python_path(mode: &str) -> Result<OsString> {
 /// A new folder that is nobody else's to write to: Python will run what is in it.
 fn create_folder(place: &Path) -> io::Result<PathBuf> {
     let place = std::path::absolute(place)?;
-    let names = (0..ATTEMPTS).map(|attempt| place.join(format!("gpuprof-python-{}-{attempt}", process::id())));
+    let names = (0..ATTEMPTS).map(|attempt| place.join(format!("gpuwhy-python-{}-{attempt}", process::id())));
     let mut last = io::ErrorKind::AlreadyExists.into();
     for folder in names {
         match DirBuilder::new().mode(0o700).create(&folder) {

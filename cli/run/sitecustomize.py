@@ -1,10 +1,10 @@
-"""Makes PyTorch say what it does through NVTX, without a change to the program: `gpuprof run --pytorch`.
+"""Makes PyTorch say what it does through NVTX, without a change to the program: `gpuwhy run --pytorch`.
 
 Python imports `sitecustomize` at its start; the folder of this file is the first of PYTHONPATH. Nothing is imported
 for the program: only when it imports torch by itself, ranges are switched on behind that import. A sitecustomize that
 would have been found without this one is run as usual. Whatever fails here leaves the program as it is.
 
-gpuprof appends the call of `main`.
+gpuwhy appends the call of `main`.
 """
 
 import atexit
@@ -63,7 +63,7 @@ class _BehindTorch:
 
 
 def _complain(error):
-    print(f"gpuprof: no ranges of PyTorch: {type(error).__name__}: {error}", file=sys.stderr)
+    print(f"gpuwhy: no ranges of PyTorch: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _autograd(torch, shapes=False):

@@ -10,7 +10,7 @@ pub const HELP: &str = "\
 Loads the library named by CUDA_INJECTION64_PATH as the CUDA driver does, has the replay library play its recording,
 and leaves. Prints nothing on stdout but --print.
 
-Usage: gpuprof-replay-host [options]
+Usage: gpuwhy-replay-host [options]
   --print TEXT          print TEXT and a newline on stdout after playing
   --exit-code N         exit code, 0 to 255 (default 0)
   --leave HOW           exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
@@ -29,8 +29,8 @@ Usage: gpuprof-replay-host [options]
   --ranges WHEN         say something through NVTX, for the first time before the profiler is loaded for CUDA, or after
   --counts              print what became of the records on stderr
 
-Environment: CUDA_INJECTION64_PATH (the profiler), GPUPROF_CUPTI_PATH (the replay library, which the profiler loads),
-GPUPROF_REPLAY (the recording), GPUPROF_REPLAY_SPEED (max, or 1 for real time).
+Environment: CUDA_INJECTION64_PATH (the profiler), GPUWHY_CUPTI_PATH (the replay library, which the profiler loads),
+GPUWHY_REPLAY (the recording), GPUWHY_REPLAY_SPEED (max, or 1 for real time).
 
 Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
 

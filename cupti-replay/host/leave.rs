@@ -44,11 +44,11 @@ fn verdict() -> Option<u8> {
         && who.is_empty()
         && let Some(counts) = replay.counts()
     {
-        eprintln!("gpuprof-replay-host: {counts:?}");
+        eprintln!("gpuwhy-replay-host: {counts:?}");
     }
     let violations = replay.violations();
     for violation in &violations {
-        eprintln!("gpuprof-replay-host: {who}{violation}");
+        eprintln!("gpuwhy-replay-host: {who}{violation}");
     }
     (!violations.is_empty()).then_some(VIOLATED)
 }
@@ -68,7 +68,7 @@ pub fn fork(then: Child) -> Result<(), String> {
                 Child::Exit => process::exit(0),
                 Child::Exec => {
                     let error = std::env::current_exe().map(|this| process::Command::new(this).exec());
-                    eprintln!("gpuprof-replay-host: exec: {error:?}");
+                    eprintln!("gpuwhy-replay-host: exec: {error:?}");
                 }
                 Child::Nothing => {}
             }

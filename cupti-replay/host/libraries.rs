@@ -63,11 +63,11 @@ impl Replay {
         unsafe {
             let missing = |error: libloading::Error| format!("{shown} is no replay library: {error}");
             Ok(Self {
-                play: *library.get("gpuprof_replay_play").map_err(missing)?,
-                call: *library.get("gpuprof_replay_call").map_err(missing)?,
-                error: *library.get("gpuprof_replay_error").map_err(missing)?,
-                violation: *library.get("gpuprof_replay_violation").map_err(missing)?,
-                counts: *library.get("gpuprof_replay_counts").map_err(missing)?,
+                play: *library.get("gpuwhy_replay_play").map_err(missing)?,
+                call: *library.get("gpuwhy_replay_call").map_err(missing)?,
+                error: *library.get("gpuwhy_replay_error").map_err(missing)?,
+                violation: *library.get("gpuwhy_replay_violation").map_err(missing)?,
+                counts: *library.get("gpuwhy_replay_counts").map_err(missing)?,
             })
         }
     }

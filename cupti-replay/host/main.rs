@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         },
         Err(Failure::SetUp(error) | Failure::Child(error)) => (error, SET_UP),
     };
-    eprintln!("gpuprof-replay-host: {error}");
+    eprintln!("gpuwhy-replay-host: {error}");
     ExitCode::from(code)
 }
 
@@ -91,13 +91,13 @@ fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn replay_path() -> Result<OsString, String> {
-    env::var_os("GPUPROF_CUPTI_PATH").ok_or_else(|| "GPUPROF_CUPTI_PATH is not set: name the replay library".to_owned())
+    env::var_os("GPUWHY_CUPTI_PATH").ok_or_else(|| "GPUWHY_CUPTI_PATH is not set: name the replay library".to_owned())
 }
 
 /// Loads the profiler, if there is one. Without it the program goes on, as CUDA programs do.
 fn inject() -> Result<bool, Failure> {
     let Some(profiler) = env::var_os("CUDA_INJECTION64_PATH").filter(|path| !path.is_empty()) else {
-        eprintln!("gpuprof-replay-host: CUDA_INJECTION64_PATH is not set: running without a profiler");
+        eprintln!("gpuwhy-replay-host: CUDA_INJECTION64_PATH is not set: running without a profiler");
         return Ok(false);
     };
     let answer = libraries::inject(&profiler)?;
@@ -106,7 +106,7 @@ fn inject() -> Result<bool, Failure> {
         if let Ok(replay) = Replay::find(&replay_path()?) {
             replay.ready()?;
         }
-        eprintln!("gpuprof-replay-host: InitializeInjection answered {answer}: running without a profiler");
+        eprintln!("gpuwhy-replay-host: InitializeInjection answered {answer}: running without a profiler");
     }
     Ok(answer == 1)
 }

@@ -72,7 +72,7 @@ pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
             *library.get::<RegisterCallbacks>("cuptiActivityRegisterCallbacks").map_err(missing)?,
             *library.get::<SetKind>("cuptiActivityEnable").map_err(missing)?,
             *library.get::<SetKind>("cuptiActivityDisable").map_err(missing)?,
-            *library.get::<FlushOfAnother>("gpuprof_replay_flush_of_another_tool").map_err(missing)?,
+            *library.get::<FlushOfAnother>("gpuwhy_replay_flush_of_another_tool").map_err(missing)?,
             *library.get::<GetTimestamp>("cuptiGetTimestamp").map_err(missing)?,
         )
     };

@@ -81,7 +81,7 @@ impl Client {
     /// [`CuptiResult::INVALID_PARAMETER`] for a handle, domain or callback that does not exist.
     pub fn enable_callback(&mut self, on: bool, handle: usize, domain: u32, id: u32) -> Result<(), CuptiResult> {
         self.known(handle)?;
-        // API callbacks are accepted; only those come that the host program makes (`gpuprof_replay_call`).
+        // API callbacks are accepted; only those come that the host program makes (`gpuwhy_replay_call`).
         if !(Domain::DRIVER.0..=Domain::STATE.0).contains(&domain) || id == 0 {
             return Err(CuptiResult::INVALID_PARAMETER);
         }

@@ -33,7 +33,7 @@ impl FromStr for Speed {
             number => match number.parse() {
                 Ok(factor) if SLOWEST_TO_FASTEST.contains(&factor) => Ok(Self::Factor(factor)),
                 _ => Err(format!(
-                    "GPUPROF_REPLAY_SPEED={text:?}: give `max` or a number from {} to {}; 1 is real time",
+                    "GPUWHY_REPLAY_SPEED={text:?}: give `max` or a number from {} to {}; 1 is real time",
                     SLOWEST_TO_FASTEST.start(),
                     SLOWEST_TO_FASTEST.end()
                 )),

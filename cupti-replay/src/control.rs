@@ -14,12 +14,12 @@ use crate::player::Counts;
 use crate::violation::{Rule, Violation};
 
 /// Names the recording and the speed, in place of the environment. 0 is success; otherwise see
-/// [`gpuprof_replay_error`].
+/// [`gpuwhy_replay_error`].
 ///
 /// # Safety
 /// Both are NUL-terminated texts.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_replay_open(path: *const c_char, speed: *const c_char) -> i32 {
+pub unsafe extern "C" fn gpuwhy_replay_open(path: *const c_char, speed: *const c_char) -> i32 {
     guard(1, || {
         if path.is_null() || speed.is_null() {
             return 1;
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn gpuprof_replay_open(path: *const c_char, speed: *const 
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_replay_error(text: *mut u8, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_replay_error(text: *mut u8, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
     guard(0, || instance::player().err().map_or(0, |error| unsafe { copy(error, text, capacity) }))
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn gpuprof_replay_error(text: *mut u8, capacity: usize) ->
 /// Plays on to `until` nanoseconds after the start of the recording, `u64::MAX` for its end. 0 is success; 1 when
 /// there is nothing to play, or in the child of a fork. One thread at a time.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_replay_play(until: u64) -> i32 {
+pub extern "C" fn gpuwhy_replay_play(until: u64) -> i32 {
     guard(1, || match instance::player() {
         Ok(player) if !instance::is_forked() => {
             player.play(player.session.origin.start.saturating_add(until));
@@ -57,7 +57,7 @@ pub extern "C" fn gpuprof_replay_play(until: u64) -> i32 {
 /// `cuptiActivityFlushAll(1)` as another tool calls it, of which the client cannot know: if it flushes as well, that is not
 /// held against it. 0 is success; 1 when there is nothing to flush, or in the child of a fork.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_replay_flush_of_another_tool() -> i32 {
+pub extern "C" fn gpuwhy_replay_flush_of_another_tool() -> i32 {
     guard(1, || match instance::player() {
         Ok(player) if !instance::is_forked() => {
             player.flush_of_another_tool();
@@ -73,7 +73,7 @@ pub extern "C" fn gpuprof_replay_flush_of_another_tool() -> i32 {
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_replay_call(name: *const c_char) -> i32 {
+pub unsafe extern "C" fn gpuwhy_replay_call(name: *const c_char) -> i32 {
     guard(1, || match instance::player() {
         Ok(player) if !name.is_null() && !instance::is_forked() => {
             // SAFETY: not NULL, and then a text as promised by the caller.
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn gpuprof_replay_call(name: *const c_char) -> i32 {
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_replay_call_aside(name: *const c_char) {
+pub unsafe extern "C" fn gpuwhy_replay_call_aside(name: *const c_char) {
     guard((), || {
         if let Ok(player) = instance::player()
             && !name.is_null()
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn gpuprof_replay_call_aside(name: *const c_char) {
 
 /// Length of the recording, nanoseconds; 0 when there is none.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_replay_duration() -> u64 {
+pub extern "C" fn gpuwhy_replay_duration() -> u64 {
     guard(0, || instance::player().map_or(0, |player| player.session.end().saturating_sub(player.session.origin.start)))
 }
 
@@ -113,7 +113,7 @@ pub extern "C" fn gpuprof_replay_duration() -> u64 {
 /// # Safety
 /// `counts` is NULL or valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_replay_counts(counts: *mut Counts) -> i32 {
+pub unsafe extern "C" fn gpuwhy_replay_counts(counts: *mut Counts) -> i32 {
     guard(1, || match instance::player() {
         Ok(player) if !counts.is_null() && !instance::is_forked() => {
             // SAFETY: not NULL, and then valid as promised by the caller.
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn gpuprof_replay_counts(counts: *mut Counts) -> i32 {
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuprof_replay_violation(index: usize, text: *mut u8, capacity: usize) -> usize {
+pub unsafe extern "C" fn gpuwhy_replay_violation(index: usize, text: *mut u8, capacity: usize) -> usize {
     guard(0, || {
         // In a fork only the atomic counter is safe to look at.
         let list = if instance::is_forked() {

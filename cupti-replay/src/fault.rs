@@ -1,6 +1,6 @@
 //! Faults that a test asks for: a CUPTI that refuses, hangs, lies about sizes, spoils records or loses buffers.
 //!
-//! `GPUPROF_REPLAY_FAULT` lists them, with commas: `cuptiActivityFlushAll=999@running,buffers=late`. A fault is
+//! `GPUWHY_REPLAY_FAULT` lists them, with commas: `cuptiActivityFlushAll=999@running,buffers=late`. A fault is
 //! `WHAT=HOW`, and `@PHASE` when it strikes only before play begins (`start`), during it (`running`) or after it
 //! (`finish`). A word that is not known is an error, so that no test passes because its fault was never there; for
 //! the same reason each strike is counted.
@@ -167,7 +167,7 @@ pub struct BadFault(String);
 
 impl fmt::Display for BadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GPUPROF_REPLAY_FAULT: {:?} is no fault; give WHAT=HOW[@PHASE]", self.0)
+        write!(f, "GPUWHY_REPLAY_FAULT: {:?} is no fault; give WHAT=HOW[@PHASE]", self.0)
     }
 }
 

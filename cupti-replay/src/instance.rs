@@ -1,7 +1,7 @@
 //! The one player of this process, and who may use it.
 //!
 //! A libcupti has no "open": the first call of any function has to find everything ready. So the recording named by
-//! `GPUPROF_REPLAY` is loaded then, and when that fails every function answers as a CUPTI without a driver does.
+//! `GPUWHY_REPLAY` is loaded then, and when that fails every function answers as a CUPTI without a driver does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -18,11 +18,11 @@ use crate::load;
 use crate::player::Player;
 
 /// The recording to play.
-pub const RECORDING: &str = "GPUPROF_REPLAY";
+pub const RECORDING: &str = "GPUWHY_REPLAY";
 /// How fast: `max`, or seconds of the recording in one second.
-pub const SPEED: &str = "GPUPROF_REPLAY_SPEED";
+pub const SPEED: &str = "GPUWHY_REPLAY_SPEED";
 /// What goes wrong on purpose, see [`fault`](crate::fault).
-pub const FAULT: &str = "GPUPROF_REPLAY_FAULT";
+pub const FAULT: &str = "GPUWHY_REPLAY_FAULT";
 
 static PLAYER: OnceLock<Result<Player, String>> = OnceLock::new();
 /// Process that loaded the recording; 0 before.

@@ -1,7 +1,7 @@
 //! A libcupti that plays recorded activity buffers.
 //!
 //! `libcupti_replay.so` exports the functions of libcupti that `cupti-sys` looks up. It reads the recording named by
-//! `GPUPROF_REPLAY` and gives its client the records that a real H200 gave once: through the client's own buffers and
+//! `GPUWHY_REPLAY` and gives its client the records that a real H200 gave once: through the client's own buffers and
 //! callbacks, only the kinds it has enabled, at the recorded times. So everything that runs in a traced process can
 //! be tested, and shown, on a machine without a GPU.
 //!
@@ -16,7 +16,7 @@
 //! | [`client`], [`filter`] | what the client has set up and wants |
 //! | [`lend`], [`held`], [`border`] | the client's memory and functions |
 //! | [`load`], [`session`], [`layout`] | the recording |
-//! | [`fault`], [`spoil`] | what goes wrong on purpose: `GPUPROF_REPLAY_FAULT` |
+//! | [`fault`], [`spoil`] | what goes wrong on purpose: `GPUWHY_REPLAY_FAULT` |
 //!
 //! What it does not do: API callbacks for the recorded calls (the host program can make calls of its own), markers and
 //! counters; more than one client; correlation ids

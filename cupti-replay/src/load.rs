@@ -17,10 +17,10 @@ use crate::session::{Action, Origin, Session};
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// How many times in a row the recording is played; 1 unless set.
-const REPEAT: &str = "GPUPROF_REPLAY_REPEAT";
+const REPEAT: &str = "GPUWHY_REPLAY_REPEAT";
 
 /// The version that `cuptiGetVersion` answers, such as 130200; that of the recorded library unless set.
-const VERSION: &str = "GPUPROF_REPLAY_VERSION";
+const VERSION: &str = "GPUWHY_REPLAY_VERSION";
 
 /// The session in the file at `path`.
 ///

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_link_is_what_both_ends_can_do() {
-        let port = std::env::temp_dir().join(format!("gpuprof-link-{}", std::process::id()));
+        let port = std::env::temp_dir().join(format!("gpuwhy-link-{}", std::process::id()));
         let device = port.join("0000:1b:00.0");
         fs::create_dir_all(&device).unwrap();
         let write = |folder: &Path, speed: &str, width: &str| {

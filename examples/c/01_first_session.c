@@ -1,8 +1,8 @@
 /* C lesson 1: a session around the raw driver API. Verdict: gpu_compute, with every kernel in the report.
  *
- *   cc 01_first_session.c -I../../include -L../../target/release -lgpuprof_c -ldl -Wl,-rpath,../../target/release
+ *   cc 01_first_session.c -I../../include -L../../target/release -lgpuwhy_c -ldl -Wl,-rpath,../../target/release
  *
- * The same as lesson 1 in Rust, without any Rust: gpuprof.h beside cuLaunchKernel. The driver is loaded at run time, so
+ * The same as lesson 1 in Rust, without any Rust: gpuwhy.h beside cuLaunchKernel. The driver is loaded at run time, so
  * that neither compiling nor running this needs a CUDA toolkit; a program that includes cuda.h or uses the runtime API
  * does the same. Ends with 0 if it shows what it promises, with 1 if not, and with 2 where it cannot run. */
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpuprof.h"
+#include "gpuwhy.h"
 
 enum { KERNELS = 2000, WAIT_EVERY = 100 };
 
@@ -28,11 +28,11 @@ static void fail(const char *what, const char *why) {
     exit(2);
 }
 
-/* A call of gpuprof: 0, or the reason can be asked for. */
-static void profiler(const char *what, enum gpuprof_status status) {
-    if (status != GPUPROF_OK) {
+/* A call of gpuwhy: 0, or the reason can be asked for. */
+static void profiler(const char *what, enum gpuwhy_status status) {
+    if (status != GPUWHY_OK) {
         char why[4096];
-        gpuprof_last_error(why, sizeof why);
+        gpuwhy_last_error(why, sizeof why);
         fail(what, why);
     }
 }
@@ -81,7 +81,7 @@ static void work(void) {
     cuda("cuCtxSetCurrent", set_current(context));
     cuda("cuModuleLoadData", load(&module, spin));
     cuda("cuModuleGetFunction", get_function(&function, module, "spin"));
-    profiler("gpuprof_range_push", gpuprof_range_push("kernels"));
+    profiler("gpuwhy_range_push", gpuwhy_range_push("kernels"));
     for (int kernel = 1; kernel <= KERNELS; kernel++) {
         unsigned long long cycles = 150000; /* some 100 us */
         void *parameters[] = {&cycles};
@@ -90,7 +90,7 @@ static void work(void) {
             cuda("cuCtxSynchronize", synchronize());
         }
     }
-    profiler("gpuprof_range_pop", gpuprof_range_pop());
+    profiler("gpuwhy_range_pop", gpuwhy_range_pop());
 }
 
 static char *report(size_t (*make)(char *, size_t)) {
@@ -109,15 +109,15 @@ static int promise(const char *what, int holds) {
 }
 
 int main(void) {
-    profiler("gpuprof_start", gpuprof_start(NULL)); /* before the first CUDA call */
+    profiler("gpuwhy_start", gpuwhy_start(NULL)); /* before the first CUDA call */
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (driver == NULL) {
         fail("no CUDA driver", dlerror());
     }
     work();
-    profiler("gpuprof_stop", gpuprof_stop());
+    profiler("gpuwhy_stop", gpuwhy_stop());
 
-    char *text = report(gpuprof_report_text), *json = report(gpuprof_report_json), records[32];
+    char *text = report(gpuwhy_report_text), *json = report(gpuwhy_report_json), records[32];
     puts(text);
     snprintf(records, sizeof records, "\"kernels\":%d,", KERNELS);
     int kept = promise("the verdict is gpu_compute", strstr(json, "\"verdict\":{\"group\":\"gpu_compute\"") != NULL);

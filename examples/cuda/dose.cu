@@ -55,7 +55,7 @@ __global__ void spin_kernel(unsigned long long nanoseconds) {
     } while (now - begin < nanoseconds);
 }
 
-// Runs once, between warm-up and measurement: a kernel never seen before ends what gpuprof calls start-up.
+// Runs once, between warm-up and measurement: a kernel never seen before ends what gpuwhy calls start-up.
 __global__ void measured_from_here() {}
 
 namespace {

@@ -15,7 +15,7 @@ use cudarc::driver::sys::CUdevice_attribute::{
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use gpuprof::Report;
+use gpuwhy::Report;
 
 /// `spin` keeps its multiprocessor busy for a number of cycles.
 const KERNELS: &str = "

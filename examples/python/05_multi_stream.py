@@ -2,7 +2,7 @@
 
 Batches are copied on one stream and computed on another, two buffers deep, with events between them. The copies are
 there, and take long, but they run under the kernels: what matters is the kernels. A tool that adds up the time of all
-streams would report more than 100 % here; the accounts of gpuprof are by device, and every nanosecond counts once.
+streams would report more than 100 % here; the accounts of gpuwhy are by device, and every nanosecond counts once.
 
 Verdict: `gpu_compute`
 

@@ -5,7 +5,7 @@ measured, before and after it is not; PyTorch has both functions, and nsys under
 
 Captured: `gpu_compute`, and exactly as many kernels as the program says that it launched in between.
 
-    gpuprof run -c cudaProfilerApi -- python 09_capture_range.py
+    gpuwhy run -c cudaProfilerApi -- python 09_capture_range.py
     python 09_capture_range.py                # without a profiler the two functions do nothing
 """
 

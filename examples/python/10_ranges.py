@@ -5,7 +5,7 @@ long its device work took, and why the device idled in it: here the `augment` ra
 
 Verdict: `host_cpu`
 
-    gpuprof run -- python 10_ranges.py; gpuprof report --ranges gpuprof-*.gpuprof
+    gpuwhy run -- python 10_ranges.py; gpuwhy report --ranges gpuwhy-*.gpuwhy
     CUDA_INJECTION64_PATH=libprof.so NVTX_INJECTION64_PATH=libprof.so python 10_ranges.py
 """
 

@@ -1,14 +1,14 @@
 """Lesson 11: a training loop, before and after it was looked at.
 
 Before: batches are made in the training process, between two steps, and the loss is read in every one. After: workers
-make them ahead in page-locked memory, copies do not wait, and the loss is read once in a while. `gpuprof diff` of the two
+make them ahead in page-locked memory, copies do not wait, and the loss is read once in a while. `gpuwhy diff` of the two
 traces says what changed.
 
 Verdict: `data_loading`
 
-    gpuprof run -o before.gpuprof -- python 11_before_and_after.py
-    gpuprof run -o after.gpuprof -- python 11_before_and_after.py --after
-    gpuprof diff before.gpuprof after.gpuprof
+    gpuwhy run -o before.gpuwhy -- python 11_before_and_after.py
+    gpuwhy run -o after.gpuwhy -- python 11_before_and_after.py --after
+    gpuwhy diff before.gpuwhy after.gpuwhy
 """
 
 import argparse

@@ -1,4 +1,4 @@
-//! Speed, size and memory of every export: `cargo bench -p gpuprof-export --bench formats [-- EVENTS]`.
+//! Speed, size and memory of every export: `cargo bench -p gpuwhy-export --bench formats [-- EVENTS]`.
 //!
 //! The trace is made here: a loop of a hundred kernels on two streams with the calls that launch them, half of the events
 //! each, and seeded jitter. Each format is written by a process of its own, whose peak of resident memory the kernel
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use gpuprof_export::query::Query;
-use gpuprof_export::stats::{Statistic, StatsOptions, TableFormat};
-use gpuprof_export::tables::Label;
-use gpuprof_export::{Destination, Format, Options, TraceFile, export, stats, unwatched};
+use gpuwhy_export::query::Query;
+use gpuwhy_export::stats::{Statistic, StatsOptions, TableFormat};
+use gpuwhy_export::tables::Label;
+use gpuwhy_export::{Destination, Format, Options, TraceFile, export, stats, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -40,7 +40,7 @@ fn main() {
     }
     let events = arguments.first().map_or(EVENTS, |events| events.parse().expect("a number of events"));
     let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let trace = folder.path().join("trace.gpuprof");
+    let trace = folder.path().join("trace.gpuwhy");
     make(&trace, events).expect("a trace");
     let bytes = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
     println!("{events} events, a trace of {:.1} MB", bytes(&trace) as f64 / 1e6);

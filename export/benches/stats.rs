@@ -1,6 +1,6 @@
-//! Speed and memory of the statistics on one core: `cargo bench -p gpuprof-export --bench stats`.
+//! Speed and memory of the statistics on one core: `cargo bench -p gpuwhy-export --bench stats`.
 //!
-//! A made-up trace of ten million events in a file (`GPUPROF_BENCH_EVENTS` for another number): calls and kernels in
+//! A made-up trace of ten million events in a file (`GPUWHY_BENCH_EVENTS` for another number): calls and kernels in
 //! steps of a thousand launches, each with a pushed range around it and one around every hundred. Times are those of a
 //! disk that has the file in memory. Resident memory is the highest so far, as Linux counts it (`VmHWM`).
 
@@ -8,9 +8,9 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use gpuprof_export::stats::rules::{self, Rule};
-use gpuprof_export::stats::{self, Statistic, StatsOptions, TableFormat};
-use gpuprof_export::{TraceFile, unwatched};
+use gpuwhy_export::stats::rules::{self, Rule};
+use gpuwhy_export::stats::{self, Statistic, StatsOptions, TableFormat};
+use gpuwhy_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};
@@ -23,7 +23,7 @@ const IN_RANGE: u64 = 100;
 const START: u64 = 1_790_000_000_000_000_000;
 
 fn main() {
-    let events = std::env::var("GPUPROF_BENCH_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(EVENTS);
+    let events = std::env::var("GPUWHY_BENCH_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(EVENTS);
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let written = write(file.path(), events);
     let bytes = fs::metadata(file.path()).expect("its size").len();

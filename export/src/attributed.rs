@@ -9,7 +9,7 @@ use profiler_core::trace::Item;
 use crate::error::ExportError;
 use crate::source::{Passed, Progress, TraceFile};
 
-/// Reads `trace` once and makes the report that `gpuprof report` makes: of the newest capture, when there are several.
+/// Reads `trace` once and makes the report that `gpuwhy report` makes: of the newest capture, when there are several.
 ///
 /// # Errors
 ///

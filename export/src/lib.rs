@@ -1,4 +1,4 @@
-//! Traces of gpuprof in the formats of other people's tools, and the statistics that nsys users know.
+//! Traces of gpuwhy in the formats of other people's tools, and the statistics that nsys users know.
 //!
 //! Heavy dependencies live here and not in `libprof.so`, which never depends on this crate. Every exporter reads the
 //! trace from its file, more than once where a join needs it, so memory does not grow with the trace; what a table

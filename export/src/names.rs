@@ -1,6 +1,6 @@
 //! Names of kernels as other tools show them, made once for each name.
 //!
-//! Reports of gpuprof leave parameters out; the PyTorch profiler and nsys show them, and their users search for them.
+//! Reports of gpuwhy leave parameters out; the PyTorch profiler and nsys show them, and their users search for them.
 
 pub use profiler_core::demangle::demangled;
 use profiler_core::dictionary::Dictionary;

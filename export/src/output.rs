@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Names of what is unfinished.
 pub fn unfinished_name() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
-    builder.prefix(".gpuprof-").suffix(".partial").rand_bytes(12);
+    builder.prefix(".gpuwhy-").suffix(".partial").rand_bytes(12);
     builder
 }
 

@@ -46,7 +46,7 @@ pub fn share(progress: &mut Progress<'_>, percent: Range<u64>) -> impl FnMut(u64
     move |done, total| progress((total * percent.start + done * (percent.end - percent.start)) / 100, total)
 }
 
-/// The name of a trace without its endings (`.gpuprof`, `.gpuprof.gz`).
+/// The name of a trace without its endings (`.gpuwhy`, `.gpuwhy.gz`).
 #[must_use]
 pub fn stem(path: &Path) -> String {
     let unpacked = match path.extension() {
@@ -57,7 +57,7 @@ pub fn stem(path: &Path) -> String {
     stem.unwrap_or_else(|| "trace".to_owned())
 }
 
-/// A trace file of gpuprof or an SQLite file of Nsight Systems, packed with gzip or not. A pipe is copied to a temporary file.
+/// A trace file of gpuwhy or an SQLite file of Nsight Systems, packed with gzip or not. A pipe is copied to a temporary file.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -98,11 +98,11 @@ impl Passed {
         let loss = &self.loss;
         let lost = [
             (loss.dropped_by_cupti, "records were dropped by CUPTI"),
-            (loss.dropped_by_gpuprof, "records were dropped by gpuprof"),
+            (loss.dropped_by_gpuwhy, "records were dropped by gpuwhy"),
             (loss.unknown_kinds, "records of unknown kinds are not in the trace"),
             (loss.broken_bytes, "bytes of broken activity buffers are not in the trace"),
             (loss.undelivered_buffers, "activity buffers were not delivered at the end"),
-            (loss.dropped_ranges, "range events were dropped by gpuprof"),
+            (loss.dropped_ranges, "range events were dropped by gpuwhy"),
             (loss.unobserved_ns, "ns of captures were not recorded: another tool held CUPTI, or that refused"),
         ];
         notes.extend(lost.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
@@ -212,7 +212,7 @@ impl TraceFile {
         &self.path
     }
 
-    /// A file that holds a trace of gpuprof: this one, or what it was translated into, for as long as `self` lives.
+    /// A file that holds a trace of gpuwhy: this one, or what it was translated into, for as long as `self` lives.
     #[must_use]
     pub fn readable(&self) -> &Path {
         self.translated.as_ref().map_or(&self.path, Scratch::path)
@@ -320,7 +320,7 @@ impl Read for Watched<'_, '_> {
 ///
 /// When `source` cannot be read or there is no room.
 pub fn copied(source: &mut dyn Read) -> io::Result<TempPath> {
-    let (mut file, path) = NamedTempFile::with_prefix("gpuprof-input-")?.into_parts();
+    let (mut file, path) = NamedTempFile::with_prefix("gpuwhy-input-")?.into_parts();
     io::copy(source, &mut file)?;
     Ok(path)
 }

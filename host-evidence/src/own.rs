@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_any_more_is_neither_used_nor_closed() {
-        let path = std::env::temp_dir().join(format!("gpuprof-own-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("gpuwhy-own-{}", std::process::id()));
         let mut own = Own::of_file(File::create(&path).unwrap()).unwrap();
         own.write_all(b"ours").unwrap();
         // As if the program had closed it and opened a file of its own under the same number.

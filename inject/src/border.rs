@@ -76,7 +76,7 @@ static SESSION_FUNCTIONS: Functions = Functions {
 /// The functions for sessions; they stay valid for as long as the process lives.
 // SAFETY: the name has our prefix and means the same in every version of this library.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuprof_session_functions() -> *const Functions {
+pub extern "C" fn gpuwhy_session_functions() -> *const Functions {
     &raw const SESSION_FUNCTIONS
 }
 

@@ -1,7 +1,7 @@
 //! What is kept of the program's command line: all of it but what looks like a secret.
 //!
 //! A trace is handed on to colleagues and attached to bug reports, and command lines hold passwords and tokens. What a
-//! secret is can only be guessed, by the name that it is given under and by its form; so `GPUPROF_COMMAND_LINE` leaves
+//! secret is can only be guessed, by the name that it is given under and by its form; so `GPUWHY_COMMAND_LINE` leaves
 //! out more.
 
 use std::env;

@@ -103,7 +103,7 @@ impl Switch {
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         if old && slot.is_yielded() {
             slot.set_yields(false);
-            notes.push("GPUPROF_NEIGHBOURS=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
+            notes.push("GPUWHY_NEIGHBOURS=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
         }
         if records {
             let threads = cupti.set_thread_id_type(ThreadIdType::SYSTEM);

@@ -7,17 +7,17 @@
 //! | `border` | the entry points and every `unsafe` of this crate | the thread that calls `cuInit`; any that uses NVTX |
 //! | `profiler` | start, finish, fork | that thread; the exiting thread |
 //! | `capture` | what is measured, and when | whichever thread brings the news |
-//! | `enable`, `interest` | which activity CUPTI is asked for | that thread; off: `gpuprof-flush` |
+//! | `enable`, `interest` | which activity CUPTI is asked for | that thread; off: `gpuwhy-flush` |
 //! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
-//! | `flusher`, `unflushed` | makes CUPTI hand over, and when | `gpuprof-flush` |
-//! | `sampler` | what launching threads do without CUDA | `gpuprof-sample` |
-//! | `collector`, `decode` | buffers to records, verdict, trace | `gpuprof-collect` |
-//! | `graphs` | whether CUDA graphs stay one record | `gpuprof-collect` |
-//! | `nvtx` | the program's own ranges and marks | application threads, `gpuprof-collect` |
-//! | `session` | the program measures a part of itself | its threads, `gpuprof-collect` |
-//! | `control` | a socket to ask, start and stop | `gpuprof-control` |
+//! | `flusher`, `unflushed` | makes CUPTI hand over, and when | `gpuwhy-flush` |
+//! | `sampler` | what launching threads do without CUDA | `gpuwhy-sample` |
+//! | `collector`, `decode` | buffers to records, verdict, trace | `gpuwhy-collect` |
+//! | `graphs` | whether CUDA graphs stay one record | `gpuwhy-collect` |
+//! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
+//! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
+//! | `control` | a socket to ask, start and stop | `gpuwhy-control` |
 //! | `threads`, `room`, `log` | threads, memory, and lines on stderr, in a process that is not ours | all of them |
-//! | `raw` | opt-in copy of the raw buffers | `gpuprof-collect` |
+//! | `raw` | opt-in copy of the raw buffers | `gpuwhy-collect` |
 //!
 //! This code is a guest. It may lose data, and counts it; it never blocks the host, panics across the border, exits,
 //! installs a signal handler, or writes to stdout.

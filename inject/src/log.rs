@@ -82,7 +82,7 @@ pub fn say(level: Level, message: fmt::Arguments<'_>) {
     if level as u8 <= LEVEL.load(Ordering::Relaxed) {
         let mut line = Line::default();
         // Cannot fail but by a `Display` that does.
-        let _ = writeln!(line, "gpuprof: {message}");
+        let _ = writeln!(line, "gpuwhy: {message}");
         line.end();
     }
 }
@@ -144,7 +144,7 @@ pub fn write_waiting() {
         // A message that was cut has no end.
         let begin = if text.last().is_none_or(|&byte| byte == b'\n') { "" } else { "\n" };
         text.extend_from_slice(
-            format!("{begin}gpuprof: {left_out} messages are left out: too many at once\n").as_bytes(),
+            format!("{begin}gpuwhy: {left_out} messages are left out: too many at once\n").as_bytes(),
         );
     }
     write(&text);
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(taken().matches('~').count(), long.len());
         (0..PIECES + 10).for_each(|number| say(Level::Error, format_args!("{number}")));
         assert_eq!(waiting().1.len(), PIECES);
-        assert!(taken().starts_with("gpuprof: ") && LEFT_OUT.swap(0, Ordering::Relaxed) >= 10);
+        assert!(taken().starts_with("gpuwhy: ") && LEFT_OUT.swap(0, Ordering::Relaxed) >= 10);
         say(Level::Debug, format_args!("not wanted"));
         assert!(!taken().contains("not wanted"));
     }

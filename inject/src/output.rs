@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn patterns_are_replaced() {
-        assert_eq!(expand("gpuprof-%p.gpuprof"), "gpuprof-42.gpuprof");
+        assert_eq!(expand("gpuwhy-%p.gpuwhy"), "gpuwhy-42.gpuwhy");
         assert_eq!(expand("/tmp/%h/r%q{RANK}-%p"), "/tmp/node7/r3-42");
         assert_eq!(expand("100%%-%q{JOB}"), "100%-a_b");
         assert_eq!(expand("%q{UP}/%q{JOB}"), "__/a_b", "into no other folder");
@@ -204,15 +204,15 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_not_set_makes_no_hidden_file() {
-        let Expanded { path, unset } = expanded("%q{NOPE}.gpuprof");
-        assert_eq!((path.to_str(), unset), (Some("unset.gpuprof"), vec!["NOPE".to_owned()]));
+        let Expanded { path, unset } = expanded("%q{NOPE}.gpuwhy");
+        assert_eq!((path.to_str(), unset), (Some("unset.gpuwhy"), vec!["NOPE".to_owned()]));
         assert!(expanded("%q{RANK}").unset.is_empty());
     }
 
     #[test]
     fn folders_are_made_and_only_the_user_can_read() {
         let folder = tempfile::tempdir().unwrap();
-        let (_, path) = create_new(folder.path().join("run1/a/x.gpuprof")).unwrap();
+        let (_, path) = create_new(folder.path().join("run1/a/x.gpuwhy")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap()) & 0o722), (0o600, 0o700));
         assert!(create_new(path.join("below/a/file")).is_err());
@@ -221,12 +221,12 @@ mod tests {
     #[test]
     fn a_link_to_a_device_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("x.gpuprof");
+        let link = folder.path().join("x.gpuwhy");
         symlink("/dev/null", &link).unwrap();
         assert!(create_new(link).unwrap_err().to_string().contains("a link"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         // Of one that leads nowhere, or to a file, the name is taken.
-        for (name, target) in [("y.gpuprof", "nowhere"), ("z.gpuprof", "file")] {
+        for (name, target) in [("y.gpuwhy", "nowhere"), ("z.gpuwhy", "file")] {
             fs::write(folder.path().join("file"), "precious").unwrap();
             symlink(folder.path().join(target), folder.path().join(name)).unwrap();
             let (_, path) = create_new(folder.path().join(name)).unwrap();
@@ -248,12 +248,12 @@ mod tests {
     #[test]
     fn an_existing_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.gpuprof");
+        let path = folder.path().join("a.gpuwhy");
         fs::write(&path, "precious").unwrap();
         let (_, second) = create_new(path.clone()).unwrap();
         let (_, third) = create_new(path.clone()).unwrap();
-        assert_eq!(second, folder.path().join("a-1.gpuprof"));
-        assert_eq!(third, folder.path().join("a-2.gpuprof"));
+        assert_eq!(second, folder.path().join("a-1.gpuwhy"));
+        assert_eq!(third, folder.path().join("a-2.gpuwhy"));
         assert_eq!(fs::read_to_string(path).unwrap(), "precious");
     }
 }

@@ -42,7 +42,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> Session 
         driver_version: cupti_sys::kernel_driver_version().unwrap_or_default(),
         cupti_version: cupti.version().unwrap_or(0),
         cupti_path: cupti.path().display().to_string(),
-        gpuprof_version: env!("CARGO_PKG_VERSION").to_owned(),
+        gpuwhy_version: env!("CARGO_PKG_VERSION").to_owned(),
         rank_variables: RANK_VARIABLES
             .iter()
             .filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)))

@@ -89,14 +89,14 @@ impl StartError {
         if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
             return Self::Taken;
         }
-        Self::Refused(format!("{error}; `gpuprof doctor` shows what is missing"))
+        Self::Refused(format!("{error}; `gpuwhy doctor` shows what is missing"))
     }
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AlreadyStarted => f.write_str("gpuprof is already running in this process"),
+            Self::AlreadyStarted => f.write_str("gpuwhy is already running in this process"),
             Self::Taken => f.write_str(
                 "another profiler already holds CUPTI in this process (nsys, ncu, torch.profiler, a debugger); run the \
                  program without it",
@@ -196,10 +196,10 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         )));
     }
     // Before anything of CUPTI's is on: without them nothing may be.
-    let collecting = Worker::start("gpuprof-collect")?;
-    let flushing = Worker::start("gpuprof-flush")?;
-    let sampling = if settings.sampling == Sampling::Off { None } else { Some(Worker::start("gpuprof-sample")?) };
-    let controlling = if settings.control { Some(Worker::start("gpuprof-control")?) } else { None };
+    let collecting = Worker::start("gpuwhy-collect")?;
+    let flushing = Worker::start("gpuwhy-flush")?;
+    let sampling = if settings.sampling == Sampling::Off { None } else { Some(Worker::start("gpuwhy-sample")?) };
+    let controlling = if settings.control { Some(Worker::start("gpuwhy-control")?) } else { None };
     // The slot is what tells of cudaProfilerStart, and that CUDA is initialised. Who only watches needs neither it nor
     // anything else of CUPTI's: a subscriber that never hears anything costs eight launching threads a tenth already.
     let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
@@ -303,7 +303,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
                 worker.work(move || control.run(&director));
             }
             Err(error) => log::warning!(
-                "no live control: {error}; `gpuprof status`, `start` and `stop` do not reach this process ({}=off: no such line)",
+                "no live control: {error}; `gpuwhy status`, `start` and `stop` do not reach this process ({}=off: no such line)",
                 settings::CONTROL
             ),
         }
@@ -389,7 +389,7 @@ fn measured() {
             border::signal_this_process(signal);
         }
     };
-    match Worker::start("gpuprof-finish") {
+    match Worker::start("gpuwhy-finish") {
         Ok(worker) => worker.work(finish),
         Err(error) => {
             REPORTING.store(false, Ordering::Release);
@@ -419,7 +419,7 @@ fn report(outcome: Option<Outcome>) {
     let style = PROFILER.get().map_or(ReportStyle::Off, |profiler| profiler.report);
     let mut text = match (style, &outcome.captured_nothing) {
         (ReportStyle::Off, _) => return,
-        (_, Some(why)) => format!("gpuprof: nothing was captured: {why}\n"),
+        (_, Some(why)) => format!("gpuwhy: nothing was captured: {why}\n"),
         (ReportStyle::Summary, None) => outcome.report.summary(),
         (ReportStyle::Full, None) => outcome.report.full(),
     };

@@ -86,7 +86,7 @@ impl fmt::Display for SessionError {
             Self::NotOpen => f.write_str("no session is open in this process"),
             Self::Over => f.write_str(
                 "measuring is over in this process: it is about to end, was forked, or a capture has ended it \
-                 (GPUPROF_CAPTURE_RANGE_END)",
+                 (GPUWHY_CAPTURE_RANGE_END)",
             ),
             Self::TimedOut => f.write_str("the last records were not processed in time; the trace ends abruptly"),
             Self::Write(error) => write!(f, "the trace of the session cannot be written: {error}"),
@@ -213,7 +213,7 @@ fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
     if !profiler.director().is_watching() {
         return Ok(());
     }
-    let why = "no device work is recorded (GPUPROF_MODE=watch, or GPUPROF_MAX_OVERHEAD is spent): a session needs more";
+    let why = "no device work is recorded (GPUWHY_MODE=watch, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";
     Err(SessionError::Start(StartError::Refused(why.to_owned())))
 }
 

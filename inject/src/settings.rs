@@ -177,7 +177,7 @@ impl Settings {
                 &mut bad,
                 OUTPUT,
                 "a file name pattern or `off`",
-                Some(Pattern::new("gpuprof-%p.gpuprof")),
+                Some(Pattern::new("gpuwhy-%p.gpuwhy")),
                 |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
             ),
             mode: read(&lookup, &mut bad, MODE, "watch, light or full", Mode::Light, Mode::named),
@@ -361,7 +361,7 @@ mod tests {
     fn defaults_hold_when_nothing_is_set() {
         let (settings, bad) = parse(&[]);
         assert!(bad.is_empty());
-        assert_eq!(settings.output, Some(Pattern::new("gpuprof-%p.gpuprof")));
+        assert_eq!(settings.output, Some(Pattern::new("gpuwhy-%p.gpuwhy")));
         assert_eq!(settings.report, ReportStyle::Summary);
         assert_eq!(settings.live, None);
         assert_eq!(settings.flush, Duration::from_millis(100));
@@ -403,10 +403,10 @@ mod tests {
 
     #[test]
     fn names_that_do_not_exist_are_named_beside_values() {
-        let (settings, bad) = parse(&[("HOME", "/root"), ("GPUPROF_LIVES", "1s"), (LIVE, "2s"), (REPORT, "loud")]);
+        let (settings, bad) = parse(&[("HOME", "/root"), ("GPUWHY_LIVES", "1s"), (LIVE, "2s"), (REPORT, "loud")]);
         assert_eq!(settings.live, Some(Duration::from_secs(2)));
         let said: Vec<_> = bad.iter().map(Complaint::to_string).collect();
-        assert!(said.len() == 2 && said[0].contains("GPUPROF_LIVES") && said[1].contains("loud"), "{said:?}");
+        assert!(said.len() == 2 && said[0].contains("GPUWHY_LIVES") && said[1].contains("loud"), "{said:?}");
     }
 
     #[test]

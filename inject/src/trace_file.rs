@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_unwritable_place_switches_the_trace_off() {
-        let mut trace = TraceFile::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuprof"));
+        let mut trace = TraceFile::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuwhy"));
         trace.open(&Session::default());
         assert!(matches!(trace, TraceFile::Off));
     }

@@ -1,7 +1,7 @@
 //! What tracing itself took, as far as it can be known from inside the traced process.
 //!
-//! Three things are measured: what CUPTI says of itself (overhead records), the time in gpuprof's callbacks on threads of
-//! the program, and the processor time of gpuprof's own threads. The largest is not: CUPTI does not say what a record
+//! Three things are measured: what CUPTI says of itself (overhead records), the time in gpuwhy's callbacks on threads of
+//! the program, and the processor time of gpuwhy's own threads. The largest is not: CUPTI does not say what a record
 //! costs the launch that it is about. That part is the number of records times what one cost on an H200
 //! (docs/OVERHEAD.md), for a program that only launches; one that keeps the device busy hides most of it. So the estimate
 //! is an upper bound of its kind, and no measurement.
@@ -93,9 +93,9 @@ pub struct Cost {
     pub records_ns: u64,
     /// What CUPTI says it took on threads of the program.
     pub cupti_ns: u64,
-    /// Time in gpuprof's callbacks for buffers on threads of the program or of CUPTI.
+    /// Time in gpuwhy's callbacks for buffers on threads of the program or of CUPTI.
     pub callback_ns: u64,
-    /// Processor time of gpuprof's own threads; 0 when this system does not show it.
+    /// Processor time of gpuwhy's own threads; 0 when this system does not show it.
     pub threads_ns: u64,
     /// Steps down, oldest first; those not taken have the mode [`Mode::Unknown`].
     pub steps: [StepDown; STEPS],
@@ -110,7 +110,7 @@ impl Cost {
         (self.observed_ns > 0).then(|| taken as f64 / self.observed_ns as f64)
     }
 
-    /// Processor time of gpuprof's own threads as a share of one core.
+    /// Processor time of gpuwhy's own threads as a share of one core.
     #[must_use]
     pub fn core_share(&self) -> Option<f64> {
         (self.observed_ns > 0 && self.threads_ns > 0).then(|| self.threads_ns as f64 / self.observed_ns as f64)

@@ -1,4 +1,4 @@
-//! Records, trace format, attribution and report of gpuprof.
+//! Records, trace format, attribution and report of gpuwhy.
 //!
 //! The data path, in reading order: a [`record`] refers to a [`dictionary`] for everything that repeats; records go
 //! into the [`attribution`] engine, which gives every nanosecond of device time one cause, and into the [`trace`]

@@ -58,8 +58,8 @@ pub enum Record {
 pub struct Loss {
     /// Records that the tracing library says it dropped.
     pub dropped_by_cupti: u64,
-    /// Records that gpuprof received and threw away because it could not keep up.
-    pub dropped_by_gpuprof: u64,
+    /// Records that gpuwhy received and threw away because it could not keep up.
+    pub dropped_by_gpuwhy: u64,
     /// Records of a kind that this version does not know.
     pub unknown_kinds: u64,
     /// Activity buffers whose walk stopped before their end.
@@ -84,7 +84,7 @@ impl Loss {
     /// Records that were dropped, by whomever.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
-        self.dropped_by_cupti.saturating_add(self.dropped_by_gpuprof)
+        self.dropped_by_cupti.saturating_add(self.dropped_by_gpuwhy)
     }
 
     /// What was lost since the counters stood at `earlier`.
@@ -92,7 +92,7 @@ impl Loss {
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             dropped_by_cupti: self.dropped_by_cupti.saturating_sub(earlier.dropped_by_cupti),
-            dropped_by_gpuprof: self.dropped_by_gpuprof.saturating_sub(earlier.dropped_by_gpuprof),
+            dropped_by_gpuwhy: self.dropped_by_gpuwhy.saturating_sub(earlier.dropped_by_gpuwhy),
             unknown_kinds: self.unknown_kinds.saturating_sub(earlier.unknown_kinds),
             broken_buffers: self.broken_buffers.saturating_sub(earlier.broken_buffers),
             broken_bytes: self.broken_bytes.saturating_sub(earlier.broken_bytes),

@@ -23,8 +23,8 @@ pub struct Session {
     pub cupti_version: u32,
     /// File of the tracing library.
     pub cupti_path: String,
-    /// Version of gpuprof that wrote the trace.
-    pub gpuprof_version: String,
+    /// Version of gpuwhy that wrote the trace.
+    pub gpuwhy_version: String,
     /// `RANK`, `LOCAL_RANK`, `WORLD_SIZE` and their like, as found in the environment: name and value.
     pub rank_variables: Vec<(String, String)>,
     /// What was switched on, what could not be, and why; shown in the report.

@@ -57,11 +57,11 @@ wire! {
     RangeKernel { name: String, count: u64, total_ns: u64, median_ns: u64 }
     Process {
         pid: u32, parent_pid: u32, command: Vec<String>, host: String, start_time_unix_ns: u64,
-        gpuprof_version: String, driver_version: String, driver_cuda_version: u32, cupti_version: u32,
+        gpuwhy_version: String, driver_version: String, driver_cuda_version: u32, cupti_version: u32,
         rank_variables: BTreeMap<String, String>, devices: Vec<String>, notes: Vec<String>,
     }
     Completeness {
-        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuprof: u64, unknown_kinds: u64,
+        records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuwhy: u64, unknown_kinds: u64,
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
         dropped_ranges: u64, failed_samples: u64, beyond_dictionary: u64, unobserved_ns: u64, zero_timestamps: u64,
         launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,

@@ -1,7 +1,7 @@
 //! Occupancy and SM efficiency against what PyTorch's profiler wrote into public traces of V100 and A100 runs, kernel
 //! by kernel, and against the totals that its TensorBoard plugin shows for two of them.
 //!
-//! The traces are not part of the repository: `GPUPROF_REFERENCE_TRACES` names their folder.
+//! The traces are not part of the repository: `GPUWHY_REFERENCE_TRACES` names their folder.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,7 +28,7 @@ struct Trace {
 }
 
 fn folder() -> PathBuf {
-    std::env::var_os("GPUPROF_REFERENCE_TRACES")
+    std::env::var_os("GPUWHY_REFERENCE_TRACES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto"), PathBuf::from)
 }
 

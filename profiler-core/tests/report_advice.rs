@@ -88,7 +88,7 @@ fn values_that_the_host_reads_stand_in_the_way_of_a_graph() {
 #[test]
 fn losses_beyond_every_number_are_losses() {
     let scenario = computing(900);
-    let loss = Loss { dropped_by_cupti: u64::MAX, dropped_by_gpuprof: 1, broken_buffers: u64::MAX, ..Loss::default() };
+    let loss = Loss { dropped_by_cupti: u64::MAX, dropped_by_gpuwhy: 1, broken_buffers: u64::MAX, ..Loss::default() };
     let loss = Loss { undelivered_buffers: 1, ..loss };
     let session = Session::default();
     let report = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Clean, Vec::new());

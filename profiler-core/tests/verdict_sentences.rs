@@ -314,7 +314,7 @@ fn too_little_or_too_much_missing_is_no_ground() {
         copies: 20,
         memsets: 20,
         api_calls: 25,
-        loss: Loss { dropped_by_cupti: cupti, dropped_by_gpuprof: own, ..Loss::default() },
+        loss: Loss { dropped_by_cupti: cupti, dropped_by_gpuwhy: own, ..Loss::default() },
         ..Completeness::default()
     };
     assert_eq!(reason(20, 10 * MS, &lossy(3, 2), 0), None);
@@ -333,7 +333,7 @@ fn without_operations_nothing_ran_or_nothing_is_left() {
     let loss = Loss { dropped_by_cupti: 7, ..Loss::default() };
     let lost = judged(&Completeness { loss, ..Completeness::default() });
     assert!(lost.evidence[0].starts_with("7 records (100.0 %) were dropped"), "{:?}", lost.evidence);
-    let own = Loss { dropped_by_gpuprof: 7, ..Loss::default() };
+    let own = Loss { dropped_by_gpuwhy: 7, ..Loss::default() };
     assert_eq!(judged(&Completeness { loss: own, ..Completeness::default() }).evidence, lost.evidence);
 }
 

@@ -107,7 +107,7 @@ impl Measurement {
     }
 
     /// Whether the median is at most `ratio` times that which `baseline` has for this name on such a device. With
-    /// `GPUPROF_BLESS=1` the baseline is renewed instead.
+    /// `GPUWHY_BLESS=1` the baseline is renewed instead.
     ///
     /// # Errors
     /// What was measured and what was expected, or why there is nothing to compare with.

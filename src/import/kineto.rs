@@ -99,7 +99,7 @@ pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
     Ok(report(Imported::read(source)?))
 }
 
-/// Writes a Kineto trace as a trace of gpuprof, for everything that reads those. `source` is the JSON text.
+/// Writes a Kineto trace as a trace of gpuwhy, for everything that reads those. `source` is the JSON text.
 ///
 /// The whole trace is held in memory. Ranges other than those that name the fetching of batches, and marks of steps, are
 /// not in the result; what could not be used or read is among the notes of its session.

@@ -1,8 +1,8 @@
-//! The public interface, item by item: that of the crate against `gpuprof.txt` beside this file, and the data of a report and
+//! The public interface, item by item: that of the crate against `gpuwhy.txt` beside this file, and the data of a report and
 //! of a comparison against `report.txt`. A change of them is seen in review, and is a version.
 //!
 //! rustdoc's JSON knows it; the released toolchain writes that with `RUSTC_BOOTSTRAP=1`. What the crate re-exports is one
-//! line each. After an intended change: `GPUPROF_BLESS=1 cargo test --test api`.
+//! line each. After an intended change: `GPUWHY_BLESS=1 cargo test --test api`.
 
 mod render;
 
@@ -20,7 +20,7 @@ const KNOWN_FORMATS: std::ops::RangeInclusive<u64> = 45..=57;
 /// What rustdoc says of a package, unless this toolchain's JSON is not known here.
 fn rustdoc(package: &str, options: &[&str]) -> Option<Value> {
     // A folder of its own, beside the one that cargo holds while tests run; dependencies are only checked there.
-    let target = PathBuf::from(env!("CARGO_BIN_EXE_gpuprof")).ancestors().nth(2).unwrap().join("api");
+    let target = PathBuf::from(env!("CARGO_BIN_EXE_gpuwhy")).ancestors().nth(2).unwrap().join("api");
     let output = Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("RUSTC_BOOTSTRAP", "1")
@@ -47,7 +47,7 @@ fn agreed(lines: BTreeSet<String>, file: &str) {
     assert!(lines.len() > 50, "{lines:#?}");
     let found = lines.into_iter().collect::<Vec<_>>().join("\n") + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api").join(file);
-    if std::env::var_os("GPUPROF_BLESS").is_some() {
+    if std::env::var_os("GPUWHY_BLESS").is_some() {
         fs::write(&file, &found).unwrap();
     }
     let agreed = fs::read_to_string(&file).unwrap_or_default();
@@ -56,13 +56,13 @@ fn agreed(lines: BTreeSet<String>, file: &str) {
         these.lines().filter(|line| !others.contains(line)).map(|line| format!("  {line}\n")).collect::<String>()
     };
     let (gone, new) = (only(&agreed, &found), only(&found, &agreed));
-    assert!(agreed == found, "gone:\n{gone}new:\n{new}if this is meant, run with GPUPROF_BLESS=1");
+    assert!(agreed == found, "gone:\n{gone}new:\n{new}if this is meant, run with GPUWHY_BLESS=1");
 }
 
 #[test]
 fn the_public_interface_is_the_one_that_was_agreed() {
-    let Some(json) = rustdoc("gpuprof", &["--no-default-features"]) else { return };
-    agreed(Api::new(&json).lines(), "gpuprof.txt");
+    let Some(json) = rustdoc("gpuwhy", &["--no-default-features"]) else { return };
+    agreed(Api::new(&json).lines(), "gpuwhy.txt");
 }
 
 #[test]

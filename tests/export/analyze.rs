@@ -1,4 +1,4 @@
-//! `gpuprof analyze` against SQL over the exported tables, and against sums of the report.
+//! `gpuwhy analyze` against SQL over the exported tables, and against sums of the report.
 
 use std::process::Output;
 
@@ -6,11 +6,11 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::support::{Stage, stderr, sum};
-use crate::{gpuprof, play};
+use crate::{gpuwhy, play};
 
 fn database(stage: &Stage) -> Connection {
-    let (trace, out) = (stage.path("trace.gpuprof"), stage.path("out.sqlite"));
-    let output = gpuprof(&[&"export", &"--to", &"sqlite", &trace, &"-o", &out]);
+    let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("out.sqlite"));
+    let output = gpuwhy(&[&"export", &"--to", &"sqlite", &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let database = Connection::open(out).unwrap();
     database
@@ -23,7 +23,7 @@ fn database(stage: &Stage) -> Connection {
 }
 
 fn analyze(stage: &Stage, rule: &str, format: &str) -> Output {
-    let output = gpuprof(&[&"analyze", &"--rule", &rule, &"-f", &format, &stage.path("trace.gpuprof")]);
+    let output = gpuwhy(&[&"analyze", &"--rule", &rule, &"-f", &format, &stage.path("trace.gpuwhy")]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     output
 }
@@ -142,7 +142,7 @@ fn a_rule_that_finds_nothing_says_so_to_people_only() {
     let text = String::from_utf8(analyze(&stage, "cuda_memset_sync", "table").stdout).unwrap();
     assert!(text.contains("(cuda_memset_sync)") && text.contains("waited for no memset"), "{text}");
     assert!(analyze(&stage, "cuda_memset_sync", "csv").stdout.is_empty());
-    let output = gpuprof(&[&"analyze", &"--rule", &"gpu_gap", &stage.path("trace.gpuprof")]);
+    let output = gpuwhy(&[&"analyze", &"--rule", &"gpu_gap", &stage.path("trace.gpuwhy")]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("gpu_gaps"), "{}", stderr(&output));
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::support::{report, stderr, sum};
-use crate::{chrome, gpuprof, hta, nanos, play, rows};
+use crate::{chrome, gpuwhy, hta, nanos, play, rows};
 
 #[test]
 fn our_own_import_of_the_export_gives_every_nanosecond_the_same_cause() {
@@ -71,7 +71,7 @@ fn ranges_stand_over_what_was_launched_in_them() {
     let stage = play("multi_stream");
     let (trace, steps) = hta::annotated(&stage);
     let out = stage.path("annotated.json");
-    let output = gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]);
+    let output = gpuwhy(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let document: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
     let span = |row: &Value| (nanos(&row["ts"]), nanos(&row["ts"]) + nanos(&row["dur"]));
@@ -108,11 +108,11 @@ fn ranges_stand_over_what_was_launched_in_them() {
 #[test]
 fn what_the_pytorch_profiler_wrote_is_a_trace_for_every_command() {
     let stage = play("copy_pageable");
-    let (trace, json) = (stage.path("trace.gpuprof"), stage.path("trace.json.gz"));
-    let output = gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &json]);
+    let (trace, json) = (stage.path("trace.gpuwhy"), stage.path("trace.json.gz"));
+    let output = gpuwhy(&[&"export", &"--to", &"chrome", &trace, &"-o", &json]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = |report: &str, file: &std::path::Path| -> Vec<Value> {
-        let output = gpuprof(&[&"stats", &"-r", &report, &"-f", &"json", &file]);
+        let output = gpuwhy(&[&"stats", &"-r", &report, &"-f", &"json", &file]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let mut rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         // Calls lose the version suffix in such a file.
@@ -131,10 +131,10 @@ fn what_the_pytorch_profiler_wrote_is_a_trace_for_every_command() {
     };
     assert_eq!(launches(&json), launches(&trace));
     let database = stage.path("kineto.sqlite");
-    let output = gpuprof(&[&"export", &"--to", &"sqlite", &json, &"-o", &database]);
+    let output = gpuwhy(&[&"export", &"--to", &"sqlite", &json, &"-o", &database]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(table("cuda_gpu_kern_sum", &database), table("cuda_gpu_kern_sum", &trace));
     let query = "SELECT count(*) AS n FROM copies WHERE direction = 'host_to_device'";
-    let asked = |file: &std::path::Path| gpuprof(&[&"query", &file, &query]).stdout;
+    let asked = |file: &std::path::Path| gpuwhy(&[&"query", &file, &query]).stdout;
     assert_eq!(asked(&json), asked(&trace));
 }

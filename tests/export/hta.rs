@@ -1,4 +1,4 @@
-//! HolisticTraceAnalysis, from the Python package index, analyses what `gpuprof export --to chrome` writes, and its
+//! HolisticTraceAnalysis, from the Python package index, analyses what `gpuwhy export --to chrome` writes, and its
 //! numbers are ours.
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use serde_json::Value;
 
-use crate::support::{self, GPUPROF, Stage, stderr};
+use crate::support::{self, GPUWHY, Stage, stderr};
 use crate::{play, python};
 
 /// What HTA says about a folder; `None` when it cannot be had here.
@@ -21,7 +21,7 @@ fn analysed(folder: &Path, annotation: &[&str]) -> Option<Value> {
 }
 
 fn export(arguments: &[&Path]) {
-    let output = Command::new(GPUPROF).args(["export", "--to", "chrome"]).args(arguments).output().unwrap();
+    let output = Command::new(GPUWHY).args(["export", "--to", "chrome"]).args(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -40,7 +40,7 @@ fn same_times(hta: &Value, report: &Value) {
         ("idle_time(us)", window - compute - other - leaf("communication")),
     ] {
         let theirs = hta[column].as_f64().unwrap();
-        assert!((theirs - ours).abs() < 1.0, "{column}: HTA {theirs}, gpuprof {ours}");
+        assert!((theirs - ours).abs() < 1.0, "{column}: HTA {theirs}, gpuwhy {ours}");
     }
 }
 
@@ -52,8 +52,8 @@ fn two_ranks_are_analysed_and_the_times_are_ours() {
         .iter()
         .enumerate()
         .map(|(number, stage)| {
-            let named = stage.path(&format!("rank{number}.gpuprof"));
-            fs::rename(stage.path("trace.gpuprof"), &named).unwrap();
+            let named = stage.path(&format!("rank{number}.gpuwhy"));
+            fs::rename(stage.path("trace.gpuwhy"), &named).unwrap();
             named
         })
         .collect();
@@ -72,7 +72,7 @@ fn two_ranks_are_analysed_and_the_times_are_ours() {
 fn a_graph_is_analysed_and_the_times_are_ours() {
     let stage = play("graph_torch");
     let folder = tempfile::tempdir().unwrap();
-    export(&[&stage.path("trace.gpuprof"), Path::new("-o"), folder.path()]);
+    export(&[&stage.path("trace.gpuwhy"), Path::new("-o"), folder.path()]);
     let Some(result) = analysed(folder.path(), &[]) else { return };
     assert_eq!(result["failed"], serde_json::json!({}));
     same_times(&result["found"]["temporal"]["0"], &stage.report());
@@ -83,7 +83,7 @@ const STEP_CALLS: usize = 200;
 
 /// The trace with a range `step` around each stretch of [`STEP_CALLS`] calls of the thread that launches most.
 pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
-    let mut reader = TraceReader::new(fs::File::open(stage.path("trace.gpuprof")).unwrap()).unwrap();
+    let mut reader = TraceReader::new(fs::File::open(stage.path("trace.gpuwhy")).unwrap()).unwrap();
     let mut items = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
         items.push(item);
@@ -101,7 +101,7 @@ pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
     calls.sort_by_key(|call| call.start);
     let (step, none) = (dictionary.intern_name("step"), dictionary.intern_name(""));
     let mut steps = 0;
-    let path = stage.path("annotated.gpuprof");
+    let path = stage.path("annotated.gpuwhy");
     let mut writer = TraceWriter::new(fs::File::create(&path).unwrap(), &session).unwrap();
     for stretch in calls.chunks_exact(STEP_CALLS) {
         let push = RangeEvent {

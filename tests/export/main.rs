@@ -1,4 +1,4 @@
-//! `gpuprof export` and `gpuprof stats` on recorded sessions: what is written is what was recorded.
+//! `gpuwhy export` and `gpuwhy stats` on recorded sessions: what is written is what was recorded.
 
 mod analyze;
 mod chrome;
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::{GPUPROF, Stage, stderr};
+use support::{GPUWHY, Stage, stderr};
 
 fn play(fixture: &str) -> Stage {
     let stage = Stage::new();
@@ -35,17 +35,17 @@ fn play(fixture: &str) -> Stage {
 /// The same as a process of a job; the trace is named after its rank.
 fn play_rank(stage: &Stage, fixture: &str, rank: u32) {
     let mut host = stage.host(fixture);
-    host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUPROF_OUTPUT", format!("rank{rank}.gpuprof"));
+    host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUWHY_OUTPUT", format!("rank{rank}.gpuwhy"));
     assert!(host.status().unwrap().success(), "{fixture}");
 }
 
-fn gpuprof(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    Command::new(GPUPROF).args(arguments.iter().map(AsRef::as_ref)).output().unwrap()
+fn gpuwhy(arguments: &[&dyn AsRef<OsStr>]) -> Output {
+    Command::new(GPUWHY).args(arguments.iter().map(AsRef::as_ref)).output().unwrap()
 }
 
 fn chrome(stage: &Stage, name: &str) -> Value {
-    let (trace, out) = (stage.path("trace.gpuprof"), stage.path(name));
-    let output = gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]);
+    let (trace, out) = (stage.path("trace.gpuwhy"), stage.path(name));
+    let output = gpuwhy(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let bytes = fs::read(&out).unwrap();
     if !name.ends_with(".gz") {
@@ -69,14 +69,14 @@ fn nanos(time: &Value) -> u64 {
 fn what_is_no_trace_is_refused_by_name_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
-    let bad = [("text.gpuprof", "some text that is long enough for a header"), ("kineto.json", "{}"), ("none", "")];
+    let bad = [("text.gpuwhy", "some text that is long enough for a header"), ("kineto.json", "{}"), ("none", "")];
     for (name, content) in bad {
         let path = folder.path().join(name);
         fs::write(&path, content).unwrap();
-        let output = gpuprof(&[&"export", &"--to", &"chrome", &path, &"-o", &out]);
+        let output = gpuwhy(&[&"export", &"--to", &"chrome", &path, &"-o", &out]);
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(stderr(&output).contains(path.to_str().unwrap()), "{}", stderr(&output));
-        let output = gpuprof(&[&"stats", &path]);
+        let output = gpuwhy(&[&"stats", &path]);
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(output.stdout.is_empty() && stderr(&output).contains(name), "{}", stderr(&output));
     }
@@ -87,13 +87,13 @@ fn what_is_no_trace_is_refused_by_name_and_leaves_no_file() {
 #[test]
 fn a_cut_trace_is_exported_up_to_the_cut_and_says_so() {
     let stage = play("sync_item");
-    let whole = fs::read(stage.path("trace.gpuprof")).unwrap();
-    let cut = stage.path("cut.gpuprof");
+    let whole = fs::read(stage.path("trace.gpuwhy")).unwrap();
+    let cut = stage.path("cut.gpuwhy");
     fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
     let out = stage.path("cut.json");
-    let output = gpuprof(&[&"export", &"--to", &"chrome", &cut, &"-o", &out]);
+    let output = gpuwhy(&[&"export", &"--to", &"chrome", &cut, &"-o", &out]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cut.gpuprof"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cut.gpuwhy"), "{}", stderr(&output));
     let document: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
     let whole = chrome(&stage, "whole.json");
     let kernels = |document: &Value| rows(document, "kernel").count();
@@ -103,13 +103,13 @@ fn a_cut_trace_is_exported_up_to_the_cut_and_says_so() {
 #[test]
 fn outputs_that_would_overwrite_each_other_are_refused() {
     let stage = play("copy_pageable");
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let elsewhere = stage.path("other");
     fs::create_dir(&elsewhere).unwrap();
-    let again = elsewhere.join("trace.gpuprof");
+    let again = elsewhere.join("trace.gpuwhy");
     fs::copy(&trace, &again).unwrap();
     let out = stage.path("out");
-    let output = gpuprof(&[&"export", &"--to", &"chrome", &trace, &again, &"-o", &out]);
+    let output = gpuwhy(&[&"export", &"--to", &"chrome", &trace, &again, &"-o", &out]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("trace.pt.trace.json.gz"), "{}", stderr(&output));
     assert!(!Path::new(&out).join("trace.pt.trace.json.gz").exists());

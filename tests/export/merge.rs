@@ -1,11 +1,11 @@
-//! `gpuprof merge`: which traces it takes, and what it says about ranks.
+//! `gpuwhy merge`: which traces it takes, and what it says about ranks.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr};
-use crate::{gpuprof, play, play_rank};
+use crate::{gpuwhy, play, play_rank};
 
 #[test]
 fn ranks_are_compared_and_what_is_not_known_is_said() {
@@ -14,28 +14,28 @@ fn ranks_are_compared_and_what_is_not_known_is_said() {
     play_rank(&stage, "multi_stream", 1);
     play_rank(&stage, "copy_pageable", 0);
     let folder = stage.folder.path();
-    let output = gpuprof(&[&"merge", &"--json", &folder]);
+    let output = gpuwhy(&[&"merge", &"--json", &folder]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&compared["world_size"], &compared["collectives"]), (&json!(2), &json!(0)));
     for rank in 0..2 {
-        let report = crate::support::report(&stage.path(&format!("rank{rank}.gpuprof"))).1;
+        let report = crate::support::report(&stage.path(&format!("rank{rank}.gpuwhy"))).1;
         let row = &compared["ranks"][rank];
         assert_eq!((&row["rank"], &row["window_ns"]), (&json!(rank), &report["devices"][0]["window_ns"]));
         assert_eq!((&row["verdict"], &row["leaves"]), (&report["verdict"]["group"], &report["devices"][0]["leaves"]));
     }
-    let text = String::from_utf8(gpuprof(&[&"merge", &folder]).stdout).unwrap();
+    let text = String::from_utf8(gpuwhy(&[&"merge", &folder]).stdout).unwrap();
     assert!(text.contains("who waits for whom is not known"), "{text}");
 }
 
 #[test]
 fn traces_that_are_no_ranks_of_one_job_are_refused_by_name() {
     let alone = play("copy_pageable");
-    let output = gpuprof(&[&"merge", &alone.path("trace.gpuprof")]);
-    assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.gpuprof: this trace knows no rank"));
+    let output = gpuwhy(&[&"merge", &alone.path("trace.gpuwhy")]);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.gpuwhy: this trace knows no rank"));
     let stage = Stage::new();
     play_rank(&stage, "copy_pageable", 0);
-    fs::copy(stage.path("rank0.gpuprof"), stage.path("worker.gpuprof")).unwrap();
-    let output = gpuprof(&[&"merge", &stage.folder.path()]);
-    assert!(output.status.code() == Some(2) && stderr(&output).contains("worker.gpuprof: another trace has its rank"));
+    fs::copy(stage.path("rank0.gpuwhy"), stage.path("worker.gpuwhy")).unwrap();
+    let output = gpuwhy(&[&"merge", &stage.folder.path()]);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("worker.gpuwhy: another trace has its rank"));
 }

@@ -1,4 +1,4 @@
-//! Parquet files read by DuckDB and by pandas: the sums are those of `gpuprof stats`.
+//! Parquet files read by DuckDB and by pandas: the sums are those of `gpuwhy stats`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr, sum};
-use crate::{gpuprof, play, play_rank, python};
+use crate::{gpuwhy, play, play_rank, python};
 
-/// Count, sum, least and greatest duration by kernel, as `gpuprof stats` has them.
+/// Count, sum, least and greatest duration by kernel, as `gpuwhy stats` has them.
 fn kernels(trace: &Path) -> BTreeMap<String, [u64; 4]> {
-    let output = gpuprof(&[&"stats", &"--report", &"cuda_gpu_kern_sum", &"--format", &"json", &trace]);
+    let output = gpuwhy(&[&"stats", &"--report", &"cuda_gpu_kern_sum", &"--format", &"json", &trace]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let columns = ["Instances", "Total Time (ns)", "Min (ns)", "Max (ns)"];
     rows.iter()
@@ -25,16 +25,16 @@ fn other_readers_find_the_rows_and_sums_of_two_ranks_and_of_a_run_of_its_own() {
     play_rank(&ranks, "sync_item", 1);
     let alone = play("graph_torch");
     let out = alone.path("out");
-    for (traces, run) in [(ranks.folder.path(), "two ranks"), (&alone.path("trace.gpuprof"), "graph")] {
-        let output = gpuprof(&[&"export", &"--to", &"parquet", &traces, &"--run", &run, &"-o", &out]);
+    for (traces, run) in [(ranks.folder.path(), "two ranks"), (&alone.path("trace.gpuwhy"), "graph")] {
+        let output = gpuwhy(&[&"export", &"--to", &"parquet", &traces, &"--run", &run, &"-o", &out]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
     assert!(out.join("run=two%20ranks/rank=1/kernels.parquet").is_file());
     let Some(found) = python::answered("parquet", "sums.py", &[&out]) else { return };
     for (place, trace) in [
-        ("two ranks/0", ranks.path("rank0.gpuprof")),
-        ("two ranks/1", ranks.path("rank1.gpuprof")),
-        ("graph/0", alone.path("trace.gpuprof")),
+        ("two ranks/0", ranks.path("rank0.gpuwhy")),
+        ("two ranks/1", ranks.path("rank1.gpuwhy")),
+        ("graph/0", alone.path("trace.gpuwhy")),
     ] {
         let ours = json!(kernels(&trace));
         assert_eq!(found["duckdb"][place], ours, "{place}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::stderr;
-use crate::{gpuprof, play};
+use crate::{gpuwhy, play};
 
 /// A field of a protobuf message.
 enum Value<'a> {
@@ -104,8 +104,8 @@ fn read(trace: &[u8]) -> (Vec<Event>, BTreeMap<u64, String>, BTreeSet<u64>) {
 fn slices_counters_and_arrows_are_those_of_the_trace() {
     for fixture in ["graph_torch", "sync_item"] {
         let stage = play(fixture);
-        let (trace, out) = (stage.path("trace.gpuprof"), stage.path("out.perfetto-trace"));
-        let output = gpuprof(&[&"export", &"--to", &"perfetto", &trace, &"-o", &out]);
+        let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("out.perfetto-trace"));
+        let output = gpuwhy(&[&"export", &"--to", &"perfetto", &trace, &"-o", &out]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let content = std::fs::read(&out).unwrap();
         let (events, categories, tracks) = read(&content);
@@ -147,9 +147,9 @@ fn slices_counters_and_arrows_are_those_of_the_trace() {
         };
         assert_eq!(sums["kernel"], total("kernels"), "{fixture}");
         assert_eq!(sums["copy"], total("copies"), "{fixture}");
-        assert_eq!(sums["gpuprof"].0, 1, "the verdict");
+        assert_eq!(sums["gpuwhy"].0, 1, "the verdict");
         let sql = "SELECT count(*), sum(duration_ns) FROM steps";
-        let steps = gpuprof(&[&"query", &trace, &sql, &"--format", &"csv"]);
+        let steps = gpuwhy(&[&"query", &trace, &sql, &"--format", &"csv"]);
         let (count, nanos) = sums["step"];
         let steps = String::from_utf8(steps.stdout).unwrap();
         assert_eq!(steps.lines().last(), Some(format!("{count},{nanos}").as_str()), "{fixture}");

@@ -1,14 +1,14 @@
-//! `gpuprof query`: answers equal the report and the statistics, over one trace and over ranks.
+//! `gpuwhy query`: answers equal the report and the statistics, over one trace and over ranks.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr};
-use crate::{gpuprof, play, play_rank};
+use crate::{gpuwhy, play, play_rank};
 
 fn asked(traces: &dyn AsRef<std::ffi::OsStr>, sql: &str) -> Vec<Value> {
-    let output = gpuprof(&[&"query", &"--format", &"json", traces, &sql]);
+    let output = gpuwhy(&[&"query", &"--format", &"json", traces, &sql]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -16,7 +16,7 @@ fn asked(traces: &dyn AsRef<std::ffi::OsStr>, sql: &str) -> Vec<Value> {
 #[test]
 fn the_tables_hold_what_the_report_says() {
     let stage = play("sync_item");
-    let (trace, report) = (stage.path("trace.gpuprof"), stage.report());
+    let (trace, report) = (stage.path("trace.gpuwhy"), stage.report());
     let device = &report["devices"][0];
     let leaves = asked(&trace, "SELECT leaf, duration_ns FROM leaves WHERE duration_ns > 0");
     assert!(!leaves.is_empty());
@@ -40,7 +40,7 @@ fn the_tables_hold_what_the_report_says() {
 #[test]
 fn launches_join_their_kernels_in_each_way_to_write_it() {
     let stage = play("multi_stream");
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let on = asked(&trace, "SELECT count(*) AS n FROM kernels k JOIN api a ON a.correlation = k.correlation");
     assert!(on[0]["n"].as_u64().unwrap() > 0);
     for join in ["JOIN api USING (correlation)", "NATURAL JOIN (SELECT correlation FROM api)"] {
@@ -55,13 +55,13 @@ fn a_folder_is_all_its_ranks_and_a_rank_that_comes_twice_is_a_run_of_its_own() {
     let stage = Stage::new();
     play_rank(&stage, "multi_stream", 0);
     play_rank(&stage, "copy_pageable", 1);
-    fs::copy(stage.path("rank1.gpuprof"), stage.path("worker.gpuprof")).unwrap();
+    fs::copy(stage.path("rank1.gpuwhy"), stage.path("worker.gpuwhy")).unwrap();
     let folder = stage.folder.path();
     let rows = asked(&folder, "SELECT run, rank, world_size FROM processes ORDER BY file");
     let run = folder.file_name().unwrap().to_str().unwrap();
     let row = |run: &str, rank: u32| json!({"run": run, "rank": rank, "world_size": 2});
     assert_eq!(rows, [row(run, 0), row(run, 1), row(&format!("{run}-worker"), 1)]);
-    let output = gpuprof(&[
+    let output = gpuwhy(&[
         &"query",
         &"--run",
         &"job",
@@ -79,17 +79,17 @@ fn mistakes_are_told_before_a_trace_is_read() {
         ("SELECT * FROM kernel", "no such table: kernel"),
         ("DELETE FROM kernels", "only a SELECT"),
     ] {
-        let output = gpuprof(&[&"query", &"there-is-no-such-trace", &sql]);
+        let output = gpuwhy(&[&"query", &"there-is-no-such-trace", &sql]);
         assert_eq!(output.status.code(), Some(2), "{sql}");
         assert!(output.stdout.is_empty() && stderr(&output).contains(wanted), "{}", stderr(&output));
     }
-    let output = gpuprof(&[&"query", &"there-is-no-such-trace", &"SELECT 1"]);
+    let output = gpuwhy(&[&"query", &"there-is-no-such-trace", &"SELECT 1"]);
     assert!(output.status.code() == Some(2) && stderr(&output).contains("there-is-no-such-trace"));
 }
 
 #[test]
 fn the_document_of_the_tables_is_what_the_command_prints() {
-    let output = gpuprof(&[&"query", &"--tables"]);
+    let output = gpuwhy(&[&"query", &"--tables"]);
     let (printed, document) = (String::from_utf8(output.stdout).unwrap(), include_str!("../../docs/TABLES.md"));
-    assert!(document.contains(&printed), "docs/TABLES.md does not contain what `gpuprof query --tables` prints");
+    assert!(document.contains(&printed), "docs/TABLES.md does not contain what `gpuwhy query --tables` prints");
 }

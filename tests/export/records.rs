@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::support::stderr;
-use crate::{gpuprof, hta, play};
+use crate::{gpuwhy, hta, play};
 
 #[test]
 fn every_record_is_a_line_and_names_are_written_out() {
     let stage = play("copy_pageable");
-    let (trace, out) = (stage.path("trace.gpuprof"), stage.path("out.jsonl"));
-    let output = gpuprof(&[&"export", &"--to", &"json", &trace, &"-o", &out]);
+    let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("out.jsonl"));
+    let output = gpuwhy(&[&"export", &"--to", &"json", &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = std::fs::read_to_string(&out).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -37,7 +37,7 @@ fn a_stretch_holds_what_overlaps_it_with_its_launches_and_whole_ranges() {
         let out = stage.path(out);
         let mut arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"export", &"--to", &"json", &trace, &"-o", &out];
         filter.iter().for_each(|argument| arguments.push(argument));
-        let output = gpuprof(&arguments);
+        let output = gpuwhy(&arguments);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let text = std::fs::read_to_string(&out).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -73,7 +73,7 @@ fn a_stretch_holds_what_overlaps_it_with_its_launches_and_whole_ranges() {
     let within = exported("range.jsonl", &["--filter-nvtx", &name.unwrap()]);
     let fewer = of(&within, "kernel").len();
     assert!(fewer > 0 && fewer < of(&whole, "kernel").len(), "{fewer}");
-    let output = gpuprof(&[&"export", &"--to", &"json", &trace, &"--filter-nvtx", &"no such range"]);
+    let output = gpuwhy(&[&"export", &"--to", &"json", &trace, &"--filter-nvtx", &"no such range"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("it has no such range"), "{}", stderr(&output));
 }

@@ -1,21 +1,21 @@
-//! The SQLite file: sums by SQL over nsys's tables are the sums of `gpuprof stats`, and everything refers to something.
+//! The SQLite file: sums by SQL over nsys's tables are the sums of `gpuwhy stats`, and everything refers to something.
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::support::{Stage, stderr};
-use crate::{gpuprof, play};
+use crate::{gpuwhy, play};
 
 fn export(stage: &Stage) -> Connection {
-    let (trace, out) = (stage.path("trace.gpuprof"), stage.path("out.sqlite"));
-    let output = gpuprof(&[&"export", &"--to", &"sqlite", &trace, &"-o", &out]);
+    let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("out.sqlite"));
+    let output = gpuwhy(&[&"export", &"--to", &"sqlite", &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     Connection::open_with_flags(out, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
 }
 
 fn table(stage: &Stage, name: &str) -> Vec<Value> {
-    let trace = stage.path("trace.gpuprof");
-    let output = gpuprof(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
+    let trace = stage.path("trace.gpuwhy");
+    let output = gpuwhy(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -122,7 +122,7 @@ fn ranges_project_as_sql_over_the_tables_says() {
         )
         .unwrap();
     let rows = |report: &str| -> Vec<Value> {
-        let output = gpuprof(&[&"stats", &"-r", &report, &"-f", &"json", &path]);
+        let output = gpuwhy(&[&"stats", &"-r", &report, &"-f", &"json", &path]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };

@@ -10,15 +10,15 @@ use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 
 use crate::support::{Stage, stderr};
-use crate::{chrome, gpuprof, nanos, play, rows};
+use crate::{chrome, gpuwhy, nanos, play, rows};
 
 #[test]
 fn the_statistics_are_those_of_the_rows() {
     let stage = play("sync_item");
     let document = chrome(&stage, "trace.json");
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let table = |name: &str| -> Vec<Value> {
-        let output = gpuprof(&[&"stats", &"--report", &name, &"--format", &"json", &trace]);
+        let output = gpuwhy(&[&"stats", &"--report", &name, &"--format", &"json", &trace]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -69,9 +69,9 @@ fn the_statistics_are_those_of_the_rows() {
 #[test]
 fn a_stretch_of_time_counts_what_overlaps_it() {
     let stage = play("copy_pageable");
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let rows = |filter: &str| -> usize {
-        let output = gpuprof(&[&"stats", &"-r", &"cuda_gpu_trace", &"-f", &"csv", &"--filter-time", &filter, &trace]);
+        let output = gpuwhy(&[&"stats", &"-r", &"cuda_gpu_trace", &"-f", &"csv", &"--filter-time", &filter, &trace]);
         String::from_utf8(output.stdout).unwrap().lines().count().saturating_sub(1)
     };
     let all = rows("/");
@@ -86,9 +86,9 @@ fn ranges_are_summed_by_domain_and_text() {
     let stage = Stage::new();
     // The host pushes two ranges in each of 1000 steps on one thread, and one on another that starts one.
     assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let table = |name: &str| -> Vec<Value> {
-        let output = gpuprof(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
+        let output = gpuwhy(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -122,9 +122,9 @@ fn ranges_are_summed_by_domain_and_text() {
 fn a_range_limits_what_is_counted() {
     let stage = Stage::new();
     assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
-    let trace = stage.path("trace.gpuprof");
+    let trace = stage.path("trace.gpuwhy");
     let ranges = |filter: &str| -> Output {
-        gpuprof(&[&"stats", &"-r", &"nvtx_pushpop_trace", &"-f", &"json", &"--filter-nvtx", &filter, &trace])
+        gpuwhy(&[&"stats", &"-r", &"nvtx_pushpop_trace", &"-f", &"json", &"--filter-nvtx", &filter, &trace])
     };
     let rows = |filter: &str| -> Vec<Value> { serde_json::from_slice(&ranges(filter).stdout).unwrap() };
     let (first, third) = (rows("compute@worker"), rows("compute@worker/2"));
@@ -159,7 +159,7 @@ fn looks(path: &std::path::Path, looks: &[(ThreadState, u64, u64, u64)]) {
 #[test]
 fn waits_are_what_looks_met() {
     let stage = Stage::new();
-    let trace = stage.path("looks.gpuprof");
+    let trace = stage.path("looks.gpuwhy");
     looks(
         &trace,
         &[
@@ -171,7 +171,7 @@ fn waits_are_what_looks_met() {
             (ThreadState::Disk, 50, 60, 0),
         ],
     );
-    let output = gpuprof(&[&"stats", &"-r", &"osrt_sum", &"-f", &"json", &trace]);
+    let output = gpuwhy(&[&"stats", &"-r", &"osrt_sum", &"-f", &"json", &trace]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let numbers: Vec<_> = rows
@@ -180,7 +180,7 @@ fn waits_are_what_looks_met() {
         .collect();
     assert_eq!(numbers, [[23_000_000, 2, 18_000_000], [15_000_000, 2, 10_000_000]]);
     assert!(rows[0]["Name"].as_str().unwrap().starts_with("futex") && rows[1]["Name"] == "storage");
-    let text = gpuprof(&[&"stats", &"-r", &"osrt_sum", &trace]).stdout;
+    let text = gpuwhy(&[&"stats", &"-r", &"osrt_sum", &trace]).stdout;
     assert!(String::from_utf8(text).unwrap().contains("not calls"), "it says above its table what it is");
 }
 
@@ -190,7 +190,7 @@ fn two_ranks() -> Stage {
     std::fs::create_dir(stage.path("run7")).unwrap();
     for (rank, fixture) in [("0", "sync_item"), ("1", "copy_pageable")] {
         let mut host = stage.host(fixture);
-        host.env("RANK", rank).env("WORLD_SIZE", "2").env("GPUPROF_OUTPUT", format!("run7/rank{rank}.gpuprof"));
+        host.env("RANK", rank).env("WORLD_SIZE", "2").env("GPUWHY_OUTPUT", format!("run7/rank{rank}.gpuwhy"));
         assert!(host.status().unwrap().success(), "{fixture}");
     }
     stage
@@ -201,7 +201,7 @@ fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
     let stage = two_ranks();
     let run = stage.path("run7");
     let rows = |command: &str, table: &str, of: &std::path::Path| -> Vec<Value> {
-        let output = gpuprof(&[&command, &"-r", &table, &"-f", &"json", &of]);
+        let output = gpuwhy(&[&command, &"-r", &table, &"-f", &"json", &of]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -212,7 +212,7 @@ fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
         let both = rows(command, table, &run);
         let mut apart = Vec::new();
         for rank in [0, 1] {
-            for mut row in rows(command, table, &run.join(format!("rank{rank}.gpuprof"))) {
+            for mut row in rows(command, table, &run.join(format!("rank{rank}.gpuwhy"))) {
                 assert!(row.get("Rank").is_none(), "one trace has the columns of nsys");
                 row["Run"] = "run7".into();
                 row["Rank"] = rank.into();
@@ -221,7 +221,7 @@ fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
         }
         assert_eq!(both, apart, "{table}");
     }
-    let output = gpuprof(&[&"stats", &"-r", &"cuda_gpu_mem_size_sum", &run]);
+    let output = gpuwhy(&[&"stats", &"-r", &"cuda_gpu_mem_size_sum", &run]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().any(|line| line.trim_start().starts_with("Run   Rank  Total (MB)")), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The TensorBoard plugin of the PyTorch profiler loads what `gpuprof export --to chrome` writes: its kernels and steps
+//! The TensorBoard plugin of the PyTorch profiler loads what `gpuwhy export --to chrome` writes: its kernels and steps
 //! are ours.
 //!
 //! Its last release (0.4.3) looks for calls under a name that the PyTorch profiler no longer gives them, so its part for
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::support::stderr;
-use crate::{gpuprof, hta, play, python, rows};
+use crate::{gpuwhy, hta, play, python, rows};
 
 #[test]
 fn the_plugin_finds_our_kernels_and_steps() {
     let stage = play("multi_stream");
     let (trace, steps) = hta::annotated(&stage);
     let out = stage.path("rank.pt.trace.json");
-    let output = gpuprof(&[&"export", &"--to", &"chrome", &"--step-range", &"step", &trace, &"-o", &out]);
+    let output = gpuwhy(&[&"export", &"--to", &"chrome", &"--step-range", &"step", &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let Some(found) = python::answered("tensorboard", "load.py", &[&out]) else { return };
     assert_eq!(found["has"], json!({"kernel": true, "memory": true}));

@@ -13,7 +13,7 @@ use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr};
-use crate::{gpuprof, play, play_rank};
+use crate::{gpuwhy, play, play_rank};
 
 /// The unpacked package, or why there is none.
 fn package() -> Result<&'static Path, &'static str> {
@@ -71,20 +71,20 @@ fn asked(trace: &Path, queries: &[&str]) -> Option<Vec<Value>> {
 /// Count and sum of the kernels of a trace, by our own query.
 fn kernels(trace: &Path) -> [u64; 2] {
     let sql = "SELECT count(*) AS n, sum(duration_ns) AS ns FROM kernels";
-    let output = gpuprof(&[&"query", &"-f", &"json", &trace, &sql]);
+    let output = gpuwhy(&[&"query", &"-f", &"json", &trace, &sql]);
     let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
     ["n", "ns"].map(|column| rows[0][column].as_u64().unwrap())
 }
 
 /// The trace with every kernel half as long again, so that it reaches into the next one of its stream.
 fn overlapping(stage: &Stage) -> PathBuf {
-    let mut reader = TraceReader::new(File::open(stage.path("trace.gpuprof")).unwrap()).unwrap();
+    let mut reader = TraceReader::new(File::open(stage.path("trace.gpuwhy")).unwrap()).unwrap();
     let mut items = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
         items.push(item);
     }
     let (session, dictionary, _) = reader.into_parts();
-    let path = stage.path("overlapping.gpuprof");
+    let path = stage.path("overlapping.gpuwhy");
     let mut writer = TraceWriter::new(File::create(&path).unwrap(), &session).unwrap();
     let mut end = None;
     for item in items {
@@ -111,11 +111,11 @@ fn kernels_that_overlap_on_a_stream_and_two_processes_in_a_file_are_whole() {
     let stage = play("gpt");
     let trace = overlapping(&stage);
     let sql = "SELECT count(*) AS n FROM (SELECT end_ns > lead(start_ns) OVER (PARTITION BY stream ORDER BY start_ns) AS o FROM kernels) WHERE o";
-    let output = gpuprof(&[&"query", &"-f", &"csv", &trace, &sql]);
+    let output = gpuwhy(&[&"query", &"-f", &"csv", &trace, &sql]);
     let overlaps: u64 = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().parse().unwrap();
     assert!(overlaps > 100, "{overlaps}");
     let out = stage.path("overlapping.perfetto-trace");
-    assert_eq!(gpuprof(&[&"export", &"--to", &"perfetto", &trace, &"-o", &out]).status.code(), Some(0));
+    assert_eq!(gpuwhy(&[&"export", &"--to", &"perfetto", &trace, &"-o", &out]).status.code(), Some(0));
     let Some(found) = asked(&out, &[KERNELS]) else { return };
     let [n, ns] = kernels(&trace);
     assert_eq!(found[0], json!([{"n": n, "ns": ns}]));
@@ -124,7 +124,7 @@ fn kernels_that_overlap_on_a_stream_and_two_processes_in_a_file_are_whole() {
     play_rank(&ranks, "multi_stream", 0);
     play_rank(&ranks, "sync_item", 1);
     let merged = ranks.path("merged.perfetto-trace");
-    let output = gpuprof(&[&"merge", &ranks.folder.path(), &"-o", &merged]);
+    let output = gpuwhy(&[&"merge", &ranks.folder.path(), &"-o", &merged]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let by_rank = "SELECT substr(p.name, 1, 6) AS rank, count(*) AS n, sum(s.dur) AS ns
                    FROM slice s JOIN track t ON s.track_id = t.id JOIN track p ON t.parent_id = p.id
@@ -134,7 +134,7 @@ fn kernels_that_overlap_on_a_stream_and_two_processes_in_a_file_are_whole() {
                  WHERE a.category LIKE 'cuda%' AND b.category IN ('kernel', 'copy', 'memset')";
     let Some(found) = asked(&merged, &[by_rank, processes, flows, "SELECT count(*) AS n FROM flow"]) else { return };
     let row = |rank: u32| {
-        let [n, ns] = kernels(&ranks.path(&format!("rank{rank}.gpuprof")));
+        let [n, ns] = kernels(&ranks.path(&format!("rank{rank}.gpuwhy")));
         json!({"rank": format!("rank {rank}"), "n": n, "ns": ns})
     };
     assert_eq!(found[0], json!([row(0), row(1)]));
@@ -147,8 +147,8 @@ fn the_json_is_loaded_with_every_row_and_arrow() {
     // The kernels of the graph overlap on one stream.
     for fixture in ["graph_torch", "sync_item"] {
         let stage = play(fixture);
-        let (trace, out) = (stage.path("trace.gpuprof"), stage.path("trace.json"));
-        assert_eq!(gpuprof(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]).status.code(), Some(0));
+        let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("trace.json"));
+        assert_eq!(gpuwhy(&[&"export", &"--to", &"chrome", &trace, &"-o", &out]).status.code(), Some(0));
         let Some(found) = asked(&out, &[KERNELS, "SELECT count(*) AS n FROM flow"]) else { return };
         let [n, ns] = kernels(&trace);
         assert_eq!(found[0], json!([{"n": n, "ns": ns}]), "{fixture}");

@@ -1,4 +1,4 @@
-"""What faults cost under gpuprof, nsys and torch.profiler: the same program, meeting the same ends under each.
+"""What faults cost under gpuwhy, nsys and torch.profiler: the same program, meeting the same ends under each.
 
 Prints a Markdown table: for each fault and each tool, how many of the kernels that the program had completed are in what
 the tool left behind, which time at the end is missing, and how the program ended if that is another way than without the
@@ -127,10 +127,10 @@ def run(
     return finished, progress(file)
 
 
-def under_gpuprof(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> Outcome:
-    file = folder / "trace.gpuprof"
+def under_gpuwhy(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> Outcome:
+    file = folder / "trace.gpuwhy"
     environment = {
-        "CUDA_INJECTION64_PATH": str(suite.library), "GPUPROF_REPORT": "off", "GPUPROF_OUTPUT": str(file)}
+        "CUDA_INJECTION64_PATH": str(suite.library), "GPUWHY_REPORT": "off", "GPUWHY_OUTPUT": str(file)}
     traced, completed = run(suite, name, fault, [], environment, [])
     try:
         return traced, completed, Trace(suite, file).records("kernels") if file.exists() else None
@@ -232,14 +232,14 @@ def main() -> int:
     parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="folder of RELIABILITY.md, which gets the table")
     parser.add_argument("--jobs", type=int, default=JOBS, help="faults at the same time")
     parser.add_argument("--nsys", default=find_nsys())
-    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"))
+    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     suite = Suite(options.bin.resolve(), options.out, options.nsys, options.nsys_libs, log_name="faults-log.txt")
-    if not suite.library.exists() or not suite.gpuprof.exists():
-        print(f"{options.bin} lacks gpuprof or libprof.so: cargo build --release --workspace, or --bin", file=sys.stderr)
+    if not suite.library.exists() or not suite.gpuwhy.exists():
+        print(f"{options.bin} lacks gpuwhy or libprof.so: cargo build --release --workspace, or --bin", file=sys.stderr)
         return 2
-    tools: dict[str, Tool] = {"gpuprof": under_gpuprof}
+    tools: dict[str, Tool] = {"gpuwhy": under_gpuwhy}
     if options.nsys:
         tools["nsys"] = under_nsys
     tools["torch.profiler"] = under_torch

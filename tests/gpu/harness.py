@@ -1,4 +1,4 @@
-"""Runs programs with and without gpuprof, and keeps what they said.
+"""Runs programs with and without gpuwhy, and keeps what they said.
 
 Every run gets a folder of its own, an environment without anybody's profiler variables, a time limit and a process
 group, so that one check cannot disturb another and none can hang the suite. Everything that ran goes to one log file
@@ -73,7 +73,7 @@ class Mode(enum.Enum):
 
     BARE = "bare"
     VARIABLE = "variable"  # CUDA_INJECTION64_PATH=libprof.so program
-    COMMAND = "command"  # gpuprof run -- program
+    COMMAND = "command"  # gpuwhy run -- program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Run:
 
     def traces(self) -> list[pathlib.Path]:
         """Trace files that the run left behind under the default name."""
-        return sorted(self.folder.glob("gpuprof-*.gpuprof"))
+        return sorted(self.folder.glob("gpuwhy-*.gpuwhy"))
 
     def ending(self) -> str:
         """How it ended, in words."""
@@ -108,13 +108,13 @@ class Suite:
     def __init__(
             self, bin_folder: pathlib.Path, out: pathlib.Path, nsys: str | None, nsys_libraries: str | None,
             other_cupti: str | None = None, log_name: str = "log.txt") -> None:
-        self.gpuprof = bin_folder / "gpuprof"
+        self.gpuwhy = bin_folder / "gpuwhy"
         self.library = bin_folder / "libprof.so"
         self.out = out
         self.nsys = nsys
         self.nsys_libraries = nsys_libraries and os.path.abspath(nsys_libraries)
         self.other_cupti = other_cupti and os.path.abspath(other_cupti)
-        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuprof-suite-"))
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-suite-"))
         self.microbench = self.scratch / "microbench"
         self.workloads = HERE / "workloads"
         self._log = open(out / log_name, "w", encoding="utf-8", errors="replace")
@@ -163,10 +163,10 @@ class Suite:
         """The caller's environment without profiler variables, with those of the mode, then `extra`."""
         environment = {
             name: value for name, value in os.environ.items()
-            if not name.startswith("GPUPROF_") and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
+            if not name.startswith("GPUWHY_") and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
         if mode is Mode.VARIABLE:
             environment["CUDA_INJECTION64_PATH"] = str(self.library)
-            environment["GPUPROF_REPORT"] = "off"
+            environment["GPUWHY_REPORT"] = "off"
         environment.update(extra or {})
         return environment
 
@@ -178,7 +178,7 @@ class Suite:
 
     def command(self, mode: Mode, command: Sequence[str | os.PathLike[str]]) -> list[str]:
         words = [os.fspath(word) for word in command]
-        return [str(self.gpuprof), "run", "--", *words] if mode is Mode.COMMAND else words
+        return [str(self.gpuwhy), "run", "--", *words] if mode is Mode.COMMAND else words
 
     def start(
             self, name: str, command: Sequence[str | os.PathLike[str]], mode: Mode,
@@ -218,14 +218,14 @@ class Suite:
         return self.finish(process, folder, began, limit)
 
     def bare(self, name: str, command: Sequence[str | os.PathLike[str]]) -> Run:
-        """Runs a program without gpuprof, as the reference for a traced run.
+        """Runs a program without gpuwhy, as the reference for a traced run.
 
         Raises BareRunFailed when it does not end with 0: comparing two failures would prove nothing.
         """
         run = self.run(f"{name}-bare", command)
         if run.code != 0:
             lines = run.stderr.strip().splitlines()
-            raise BareRunFailed(f"fails without gpuprof: {run.ending()}: {lines[-1] if lines else ''}")
+            raise BareRunFailed(f"fails without gpuwhy: {run.ending()}: {lines[-1] if lines else ''}")
         return run
 
     def python(self, script: str, *arguments: str) -> list[str]:
@@ -243,4 +243,4 @@ def tail(text: str, label: str, lines: int = 40) -> str:
 def find_nsys() -> str | None:
     """nsys on the PATH, or the copy that Nsight Compute carries; None when there is none."""
     carried = sorted(glob.glob("/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys"))
-    return os.environ.get("GPUPROF_NSYS") or shutil.which("nsys") or (carried[-1] if carried else None)
+    return os.environ.get("GPUWHY_NSYS") or shutil.which("nsys") or (carried[-1] if carried else None)

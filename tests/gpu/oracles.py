@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from harness import Suite
 
-# Record kind of gpuprof's report -> table of nsys's SQLite export.
+# Record kind of gpuwhy's report -> table of nsys's SQLite export.
 NSYS_TABLES = {
     "kernels": "CUPTI_ACTIVITY_KIND_KERNEL", "copies": "CUPTI_ACTIVITY_KIND_MEMCPY", "memsets": "CUPTI_ACTIVITY_KIND_MEMSET"}
 # Record kind -> category in torch.profiler's trace.
@@ -62,7 +62,7 @@ def nsys_database(
     Raises NoCount when there is none.
     """
     if suite.nsys is None:
-        raise NoCount("nsys is not installed (set GPUPROF_NSYS to its path)")
+        raise NoCount("nsys is not installed (set GPUWHY_NSYS to its path)")
     folder = suite.folder(f"{name}-nsys")
     report, database = folder / "report", folder / "report.sqlite"
     extra = suite.nsys_environment()

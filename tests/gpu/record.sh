@@ -15,7 +15,7 @@ bin=$repository/target/release
 out=recordings
 pack=
 only=()
-limit=${GPUPROF_RECORD_LIMIT:-24M} # of one recording; the step counts below stay under it
+limit=${GPUWHY_RECORD_LIMIT:-24M} # of one recording; the step counts below stay under it
 seconds=120                        # longest run of one program
 
 usage() { sed -n '2,/^set -u/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-for file in "$bin/libprof.so" "$bin/gpuprof"; do
+for file in "$bin/libprof.so" "$bin/gpuwhy"; do
     [ -e "$file" ] || { echo "record.sh: $file does not exist: build it, or give --bin" >&2; exit 2; }
 done
 mkdir -p "$out" || exit 2
@@ -93,8 +93,8 @@ record() {
     echo "== $name: $*"
     (
         cd "$folder" || exit 1
-        CUDA_INJECTION64_PATH=$bin/libprof.so GPUPROF_OUTPUT=trace.gpuprof GPUPROF_REPORT=summary \
-            GPUPROF_RECORD=$folder/$name.cupti GPUPROF_RECORD_LIMIT=$limit GPUPROF_DEPENDENCIES=on GPUPROF_CUDA_GRAPHS=node \
+        CUDA_INJECTION64_PATH=$bin/libprof.so GPUWHY_OUTPUT=trace.gpuwhy GPUWHY_REPORT=summary \
+            GPUWHY_RECORD=$folder/$name.cupti GPUWHY_RECORD_LIMIT=$limit GPUWHY_DEPENDENCIES=on GPUWHY_CUDA_GRAPHS=node \
             timeout --kill-after=10 "$seconds" "$@"
     ) 2>&1 | sed 's/^/    /'
     status=${PIPESTATUS[0]}
@@ -106,8 +106,8 @@ record() {
         echo "FAIL    $name: no recording was written"
         return 1
     fi
-    for trace in "$folder"/*.gpuprof; do
-        [ -e "$trace" ] && "$bin/gpuprof" report --json "$trace" >"$out/$name.report.json"
+    for trace in "$folder"/*.gpuwhy; do
+        [ -e "$trace" ] && "$bin/gpuwhy" report --json "$trace" >"$out/$name.report.json"
     done
     local raw
     raw=$(stat -c %s "$folder/$name.cupti")

@@ -29,18 +29,18 @@ SHORTEST_CHECK = 20.0
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", metavar="DIR",
-                        help="folder with gpuprof and libprof.so (default target/release)")
+                        help="folder with gpuwhy and libprof.so (default target/release)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-suite-out"), metavar="DIR",
                         help="folder for log.txt, results.json and the overhead table")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="checks whose name begins so; repeatable")
     parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave these out; repeatable")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no check after this time")
     parser.add_argument("--jobs", type=int, default=4, help="checks at the same time, where time is not measured")
-    parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUPROF_NSYS)")
-    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUPROF_NSYS_LIBS"),
+    parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUWHY_NSYS)")
+    parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
     parser.add_argument("--other-cupti", metavar="FILE", help="a libcupti of CUDA 13.2 or later, with which frameworks are "
-                        "traced with whole CUDA graphs (default: the one that gpuprof finds)")
+                        "traced with whole CUDA graphs (default: the one that gpuwhy finds)")
     parser.add_argument("--require-gpu", action="store_true", help="fail instead of skipping when there is no device")
     parser.add_argument("--list", action="store_true", help="print the names of the checks and stop")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs")
@@ -53,7 +53,7 @@ def overhead(budget_end: float, options: argparse.Namespace) -> Check:
     def check(suite: Suite) -> Iterator[Result]:
         left = budget_end - time.monotonic()
         command = [
-            sys.executable, str(REPOSITORY / "benches" / "gpu" / "overhead.py"), "--bin", str(suite.gpuprof.parent), "--out",
+            sys.executable, str(REPOSITORY / "benches" / "gpu" / "overhead.py"), "--bin", str(suite.gpuwhy.parent), "--out",
             str(options.out.resolve()), "--microbench", str(suite.microbench), "--budget", str(int(left))]
         command += ["--nsys", suite.nsys] if suite.nsys else []
         command += ["--nsys-libs", suite.nsys_libraries] if suite.nsys_libraries else []
@@ -116,7 +116,7 @@ def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: in
 
 def has_device(suite: Suite) -> str | None:
     """None when the suite can run, else what is missing."""
-    for file in (suite.gpuprof, suite.library):
+    for file in (suite.gpuwhy, suite.library):
         if not file.exists():
             return f"{file} does not exist: build with `cargo build --release --workspace`, or give --bin"
     try:

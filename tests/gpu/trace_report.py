@@ -1,4 +1,4 @@
-"""What a trace says, asked through `gpuprof report FILE --json`: the one place that knows the report's fields."""
+"""What a trace says, asked through `gpuwhy report FILE --json`: the one place that knows the report's fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pathlib
 
 from harness import Run, Suite
 
-# Exit codes of `gpuprof report`: everything was read, or the file is damaged and what is readable was reported.
+# Exit codes of `gpuwhy report`: everything was read, or the file is damaged and what is readable was reported.
 READABLE = (0, 1)
 
 # Counters of `completeness` that must be 0 in a run in which nothing was lost.
 LOSSES = (
-    "dropped_by_cupti", "dropped_by_gpuprof", "unknown_kinds", "broken_buffers", "undelivered_buffers",
+    "dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "broken_buffers", "undelivered_buffers",
     "zero_timestamps", "launches_without_activity", "activities_without_launch")
 
 
@@ -25,9 +25,9 @@ class Trace:
     """The report of one trace file."""
 
     def __init__(self, suite: Suite, path: pathlib.Path) -> None:
-        run = suite.run(f"report-{path.stem}", [suite.gpuprof, "report", path, "--json"])
+        run = suite.run(f"report-{path.stem}", [suite.gpuwhy, "report", path, "--json"])
         if run.code not in READABLE:
-            raise Unreadable(f"gpuprof report {path.name}: {run.ending()}: {run.stderr.strip()}")
+            raise Unreadable(f"gpuwhy report {path.name}: {run.ending()}: {run.stderr.strip()}")
         self.exit_code = run.code
         self.path = path
         report = json.loads(run.stdout)

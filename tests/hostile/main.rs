@@ -1,6 +1,6 @@
 //! Bytes from strangers, on stable Rust: the functions of `fuzz/targets.rs` over mutations of real files.
 //!
-//! Seeded and bounded, so every run is the same: `GPUPROF_MUTATIONS` sets how many inputs each target gets (default
+//! Seeded and bounded, so every run is the same: `GPUWHY_MUTATIONS` sets how many inputs each target gets (default
 //! 1500), beside those that fuzzers have found worth keeping (`fuzz/seeds`). An input that fails is saved and named. This is no
 //! replacement for coverage-guided fuzzing, for which `fuzz/` is there; it is what can run on every change.
 
@@ -26,14 +26,14 @@ const HANGS: Duration = Duration::from_secs(10);
 const LONGEST: usize = 200_000;
 
 fn run(name: &str, own: Vec<Vec<u8>>, finish: impl Fn(&mut Vec<u8>, &mut Random), target: impl Fn(&[u8])) {
-    let inputs = std::env::var("GPUPROF_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500_u64);
+    let inputs = std::env::var("GPUWHY_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500_u64);
     assert!(!own.is_empty() && own.iter().all(|bytes| !bytes.is_empty()));
     let corpus = [own, seeds(name)].concat();
     let check = |bytes: &[u8], what: &str| {
         let begun = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| target(bytes)));
         if outcome.is_err() || begun.elapsed() > HANGS {
-            let file = std::env::temp_dir().join(format!("gpuprof-hostile-{name}-{what}"));
+            let file = std::env::temp_dir().join(format!("gpuwhy-hostile-{name}-{what}"));
             fs::write(&file, bytes).unwrap();
             panic!("{name}: {what} fails after {:?}: {}", begun.elapsed(), file.display());
         }
@@ -72,7 +72,7 @@ fn traces() -> Vec<Vec<u8>> {
     let played = ["copy_pageable", "multi_stream"].map(|fixture| {
         let stage = Stage::new();
         assert!(stage.host(fixture).output().unwrap().status.success());
-        fs::read(stage.path("trace.gpuprof")).unwrap()
+        fs::read(stage.path("trace.gpuwhy")).unwrap()
     });
     let golden =
         ["1.0", "1.2", "1.3", "1.4"].map(|version| root(&format!("profiler-core/tests/golden/trace-{version}.bin")));
@@ -97,7 +97,7 @@ fn traces_of_strangers() {
 #[test]
 fn recordings_of_strangers() {
     let stage = Stage::new();
-    assert!(stage.host("copy_pageable").env("GPUPROF_RECORD", "x.cupti").output().unwrap().status.success());
+    assert!(stage.host("copy_pageable").env("GPUWHY_RECORD", "x.cupti").output().unwrap().status.success());
     run("recording", vec![fs::read(stage.path("x.cupti")).unwrap()], |_, _| {}, targets::recording);
 }
 

@@ -7,7 +7,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use gpuprof::{Report, import_kineto};
+use gpuwhy::{Report, import_kineto};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -77,7 +77,7 @@ impl Trace {
     pub fn load(name: &str) -> Option<Self> {
         let path = path(name);
         let Ok(file) = File::open(&path) else {
-            println!("SKIPPED: no {} (GPUPROF_REFERENCE_TRACES names the folder)", path.display());
+            println!("SKIPPED: no {} (GPUWHY_REFERENCE_TRACES names the folder)", path.display());
             return None;
         };
         let mut text = String::new();
@@ -126,7 +126,7 @@ impl Trace {
 
 /// The file of a reference trace.
 pub fn path(name: &str) -> PathBuf {
-    let folder = std::env::var_os("GPUPROF_REFERENCE_TRACES")
+    let folder = std::env::var_os("GPUWHY_REFERENCE_TRACES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/kineto"), PathBuf::from);
     folder.join(format!("{name}.json.gz"))
 }

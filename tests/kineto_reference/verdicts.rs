@@ -1,6 +1,6 @@
 //! Each trace as a whole: the account is exact, and the verdict is the one that a person reading the timeline gives.
 
-use gpuprof::open;
+use gpuwhy::open;
 use profiler_core::attribution::leaf::{Group, Leaf};
 
 use crate::oracle::{self, Kind, Span, Trace, merged, union, without};

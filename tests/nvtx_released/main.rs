@@ -65,7 +65,7 @@ fn a_c_program_with_the_header_of_version_3() {
     };
     let output = stage.program("multi_stream", &program).output().unwrap();
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
-    let (ranges, names) = trace::ranges(&stage.path("trace.gpuprof"));
+    let (ranges, names) = trace::ranges(&stage.path("trace.gpuwhy"));
 
     let count = |kind, message| {
         ranges.iter().filter(|range| range.kind == kind && names.name(range.message) == message).count()
@@ -97,11 +97,11 @@ fn the_library_of_version_2() {
 nvtx = ctypes.CDLL(sys.argv[1])
 print([nvtx.nvtxRangePushA(b'outer'), nvtx.nvtxRangePushA(b'inner'), nvtx.nvtxRangePop(), nvtx.nvtxRangePop()])
 ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()
-ctypes.CDLL(os.environ['GPUPROF_CUPTI_PATH']).gpuprof_replay_play(ctypes.c_uint64(2**64 - 1))
+ctypes.CDLL(os.environ['GPUWHY_CUPTI_PATH']).gpuwhy_replay_play(ctypes.c_uint64(2**64 - 1))
 nvtx.nvtxMarkA(b'done')";
     let output = stage.program("multi_stream", "python3").args(["-c", script]).arg(library).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[0, 1, 1, 0]", "{}", stderr(&output));
-    let (ranges, names) = trace::ranges(&stage.path("trace.gpuprof"));
+    let (ranges, names) = trace::ranges(&stage.path("trace.gpuwhy"));
     let texts: Vec<_> = ranges.iter().map(|range| (range.kind, names.name(range.message))).collect();
     use RangeEventKind::{Mark, Pop, Push};
     assert_eq!(texts, [(Push, "outer"), (Push, "inner"), (Pop, ""), (Pop, ""), (Mark, "done")]);
@@ -124,13 +124,13 @@ if child:
     sys.exit()
 depths = [nvtx.nvtxRangePushA(b'child'), nvtx.nvtxRangePop(), nvtx.nvtxRangePop()]
 ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()
-ctypes.CDLL(os.environ['GPUPROF_CUPTI_PATH']).gpuprof_replay_play(ctypes.c_uint64(2**64 - 1))
+ctypes.CDLL(os.environ['GPUWHY_CUPTI_PATH']).gpuwhy_replay_play(ctypes.c_uint64(2**64 - 1))
 nvtx.nvtxMarkA(b'done')
 sys.exit(depths != [0, 0, -1])";
     let output = stage.program("multi_stream", "python3").args(["-c", script]).arg(library).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 0", "{}", stderr(&output));
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1);
-    let (ranges, names) = trace::ranges(&stage.path("trace.gpuprof"));
+    let (ranges, names) = trace::ranges(&stage.path("trace.gpuwhy"));
     let texts: Vec<_> = ranges.iter().map(|range| names.name(range.message)).collect();
     assert_eq!(texts, ["child", "", "done"]);
 }

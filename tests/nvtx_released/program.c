@@ -41,7 +41,7 @@ int main(void) {
 
     nvtxRangeId_t whole = nvtxRangeStartA("whole");
     if (((int (*)(void))function("CUDA_INJECTION64_PATH", "InitializeInjection"))() != 1) return 3;
-    if (((int (*)(uint64_t))function("GPUPROF_CUPTI_PATH", "gpuprof_replay_play"))(UINT64_MAX) != 0) return 4;
+    if (((int (*)(uint64_t))function("GPUWHY_CUPTI_PATH", "gpuwhy_replay_play"))(UINT64_MAX) != 0) return 4;
 
     domain = nvtxDomainCreateA("library");
     registered = nvtxDomainRegisterStringA(domain, "registered");

@@ -49,8 +49,7 @@ fn run_all(faults: &[String]) -> Vec<Outcome> {
                     faults.get(index).map(|fault| (index, fault))
                 } {
                     let stage = Stage::new();
-                    let seen =
-                        outcome(program(&stage).env("GPUPROF_REPLAY_FAULT", fault), &stage.path("trace.gpuprof"));
+                    let seen = outcome(program(&stage).env("GPUWHY_REPLAY_FAULT", fault), &stage.path("trace.gpuwhy"));
                     seen.is_the_programs_own(fault);
                     outcomes.lock().unwrap().insert(index, seen);
                 }

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::program::{Outcome, outcome, program};
-use crate::support::{GPUPROF, Stage};
+use crate::support::{GPUWHY, Stage};
 use crate::table;
 
 /// What is wrong with the disk.
 enum Disk {
-    /// `GPUPROF_OUTPUT` is this.
+    /// `GPUWHY_OUTPUT` is this.
     Output(&'static str),
     /// The folder of the trace is not there.
     Missing,
@@ -27,7 +27,7 @@ enum Disk {
 
 const DISKS: &[(&str, Disk)] = &[
     ("a folder that does not exist", Disk::Missing),
-    ("a folder that cannot be written to", Disk::Output("/proc/x.gpuprof")),
+    ("a folder that cannot be written to", Disk::Output("/proc/x.gpuwhy")),
     ("a folder in place of a file", Disk::Output(".")),
     ("a link to a device", Disk::Link),
     ("/dev/full", Disk::Output("/dev/full")),
@@ -43,18 +43,18 @@ const DISKS: &[(&str, Disk)] = &[
 fn run(disk: &Disk) -> Outcome {
     let stage = Stage::new();
     let mut command = program(&stage);
-    let mut trace = stage.path("trace.gpuprof");
+    let mut trace = stage.path("trace.gpuwhy");
     match disk {
         Disk::Output(path) => {
-            command.env("GPUPROF_OUTPUT", path);
+            command.env("GPUWHY_OUTPUT", path);
         }
         Disk::Missing => {
-            trace = stage.path("missing/folder/trace.gpuprof");
-            command.env("GPUPROF_OUTPUT", &trace);
+            trace = stage.path("missing/folder/trace.gpuwhy");
+            command.env("GPUWHY_OUTPUT", &trace);
         }
         Disk::Link => std::os::unix::fs::symlink("/dev/null", &trace).unwrap(),
         Disk::Preloaded(fault) => {
-            let library = std::path::Path::new(GPUPROF).parent().unwrap().join("examples/libfaulty_disk.so");
+            let library = std::path::Path::new(GPUWHY).parent().unwrap().join("examples/libfaulty_disk.so");
             assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
             command.env("LD_PRELOAD", library).env("FAULTY_DISK", fault);
         }
@@ -72,10 +72,10 @@ fn run(disk: &Disk) -> Outcome {
             command = shell;
         }
         Disk::Vanishes => {
-            trace = stage.path("gone/trace.gpuprof");
+            trace = stage.path("gone/trace.gpuwhy");
             let folder = stage.path("gone");
             fs::create_dir(&folder).unwrap();
-            command.env("GPUPROF_OUTPUT", &trace);
+            command.env("GPUWHY_OUTPUT", &trace);
             let seen = trace.clone();
             thread::spawn(move || {
                 while !seen.exists() {

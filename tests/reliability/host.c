@@ -45,10 +45,10 @@ static void init(void) {
     must(profiler != NULL, "libprof.so is loaded");
     int (*initialize)(void) = (int (*)(void))dlsym(profiler, "InitializeInjection");
     must(initialize && initialize() == 1, "libprof.so is initialised");
-    void *replay = dlopen(getenv("GPUPROF_CUPTI_PATH"), RTLD_LAZY);
+    void *replay = dlopen(getenv("GPUWHY_CUPTI_PATH"), RTLD_LAZY);
     must(replay != NULL, "the replay library is loaded");
-    replay_play = (int (*)(unsigned long))dlsym(replay, "gpuprof_replay_play");
-    replay_counts = (int (*)(unsigned long *))dlsym(replay, "gpuprof_replay_counts");
+    replay_play = (int (*)(unsigned long))dlsym(replay, "gpuwhy_replay_play");
+    replay_counts = (int (*)(unsigned long *))dlsym(replay, "gpuwhy_replay_counts");
     must(replay_play && replay_counts, "the replay library is complete");
 }
 static void play(unsigned long until_ms) {
@@ -113,7 +113,7 @@ static void closed_streams(void) {
 static void closes_all(void) {
     init();
     play(MIDDLE_MS);
-    for (int tries = 0; access("trace.gpuprof", F_OK); tries++) {
+    for (int tries = 0; access("trace.gpuwhy", F_OK); tries++) {
         must(tries < 3000, "there is a trace");
         pause_ms(10);
     }
@@ -125,7 +125,7 @@ static void closes_all(void) {
         files[at] = create(name);
         must(write(files[at], "DATA", 4) == 4, "the program writes");
     }
-    for (int tries = 0; thread_called("gpuprof-control"); tries++) {
+    for (int tries = 0; thread_called("gpuwhy-control"); tries++) {
         must(tries < 3000, "without its socket the control thread ends");
         pause_ms(10);
     }
@@ -151,10 +151,10 @@ static void closes_all(void) {
 static void no_descriptor_left(void) {
     init();
     play(MIDDLE_MS);
-    int control = thread_called("gpuprof-control");
+    int control = thread_called("gpuwhy-control");
     must(control != 0, "there is a control thread");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/gpuprof/%d.sock", getenv("XDG_RUNTIME_DIR"), getpid());
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/gpuwhy/%d.sock", getenv("XDG_RUNTIME_DIR"), getpid());
     struct rlimit limit = {64, 64};
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "descriptors are limited");
     int all[64], count = 0;
@@ -235,7 +235,7 @@ static void *starts(void *unused) {
 static void unloads(void) {
     pthread_t other;
     must(pthread_create(&other, NULL, starts, NULL) == 0 && pthread_join(other, NULL) == 0, "a thread starts and ends");
-    const char *names[] = {"gpuprof-flush", "gpuprof-sample", "gpuprof-collect", "gpuprof-finish"};
+    const char *names[] = {"gpuwhy-flush", "gpuwhy-sample", "gpuwhy-collect", "gpuwhy-finish"};
     for (int at = 0; at < 4; at++) {
         for (int tries = 0; thread_called(names[at]); tries++) {
             must(tries < 3000, "measuring ends");

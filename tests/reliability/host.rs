@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
-use crate::support::{GPUPROF, Stage, built, report, stderr, sum};
+use crate::support::{GPUWHY, Stage, built, report, stderr, sum};
 
 /// After so many seconds a program counts as hanging.
 const HANGS: &str = "60";
@@ -23,10 +23,10 @@ fn host(stage: &Stage, habit: &str) -> Command {
         .arg(binary)
         .arg(habit)
         .env("XDG_RUNTIME_DIR", stage.folder.path())
-        .env("GPUPROF_REPLAY_SPEED", "max")
-        .env("GPUPROF_FLUSH", "10ms")
-        .env("GPUPROF_REPORT", "off")
-        .env("GPUPROF_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
+        .env("GPUWHY_REPLAY_SPEED", "max")
+        .env("GPUWHY_FLUSH", "10ms")
+        .env("GPUWHY_REPORT", "off")
+        .env("GPUWHY_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
     command
 }
 
@@ -40,7 +40,7 @@ fn run(stage: &Stage, command: &mut Command) -> Output {
 
 /// Records in the trace, and how it ended.
 fn trace(stage: &Stage) -> (u64, String) {
-    let (_, json) = report(&stage.path("trace.gpuprof"));
+    let (_, json) = report(&stage.path("trace.gpuwhy"));
     let end = json["completeness"]["end"].as_str().unwrap().to_owned();
     (sum(&json["completeness"]["records"]), end)
 }
@@ -48,13 +48,13 @@ fn trace(stage: &Stage) -> (u64, String) {
 #[test]
 fn a_program_without_standard_streams_has_its_own_files_there() {
     let stage = Stage::new();
-    run(&stage, host(&stage, "closed-streams").env("GPUPROF_REPORT", "summary").env("GPUPROF_LOG", "debug"));
+    run(&stage, host(&stage, "closed-streams").env("GPUWHY_REPORT", "summary").env("GPUWHY_LOG", "debug"));
     assert_eq!(fs::read_to_string(stage.path("zero")).unwrap(), "");
     assert_eq!(fs::read_to_string(stage.path("one")).unwrap(), "out\n".repeat(200));
     assert_eq!(fs::read_to_string(stage.path("two")).unwrap(), "error\n", "a file of the program's, no stderr");
     let (records, end) = trace(&stage);
     assert!(records > 0 && end == "clean", "{records} {end}");
-    let text = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    let text = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
     assert!(!String::from_utf8_lossy(&text.stdout).contains("no intact block"), "{text:?}");
 }
 
@@ -65,7 +65,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_to_itself() {
     let said = stderr(&output);
     assert_eq!(said.matches("the program has closed this descriptor; the trace ends here").count(), 1, "{said}");
     assert_eq!(trace(&stage).1, "abrupt");
-    assert!(fs::read_dir(stage.path("gpuprof")).unwrap().next().is_none(), "the socket's file is gone");
+    assert!(fs::read_dir(stage.path("gpuwhy")).unwrap().next().is_none(), "the socket's file is gone");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn where_no_thread_can_be_started_nothing_is_switched_on() {
     let stage = Stage::new();
     let said = stderr(&run(&stage, &mut host(&stage, "no-threads")));
     assert!(said.contains("nothing is measured in this process: cannot start a thread"), "{said}");
-    assert!(!stage.path("trace.gpuprof").exists());
+    assert!(!stage.path("trace.gpuwhy").exists());
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn close_to_a_limit_on_memory_records_are_dropped_and_counted_instead_of_an_abor
     let stage = Stage::new();
     let said = stderr(&run(&stage, &mut host(&stage, "memory-runs-out")));
     assert_eq!(said.matches("leave too little memory: records are dropped").count(), 1, "{said}");
-    let (_, json) = report(&stage.path("trace.gpuprof"));
+    let (_, json) = report(&stage.path("trace.gpuwhy"));
     assert_eq!(json["completeness"]["end"], "clean");
-    assert!(json["completeness"]["dropped_by_gpuprof"].as_u64().unwrap() > 0, "{}", json["completeness"]);
+    assert!(json["completeness"]["dropped_by_gpuwhy"].as_u64().unwrap() > 0, "{}", json["completeness"]);
     let stage = Stage::new();
     let said = stderr(&run(&stage, &mut host(&stage, "little-memory")));
     assert!(said.contains("MiB of memory, and measuring takes 1024"), "{said}");
-    assert!(!stage.path("trace.gpuprof").exists());
+    assert!(!stage.path("trace.gpuwhy").exists());
 }
 
 /// A copy of a library of which the linker is not told that it must stay (`-z nodelete`), as it is with a plugin that has
@@ -141,8 +141,8 @@ fn a_plugin_that_has_linked_the_collector_is_not_unloaded() {
     let mut command = host(&stage, "unloads");
     command.env("CUDA_INJECTION64_PATH", &library).env_remove("NVTX_INJECTION64_PATH");
     // Played in its own time, in which measuring ends before the program does.
-    command.env("GPUPROF_REPLAY_SPEED", "1").env("GPUPROF_DURATION", "50ms");
-    run(&stage, command.env("GPUPROF_CONTROL", "off"));
+    command.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_DURATION", "50ms");
+    run(&stage, command.env("GPUWHY_CONTROL", "off"));
     assert_eq!(trace(&stage).1, "clean");
 }
 
@@ -150,7 +150,7 @@ fn a_plugin_that_has_linked_the_collector_is_not_unloaded() {
 fn the_size_of_stacks_is_none_of_the_environments() {
     for bytes in ["4096", "100000000000000"] {
         let stage = Stage::new();
-        let seen = outcome(program(&stage).env("RUST_MIN_STACK", bytes), &stage.path("trace.gpuprof"));
+        let seen = outcome(program(&stage).env("RUST_MIN_STACK", bytes), &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(bytes);
         assert_eq!((seen.trace.unwrap().1.as_str(), &*seen.said), ("clean", &[][..]), "{bytes}");
     }
@@ -158,9 +158,9 @@ fn the_size_of_stacks_is_none_of_the_environments() {
 
 #[test]
 fn a_limit_beyond_what_there_is_is_said_and_the_default_holds() {
-    for (variable, value) in [("GPUPROF_MEMORY", "1000000G"), ("GPUPROF_EXIT_TIMEOUT", "1e19")] {
+    for (variable, value) in [("GPUWHY_MEMORY", "1000000G"), ("GPUWHY_EXIT_TIMEOUT", "1e19")] {
         let stage = Stage::new();
-        let seen = outcome(program(&stage).env(variable, value), &stage.path("trace.gpuprof"));
+        let seen = outcome(program(&stage).env(variable, value), &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(variable);
         assert!(seen.said[0].contains(variable) && seen.said[0].contains("is not understood"), "{:?}", seen.said);
         assert_eq!((seen.trace.unwrap().1.as_str(), seen.said.len()), ("clean", 1), "{variable}");
@@ -169,7 +169,7 @@ fn a_limit_beyond_what_there_is_is_said_and_the_default_holds() {
 
 #[test]
 fn a_pipe_in_place_of_a_library_is_not_opened() {
-    for (variable, end) in [("GPUPROF_CHAIN", Some("clean")), ("GPUPROF_CUPTI_PATH", None)] {
+    for (variable, end) in [("GPUWHY_CHAIN", Some("clean")), ("GPUWHY_CUPTI_PATH", None)] {
         let stage = Stage::new();
         let pipe = stage.path("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -181,7 +181,7 @@ fn a_pipe_in_place_of_a_library_is_not_opened() {
         let mut limited = stage.program(FIXTURE, "timeout");
         limited.args(["-k", "1", HANGS]).arg(command.get_program()).args(command.get_args());
         limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let seen = outcome(&mut limited, &stage.path("trace.gpuprof"));
+        let seen = outcome(&mut limited, &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(variable);
         let text = stderr(&seen.output);
         // On a machine with a libcupti that one is used instead.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::program::{CODE, PRINTED, outcome, program};
-use crate::support::{GPUPROF, Stage, report};
+use crate::support::{GPUWHY, Stage, report};
 use crate::table;
 
 /// What an abrupt end may cost at a flush every 10 ms and play in real time: two flushes, and what a busy machine adds.
@@ -42,20 +42,20 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
         let seen = loop {
             let stage = Stage::new();
             let mut command = program(&stage);
-            command.args(["--leave", how, "--until", &LEAVES_AT.to_string()]).env("GPUPROF_REPLAY_SPEED", "1");
+            command.args(["--leave", how, "--until", &LEAVES_AT.to_string()]).env("GPUWHY_REPLAY_SPEED", "1");
             let expected = bare(&command).output().unwrap();
-            let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
+            let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
             assert_eq!(status(&seen.output), status(&expected), "{how}");
             assert_eq!(seen.output.stdout, expected.stdout, "{how}");
             assert_eq!(seen.trace.as_ref().unwrap().1, *end, "{how}");
             if *end != "abrupt" {
                 break seen;
             }
-            let (_, json) = report(&stage.path("trace.gpuprof"));
+            let (_, json) = report(&stage.path("trace.gpuwhy"));
             let start = json["process"]["start_time_unix_ns"].as_u64().unwrap();
             let until = json["completeness"]["whole_until_unix_ns"].as_u64().unwrap();
             lost.push(Duration::from_millis(LEAVES_AT).saturating_sub(Duration::from_nanos(until - start)));
-            let text = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+            let text = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
             let text = String::from_utf8(text.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(text.contains("no end was written: all that was complete"), "{text}");
             if lost.last().is_some_and(|lost| *lost < LOST_AT_MOST) {
@@ -71,7 +71,7 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
         let ended = signal.map_or_else(|| format!("exit code {}", code.unwrap()), |signal| format!("signal {signal}"));
         rows.push(vec![(*how).to_owned(), ended, (*end).to_owned(), stated.to_owned()]);
     }
-    table::check("endings", &["the program ends by", "as without gpuprof", "trace ends", "it says"], &rows);
+    table::check("endings", &["the program ends by", "as without gpuwhy", "trace ends", "it says"], &rows);
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn an_exit_while_a_flush_runs_waits_for_it_and_no_longer() {
     for (flush, end) in [("300ms", "clean"), ("60000ms", "timed_out")] {
         let stage = Stage::new();
         let mut command = program(&stage);
-        command.env("GPUPROF_REPLAY_FAULT", format!("cuptiActivityFlushAll={flush}")).env("GPUPROF_EXIT_TIMEOUT", "3s");
+        command.env("GPUWHY_REPLAY_FAULT", format!("cuptiActivityFlushAll={flush}")).env("GPUWHY_EXIT_TIMEOUT", "3s");
         let begun = Instant::now();
-        let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
+        let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(flush);
         assert_eq!(seen.trace.unwrap().1, end, "{flush} after {:?}: {:?}", begun.elapsed(), seen.said);
     }
@@ -92,8 +92,8 @@ fn an_exit_from_another_thread_in_the_middle_of_play_is_clean() {
     let stage = Stage::new();
     let mut command = program(&stage);
     // Behind the first copy of the recording, and before the last.
-    command.args(["--exit-after", "700"]).env("GPUPROF_REPLAY_SPEED", "1");
-    let seen = outcome(&mut command, &stage.path("trace.gpuprof"));
+    command.args(["--exit-after", "700"]).env("GPUWHY_REPLAY_SPEED", "1");
+    let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
     assert_eq!(seen.output.status.code(), Some(CODE), "{seen:?}");
     let (records, end) = seen.trace.unwrap();
     assert!(records > 0 && end == "clean", "{records} {end}");
@@ -102,7 +102,7 @@ fn an_exit_from_another_thread_in_the_middle_of_play_is_clean() {
 #[test]
 fn a_thread_that_ends_takes_nothing_along() {
     let stage = Stage::new();
-    let seen = outcome(program(&stage).arg("--start-on-thread"), &stage.path("trace.gpuprof"));
+    let seen = outcome(program(&stage).arg("--start-on-thread"), &stage.path("trace.gpuwhy"));
     seen.is_the_programs_own("started on a thread");
     assert_eq!(seen.trace.unwrap().1, "clean");
 }
@@ -124,7 +124,7 @@ fn each_process_that_uses_cuda_has_a_file_and_no_other() {
     for (when, child, files) in cases {
         let stage = Stage::new();
         let mut command = program(&stage);
-        command.args(["--fork", when, "--child", child, "--exit-code", "0"]).env("GPUPROF_OUTPUT", "%p.gpuprof");
+        command.args(["--fork", when, "--child", child, "--exit-code", "0"]).env("GPUWHY_OUTPUT", "%p.gpuwhy");
         let seen = outcome(&mut command, &stage.path("none"));
         assert!(seen.output.status.success(), "{when} {child}: {seen:?}");
         // A child that plays prints too.
@@ -150,19 +150,19 @@ fn the_place_in_the_job_is_in_the_report() {
     let stage = Stage::new();
     let mut command = program(&stage);
     command.envs([("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("SLURM_JOB_ID", "77"), ("PMI_RANK", "5")]);
-    outcome(&mut command, &stage.path("trace.gpuprof")).is_the_programs_own("ranks");
-    let (_, json) = report(&stage.path("trace.gpuprof"));
+    outcome(&mut command, &stage.path("trace.gpuwhy")).is_the_programs_own("ranks");
+    let (_, json) = report(&stage.path("trace.gpuwhy"));
     let ranks = &json["process"]["rank_variables"];
     for (name, value) in [("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("SLURM_JOB_ID", "77")] {
         assert_eq!(ranks[name], value, "{ranks}");
     }
-    let text = Command::new(GPUPROF).arg("report").arg(stage.path("trace.gpuprof")).output().unwrap();
+    let text = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
     assert!(String::from_utf8(text.stdout).unwrap().contains("rank 3 of 8"));
 }
 
 #[test]
 fn another_injection_library_is_initialised_too_and_a_bad_one_is_said() {
-    let folder = std::path::Path::new(GPUPROF).parent().unwrap().join("examples");
+    let folder = std::path::Path::new(GPUWHY).parent().unwrap().join("examples");
     let [profiler, no_tool] = ["libtest_profiler.so", "libfaulty_disk.so"].map(|name| folder.join(name));
     assert!(profiler.is_file(), "{} was not built: run `cargo test --workspace`", profiler.display());
     let host = program(&Stage::new());
@@ -176,8 +176,7 @@ fn another_injection_library_is_initialised_too_and_a_bad_one_is_said() {
     ] {
         let stage = Stage::new();
         let mut command = program(&stage);
-        let seen =
-            outcome(command.env("GPUPROF_CHAIN", path).env("TEST_PROFILER", habit), &stage.path("trace.gpuprof"));
+        let seen = outcome(command.env("GPUWHY_CHAIN", path).env("TEST_PROFILER", habit), &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(said);
         assert!(String::from_utf8_lossy(&seen.output.stderr).contains(said), "{said}: {:?}", seen.output);
         assert_eq!(seen.trace.unwrap().1, "clean", "{said}");
@@ -186,7 +185,7 @@ fn another_injection_library_is_initialised_too_and_a_bad_one_is_said() {
 
 #[test]
 fn without_a_usable_libcupti_the_program_runs_as_ever_and_one_line_says_why() {
-    let no_cupti = std::path::Path::new(GPUPROF).parent().unwrap().join("examples/libfaulty_disk.so");
+    let no_cupti = std::path::Path::new(GPUWHY).parent().unwrap().join("examples/libfaulty_disk.so");
     assert!(no_cupti.is_file(), "{} was not built: run `cargo test --workspace`", no_cupti.display());
     for (path, reason) in [
         (std::path::Path::new("/nowhere/libcupti.so.13"), "cannot open shared object file"),
@@ -194,7 +193,7 @@ fn without_a_usable_libcupti_the_program_runs_as_ever_and_one_line_says_why() {
     ] {
         let stage = Stage::new();
         let mut command = program(&stage);
-        let seen = outcome(command.arg("--no-replay").env("GPUPROF_CUPTI_PATH", path), &stage.path("trace.gpuprof"));
+        let seen = outcome(command.arg("--no-replay").env("GPUWHY_CUPTI_PATH", path), &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(reason);
         // On a machine with a libcupti that one is used instead, and finds no CUDA program to measure.
         if !seen.said.is_empty() {

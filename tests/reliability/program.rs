@@ -37,10 +37,10 @@ pub fn program(stage: &Stage) -> Command {
     let mut command = stage.host(FIXTURE);
     command
         .args(["--print", PRINTED, "--exit-code", &CODE.to_string(), "--counts"])
-        .env("GPUPROF_REPLAY_SPEED", "4")
-        .env("GPUPROF_FLUSH", "10ms")
-        .env("GPUPROF_REPORT", "off")
-        .env("GPUPROF_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
+        .env("GPUWHY_REPLAY_SPEED", "4")
+        .env("GPUWHY_FLUSH", "10ms")
+        .env("GPUWHY_REPORT", "off")
+        .env("GPUWHY_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
     command
 }
 
@@ -51,7 +51,7 @@ pub fn outcome(command: &mut Command, trace: &Path) -> Outcome {
     assert!(begun.elapsed() < HANGS, "{command:?} took {:?}", begun.elapsed());
     let text = String::from_utf8_lossy(&output.stderr);
     let counts = text.split("faults: ").nth(1).and_then(|rest| rest.split([' ', '}']).next());
-    let said = text.lines().filter(|line| line.starts_with("gpuprof: ")).map(str::to_owned).collect();
+    let said = text.lines().filter(|line| line.starts_with("gpuwhy: ")).map(str::to_owned).collect();
     let trace = trace.is_file().then(|| {
         if trace.metadata().unwrap().len() == 0 {
             return (0, "without a word".to_owned());
@@ -84,7 +84,7 @@ impl Outcome {
                 format!("{part}, end {end}")
             }
         };
-        let said = self.said.first().map_or("-", |line| line.trim_start_matches("gpuprof: "));
+        let said = self.said.first().map_or("-", |line| line.trim_start_matches("gpuwhy: "));
         (trace, said.to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! Endurance: the same work again and again must not take more and more memory.
 //!
-//! `GPUPROF_SOAK` is how many seconds it lasts, 5 by default; a night is `GPUPROF_SOAK=28800`.
+//! `GPUWHY_SOAK` is how many seconds it lasts, 5 by default; a night is `GPUWHY_SOAK=28800`.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ fn most_resident(command: &mut Command, stage: &Stage) -> (u64, u64) {
     // By the clock of play, not by that of this test: loading comes first, and takes its time.
     let mut samples = Vec::new();
     while child.try_wait().unwrap().is_none() {
-        if stage.path("trace.gpuprof").exists() {
+        if stage.path("trace.gpuwhy").exists() {
             samples.extend(resident(child.id()));
         }
         thread::sleep(Duration::from_millis(20));
@@ -45,16 +45,16 @@ fn most_resident(command: &mut Command, stage: &Stage) -> (u64, u64) {
 
 #[test]
 fn memory_stays_flat() {
-    let seconds: u64 = std::env::var("GPUPROF_SOAK").map_or(5, |text| text.parse().expect("GPUPROF_SOAK in seconds"));
+    let seconds: u64 = std::env::var("GPUWHY_SOAK").map_or(5, |text| text.parse().expect("GPUWHY_SOAK in seconds"));
     let repeats = (seconds * 12).clamp(*REPEATS.start(), *REPEATS.end());
     let speed = repeats as f64 * LENGTH / seconds as f64;
     let stage = Stage::new();
     let mut command = program(&stage);
-    command.env("GPUPROF_REPLAY_REPEAT", repeats.to_string()).env("GPUPROF_REPLAY_SPEED", speed.to_string());
+    command.env("GPUWHY_REPLAY_REPEAT", repeats.to_string()).env("GPUWHY_REPLAY_SPEED", speed.to_string());
     let (middle, last) = most_resident(&mut command, &stage);
     println!("{repeats} repetitions in {seconds} s: {middle} KiB in the middle third, {last} KiB in the last");
     assert!(last <= middle + FLAT, "{middle} KiB in the middle third, {last} KiB in the last");
-    let (_, json) = report(&stage.path("trace.gpuprof"));
+    let (_, json) = report(&stage.path("trace.gpuwhy"));
     assert_eq!(json["completeness"]["end"], "clean");
     assert!(sum(&json["completeness"]["records"]) > repeats * 1_000);
 }
@@ -68,17 +68,17 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
     let stage = Stage::new();
     let mut command = program(&stage);
     command
-        .env("GPUPROF_REPLAY", fixture("graph_dense"))
-        .env("GPUPROF_REPLAY_FAULT", "cuptiActivityFlushAll=hang@running")
-        .env("GPUPROF_WHAT_IF", "off")
-        .env("GPUPROF_MEMORY", "32M")
+        .env("GPUWHY_REPLAY", fixture("graph_dense"))
+        .env("GPUWHY_REPLAY_FAULT", "cuptiActivityFlushAll=hang@running")
+        .env("GPUWHY_WHAT_IF", "off")
+        .env("GPUWHY_MEMORY", "32M")
         // 22,200 kernels in 0.126 s.
-        .env("GPUPROF_REPLAY_REPEAT", "30")
-        .env("GPUPROF_REPLAY_SPEED", "0.4");
+        .env("GPUWHY_REPLAY_REPEAT", "30")
+        .env("GPUWHY_REPLAY_SPEED", "0.4");
     let (middle, last) = most_resident(&mut command, &stage);
     println!("{middle} KiB in the middle third, {last} KiB in the last");
     assert!(last <= middle + WITHOUT_FLUSHES, "{middle} KiB in the middle third, {last} KiB in the last");
-    let (_, json) = report(&stage.path("trace.gpuprof"));
+    let (_, json) = report(&stage.path("trace.gpuwhy"));
     assert_eq!(json["completeness"]["end"], "timed_out");
     assert!(sum(&json["completeness"]["records"]) > 500_000, "{}", json["completeness"]);
 }

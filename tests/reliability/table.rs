@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Compares the table `name` with `rows`, or renews it when GPUPROF_BLESS is set. Prints it in any case.
+/// Compares the table `name` with `rows`, or renews it when GPUWHY_BLESS is set. Prints it in any case.
 pub fn check(name: &str, head: &[&str], rows: &[Vec<String>]) {
     let mut table = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
     for row in rows {
@@ -21,9 +21,9 @@ pub fn check(name: &str, head: &[&str], rows: &[Vec<String>]) {
     let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
     let (before, rest) = text.split_once(&open).unwrap_or_else(|| panic!("{open} is not in docs/RELIABILITY.md"));
     let (kept, after) = rest.split_once(&close).unwrap_or_else(|| panic!("{close} is not in docs/RELIABILITY.md"));
-    if std::env::var_os("GPUPROF_BLESS").is_some() {
+    if std::env::var_os("GPUWHY_BLESS").is_some() {
         std::fs::write(&file, format!("{before}{open}{table}{close}{after}")).unwrap();
     } else {
-        assert_eq!(kept, table, "run the tests with GPUPROF_BLESS=1 to renew {name} in docs/RELIABILITY.md");
+        assert_eq!(kept, table, "run the tests with GPUWHY_BLESS=1 to renew {name} in docs/RELIABILITY.md");
     }
 }

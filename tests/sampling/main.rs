@@ -68,11 +68,11 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
     let stage = Stage::new();
     let mut program = stage.program("resnet_workers0", python);
     program.arg("-S").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampling/train.py"));
-    program.env("GPUPROF_REPLAY_SPEED", "1").env("UNTIL", "1500000000").env("GPUPROF_REPORT", "off");
+    program.env("GPUWHY_REPLAY_SPEED", "1").env("UNTIL", "1500000000").env("GPUWHY_REPORT", "off");
     let output = program.output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
 
-    let looks = Looks::read(&stage.path("trace.gpuprof"));
+    let looks = Looks::read(&stage.path("trace.gpuwhy"));
     assert!(!looks.session.notes.iter().any(|note| note.contains("Python")), "{:?}", looks.session.notes);
     let mut time = BTreeMap::<(&str, ThreadState), [u64; 2]>::new();
     for sample in &looks.samples {
@@ -112,20 +112,20 @@ fn switched_off_nothing_is_looked_at() {
     let stage = Stage::new();
     let mut program = stage.program("sync_item", python);
     program.arg("-S").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampling/train.py"));
-    program.env("GPUPROF_SAMPLING", "off").env("UNTIL", "1500000000").env("GPUPROF_REPLAY_SPEED", "10");
+    program.env("GPUWHY_SAMPLING", "off").env("UNTIL", "1500000000").env("GPUWHY_REPLAY_SPEED", "10");
     assert!(program.output().unwrap().status.success());
-    assert!(Looks::read(&stage.path("trace.gpuprof")).samples.is_empty());
+    assert!(Looks::read(&stage.path("trace.gpuwhy")).samples.is_empty());
 }
 
 #[test]
 fn a_program_without_python_is_told_so_in_a_note() {
     let stage = Stage::new();
-    let output = stage.host("sync_item").env("GPUPROF_SAMPLING", "on").output().unwrap();
+    let output = stage.host("sync_item").env("GPUWHY_SAMPLING", "on").output().unwrap();
     assert!(output.status.success());
-    let looks = Looks::read(&stage.path("trace.gpuprof"));
+    let looks = Looks::read(&stage.path("trace.gpuwhy"));
     let note = "no Python stacks: no Python interpreter in this process";
     assert!(looks.session.notes.iter().any(|said| said == note), "{:?}", looks.session.notes);
-    assert!(stderr(&output).starts_with(&format!("gpuprof: {note}")), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with(&format!("gpuwhy: {note}")), "{}", stderr(&output));
     // The threads of the recording are not in this process.
     assert!(looks.samples.is_empty());
 }

@@ -8,8 +8,8 @@ import time
 
 
 def play(until):
-    replay = ctypes.CDLL(os.environ["GPUPROF_CUPTI_PATH"])
-    replay.gpuprof_replay_play(ctypes.c_uint64(until))
+    replay = ctypes.CDLL(os.environ["GPUWHY_CUPTI_PATH"])
+    replay.gpuwhy_replay_play(ctypes.c_uint64(until))
 
 
 def load_batch():

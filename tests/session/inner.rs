@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuprof::{Session, SessionErrorKind};
+use gpuwhy::{Session, SessionErrorKind};
 
 use crate::play::{play_out, play_until, violation};
 
@@ -30,11 +30,11 @@ fn whole_recording() {
 #[ignore = "run by its outer half"]
 fn one_after_another() {
     let whole = {
-        let session = Session::builder().trace("first.gpuprof").start().unwrap();
+        let session = Session::builder().trace("first.gpuwhy").start().unwrap();
         play_until(3300);
         let first = session.finish().unwrap();
-        let session = Session::builder().trace("second.gpuprof").start().unwrap();
-        assert_eq!(session.trace().unwrap().to_str(), Some("second.gpuprof"));
+        let session = Session::builder().trace("second.gpuwhy").start().unwrap();
+        assert_eq!(session.trace().unwrap().to_str(), Some("second.gpuwhy"));
         play_out();
         let second = session.finish().unwrap();
         [first, second].map(|report| report.completeness.kernels)
@@ -102,18 +102,18 @@ fn within_itself() {
     // Nobody else could end the one that is open: these answer at once, whatever they would wait for another thread's.
     let waiting = Session::builder().wait(Duration::from_secs(3600)).start();
     assert_eq!(waiting.unwrap_err().kind(), SessionErrorKind::Busy);
-    assert_eq!(gpuprof::measure(|_| {}).unwrap_err().kind(), SessionErrorKind::Busy);
-    gpuprof::prepare().unwrap();
+    assert_eq!(gpuwhy::measure(|_| {}).unwrap_err().kind(), SessionErrorKind::Busy);
+    gpuwhy::prepare().unwrap();
 }
 
 #[test]
 #[ignore = "run by its outer half"]
 fn prepared() {
-    gpuprof::prepare().unwrap();
+    gpuwhy::prepare().unwrap();
     // As a program that uses CUDA: the collector has the records, but no session.
     play_until(3300);
-    gpuprof::prepare().unwrap();
-    let (_, report) = gpuprof::measure(|_| play_out()).unwrap();
+    gpuwhy::prepare().unwrap();
+    let (_, report) = gpuwhy::measure(|_| play_out()).unwrap();
     assert!(report.completeness.kernels > 100);
     assert_eq!(report.completeness.activities_without_launch, 0);
 }
@@ -121,7 +121,7 @@ fn prepared() {
 #[test]
 #[ignore = "run by its outer half"]
 fn joined() {
-    let session = Session::builder().trace("part.gpuprof").start().unwrap();
+    let session = Session::builder().trace("part.gpuwhy").start().unwrap();
     assert!(session.is_injected());
     drop(session.range("part"));
     play_until(3300);
@@ -135,12 +135,12 @@ fn joined() {
 #[test]
 #[ignore = "run by its outer half"]
 fn no_cupti() {
-    let error = Session::builder().trace("none.gpuprof").start().unwrap_err();
+    let error = Session::builder().trace("none.gpuwhy").start().unwrap_err();
     assert_eq!(error.kind(), SessionErrorKind::NoCupti);
     assert!(error.to_string().contains("install"), "{error}");
     // Tests unwrap it: the lines stay lines.
     assert!(format!("{error:?}").starts_with("NoCupti: ") && format!("{error:?}").lines().count() > 1, "{error:?}");
-    assert_eq!(gpuprof::prepare().unwrap_err().kind(), SessionErrorKind::NoCupti);
+    assert_eq!(gpuwhy::prepare().unwrap_err().kind(), SessionErrorKind::NoCupti);
     // The same again: no session is left half open.
     assert_eq!(Session::start().unwrap_err().kind(), SessionErrorKind::NoCupti);
 }
@@ -150,7 +150,7 @@ fn no_cupti() {
 fn watched() {
     let error = Session::start().unwrap_err();
     assert_eq!(error.kind(), SessionErrorKind::Refused);
-    assert!(error.to_string().contains("GPUPROF_MODE"), "{error}");
+    assert!(error.to_string().contains("GPUWHY_MODE"), "{error}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn unwatched() {
 }
 
 fn open() -> Session {
-    let session = Session::builder().trace("open.gpuprof").start().unwrap();
+    let session = Session::builder().trace("open.gpuwhy").start().unwrap();
     play_out();
     session
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuprof::{Baseline, Bench, BenchError, Expectations, Report, measure};
+use gpuwhy::{Baseline, Bench, BenchError, Expectations, Report, measure};
 
 use crate::play::{play_out, play_until};
 
@@ -62,7 +62,7 @@ fn copies() {
     );
 }
 
-fn within(ratio: f64) -> Result<(), gpuprof::Failures> {
+fn within(ratio: f64) -> Result<(), gpuwhy::Failures> {
     let baseline = Baseline::new("baseline.json").case("recorded");
     let report = whole();
     let name = report.devices[0].kernels[0].name.clone();
@@ -78,7 +78,7 @@ fn baseline() {
 #[test]
 #[ignore = "run by its outer half"]
 fn no_baseline() {
-    assert!(within(1.05).unwrap_err().to_string().contains("GPUPROF_BLESS=1"));
+    assert!(within(1.05).unwrap_err().to_string().contains("GPUWHY_BLESS=1"));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn copies_of_20_ms(name: &str) -> Bench<'_> {
 #[ignore = "run by its outer half"]
 fn bench() {
     let bench = copies_of_20_ms("20 ms of copies").bytes(1 << 30).flops(1e9);
-    let measured = bench.precision(gpuprof::Precision::Single).run(repetition()).unwrap();
+    let measured = bench.precision(gpuwhy::Precision::Single).run(repetition()).unwrap();
     assert_eq!((measured.times_ns().len(), measured.missing(), &*measured.device().name), (10, 0, "NVIDIA H200"));
     assert!(measured.times_ns().iter().all(|&nanos| (1_000..40_000_000).contains(&nanos)), "{:?}", measured.times_ns());
     assert!(measured.times_ns().is_sorted() && measured.quantile_ns(0.5) == measured.times_ns()[4]);
@@ -160,7 +160,7 @@ fn failing_bench() {
 }
 
 /// The baseline, in the case that its outer half has changed or not.
-fn against_baseline() -> Result<(), gpuprof::Failures> {
+fn against_baseline() -> Result<(), gpuwhy::Failures> {
     let measured = copies_of_20_ms("copies").run(repetition()).unwrap();
     measured.within(1.5, &Baseline::new("bench.json"))
 }

@@ -25,8 +25,8 @@ fn a_session_reports_what_it_saw() {
 fn sessions_follow_each_other_and_share_nothing() {
     let stage = Stage::new();
     passes(&stage, "mlp", "inner::one_after_another", |_| {});
-    let (_, first) = report(&stage.path("first.gpuprof"));
-    let (_, second) = report(&stage.path("second.gpuprof"));
+    let (_, first) = report(&stage.path("first.gpuwhy"));
+    let (_, second) = report(&stage.path("second.gpuwhy"));
     assert_eq!(first["completeness"]["end"], "clean");
     assert_eq!(second["completeness"]["end"], "clean");
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 2, "no file but those that were asked for");
@@ -61,10 +61,10 @@ fn a_prepared_program_may_use_cuda_before_its_first_session() {
 fn an_injected_collector_is_joined_and_goes_on() {
     let stage = Stage::new();
     passes(&stage, "mlp", "inner::joined", |command| {
-        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUPROF_OUTPUT", "trace.gpuprof");
+        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_OUTPUT", "trace.gpuwhy");
     });
-    let (_, whole) = report(&stage.path("trace.gpuprof"));
-    let (_, part) = report(&stage.path("part.gpuprof"));
+    let (_, whole) = report(&stage.path("trace.gpuwhy"));
+    let (_, part) = report(&stage.path("part.gpuwhy"));
     let kernels = |report: &serde_json::Value| report["completeness"]["records"]["kernels"].as_u64().unwrap();
     assert!(0 < kernels(&part) && kernels(&part) < kernels(&whole), "{} of {}", kernels(&part), kernels(&whole));
 }
@@ -72,11 +72,11 @@ fn an_injected_collector_is_joined_and_goes_on() {
 #[test]
 fn a_collector_that_only_watches_gives_no_session() {
     passes(&Stage::new(), "mlp", "inner::watched", |command| {
-        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUPROF_MODE", "watch");
+        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_MODE", "watch");
     });
     // One of its own records what a session needs.
     passes(&Stage::new(), "sync_item", "inner::unwatched", |command| {
-        command.env("GPUPROF_MODE", "watch");
+        command.env("GPUWHY_MODE", "watch");
     });
 }
 
@@ -84,7 +84,7 @@ fn a_collector_that_only_watches_gives_no_session() {
 fn without_a_library_the_error_says_what_to_do() {
     let stage = Stage::new();
     passes(&stage, "mlp", "inner::no_cupti", |command| {
-        command.env("GPUPROF_CUPTI_PATH", "/nowhere/libcupti.so.13");
+        command.env("GPUWHY_CUPTI_PATH", "/nowhere/libcupti.so.13");
     });
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0, "no file is left");
 }
@@ -95,7 +95,7 @@ fn a_session_that_nobody_finishes_leaves_a_trace_that_reads() {
         let stage = Stage::new();
         let output = inside(&stage, "mlp", name, |_| {});
         assert_eq!(output.status.success(), name != "inner::killed", "{name}: {output:?}");
-        let (_, report) = report(&stage.path("open.gpuprof"));
+        let (_, report) = report(&stage.path("open.gpuwhy"));
         assert_eq!(report["completeness"]["end"], end, "{name}");
         assert!(report["completeness"]["records"]["kernels"].as_u64().unwrap() > 100, "{name}");
     }
@@ -112,7 +112,7 @@ fn a_baseline_is_stored_on_request_and_judges_afterwards() {
     let stage = Stage::new();
     passes(&stage, "sync_item", "judged::no_baseline", |_| {});
     passes(&stage, "sync_item", "judged::baseline", |command| {
-        command.env("GPUPROF_BLESS", "1");
+        command.env("GPUWHY_BLESS", "1");
     });
     let stored = fs::read_to_string(stage.path("baseline.json")).unwrap();
     assert!(stored.contains("\"device\": \"NVIDIA H200\""), "{stored}");
@@ -129,7 +129,7 @@ fn a_baseline_is_stored_on_request_and_judges_afterwards() {
 fn a_baseline_is_not_renewed_by_what_cannot_be_judged() {
     let stage = Stage::new();
     passes(&stage, "sync_item", "judged::nothing_to_bless", |command| {
-        command.env("GPUPROF_BLESS", "1");
+        command.env("GPUWHY_BLESS", "1");
     });
     assert!(!stage.path("baseline.json").exists());
 }
@@ -147,7 +147,7 @@ fn a_bench_ends_at_the_first_launch_that_fails() {
 #[test]
 fn a_bench_is_held_against_a_baseline() {
     let stage = Stage::new();
-    let bless = |command: &mut std::process::Command| _ = command.env("GPUPROF_BLESS", "1");
+    let bless = |command: &mut std::process::Command| _ = command.env("GPUWHY_BLESS", "1");
     passes(&stage, "copy_pageable", "judged::bench_baseline", bless);
     passes(&stage, "copy_pageable", "judged::bench_baseline", |_| {});
     let stored = fs::read_to_string(stage.path("bench.json")).unwrap();

@@ -67,7 +67,7 @@ impl Truth {
     pub fn of(fixture: &str) -> Self {
         let stage = Stage::new();
         run(&mut stage.host(fixture));
-        let (mut captures, calls) = read(&stage.path("trace.gpuprof"));
+        let (mut captures, calls) = read(&stage.path("trace.gpuwhy"));
         Self { work: captures.remove(&0).unwrap().work, calls }
     }
 

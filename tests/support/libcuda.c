@@ -1,14 +1,14 @@
-// A driver with one device, for what gpuprof asks the driver about a device that CUPTI has not described. The replay library
-// hears of the one call that gpuprof makes again and again, as CUPTI does.
+// A driver with one device, for what gpuwhy asks the driver about a device that CUPTI has not described. The replay library
+// hears of the one call that gpuwhy makes again and again, as CUPTI does.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 int cuDriverGetVersion(int *version) {
-    const char *path = getenv("GPUPROF_CUPTI_PATH");
+    const char *path = getenv("GPUWHY_CUPTI_PATH");
     void *replay = path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    void (*called)(const char *) = replay ? (void (*)(const char *))dlsym(replay, "gpuprof_replay_call_aside") : NULL;
+    void (*called)(const char *) = replay ? (void (*)(const char *))dlsym(replay, "gpuwhy_replay_call_aside") : NULL;
     if (called) called("cuDriverGetVersion");
     *version = 13000;
     return 0;

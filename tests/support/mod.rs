@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The `gpuprof` binary.
-pub const GPUPROF: &str = env!("CARGO_BIN_EXE_gpuprof");
+/// The `gpuwhy` binary.
+pub const GPUWHY: &str = env!("CARGO_BIN_EXE_gpuwhy");
 
 /// A folder to play in.
 pub struct Stage {
@@ -25,16 +25,16 @@ impl Stage {
     }
 
     /// The host program with libprof.so injected, playing `fixture` as fast as possible; the trace goes to
-    /// `trace.gpuprof`.
+    /// `trace.gpuwhy`.
     pub fn host(&self, fixture: &str) -> Command {
-        self.program(fixture, built("gpuprof-replay-host"))
+        self.program(fixture, built("gpuwhy-replay-host"))
     }
 
     /// The same with another program, which has to load libprof.so itself.
     pub fn program(&self, fixture: &str, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("GPUPROF_") {
+            if name.to_string_lossy().starts_with("GPUWHY_") {
                 command.env_remove(name);
             }
         }
@@ -42,21 +42,21 @@ impl Stage {
             .current_dir(self.folder.path())
             .env("CUDA_INJECTION64_PATH", built("libprof.so"))
             .env("NVTX_INJECTION64_PATH", built("libprof.so"))
-            .env("GPUPROF_CUPTI_PATH", built("libcupti_replay.so"))
-            .env("GPUPROF_REPLAY", self::fixture(fixture))
+            .env("GPUWHY_CUPTI_PATH", built("libcupti_replay.so"))
+            .env("GPUWHY_REPLAY", self::fixture(fixture))
             // A debug build on a busy machine takes its time; what is tested is not how much.
-            .env("GPUPROF_EXIT_TIMEOUT", "60s")
-            .env("GPUPROF_WHAT_IF", "on")
+            .env("GPUWHY_EXIT_TIMEOUT", "60s")
+            .env("GPUWHY_WHAT_IF", "on")
             // As they were recorded; what is chosen where nothing is said: modes.rs.
-            .env("GPUPROF_CUDA_GRAPHS", "node")
-            .env("GPUPROF_OUTPUT", "trace.gpuprof");
+            .env("GPUWHY_CUDA_GRAPHS", "node")
+            .env("GPUWHY_OUTPUT", "trace.gpuwhy");
         command
     }
 
     /// A recorded session as a libcupti plays it that records CUDA graphs as a whole without harm.
     pub fn with_whole_graphs(&self, fixture: &str) -> Command {
         let mut host = self.host(fixture);
-        host.env("GPUPROF_REPLAY_VERSION", "130200");
+        host.env("GPUWHY_REPLAY_VERSION", "130200");
         host
     }
 
@@ -70,15 +70,15 @@ impl Stage {
         library
     }
 
-    /// `gpuprof report --json` of the trace.
+    /// `gpuwhy report --json` of the trace.
     pub fn report(&self) -> Value {
-        report(&self.path("trace.gpuprof")).1
+        report(&self.path("trace.gpuwhy")).1
     }
 }
 
-/// Exit code and JSON of `gpuprof report --json FILE`.
+/// Exit code and JSON of `gpuwhy report --json FILE`.
 pub fn report(trace: &Path) -> (i32, Value) {
-    let output = Command::new(GPUPROF).args(["report", "--json"]).arg(trace).output().unwrap();
+    let output = Command::new(GPUWHY).args(["report", "--json"]).arg(trace).output().unwrap();
     let value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
     (output.status.code().unwrap(), value)
@@ -102,7 +102,7 @@ pub fn fixtures() -> Vec<String> {
 
 /// A file that cargo built beside the binary: libraries of dependencies lie in `deps`.
 pub fn built(file: &str) -> PathBuf {
-    let folder = Path::new(GPUPROF).parent().unwrap();
+    let folder = Path::new(GPUWHY).parent().unwrap();
     let places = [folder.join("deps").join(file), folder.join(file)];
     let found = places.iter().find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("{file} was not built: run `cargo test --workspace`")).clone()

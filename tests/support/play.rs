@@ -14,7 +14,7 @@ use crate::support::{Stage, stderr};
 /// `set` may change its environment.
 pub fn inside(stage: &Stage, fixture: &str, name: &str, set: impl FnOnce(&mut Command)) -> Output {
     let mut command = stage.program(fixture, std::env::current_exe().unwrap());
-    command.env_remove("CUDA_INJECTION64_PATH").env_remove("NVTX_INJECTION64_PATH").env_remove("GPUPROF_OUTPUT");
+    command.env_remove("CUDA_INJECTION64_PATH").env_remove("NVTX_INJECTION64_PATH").env_remove("GPUWHY_OUTPUT");
     command.args(["--ignored", "--exact", "--nocapture", name]);
     set(&mut command);
     let output = command.output().unwrap();
@@ -31,7 +31,7 @@ pub fn passes(stage: &Stage, fixture: &str, name: &str, set: impl FnOnce(&mut Co
 
 /// The replay library in this process, which the collector has loaded.
 fn library() -> Library {
-    let path = std::env::var_os("GPUPROF_CUPTI_PATH").unwrap();
+    let path = std::env::var_os("GPUWHY_CUPTI_PATH").unwrap();
     // SAFETY: only looks at what is loaded; no code runs.
     unsafe { Library::open(Some(path), RTLD_LAZY | 4) }.expect("the collector has loaded the replay library")
 }
@@ -39,7 +39,7 @@ fn library() -> Library {
 /// Lets the recording go on to this time after its begin.
 pub fn play_until(millis: u64) {
     // SAFETY: the name stands for a function of this type; both are built together.
-    let play = unsafe { *library().get::<extern "C" fn(u64) -> i32>("gpuprof_replay_play").unwrap() };
+    let play = unsafe { *library().get::<extern "C" fn(u64) -> i32>("gpuwhy_replay_play").unwrap() };
     assert_eq!(play(millis.saturating_mul(1_000_000)), 0);
 }
 
@@ -54,7 +54,7 @@ pub fn violation() -> Option<String> {
     let library = library();
     // SAFETY: the name stands for a function of this type.
     let violation = unsafe {
-        library.get::<unsafe extern "C" fn(usize, *mut u8, usize) -> usize>("gpuprof_replay_violation").unwrap()
+        library.get::<unsafe extern "C" fn(usize, *mut u8, usize) -> usize>("gpuwhy_replay_violation").unwrap()
     };
     // SAFETY: so many bytes are writable.
     let length = unsafe { violation(0, text.as_mut_ptr(), text.len()) };

@@ -1,4 +1,4 @@
-//! A bad disk, for tests: preloaded (`LD_PRELOAD`) it stands before `write` for files of the name `*.gpuprof`.
+//! A bad disk, for tests: preloaded (`LD_PRELOAD`) it stands before `write` for files of the name `*.gpuwhy`.
 //!
 //! `FAULTY_DISK` is `full:BYTES` (no space after so many bytes), `slow:MS` (each write takes so long) or `broken` (an
 //! I/O error). Everything else is passed on: the program's own files and output are none of its business.
@@ -31,7 +31,7 @@ fn fault() -> Option<&'static Fault> {
 
 fn is_trace(file: i32) -> bool {
     let name = std::fs::read_link(format!("/proc/self/fd/{file}"));
-    name.is_ok_and(|name| name.as_os_str().as_bytes().ends_with(b".gpuprof"))
+    name.is_ok_and(|name| name.as_os_str().as_bytes().ends_with(b".gpuwhy"))
 }
 
 /// `write(2)`, unless the disk is bad.

@@ -60,7 +60,7 @@ extern "C" fn in_child() {
 
 fn start() -> Option<()> {
     let search =
-        Search { override_path: env::var_os("GPUPROF_CUPTI_PATH").map(Into::into), ..Search::for_this_process() };
+        Search { override_path: env::var_os("GPUWHY_CUPTI_PATH").map(Into::into), ..Search::for_this_process() };
     let cupti = Cupti::load(&search).ok()?;
     let sizes = RecordSizes::probe(cupti).ok()?;
     CUPTI.set((cupti, sizes)).ok()?;

@@ -171,12 +171,12 @@ impl<const ID: usize> Client<ID> {
         let speed = CString::new(speed).unwrap();
         // SAFETY: two texts.
         let answer = unsafe {
-            client.function::<unsafe extern "C" fn(*const c_char, *const c_char) -> i32>("gpuprof_replay_open")(
+            client.function::<unsafe extern "C" fn(*const c_char, *const c_char) -> i32>("gpuwhy_replay_open")(
                 path.as_ptr(),
                 speed.as_ptr(),
             )
         };
-        if answer == 0 { Ok(client) } else { Err(client.text(0, "gpuprof_replay_error")) }
+        if answer == 0 { Ok(client) } else { Err(client.text(0, "gpuwhy_replay_error")) }
     }
 
     /// With buffer callbacks and these kinds.
@@ -248,12 +248,12 @@ impl<const ID: usize> Client<ID> {
 
     /// Plays up to `until` nanoseconds after the start.
     pub fn play(&self, until: u64) {
-        assert_eq!(self.function::<extern "C" fn(u64) -> i32>("gpuprof_replay_play")(until), 0);
+        assert_eq!(self.function::<extern "C" fn(u64) -> i32>("gpuwhy_replay_play")(until), 0);
     }
 
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        let function: unsafe extern "C" fn(*mut Counts) -> i32 = self.function("gpuprof_replay_counts");
+        let function: unsafe extern "C" fn(*mut Counts) -> i32 = self.function("gpuwhy_replay_counts");
         // SAFETY: a pointer to a local.
         assert_eq!(unsafe { function(&raw mut counts) }, 0);
         counts
@@ -261,7 +261,7 @@ impl<const ID: usize> Client<ID> {
 
     /// What was written down against this client.
     pub fn violations(&self) -> Vec<String> {
-        let at = |index| self.text(index, "gpuprof_replay_violation");
+        let at = |index| self.text(index, "gpuwhy_replay_violation");
         (0..).map(at).take_while(|text| !text.is_empty()).collect()
     }
 
@@ -270,7 +270,7 @@ impl<const ID: usize> Client<ID> {
         let (memory, capacity) = (text.as_mut_ptr(), text.len());
         // SAFETY: the memory is as long as it says.
         let length = unsafe {
-            if function == "gpuprof_replay_error" {
+            if function == "gpuwhy_replay_error" {
                 self.function::<unsafe extern "C" fn(*mut u8, usize) -> usize>(function)(memory, capacity)
             } else {
                 self.function::<unsafe extern "C" fn(usize, *mut u8, usize) -> usize>(function)(index, memory, capacity)

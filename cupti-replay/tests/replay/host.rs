@@ -17,14 +17,14 @@ fn profiler_file() -> PathBuf {
 
 /// The host, with a profiler of this habit.
 fn command(habit: &str, arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuprof-replay-host"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy-replay-host"));
     command
         .args(arguments.split_whitespace())
         .env("CUDA_INJECTION64_PATH", profiler_file())
-        .env("GPUPROF_CUPTI_PATH", library_file())
+        .env("GPUWHY_CUPTI_PATH", library_file())
         .env("TEST_PROFILER", habit)
-        .env_remove("GPUPROF_REPLAY")
-        .env_remove("GPUPROF_REPLAY_SPEED");
+        .env_remove("GPUWHY_REPLAY")
+        .env_remove("GPUWHY_REPLAY_SPEED");
     command
 }
 
@@ -32,7 +32,7 @@ fn command(habit: &str, arguments: &str) -> Command {
 fn host(habit: &str, arguments: &str) -> Output {
     let folder = tempdir().unwrap();
     let recording = kernels(30, 10).save(folder.path());
-    command(habit, arguments).env("GPUPROF_REPLAY", recording).output().unwrap()
+    command(habit, arguments).env("GPUWHY_REPLAY", recording).output().unwrap()
 }
 
 fn stderr(output: &Output) -> String {
@@ -98,9 +98,9 @@ fn violations_are_listed_and_fail_the_run() {
 #[test]
 fn a_wrong_set_up_is_told_from_a_failure() {
     for (variable, value, part) in [
-        ("GPUPROF_REPLAY", "/nonexistent/session", "/nonexistent/session: No such file"),
+        ("GPUWHY_REPLAY", "/nonexistent/session", "/nonexistent/session: No such file"),
         ("CUDA_INJECTION64_PATH", "/nonexistent/lib.so", "/nonexistent/lib.so"),
-        ("GPUPROF_REPLAY_SPEED", "soon", "GPUPROF_REPLAY_SPEED=\"soon\""),
+        ("GPUWHY_REPLAY_SPEED", "soon", "GPUWHY_REPLAY_SPEED=\"soon\""),
     ] {
         let mut command = command("", "");
         let output = command.env(variable, value).output().unwrap();

@@ -237,7 +237,7 @@ fn calls_of_the_host_reach_the_subscriber_and_disabling_in_them_is_noticed() {
     let client = Client::<41>::start(folder.path(), &recording.save(folder.path()), KERNELS);
     let subscribe: abi::Subscribe = client.function("cuptiSubscribe");
     let enable: abi::EnableCallback = client.function("cuptiEnableCallback");
-    let call: unsafe extern "C" fn(*const c_char) -> i32 = client.function("gpuprof_replay_call");
+    let call: unsafe extern "C" fn(*const c_char) -> i32 = client.function("gpuwhy_replay_call");
     let mut handle = ptr::null_mut();
     // SAFETY: live locals, texts that end with NUL, and a callback that looks at nothing but the site.
     unsafe {

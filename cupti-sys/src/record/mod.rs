@@ -5,7 +5,7 @@
 //! once, in the `layout!` tables of this module's files: the accessors and the check against other sources read the
 //! same table.
 //!
-//! Kinds that gpuprof-like tools have no use for (SASS, PC sampling, OpenACC, NVLink) have no accessors; their
+//! Kinds that gpuwhy-like tools have no use for (SASS, PC sampling, OpenACC, NVLink) have no accessors; their
 //! records are still walked over and can be counted.
 
 mod device_work;

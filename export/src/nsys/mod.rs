@@ -1,4 +1,4 @@
-//! SQLite files of Nsight Systems, read as if they were traces of gpuprof.
+//! SQLite files of Nsight Systems, read as if they were traces of gpuwhy.
 //!
 //! A file is translated once into a trace in a temporary file, and everything that reads traces reads that: one way in
 //! for report, statistics, exports and comparison. Tables and columns are looked up rather than expected, because they

@@ -164,7 +164,7 @@ fn schema(table: Table) -> Result<TypePtr> {
 fn properties(table: Table) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_created_by(concat!("gpuprof ", env!("CARGO_PKG_VERSION")).to_owned());
+        .set_created_by(concat!("gpuwhy ", env!("CARGO_PKG_VERSION")).to_owned());
     for column in table.columns().iter().filter(|column| column.name.ends_with("_ns")) {
         let path = ColumnPath::from(column.name);
         properties = properties

@@ -117,9 +117,9 @@ impl<'a, W: Write> Events<'a, W> {
         }
         let line = track(kind::VERDICT, 0, 0);
         self.packets.track(line, None, |message| {
-            message.text(field::track::NAME, &format!("{front}gpuprof: verdict"));
+            message.text(field::track::NAME, &format!("{front}gpuwhy: verdict"));
         })?;
-        self.packets.slice(line, (self.survey.base, self.survey.end), ("gpuprof", verdict), Arrow::None, &[])
+        self.packets.slice(line, (self.survey.base, self.survey.end), ("gpuwhy", verdict), Arrow::None, &[])
     }
 
     /// Writes a record; false when there is no track for it.

@@ -18,14 +18,14 @@ impl<W: Write> Events<'_, W> {
         let ordinal = device.device.id.0;
         let parent = track(kind::DEVICE, 0, ordinal);
         let line = track(kind::STEPS, 0, ordinal);
-        self.child(parent, line, &format!("gpuprof: steps ({})", steps.source.name()))?;
+        self.child(parent, line, &format!("gpuwhy: steps ({})", steps.source.name()))?;
         let found: Vec<Leaf> =
             Leaf::ALL.into_iter().filter(|&leaf| steps.rows.iter().any(|row| row.leaves[leaf as usize] > 0)).collect();
         for &leaf in &found {
             self.counter(
                 parent,
                 track(kind::LEAF, leaf as u32, ordinal),
-                &format!("gpuprof: {}", leaf.name()),
+                &format!("gpuwhy: {}", leaf.name()),
                 "ns a step",
             )?;
         }

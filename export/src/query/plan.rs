@@ -109,7 +109,7 @@ fn hint(error: &rusqlite::Error, used: &Used) -> String {
     let list = |names: Vec<&str>| names.join(", ");
     if text.contains("no such table") {
         let names = list(Table::ALL.iter().map(|table| table.name()).collect());
-        return format!("; tables: {names}. `gpuprof query --tables` lists their columns");
+        return format!("; tables: {names}. `gpuwhy query --tables` lists their columns");
     }
     if !text.contains("no such column") {
         return String::new();

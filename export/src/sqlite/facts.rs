@@ -76,7 +76,7 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
         connection.execute("INSERT INTO ThreadNames VALUES (?, 0, ?)", params![name.0, global_tid(session, thread)])?;
     }
     for (name, value) in [
-        ("EXPORT_PRODUCT_NAME", "gpuprof"),
+        ("EXPORT_PRODUCT_NAME", "gpuwhy"),
         ("EXPORT_PRODUCT_VERSION", env!("CARGO_PKG_VERSION")),
         ("EXPORT_SCHEMA_VERSION", "3.20.3"),
         ("EXPORT_SCHEMA_VERSION_MAJOR", "3"),

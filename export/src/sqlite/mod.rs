@@ -1,7 +1,7 @@
 //! The SQLite file of an Nsight Systems export, so that people's SQL and the scripts of nsys run unchanged.
 //!
 //! Tables and columns are those of schema 3.20 (nsys 2025.3); later versions have only added to them. Only what a trace
-//! of gpuprof holds is there, and a table that nsys would leave out because nothing was traced is left out here too.
+//! of gpuwhy holds is there, and a table that nsys would leave out because nothing was traced is left out here too.
 //! Two passes: times count from the start of tracing, and nothing may be before it.
 
 mod facts;

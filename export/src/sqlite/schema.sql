@@ -1,4 +1,4 @@
--- The tables of an export of Nsight Systems that a trace of gpuprof can fill, with the columns of its schema 3.20.
+-- The tables of an export of Nsight Systems that a trace of gpuwhy can fill, with the columns of its schema 3.20.
 
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (

@@ -1,6 +1,6 @@
 //! Every call of the CUDA API, in the order of time.
 //!
-//! Priority and name of the thread are not in a trace of gpuprof: those columns are empty.
+//! Priority and name of the thread are not in a trace of gpuwhy: those columns are empty.
 
 use profiler_core::record::{ApiCall, Record};
 use profiler_core::trace::Item;

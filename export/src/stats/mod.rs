@@ -1,7 +1,7 @@
 //! The statistics of `nsys stats`, under its names, with its columns and units.
 //!
 //! Users of nsys have scripts around these tables, so names, columns, order and rounding are nsys's (2024 and later)
-//! even where gpuprof's own report says the same with other words. What a trace of gpuprof does not hold, such as
+//! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
 //! priorities, stays empty.
 //!
 //! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `distribution`, `sums`, `launches` (calls

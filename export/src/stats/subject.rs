@@ -1,7 +1,7 @@
 //! What a table is about: one trace, or several, whose rows then follow one another behind their run and rank.
 //!
 //! Nothing is summed over traces: medians cannot be, and which rank differs is what several are looked at for. Sums are
-//! a query (`gpuprof query`), whose tables have the same two columns.
+//! a query (`gpuwhy query`), whose tables have the same two columns.
 
 use std::io;
 

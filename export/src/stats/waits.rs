@@ -1,6 +1,6 @@
 //! What the launching threads waited in, under the name and with the columns of nsys's `osrt_sum`.
 //!
-//! nsys counts calls of the C library; a trace of gpuprof has looks at threads, some hundred a second. So a row is what
+//! nsys counts calls of the C library; a trace of gpuwhy has looks at threads, some hundred a second. So a row is what
 //! the kernel said the thread slept in and not a function, looks of a thread that follow each other in the same wait
 //! count as one, and waits shorter than the time between two looks are seldom seen. The report says so above its table.
 

@@ -1,4 +1,4 @@
-//! A trace as tables: the rows of the Parquet files and of `gpuprof query`.
+//! A trace as tables: the rows of the Parquet files and of `gpuwhy query`.
 //!
 //! Both show the same tables, and a column, its description and its value are said once, in `records` and `reported`.
 //! Rows are handed on as they are made: nothing here grows with the trace. Times are nanoseconds since the Unix epoch;

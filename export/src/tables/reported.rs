@@ -1,4 +1,4 @@
-//! The tables that the engine fills: what `gpuprof report` says, as rows.
+//! The tables that the engine fills: what `gpuwhy report` says, as rows.
 
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::dictionary::Dictionary;
@@ -39,7 +39,7 @@ table! {
         "driver_version" Text "kernel-mode driver" = session.driver_version.as_str();
         "driver_cuda_version" Integer "1000 * major + 10 * minor" = session.driver_cuda_version;
         "cupti_version" Integer "as CUPTI gives it" = session.cupti_version;
-        "gpuprof_version" Text "that wrote the trace" = session.gpuprof_version.as_str();
+        "gpuwhy_version" Text "that wrote the trace" = session.gpuwhy_version.as_str();
     }
 }
 
@@ -109,7 +109,7 @@ table! {
 table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
-        "counter" Text "as `gpuprof report --json` names it, with a dot where it nests" = name;
+        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests" = name;
         "value" Integer "its value" = value;
     }
 }

@@ -1,6 +1,6 @@
 //! A thread of the program writes while the collector reads.
 
-use gpuprof_model::ring::{Ring, WORDS};
+use gpuwhy_model::ring::{Ring, WORDS};
 use loom::sync::Arc;
 use loom::thread;
 

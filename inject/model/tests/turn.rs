@@ -1,6 +1,6 @@
 //! A capture begins while tracing is switched off for the last one, and two begin at once.
 
-use gpuprof_model::turn::{Turn, Turned};
+use gpuwhy_model::turn::{Turn, Turned};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::thread;

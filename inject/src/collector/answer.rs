@@ -51,7 +51,7 @@ impl Collector {
             line: report.live_line(),
             summary: report.summary(),
             kernels: report.completeness.kernels,
-            lost: loss.dropped_by_cupti + loss.dropped_by_gpuprof + loss.dropped_ranges,
+            lost: loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges,
             trace: self.trace.path().map(Path::to_owned),
         }
     }
@@ -59,7 +59,7 @@ impl Collector {
     /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it up.
     pub(super) fn answer_to_keep(&self, report: &Report) -> Option<KeptAnswer> {
         (report.completeness.records() >= ANSWER_FROM && self.what_if != WhatIf::Off).then(|| KeptAnswer {
-            gpuprof_version: self.session.gpuprof_version.clone(),
+            gpuwhy_version: self.session.gpuwhy_version.clone(),
             summary: report.summary(),
             full: report.full(),
             ranges: report.range_tables(),

@@ -105,14 +105,14 @@ impl Collector {
             self.what_if = WhatIf::Off;
             self.captures.stop_what_if();
             log::warning!(
-                "{backlog} buffers of records wait: the what-if replay is left out here (`gpuprof report` makes it up from the trace)"
+                "{backlog} buffers of records wait: the what-if replay is left out here (`gpuwhy report` makes it up from the trace)"
             );
         }
     }
 
     pub(super) fn count_loss(&mut self, dropped_by_cupti: u64) {
         self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
-        self.loss.dropped_by_gpuprof = self.inlet.dropped.load(Ordering::Relaxed) + self.segments.missed();
+        self.loss.dropped_by_gpuwhy = self.inlet.dropped.load(Ordering::Relaxed) + self.segments.missed();
         self.loss.beyond_dictionary = self.decoder.dictionary().beyond();
         self.loss.dropped_ranges = nvtx::dropped();
         self.loss.unobserved_ns = self.director.unobserved();
@@ -121,7 +121,7 @@ impl Collector {
         if foreign > 0 && !self.foreign_buffers_said {
             self.foreign_buffers_said = true;
             log::warning!(
-                "another profiler's activity buffers come to gpuprof: its records are left alone, and some of ours may \
+                "another profiler's activity buffers come to gpuwhy: its records are left alone, and some of ours may \
                  have gone to it; run the two apart"
             );
         }

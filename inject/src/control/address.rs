@@ -31,8 +31,8 @@ pub fn user() -> u32 {
 pub fn folders(user: u32) -> Vec<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let own = runtime.filter(|folder| fs::metadata(folder).is_ok_and(|found| found.uid() == user));
-    let own = own.map(|folder| folder.join("gpuprof"));
-    own.into_iter().chain([PathBuf::from(format!("/tmp/gpuprof-{user}"))]).collect()
+    let own = own.map(|folder| folder.join("gpuwhy"));
+    own.into_iter().chain([PathBuf::from(format!("/tmp/gpuwhy-{user}"))]).collect()
 }
 
 /// A process as its socket names it: `4711`, or `4711-2` for the second one with this id, in another container.
@@ -59,7 +59,7 @@ impl FromStr for Process {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (id, number) = text.split_once('-').unwrap_or((text, "1"));
         let parsed = id.parse().ok().zip(number.parse().ok());
-        parsed.map(|(id, number)| Self { id, number }).ok_or("expected a process id, as `gpuprof status` lists them")
+        parsed.map(|(id, number)| Self { id, number }).ok_or("expected a process id, as `gpuwhy status` lists them")
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
     fn private() -> (tempfile::TempDir, PathBuf, u32) {
         let place = tempfile::tempdir().unwrap();
         let user = fs::metadata(place.path()).unwrap().uid();
-        let folder = place.path().join("gpuprof");
+        let folder = place.path().join("gpuwhy");
         make_private(&folder, user).unwrap();
         (place, folder, user)
     }

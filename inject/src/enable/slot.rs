@@ -22,7 +22,7 @@ use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Error, Kind, ResourceHandle
 
 use crate::{flusher, log};
 
-/// Whether other tools get a turn: `GPUPROF_NEIGHBOURS`.
+/// Whether other tools get a turn: `GPUWHY_NEIGHBOURS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbours {
     /// The slot is held to the end of the process.

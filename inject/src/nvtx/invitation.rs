@@ -1,6 +1,6 @@
 //! Has NVTX load this library, when only the CUDA driver was told to.
 //!
-//! NVTX asks the environment at its first call. `gpuprof run` sets the variable before the program starts; with
+//! NVTX asks the environment at its first call. `gpuwhy run` sets the variable before the program starts; with
 //! `CUDA_INJECTION64_PATH` alone it is set here, unless another thread could be reading the environment at the same
 //! time, which the C library does not allow. Calls from before CUDA was used are lost then: NVTX asks only once.
 
@@ -27,7 +27,7 @@ pub fn invite() -> Option<String> {
         )),
         None if border::set_variable_if_alone(NVTX_INJECTION, &own) => None,
         None => Some(format!(
-            "no NVTX ranges: {NVTX_INJECTION} was not set when the program started (`gpuprof run` sets it)"
+            "no NVTX ranges: {NVTX_INJECTION} was not set when the program started (`gpuwhy run` sets it)"
         )),
     }
 }

@@ -149,7 +149,7 @@ impl SessionTrace {
 
     fn loss(&self, now: &Loss) -> Loss {
         let since = self.loss_before.map_or(*now, |before| now.since(&before));
-        Loss { dropped_by_gpuprof: since.dropped_by_gpuprof + self.segments.missed(), ..since }
+        Loss { dropped_by_gpuwhy: since.dropped_by_gpuwhy + self.segments.missed(), ..since }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is wrong with the variables that are set: a value that is not understood, a name that does not exist.
 //!
-//! Both are said the same way by libprof.so, which goes on with the default, and by `gpuprof run`, before the program
-//! starts; a value that is not understood keeps `gpuprof run` from starting it. A misspelt name would without a word simply
+//! Both are said the same way by libprof.so, which goes on with the default, and by `gpuwhy run`, before the program
+//! starts; a value that is not understood keeps `gpuwhy run` from starting it. A misspelt name would without a word simply
 //! not be there: so every variable with our prefix must be known to somebody.
 
 use std::ffi::OsStr;
@@ -10,24 +10,24 @@ use std::fmt;
 use super::{CAPTURE_RANGE, NVTX_CAPTURE, VARIABLES};
 
 /// What all of our variables begin with.
-const PREFIX: &str = "GPUPROF_";
+const PREFIX: &str = "GPUWHY_";
 
 /// Variables with our prefix that other parts read: the command line, the replay library, tests and scripts.
 const READ_ELSEWHERE: &[&str] = &[
-    "GPUPROF_BLESS",
-    "GPUPROF_LIB",
-    "GPUPROF_MUTATIONS",
-    "GPUPROF_NSYS",
-    "GPUPROF_NSYS_LIBS",
-    "GPUPROF_REFERENCE_TRACES",
-    "GPUPROF_REPLAY",
-    "GPUPROF_REPLAY_FAULT",
-    "GPUPROF_REPLAY_REPEAT",
-    "GPUPROF_REPLAY_SPEED",
-    "GPUPROF_REPLAY_VERSION",
-    "GPUPROF_SOAK",
+    "GPUWHY_BLESS",
+    "GPUWHY_LIB",
+    "GPUWHY_MUTATIONS",
+    "GPUWHY_NSYS",
+    "GPUWHY_NSYS_LIBS",
+    "GPUWHY_REFERENCE_TRACES",
+    "GPUWHY_REPLAY",
+    "GPUWHY_REPLAY_FAULT",
+    "GPUWHY_REPLAY_REPEAT",
+    "GPUWHY_REPLAY_SPEED",
+    "GPUWHY_REPLAY_VERSION",
+    "GPUWHY_SOAK",
     // Set by cargo for tests and examples: the version that `build.rs` found.
-    "GPUPROF_VERSION",
+    "GPUWHY_VERSION",
 ];
 
 /// A variable that cannot be followed.
@@ -61,7 +61,7 @@ pub enum Complaint {
 }
 
 impl Complaint {
-    /// Whether something else would be measured than was asked for. `gpuprof run` then does not start the program. A name
+    /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A name
     /// that nothing reads may be for another version, or for somebody else.
     #[must_use]
     pub fn is_serious(&self) -> bool {
@@ -77,10 +77,10 @@ impl fmt::Display for Complaint {
                 write!(f, "{variable}={value:?} is not understood: expected {expected}; the default is {default}")
             }
             Self::Name { name, nearest: Some(nearest) } => {
-                write!(f, "{name} is no variable of gpuprof and has no effect: did you mean {nearest}?")
+                write!(f, "{name} is no variable of gpuwhy and has no effect: did you mean {nearest}?")
             }
             Self::Name { name, nearest: None } => {
-                write!(f, "{name} is no variable of gpuprof and has no effect: docs/ENVIRONMENT.md lists them")
+                write!(f, "{name} is no variable of gpuwhy and has no effect: docs/ENVIRONMENT.md lists them")
             }
             Self::Placeholder { variable, placeholder } => write!(
                 f,
@@ -140,11 +140,11 @@ mod tests {
     #[test]
     fn a_slip_is_answered_with_what_was_meant() {
         for (slip, meant) in [
-            ("GPUPROF_LIFE", "GPUPROF_LIVE?"),
-            ("GPUPROF_OUTPT", "GPUPROF_OUTPUT?"),
-            ("GPUPROF_EXIT_TIME_OUT", "GPUPROF_EXIT_TIMEOUT?"),
-            ("GPUPROF_live", "GPUPROF_LIVE?"),
-            ("GPUPROF_DEPENDENCYS", "GPUPROF_DEPENDENCIES?"),
+            ("GPUWHY_LIFE", "GPUWHY_LIVE?"),
+            ("GPUWHY_OUTPT", "GPUWHY_OUTPUT?"),
+            ("GPUWHY_EXIT_TIME_OUT", "GPUWHY_EXIT_TIMEOUT?"),
+            ("GPUWHY_live", "GPUWHY_LIVE?"),
+            ("GPUWHY_DEPENDENCYS", "GPUWHY_DEPENDENCIES?"),
         ] {
             let said = said(slip).unwrap_or_default();
             assert!(said.contains(slip) && said.ends_with(meant), "{said}");
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_is_far_from_everything_gets_no_guess() {
-        for name in ["GPUPROF_", "GPUPROF_FOO", "GPUPROF_QWXZJK", &format!("GPUPROF_{}", "A".repeat(10_000))] {
+        for name in ["GPUWHY_", "GPUWHY_FOO", "GPUWHY_QWXZJK", &format!("GPUWHY_{}", "A".repeat(10_000))] {
             assert!(said(name).unwrap_or_default().ends_with("lists them"), "{name}");
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_known_or_not_ours_is_left_alone() {
         let ours = VARIABLES.iter().map(|variable| variable.name);
-        for name in ours.chain(READ_ELSEWHERE.iter().copied()).chain(["PATH", "GPUPROFILER", "MY_GPUPROF_LIVE"]) {
+        for name in ours.chain(READ_ELSEWHERE.iter().copied()).chain(["PATH", "GPUWHYILER", "MY_GPUWHY_LIVE"]) {
             assert_eq!(said(name), None);
         }
     }

@@ -1,6 +1,6 @@
 //! The one table of environment variables.
 //!
-//! It is the source of `docs/ENVIRONMENT.md` (a test compares them), of `gpuprof run --help`, and of the names that the
+//! It is the source of `docs/ENVIRONMENT.md` (a test compares them), of `gpuwhy run --help`, and of the names that the
 //! parser asks for, so a variable cannot exist without its documentation.
 
 /// One environment variable.
@@ -15,77 +15,77 @@ pub struct Variable {
 }
 
 /// How much is recorded.
-pub const MODE: &str = "GPUPROF_MODE";
+pub const MODE: &str = "GPUWHY_MODE";
 /// Whether a CUDA graph is one record.
-pub const CUDA_GRAPHS: &str = "GPUPROF_CUDA_GRAPHS";
+pub const CUDA_GRAPHS: &str = "GPUWHY_CUDA_GRAPHS";
 /// How much tracing may take.
-pub const MAX_OVERHEAD: &str = "GPUPROF_MAX_OVERHEAD";
+pub const MAX_OVERHEAD: &str = "GPUWHY_MAX_OVERHEAD";
 /// Where the trace is written.
-pub const OUTPUT: &str = "GPUPROF_OUTPUT";
+pub const OUTPUT: &str = "GPUWHY_OUTPUT";
 /// How much is printed at the end.
-pub const REPORT: &str = "GPUPROF_REPORT";
+pub const REPORT: &str = "GPUWHY_REPORT";
 /// How often a verdict is printed while the program runs.
-pub const LIVE: &str = "GPUPROF_LIVE";
+pub const LIVE: &str = "GPUWHY_LIVE";
 /// How talkative the library is.
-pub const LOG: &str = "GPUPROF_LOG";
+pub const LOG: &str = "GPUWHY_LOG";
 /// Which libcupti to load.
-pub const CUPTI_PATH: &str = "GPUPROF_CUPTI_PATH";
+pub const CUPTI_PATH: &str = "GPUWHY_CUPTI_PATH";
 /// Raw recording for the replay library.
-pub const RECORD: &str = "GPUPROF_RECORD";
+pub const RECORD: &str = "GPUWHY_RECORD";
 /// Size limit of the raw recording.
-pub const RECORD_LIMIT: &str = "GPUPROF_RECORD_LIMIT";
+pub const RECORD_LIMIT: &str = "GPUWHY_RECORD_LIMIT";
 /// Longest wait at exit.
-pub const EXIT_TIMEOUT: &str = "GPUPROF_EXIT_TIMEOUT";
+pub const EXIT_TIMEOUT: &str = "GPUWHY_EXIT_TIMEOUT";
 /// Whether stream dependencies are recorded.
-pub const DEPENDENCIES: &str = "GPUPROF_DEPENDENCIES";
+pub const DEPENDENCIES: &str = "GPUWHY_DEPENDENCIES";
 /// Whether allocations are recorded.
-pub const MEMORY_USAGE: &str = "GPUPROF_CUDA_MEMORY_USAGE";
+pub const MEMORY_USAGE: &str = "GPUWHY_CUDA_MEMORY_USAGE";
 /// Whether the host's page faults on managed memory are recorded.
-pub const UM_CPU_PAGE_FAULTS: &str = "GPUPROF_CUDA_UM_CPU_PAGE_FAULTS";
+pub const UM_CPU_PAGE_FAULTS: &str = "GPUWHY_CUDA_UM_CPU_PAGE_FAULTS";
 /// Whether page faults of devices on managed memory are recorded.
-pub const UM_GPU_PAGE_FAULTS: &str = "GPUPROF_CUDA_UM_GPU_PAGE_FAULTS";
+pub const UM_GPU_PAGE_FAULTS: &str = "GPUWHY_CUDA_UM_GPU_PAGE_FAULTS";
 /// Whether the program is replayed without one cost.
-pub const WHAT_IF: &str = "GPUPROF_WHAT_IF";
+pub const WHAT_IF: &str = "GPUWHY_WHAT_IF";
 /// Time between flushes.
-pub const FLUSH: &str = "GPUPROF_FLUSH";
+pub const FLUSH: &str = "GPUWHY_FLUSH";
 /// Another injection library.
-pub const CHAIN: &str = "GPUPROF_CHAIN";
+pub const CHAIN: &str = "GPUWHY_CHAIN";
 /// Whether other tools get CUPTI.
-pub const NEIGHBOURS: &str = "GPUPROF_NEIGHBOURS";
+pub const NEIGHBOURS: &str = "GPUWHY_NEIGHBOURS";
 /// Memory for activity buffers.
-pub const MEMORY: &str = "GPUPROF_MEMORY";
+pub const MEMORY: &str = "GPUWHY_MEMORY";
 /// Whether host threads are looked at.
-pub const SAMPLING: &str = "GPUPROF_SAMPLING";
+pub const SAMPLING: &str = "GPUWHY_SAMPLING";
 
 /// How much of the command line is kept.
-pub const COMMAND_LINE: &str = "GPUPROF_COMMAND_LINE";
+pub const COMMAND_LINE: &str = "GPUWHY_COMMAND_LINE";
 
 /// What the CUDA driver loads. Not ours: it is how libprof.so got here.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// What NVTX loads. Not ours.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// What begins and ends a capture.
-pub const CAPTURE_RANGE: &str = "GPUPROF_CAPTURE_RANGE";
+pub const CAPTURE_RANGE: &str = "GPUWHY_CAPTURE_RANGE";
 /// Which range of the program.
-pub const NVTX_CAPTURE: &str = "GPUPROF_NVTX_CAPTURE";
+pub const NVTX_CAPTURE: &str = "GPUWHY_NVTX_CAPTURE";
 /// What follows the end of a capture.
-pub const CAPTURE_RANGE_END: &str = "GPUPROF_CAPTURE_RANGE_END";
+pub const CAPTURE_RANGE_END: &str = "GPUWHY_CAPTURE_RANGE_END";
 /// Which steps are captured.
-pub const STEPS: &str = "GPUPROF_STEPS";
+pub const STEPS: &str = "GPUWHY_STEPS";
 /// Time before the first capture.
-pub const DELAY: &str = "GPUPROF_DELAY";
+pub const DELAY: &str = "GPUWHY_DELAY";
 /// Longest capture.
-pub const DURATION: &str = "GPUPROF_DURATION";
+pub const DURATION: &str = "GPUWHY_DURATION";
 /// Whether there is a control socket.
-pub const CONTROL: &str = "GPUPROF_CONTROL";
+pub const CONTROL: &str = "GPUWHY_CONTROL";
 /// Signal after the last capture.
-pub const KILL: &str = "GPUPROF_KILL";
+pub const KILL: &str = "GPUWHY_KILL";
 
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: OUTPUT,
-        default: "gpuprof-%p.gpuprof",
+        default: "gpuwhy-%p.gpuwhy",
         meaning: "Trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` the value of VAR (`unset` \
                   without one), `%%` a percent sign. `off` writes none. A file that exists is not overwritten: the new one gets a \
                   number. Folders that are missing are made. Only the user can read the file (mode 600).",
@@ -105,17 +105,17 @@ pub const VARIABLES: &[Variable] = &[
                   known. `graph` and `auto` need CUPTI 13.2 or later: older libraries can crash the program over whole graphs, so with \
                   them nodes are recorded all the same. `auto` begins with whole graphs and goes over to nodes once 16 launches in half a \
                   second or more say that nodes would take less than an estimated 2 % of the time of their graphs, or less than \
-                  GPUPROF_MAX_OVERHEAD where that is set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the \
+                  GPUWHY_MAX_OVERHEAD where that is set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the \
                   program when whole graphs are switched on in mid-run. How many nodes a graph has is told when it is instantiated; \
-                  graphs of which that is not known stay whole. While CUPTI is left to other tools (GPUPROF_NEIGHBOURS=yield) it is \
-                  always nodes, which those expect. A program linked with gpuprof records nodes under `auto`, too.",
+                  graphs of which that is not known stay whole. While CUPTI is left to other tools (GPUWHY_NEIGHBOURS=yield) it is \
+                  always nodes, which those expect. A program linked with gpuwhy records nodes under `auto`, too.",
     },
     Variable {
         name: MAX_OVERHEAD,
         default: "off",
         meaning: "Part of the launching threads' time that tracing may take, such as `1%`: after three seconds in a row above it by \
-                  gpuprof's own estimate the next cheaper GPUPROF_MODE holds, down to `watch`, and the report says when. It goes \
-                  before GPUPROF_MODE, which is the most that is recorded, and nothing is stepped up again.",
+                  gpuwhy's own estimate the next cheaper GPUWHY_MODE holds, down to `watch`, and the report says when. It goes \
+                  before GPUWHY_MODE, which is the most that is recorded, and nothing is stepped up again.",
     },
     Variable {
         name: REPORT,
@@ -141,7 +141,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: RECORD,
         default: "off",
-        meaning: "Also writes every activity buffer as CUPTI delivered it to this file (same patterns as GPUPROF_OUTPUT), to \
+        meaning: "Also writes every activity buffer as CUPTI delivered it to this file (same patterns as GPUWHY_OUTPUT), to \
                   be played back by the replay library. Large; for bug reports and test fixtures.",
     },
     Variable {
@@ -171,7 +171,7 @@ pub const VARIABLES: &[Variable] = &[
         name: UM_CPU_PAGE_FAULTS,
         default: "off",
         meaning: "`on` also records each page of managed memory that the host missed, and every migration: for `um_sum` and its \
-                  like in `gpuprof stats`. May slow the program down a lot.",
+                  like in `gpuwhy stats`. May slow the program down a lot.",
     },
     Variable {
         name: UM_GPU_PAGE_FAULTS,
@@ -183,7 +183,7 @@ pub const VARIABLES: &[Variable] = &[
         name: WHAT_IF,
         default: "auto",
         meaning: "Whether the run is replayed without one cost at a time, for the ceilings of the report: `on`, `off`, or `auto`, \
-                  which gives it up when records come faster than they can be taken in. `gpuprof report` makes it up from the \
+                  which gives it up when records come faster than they can be taken in. `gpuwhy report` makes it up from the \
                   trace.",
     },
     Variable {
@@ -196,14 +196,14 @@ pub const VARIABLES: &[Variable] = &[
         name: CAPTURE_RANGE,
         default: "none",
         meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
-                  the range of GPUPROF_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
-                  records launches of CUDA graphs, unless GPUPROF_CUDA_GRAPHS=node, as that has to be on from the start, and they are \
+                  the range of GPUWHY_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
+                  records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPHS=node, as that has to be on from the start, and they are \
                   thrown away.",
     },
     Variable {
         name: NVTX_CAPTURE,
         default: "none",
-        meaning: "The range that is captured, or, with GPUPROF_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
+        meaning: "The range that is captured, or, with GPUWHY_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
                   domain the default one.",
     },
     Variable {
@@ -218,7 +218,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "off",
         meaning: "Captures chosen steps, as torch.profiler's schedule: `skip,wait,warmup,active,repeat`, for example `10,0,2,5,1`. After \
                   `skip` steps, `repeat` cycles (0: without end) of `wait` free steps, `warmup` steps whose records are thrown away, \
-                  and `active` captured ones. A step is the range of GPUPROF_NVTX_CAPTURE; without one steps are detected, for which \
+                  and `active` captured ones. A step is the range of GPUWHY_NVTX_CAPTURE; without one steps are detected, for which \
                   tracing is on all the time, and a capture begins and ends when a step has become known.",
     },
     Variable {
@@ -229,12 +229,12 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: CONTROL,
         default: "on",
-        meaning: "`off` opens no socket for `gpuprof status`, `start`, `stop`, `snapshot` and `watch` (docs/CONTROL.md).",
+        meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot` and `watch` (docs/CONTROL.md).",
     },
     Variable {
         name: COMMAND_LINE,
         default: "full",
-        meaning: "How much of the program's command line is kept in the trace and shown by `gpuprof status`: `full` all of it, with `***` \
+        meaning: "How much of the program's command line is kept in the trace and shown by `gpuwhy status`: `full` all of it, with `***` \
                   in place of what looks like a secret (the value of an option or variable that names a password, secret, token, \
                   credential or key, a password in a URL, access tokens of well-known forms); `name` the program alone; `off` nothing.",
     },
@@ -249,7 +249,7 @@ pub const VARIABLES: &[Variable] = &[
         name: CHAIN,
         default: "off",
         meaning: "Another injection library, loaded and initialised after this one: the driver itself loads only one. It works \
-                  beside gpuprof unless it needs CUPTI too, which serves one tool in a process.",
+                  beside gpuwhy unless it needs CUPTI too, which serves one tool in a process.",
     },
     Variable {
         name: NEIGHBOURS,
@@ -257,8 +257,8 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "CUPTI serves one tool in a process: `hold` keeps it to the end, so that another profiler in the \
                   process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
                   goes on when it is done, unless that leaves its own clock in CUPTI (torch.profiler). The time between is \
-                  counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUPROF_CAPTURE_RANGE=cudaProfilerApi or page faults; \
-                  GPUPROF_MODE=watch leaves CUPTI to others either way. See docs/RELIABILITY.md.",
+                  counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
+                  GPUWHY_MODE=watch leaves CUPTI to others either way. See docs/RELIABILITY.md.",
     },
     Variable {
         name: MEMORY,
@@ -280,8 +280,8 @@ pub fn markdown() -> String {
     let mut text = String::from(
         "# Environment variables of libprof.so\n\n\
          Generated from the table that the parser reads (`inject/src/settings/variable.rs`). A value that is not understood is\n\
-         replaced by the default, and a `GPUPROF_*` that is not in this table has no effect: each with a line on stderr\n\
-         that names what was probably meant. Neither stops the program. `gpuprof run` says both before it starts one, and does\n\
+         replaced by the default, and a `GPUWHY_*` that is not in this table has no effect: each with a line on stderr\n\
+         that names what was probably meant. Neither stops the program. `gpuwhy run` says both before it starts one, and does\n\
          not start it where a value is not understood.\n\n\
          | variable | default | meaning |\n|---|---|---|\n",
     );
@@ -289,8 +289,8 @@ pub fn markdown() -> String {
         text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
     }
     text.push_str(
-        "\nNot for libprof.so: `GPUPROF_LIB` names the libprof.so that the command `gpuprof` loads into programs,\n\
-         `GPUPROF_BLESS=1` has tests that use the crate renew their baselines.\n",
+        "\nNot for libprof.so: `GPUWHY_LIB` names the libprof.so that the command `gpuwhy` loads into programs,\n\
+         `GPUWHY_BLESS=1` has tests that use the crate renew their baselines.\n",
     );
     text
 }
@@ -304,13 +304,13 @@ mod tests {
     #[test]
     fn the_documentation_is_this_table() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ENVIRONMENT.md");
-        if env::var_os("GPUPROF_BLESS").is_some() {
+        if env::var_os("GPUWHY_BLESS").is_some() {
             std::fs::write(file, markdown()).unwrap();
         }
         assert_eq!(
             std::fs::read_to_string(file).unwrap(),
             markdown(),
-            "run the tests with GPUPROF_BLESS=1 to renew {file}"
+            "run the tests with GPUWHY_BLESS=1 to renew {file}"
         );
     }
 }

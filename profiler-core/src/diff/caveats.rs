@@ -31,7 +31,7 @@ pub(super) fn caveats(a: &Report, b: &Report) -> Vec<String> {
         ),
         ("drivers", first.driver_version.clone(), second.driver_version.clone()),
         ("versions of CUPTI", number(first.cupti_version), number(second.cupti_version)),
-        ("versions of gpuprof", first.gpuprof_version.clone(), second.gpuprof_version.clone()),
+        ("versions of gpuwhy", first.gpuwhy_version.clone(), second.gpuwhy_version.clone()),
     ] {
         if in_a != in_b {
             sentences.push(format!("The {what} differ: {} in A, {} in B.", known(&in_a), known(&in_b)));

@@ -27,8 +27,8 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
         ));
     }
     parts.push(match cost.core_share() {
-        Some(share) => format!("gpuprof's threads {:.1} % of a core", share * 100.0),
-        None => "processor time of gpuprof's threads not known".to_owned(),
+        Some(share) => format!("gpuwhy's threads {:.1} % of a core", share * 100.0),
+        None => "processor time of gpuwhy's threads not known".to_owned(),
     });
     wrapped(out, "tracing: ", &parts.join(", "));
     for sentence in graphs(cost, report).into_iter().chain(given_up(cost, report)) {
@@ -66,14 +66,14 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
         };
         return Some(format!(
             "CUDA graphs were recorded as a whole, {operations} launches. {why}; --cuda-graph-trace node \
-             (GPUPROF_CUDA_GRAPHS=node) tells what runs inside."
+             (GPUWHY_CUDA_GRAPHS=node) tells what runs inside."
         ));
     }
     let nanos = operations * GRAPH_NODE_NANOS;
     (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
         format!(
             "Of that {} for {operations} nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch and so \
-             part of launch_api above; --cuda-graph-trace graph (GPUPROF_CUDA_GRAPHS=graph) records a launch as one, with \
+             part of launch_api above; --cuda-graph-trace graph (GPUWHY_CUDA_GRAPHS=graph) records a launch as one, with \
              CUPTI 13.2 or later. That cannot be changed while the program runs.",
             percent(nanos, cost.observed_ns)
         )

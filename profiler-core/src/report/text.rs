@@ -33,7 +33,7 @@ pub fn live_line(report: &Report) -> String {
     let mut parts: Vec<_> = Group::ALL.into_iter().map(|group| (share(group), group)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (group, of_steady) = report.verdict.live;
-    let mut line = format!("gpuprof: {}", group.name());
+    let mut line = format!("gpuwhy: {}", group.name());
     if report.is_watched() {
         let gauges = watched::live_part(&report.gauges).unwrap_or_else(|| "watched".to_owned());
         let _ = write!(line, " | whole {}: {gauges}", duration(report.shown_ns()));
@@ -72,7 +72,7 @@ pub(super) fn write_short(out: &mut Page, report: &Report) {
     let command = shortened(&report.process.command.join(" "), room);
     let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
     let observed = duration(report.shown_ns());
-    wrapped(out, "gpuprof: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
+    wrapped(out, "gpuwhy: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
     if let Some(Part { from_ns, to_ns, of_ns }) = report.part {
         let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
         wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
@@ -251,7 +251,7 @@ fn completeness_lines(out: &mut Page, report: &Report) {
     let mut parts = Vec::new();
     for (count, what, how) in [
         (loss.dropped_by_cupti, "record", "dropped by CUPTI"),
-        (loss.dropped_by_gpuprof, "record", "dropped by gpuprof"),
+        (loss.dropped_by_gpuwhy, "record", "dropped by gpuwhy"),
         (loss.unknown_kinds, "record", "of unknown kind"),
         (loss.broken_buffers, "broken buffer", ""),
         (loss.undelivered_buffers, "buffer", "never delivered"),

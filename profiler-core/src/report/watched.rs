@@ -35,7 +35,7 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
     (HostCause::Child, "waiting for a child process"),
 ];
 
-const MEASURE: &str = "Run with GPUPROF_MODE=light, or capture a part of the run (gpuprof run --delay 60 --duration 10), for \
+const MEASURE: &str = "Run with GPUWHY_MODE=light, or capture a part of the run (gpuwhy run --delay 60 --duration 10), for \
                        the cause and what it costs.";
 
 /// Judges by gauges and looks.

@@ -22,8 +22,8 @@ pub const ANSWER_FROM: u64 = 1_000_000;
 /// What a run said at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Version of gpuprof that said it.
-    pub gpuprof_version: String,
+    /// Version of gpuwhy that said it.
+    pub gpuwhy_version: String,
     /// The short report.
     pub summary: String,
     /// All tables.
@@ -64,7 +64,7 @@ fn unpacked(header: &Header, body: &[u8]) -> Result<Vec<u8>, Malformed> {
 
 /// Appends the texts. Nothing when they are longer than a block may be.
 pub(super) fn encode(answer: &Answer, body: &mut Vec<u8>) {
-    let texts = [&answer.gpuprof_version, &answer.summary, &answer.full, &answer.ranges];
+    let texts = [&answer.gpuwhy_version, &answer.summary, &answer.full, &answer.ranges];
     if texts.iter().map(|text| text.len() + 10).sum::<usize>() <= MAX_BODY {
         texts.into_iter().for_each(|text| varint::put_bytes(body, text.as_bytes()));
     }
@@ -73,7 +73,7 @@ pub(super) fn encode(answer: &Answer, body: &mut Vec<u8>) {
 fn decode(body: &[u8]) -> Result<Answer, Malformed> {
     let mut cursor = Cursor::new(body);
     Ok(Answer {
-        gpuprof_version: cursor.string()?,
+        gpuwhy_version: cursor.string()?,
         summary: lines(&cursor.string()?),
         full: lines(&cursor.string()?),
         ranges: lines(&cursor.string()?),
@@ -120,7 +120,7 @@ mod tests {
     fn answer() -> Answer {
         let text = |words: &str| words.repeat(50);
         Answer {
-            gpuprof_version: "0.1.0".to_owned(),
+            gpuwhy_version: "0.1.0".to_owned(),
             summary: text("verdict: launch "),
             full: text("kernel "),
             ranges: String::new(),

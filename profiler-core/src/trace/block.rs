@@ -154,7 +154,7 @@ fn recognise(bytes: &[u8]) -> Option<&'static str> {
         (b"PK\x03\x04", "a zip archive"),
         (b"PAR1", "Parquet"),
         (b"\x7fELF", "an ELF program or library"),
-        (b"\x89GPT\n", "a gpuprof trace whose line ends were converted: copy it in binary mode"),
+        (b"\x89GPT\n", "a gpuwhy trace whose line ends were converted: copy it in binary mode"),
         (b"#!", "a script"),
     ];
     let known = KNOWN.iter().find(|(start, _)| bytes.starts_with(start)).map(|&(_, what)| what);

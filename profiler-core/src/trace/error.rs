@@ -53,12 +53,12 @@ impl fmt::Display for TraceError {
         match self {
             Self::Empty => f.write_str("the file is empty: the program ended before anything was written"),
             Self::NotATrace { looks_like: Some(what) } => {
-                write!(f, "not a gpuprof trace: at byte 0 it looks like {what}")
+                write!(f, "not a gpuwhy trace: at byte 0 it looks like {what}")
             }
-            Self::NotATrace { looks_like: None } => f.write_str("not a gpuprof trace: unknown bytes at byte 0"),
+            Self::NotATrace { looks_like: None } => f.write_str("not a gpuwhy trace: unknown bytes at byte 0"),
             Self::TooNew { found, supported } => write!(
                 f,
-                "trace format {}.{} at byte 8 is newer than {}.{}, the newest this version reads: update gpuprof",
+                "trace format {}.{} at byte 8 is newer than {}.{}, the newest this version reads: update gpuwhy",
                 found.0, found.1, supported.0, supported.1
             ),
             Self::Truncated { offset } => {
@@ -66,7 +66,7 @@ impl fmt::Display for TraceError {
             }
             Self::MustUnderstand { kind, version, offset } => write!(
                 f,
-                "block kind {kind} version {version} at byte {offset} must be understood and is not: update gpuprof"
+                "block kind {kind} version {version} at byte {offset} must be understood and is not: update gpuwhy"
             ),
             Self::Io { offset, source } => write!(f, "reading failed at byte {offset}: {source}"),
         }
@@ -128,10 +128,10 @@ impl Damage {
             counted(
                 self.misplaced_blocks,
                 "block",
-                "in a place where no gpuprof writes it: the file was put together by hand",
+                "in a place where no gpuwhy writes it: the file was put together by hand",
             ),
-            counted(self.unknown_blocks, "block", "of a kind that only a newer gpuprof reads"),
-            counted(self.unknown_rows, "record", "of a kind that only a newer gpuprof reads"),
+            counted(self.unknown_blocks, "block", "of a kind that only a newer gpuwhy reads"),
+            counted(self.unknown_rows, "record", "of a kind that only a newer gpuwhy reads"),
         ]
         .into_iter()
         .flatten()

@@ -20,7 +20,7 @@ mod tag {
     pub(super) const DRIVER_VERSION: u64 = 7;
     pub(super) const CUPTI_VERSION: u64 = 8;
     pub(super) const CUPTI_PATH: u64 = 9;
-    pub(super) const GPUPROF_VERSION: u64 = 10;
+    pub(super) const GPUWHY_VERSION: u64 = 10;
     pub(super) const RANK_VARIABLE: u64 = 11;
     pub(super) const NOTE: u64 = 12;
 }
@@ -47,7 +47,7 @@ pub(super) fn encode_session(session: &Session, body: &mut Vec<u8>) {
     field(tag::DRIVER_VERSION, session.driver_version.as_bytes());
     field(tag::CUPTI_VERSION, &number(session.cupti_version.into()));
     field(tag::CUPTI_PATH, session.cupti_path.as_bytes());
-    field(tag::GPUPROF_VERSION, session.gpuprof_version.as_bytes());
+    field(tag::GPUWHY_VERSION, session.gpuwhy_version.as_bytes());
     for (name, value) in &session.rank_variables {
         let mut pair = Vec::new();
         varint::put_bytes(&mut pair, name.as_bytes());
@@ -78,7 +78,7 @@ pub(super) fn decode_session(body: &[u8]) -> Result<Session, Malformed> {
             tag::DRIVER_VERSION => session.driver_version = text(bytes),
             tag::CUPTI_VERSION => session.cupti_version = field.varint32()?,
             tag::CUPTI_PATH => session.cupti_path = text(bytes),
-            tag::GPUPROF_VERSION => session.gpuprof_version = text(bytes),
+            tag::GPUWHY_VERSION => session.gpuwhy_version = text(bytes),
             tag::RANK_VARIABLE => session.rank_variables.push((field.string()?, field.string()?)),
             tag::NOTE => session.notes.push(text(bytes)),
             _ => {}
@@ -91,7 +91,7 @@ pub(super) fn decode_session(body: &[u8]) -> Result<Session, Malformed> {
 pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
     for counter in [
         loss.dropped_by_cupti,
-        loss.dropped_by_gpuprof,
+        loss.dropped_by_gpuwhy,
         loss.unknown_kinds,
         loss.broken_buffers,
         loss.broken_bytes,
@@ -110,7 +110,7 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
     let mut cursor = Cursor::new(body);
     Ok(Loss {
         dropped_by_cupti: cursor.optional()?,
-        dropped_by_gpuprof: cursor.optional()?,
+        dropped_by_gpuwhy: cursor.optional()?,
         unknown_kinds: cursor.optional()?,
         broken_buffers: cursor.optional()?,
         broken_bytes: cursor.optional()?,

@@ -1,7 +1,7 @@
 //! Just enough of the PyTorch profiler's JSON for the engine's parts: calls, device operations, step marks and the data
 //! loader's ranges.
 //!
-//! The traces are not part of the project: `GPUPROF_REFERENCE_TRACES` names their folder, and without them the tests say
+//! The traces are not part of the project: `GPUWHY_REFERENCE_TRACES` names their folder, and without them the tests say
 //! `SKIPPED` and pass.
 #![allow(dead_code)]
 
@@ -36,7 +36,7 @@ fn number(value: &Value) -> Option<u32> {
 
 /// `None` without the file; fails on one that cannot be read.
 pub fn load(name: &str) -> Option<Trace> {
-    let folder = std::env::var_os("GPUPROF_REFERENCE_TRACES")
+    let folder = std::env::var_os("GPUWHY_REFERENCE_TRACES")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto"), PathBuf::from);
     let Ok(file) = File::open(folder.join(format!("{name}.json.gz"))) else {
         println!("SKIPPED: {name}: no such reference trace");

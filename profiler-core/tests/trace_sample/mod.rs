@@ -77,7 +77,7 @@ pub fn session() -> Session {
         driver_version: text("580.159.04"),
         cupti_version: 130_000,
         cupti_path: text("/usr/local/cuda/lib64/libcupti.so.13"),
-        gpuprof_version: text("0.1.0"),
+        gpuwhy_version: text("0.1.0"),
         rank_variables: vec![(text("RANK"), text("3")), (text("WORLD_SIZE"), text("8"))],
         notes: vec![text("no external correlation")],
     }

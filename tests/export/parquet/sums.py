@@ -1,4 +1,4 @@
-"""Reads a folder that `gpuprof export --to parquet` wrote, with DuckDB and with pandas, and prints sums as JSON.
+"""Reads a folder that `gpuwhy export --to parquet` wrote, with DuckDB and with pandas, and prints sums as JSON.
 
 usage: sums.py FOLDER
 

@@ -22,11 +22,11 @@ KEPT_MS = 1900
 EDGES = ("launches_without_activity", "activities_without_launch")
 
 WAYS: dict[str, dict[str, str]] = {
-    "profiler": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi", "GPUPROF_CAPTURE_RANGE_END": "repeat"},
+    "profiler": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi", "GPUWHY_CAPTURE_RANGE_END": "repeat"},
     "nvtx": {
-        "GPUPROF_CAPTURE_RANGE": "nvtx", "GPUPROF_NVTX_CAPTURE": "capture", "GPUPROF_CAPTURE_RANGE_END": "repeat"},
+        "GPUWHY_CAPTURE_RANGE": "nvtx", "GPUWHY_NVTX_CAPTURE": "capture", "GPUWHY_CAPTURE_RANGE_END": "repeat"},
     # Ranges by command, in a program that waits for a profiler call that never comes.
-    "socket": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
+    "socket": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
 }
 
 
@@ -35,7 +35,7 @@ def capture(suite: Suite, trace: Trace, number: int) -> dict:
 
     Raises ValueError when the report command gives none.
     """
-    run = suite.run(f"capture-{number}", [suite.gpuprof, "report", trace.path, "--json", "--capture", str(number)])
+    run = suite.run(f"capture-{number}", [suite.gpuwhy, "report", trace.path, "--json", "--capture", str(number)])
     return json.loads(run.stdout)
 
 
@@ -44,9 +44,9 @@ def one_way(way: str, apart: float) -> Check:
 
     def check(suite: Suite) -> Iterator[Result]:
         command = suite.python(
-            "captures.py", way, "--ranges", str(RANGES), "--gpuprof", str(suite.gpuprof), "--apart", str(apart))
+            "captures.py", way, "--ranges", str(RANGES), "--gpuwhy", str(suite.gpuwhy), "--apart", str(apart))
         # The log tells when each capture was known to be complete, and what CUPTI kept back until then.
-        extra = {**WAYS[way], "NVTX_INJECTION64_PATH": str(suite.library), "GPUPROF_LOG": "debug"}
+        extra = {**WAYS[way], "NVTX_INJECTION64_PATH": str(suite.library), "GPUWHY_LOG": "debug"}
         run = suite.run(name, command, Mode.VARIABLE, extra)
         yield expect(f"{name}.exit", run.code == 0, run.ending() if run.code == 0 else run.stderr.strip()[-200:])
         said = json.loads(run.stdout.strip().splitlines()[-1])
@@ -76,7 +76,7 @@ def one_way(way: str, apart: float) -> Check:
 def shutdown(suite: Suite) -> Iterator[Result]:
     """With `stop-shutdown` the first range alone is there, the trace is closed, and the program goes on unharmed."""
     command = suite.python("captures.py", "profiler", "--ranges", "3", "--apart", "0.5")
-    run = suite.run("capture-shutdown", command, Mode.VARIABLE, {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"})
+    run = suite.run("capture-shutdown", command, Mode.VARIABLE, {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"})
     yield expect("capture.shutdown.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     found = [row["kernels"] for row in trace.report["captures"]]

@@ -26,14 +26,14 @@ def describe(difference: collections.Counter[str]) -> str:
 def compare(name: str, trace: Trace, oracle: Counts) -> Iterator[Result]:
     """Counts by kind and by name against one oracle."""
     ours = {kind: trace.records(kind) for kind in oracle.records}
-    yield expect(f"{name}.records", ours == oracle.records, f"gpuprof {ours}, {name.rsplit('.', 1)[-1]} {oracle.records}")
+    yield expect(f"{name}.records", ours == oracle.records, f"gpuwhy {ours}, {name.rsplit('.', 1)[-1]} {oracle.records}")
     if oracle.names is None:
         return
     left, right = oracles.by_base_name(trace.kernel_counts()), oracles.by_base_name(oracle.names)
     surplus, missing = left - right, right - left
     settled = oracles.settle_mangled(surplus, missing)
     detail = f"{len(left)} names" if not (+surplus or +missing) else (
-        f"only gpuprof: {describe(+surplus)}; only there: {describe(+missing)}")
+        f"only gpuwhy: {describe(+surplus)}; only there: {describe(+missing)}")
     detail += f"; {settled} launches are under a mangled name on one side" if settled else ""
     yield expect(f"{name}.names", not (+surplus or +missing), detail)
 
@@ -44,13 +44,13 @@ def compare_time(name: str, trace: Trace, nsys: Counts) -> Result:
     ratio = trace.kernel_nanoseconds() / nsys.nanoseconds
     return expect(
         name, abs(ratio - 1) <= TIME_TOLERANCE,
-        f"gpuprof {trace.kernel_nanoseconds() / 1e6:.2f} ms, nsys {nsys.nanoseconds / 1e6:.2f} ms, ratio {ratio:.4f}")
+        f"gpuwhy {trace.kernel_nanoseconds() / 1e6:.2f} ms, nsys {nsys.nanoseconds / 1e6:.2f} ms, ratio {ratio:.4f}")
 
 
 def check_program(suite: Suite, program: Program) -> Iterator[Result]:
     prefix = f"counts.{program.name}"
     # By nodes of graphs, as the oracles count.
-    run = suite.run(f"{program.name}-counts", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "node"})
+    run = suite.run(f"{program.name}-counts", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPHS": "node"})
     yield expect(f"{prefix}.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     intact = trace.end == "clean" and trace.exit_code == 0
@@ -79,7 +79,7 @@ def one_program(name: str) -> Check:
 
 def threads(suite: Suite) -> Iterator[Result]:
     """8 threads, 8 streams, kernels, copies and graphs as fast as they go: the hardest case for the collector."""
-    run = suite.run("threads", [suite.microbench, "threads", "3"], Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "node"})
+    run = suite.run("threads", [suite.microbench, "threads", "3"], Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPHS": "node"})
     yield expect("counts.threads.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     yield from compare("counts.threads.program", trace, oracles.printed(run.stdout))

@@ -3,7 +3,7 @@
 Runs take turns within a round, in an order that changes from round to round. A figure is the ratio of the medians of the
 faster halves of the runs: what else a machine does only makes a run slower, and on a noisy one the ratios within a round
 lay between 0.91 and 1.15 of each other. Those stand behind the figure.
-The parts are measured without gpuprof, by a library that does nothing else (workloads/dormant.cpp): its figures are
+The parts are measured without gpuwhy, by a library that does nothing else (workloads/dormant.cpp): its figures are
 printed and never fail.
 """
 
@@ -21,8 +21,8 @@ ROUNDS = 9
 LIMIT = 1.03
 # How libprof.so waits for a call of the program, and for a command.
 WAITS = {
-    "profiler": {"GPUPROF_CAPTURE_RANGE": "cudaProfilerApi"},
-    "command": {"GPUPROF_CAPTURE_RANGE": "nvtx", "GPUPROF_NVTX_CAPTURE": "never"},
+    "profiler": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
+    "command": {"GPUWHY_CAPTURE_RANGE": "nvtx", "GPUWHY_NVTX_CAPTURE": "never"},
 }
 PARTS = (
     "subscribe", "subscribe,profiler", "door", "descriptions", "links", "thread", "subscribe,profiler,door",

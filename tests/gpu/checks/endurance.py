@@ -34,7 +34,7 @@ def resident(process: int) -> int | None:
 def graph_nodes(suite: Suite) -> Iterator[Result]:
     command = [suite.microbench, "graph", str(NODES), str(LAUNCHES), "--reps", str(REPETITIONS)]
     began = time.monotonic()
-    process, folder = suite.start("endurance", command, Mode.VARIABLE, {"GPUPROF_REPORT": "summary"})
+    process, folder = suite.start("endurance", command, Mode.VARIABLE, {"GPUWHY_REPORT": "summary"})
     sizes: list[int] = []
     while process.poll() is None and time.monotonic() < began + 140:
         if (size := resident(process.pid)) is not None:

@@ -1,4 +1,4 @@
-"""nsys's own reports and rules on our SQLite export say what `gpuprof stats` and `analyze` say: same columns, same rows,
+"""nsys's own reports and rules on our SQLite export say what `gpuwhy stats` and `analyze` say: same columns, same rows,
 same numbers."""
 
 from __future__ import annotations
@@ -55,35 +55,35 @@ def key(row: dict[str, str]) -> tuple[str, ...]:
 
 def compare(name: str, ours: list[dict[str, str]], theirs: list[dict[str, str]]) -> Iterator[Result]:
     left, right = (list(table[0]) if table else [] for table in (ours, theirs))
-    yield expect(f"{name}.columns", left == right, f"only gpuprof {set(left) - set(right)}, only nsys {set(right) - set(left)}")
-    yield expect(f"{name}.rows", len(ours) == len(theirs) > 0, f"gpuprof {len(ours)}, nsys {len(theirs)}")
+    yield expect(f"{name}.columns", left == right, f"only gpuwhy {set(left) - set(right)}, only nsys {set(right) - set(left)}")
+    yield expect(f"{name}.rows", len(ours) == len(theirs) > 0, f"gpuwhy {len(ours)}, nsys {len(theirs)}")
     shared = [column for column in left if column in right and column not in ARBITRARY]
     different = [
-        f"{column}: gpuprof {a[column]!r}, nsys {b[column]!r}"
+        f"{column}: gpuwhy {a[column]!r}, nsys {b[column]!r}"
         for a, b in zip(sorted(ours, key=key), sorted(theirs, key=key), strict=False)
         for column in shared if not same(a[column], b[column])]
     yield expect(f"{name}.cells", not different, "; ".join(different[:3]) or f"{len(ours) * len(shared)} cells")
 
 
 def exports(suite: Suite) -> Iterator[Result]:
-    """`nsys stats` on `gpuprof export --to sqlite` against `gpuprof stats`, report by report."""
+    """`nsys stats` on `gpuwhy export --to sqlite` against `gpuwhy stats`, report by report."""
     if suite.nsys is None:
-        yield skipped("exports", "nsys is not installed (set GPUPROF_NSYS to its path)")
+        yield skipped("exports", "nsys is not installed (set GPUWHY_NSYS to its path)")
         return
     run = suite.run("exports", programs(suite)["mlp"].quiet(), Mode.VARIABLE)
     trace = single(suite, run)
     database = pathlib.Path(run.folder) / "export.sqlite"
-    export = suite.run("exports-sqlite", [suite.gpuprof, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
+    export = suite.run("exports-sqlite", [suite.gpuwhy, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
     yield expect("exports.sqlite", export.code == 0, export.stderr.strip()[:200])
     for report in REPORTS:
-        ours = suite.run(f"exports-{report}", [suite.gpuprof, "stats", "-r", report, "-f", "csv", trace.path])
+        ours = suite.run(f"exports-{report}", [suite.gpuwhy, "stats", "-r", report, "-f", "csv", trace.path])
         theirs = suite.run(
             f"exports-{report}-nsys", [suite.nsys, "stats", "--report", report, "--format", "csv", "--output", "-", database],
             extra=suite.nsys_environment())
         yield from compare(f"exports.{report}", rows(ours.stdout), rows(theirs.stdout))
     for rule in RULES:
         name = rule.partition(":")[0]
-        ours = suite.run(f"analyze-{name}", [suite.gpuprof, "analyze", "-r", rule, "-f", "csv", trace.path])
+        ours = suite.run(f"analyze-{name}", [suite.gpuwhy, "analyze", "-r", rule, "-f", "csv", trace.path])
         theirs = suite.run(
             f"analyze-{name}-nsys", [suite.nsys, "analyze", "--rule", rule, "--format", "csv", "--output", "-", database],
             extra=suite.nsys_environment())
@@ -97,15 +97,15 @@ def exports(suite: Suite) -> Iterator[Result]:
 def ranges(suite: Suite) -> Iterator[Result]:
     """The same for the reports about ranges."""
     if suite.nsys is None:
-        yield skipped("exports.ranges", "nsys is not installed (set GPUPROF_NSYS to its path)")
+        yield skipped("exports.ranges", "nsys is not installed (set GPUWHY_NSYS to its path)")
         return
     run = suite.run("exports-ranges", suite.python("ranges.py"), Mode.COMMAND)
     trace = single(suite, run)
     database = pathlib.Path(run.folder) / "export.sqlite"
-    export = suite.run("exports-ranges-sqlite", [suite.gpuprof, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
+    export = suite.run("exports-ranges-sqlite", [suite.gpuwhy, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
     yield expect("exports.ranges.sqlite", export.code == 0, export.stderr.strip()[:200])
     for report in RANGE_REPORTS:
-        ours = suite.run(f"exports-{report}", [suite.gpuprof, "stats", "-r", report, "-f", "csv", trace.path])
+        ours = suite.run(f"exports-{report}", [suite.gpuwhy, "stats", "-r", report, "-f", "csv", trace.path])
         theirs = suite.run(
             f"exports-{report}-nsys", [suite.nsys, "stats", "--report", report, "--format", "csv", "--output", "-", database],
             extra=suite.nsys_environment())

@@ -1,4 +1,4 @@
-"""Programs of libraries that many people use, bare and under every mode: they end as they do without gpuprof, compute the same,
+"""Programs of libraries that many people use, bare and under every mode: they end as they do without gpuwhy, compute the same,
 and what is lost is counted.
 
 `frameworks-cost` measures what recording costs them: by the time of each program's own loop, one program at a time.
@@ -14,7 +14,7 @@ from harness import HERE, Check, Mode, Result, Run, Suite, expect, skipped
 from trace_report import Trace
 
 NOT_INSTALLED = 77
-# How often a program that once crashed under gpuprof runs in the default mode: it failed in more than half of its runs.
+# How often a program that once crashed under gpuwhy runs in the default mode: it failed in more than half of its runs.
 AGAIN = 10
 # Pairs of a bare and a traced run, of which the median counts.
 ROUNDS = 3
@@ -33,12 +33,12 @@ GRAPHS = ("relaunch", "parameters", "update", "recapture", "instantiate", "child
 def settings(suite: Suite) -> dict[str, dict[str, str]]:
     """The variables of each run, by its name."""
     found: dict[str, dict[str, str]] = {
-        "default": {}, "node": {"GPUPROF_CUDA_GRAPHS": "node"}, "graph": {"GPUPROF_CUDA_GRAPHS": "graph"},
-        "full": {"GPUPROF_MODE": "full"}, "watch": {"GPUPROF_MODE": "watch"}}
+        "default": {}, "node": {"GPUWHY_CUDA_GRAPHS": "node"}, "graph": {"GPUWHY_CUDA_GRAPHS": "graph"},
+        "full": {"GPUWHY_MODE": "full"}, "watch": {"GPUWHY_MODE": "watch"}}
     if suite.other_cupti:
         # With the library of the program `node` and `graph` may both be what the default is.
         found = {name: found[name] for name in ("default", "full", "watch")}
-        found["graph, other CUPTI"] = {"GPUPROF_CUDA_GRAPHS": "graph", "GPUPROF_CUPTI_PATH": suite.other_cupti}
+        found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPHS": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 
 
@@ -85,7 +85,7 @@ def program(name: str, command: list[str], ends_with: int = 0) -> Check:
             return
         if bare.code != ends_with:
             # Nothing of ours was in it: two libraries of the machine may not fit together.
-            yield skipped(f"frameworks.{name}", f"fails without gpuprof: {bare.ending()}{last_line(bare)}")
+            yield skipped(f"frameworks.{name}", f"fails without gpuwhy: {bare.ending()}{last_line(bare)}")
             return
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
         for setting, variables in settings(suite).items():

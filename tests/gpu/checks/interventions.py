@@ -1,6 +1,6 @@
 """A verdict is right if acting on it makes the program faster: each lesson is run before and after its own fix.
 
-The gain is real: both runs are without gpuprof, and the programs print their own rate. The verdict is that of the program
+The gain is real: both runs are without gpuwhy, and the programs print their own rate. The verdict is that of the program
 before the fix, traced. The what-if figures of its report are printed beside the gain. Where the fix does just what one of
 them is about, that one predicts a rate: the steps per second that the traced run printed itself, times the ceiling. It must
 be within 10 % of the rate after the fix. Not the gains are compared, because the rate of another run before the fix may be

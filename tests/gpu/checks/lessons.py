@@ -27,7 +27,7 @@ def rust(path: pathlib.Path) -> Check:
     name = f"lessons.{path.stem}"
 
     def check(suite: Suite) -> Iterator[Result]:
-        program = suite.gpuprof.parent / "examples" / path.stem
+        program = suite.gpuwhy.parent / "examples" / path.stem
         if not program.exists():
             yield skipped(name, f"{program} does not exist: build with `cargo build --release --workspace --examples`")
             return
@@ -48,9 +48,9 @@ def c(path: pathlib.Path) -> Check:
     name = f"lessons.c.{path.stem}"
 
     def check(suite: Suite) -> Iterator[Result]:
-        libraries, program = suite.gpuprof.parent, suite.scratch / path.stem
+        libraries, program = suite.gpuwhy.parent, suite.scratch / path.stem
         build = suite.run(f"{path.stem}.build", [
-            "cc", path, "-o", program, f"-I{REPOSITORY / 'include'}", f"-L{libraries}", "-lgpuprof_c", "-ldl",
+            "cc", path, "-o", program, f"-I{REPOSITORY / 'include'}", f"-L{libraries}", "-lgpuwhy_c", "-ldl",
             f"-Wl,-rpath,{libraries}"])
         if build.code != 0:
             yield expect(name, False, build.stderr.strip()[-300:])
@@ -63,7 +63,7 @@ def c(path: pathlib.Path) -> Check:
 def capture_range(suite: Suite) -> Iterator[Result]:
     """The Python lesson in which the program chooses what is captured."""
     script = EXAMPLES / "python" / "09_capture_range.py"
-    run = suite.run("capture_range", [suite.gpuprof, "run", "-c", "cudaProfilerApi", "--", sys.executable, script])
+    run = suite.run("capture_range", [suite.gpuwhy, "run", "-c", "cudaProfilerApi", "--", sys.executable, script])
     stated = re.search(r"^(\d+) kernels", run.stdout, re.MULTILINE)
     trace = single(suite, run)
     yield expect("lessons.python.capture_range.verdict", trace.verdict == "gpu_compute", trace.verdict_line())
@@ -97,7 +97,7 @@ def before_and_after(suite: Suite) -> Iterator[Result]:
 
 def times(suite: Suite) -> Iterator[Result]:
     """A GEMM and a copy by CUDA events and do_bench, and by benchmarks and sessions of the crate."""
-    library = suite.gpuprof.parent / "libgpuprof_c.so"
+    library = suite.gpuwhy.parent / "libgpuwhy_c.so"
     run = suite.run("do_bench", suite.python("do_bench.py", str(library)))
     if run.code != 0:
         said = run.stderr.strip().splitlines()
@@ -107,7 +107,7 @@ def times(suite: Suite) -> Iterator[Result]:
         for other, (theirs, ours) in by.items():
             off = ours / theirs - 1
             yield expect(f"lessons.times.{work}.{other}", abs(off) <= AGREEMENT,
-                         f"gpuprof {ours / 1e3:.2f} us, {other} {theirs / 1e3:.2f} us, {off:+.1%}")
+                         f"gpuwhy {ours / 1e3:.2f} us, {other} {theirs / 1e3:.2f} us, {off:+.1%}")
 
 
 def checks() -> list[Check]:

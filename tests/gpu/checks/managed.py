@@ -13,7 +13,7 @@ from oracles import NoCount
 from trace_report import single
 
 OPTIONS = ["--cuda-um-cpu-page-faults=true", "--cuda-um-gpu-page-faults=true"]
-FAULTS = {"GPUPROF_CUDA_UM_CPU_PAGE_FAULTS": "on", "GPUPROF_CUDA_UM_GPU_PAGE_FAULTS": "on"}
+FAULTS = {"GPUWHY_CUDA_UM_CPU_PAGE_FAULTS": "on", "GPUWHY_CUDA_UM_GPU_PAGE_FAULTS": "on"}
 REPORTS = ("um_total_sum", "um_cpu_page_faults_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "um_sum")
 DIRECTIONS = {"to_device": "Total HtoD Migration Size (MB)", "to_host": "Total DtoH Migration Size (MB)"}
 # Millions of bytes with three decimals.
@@ -21,7 +21,7 @@ ROUNDING = 0.0006
 
 
 def totals(suite: Suite, name: str, file: pathlib.Path) -> dict[str, float | None]:
-    run = suite.run(name, [suite.gpuprof, "stats", "-r", "um_total_sum", "-f", "json", file])
+    run = suite.run(name, [suite.gpuwhy, "stats", "-r", "um_total_sum", "-f", "json", file])
     found = json.loads(run.stdout or "[]")
     return found[0] if found else {}
 
@@ -46,7 +46,7 @@ def managed(suite: Suite) -> Iterator[Result]:
     ours = totals(suite, "managed-totals", trace.path)
     for direction, column in DIRECTIONS.items():
         megabytes, found = moved[direction] / 1e6, ours.get(column) or 0.0
-        yield expect(f"managed.{direction}", abs(found - megabytes) < ROUNDING, f"gpuprof {found}, program {megabytes}")
+        yield expect(f"managed.{direction}", abs(found - megabytes) < ROUNDING, f"gpuwhy {found}, program {megabytes}")
     faults = (ours.get("Total CPU Page Faults") or 0, ours.get("Total GPU PageFaults") or 0)
     yield expect("managed.faults", min(faults) > 0, f"host {faults[0]}, devices {faults[1]}")
     try:
@@ -57,11 +57,11 @@ def managed(suite: Suite) -> Iterator[Result]:
     theirs = totals(suite, "managed-nsys-totals", database)
     for direction, column in DIRECTIONS.items():
         found, recorded = ours.get(column), theirs.get(column)
-        yield expect(f"managed.nsys.{direction}", found == recorded, f"gpuprof {found}, nsys {recorded}")
+        yield expect(f"managed.nsys.{direction}", found == recorded, f"gpuwhy {found}, nsys {recorded}")
     export = pathlib.Path(run.folder) / "export.sqlite"
-    suite.run("managed-sqlite", [suite.gpuprof, "export", "--force", "--to", "sqlite", trace.path, "-o", export])
+    suite.run("managed-sqlite", [suite.gpuwhy, "export", "--force", "--to", "sqlite", trace.path, "-o", export])
     for report in REPORTS:
-        left = suite.run(f"managed-{report}", [suite.gpuprof, "stats", "-r", report, "-f", "csv", trace.path])
+        left = suite.run(f"managed-{report}", [suite.gpuwhy, "stats", "-r", report, "-f", "csv", trace.path])
         command = [suite.nsys, "stats", "--report", report, "--format", "csv", "--output", "-", export]
         right = suite.run(f"managed-{report}-nsys", command, extra=suite.nsys_environment())
         ours_table, theirs_table = rows(left.stdout), rows(right.stdout)

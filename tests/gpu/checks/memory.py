@@ -1,4 +1,4 @@
-"""How much memory a program holds, beside nsys; and what nsys recorded, read by gpuprof.
+"""How much memory a program holds, beside nsys; and what nsys recorded, read by gpuwhy.
 
 The same program runs under each: allocations and sizes are its own, so they are equal.
 """
@@ -32,9 +32,9 @@ def kernels(report: dict[str, Any]) -> tuple[int, int]:
 
 
 def memory(suite: Suite) -> Iterator[Result]:
-    """`GPUPROF_CUDA_MEMORY_USAGE=on`, and `gpuprof report` on a database that nsys wrote."""
+    """`GPUWHY_CUDA_MEMORY_USAGE=on`, and `gpuwhy report` on a database that nsys wrote."""
     program = programs(suite)["gpt"]
-    run = suite.run("memory", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_MEMORY_USAGE": "on"})
+    run = suite.run("memory", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_MEMORY_USAGE": "on"})
     ours = single(suite, run).report
     place = device_memory(ours)
     yield expect("memory.recorded", place.get("allocations", 0) > 0, json.dumps(place))
@@ -46,14 +46,14 @@ def memory(suite: Suite) -> Iterator[Result]:
     except NoCount as reason:
         yield skipped("memory.nsys", str(reason))
         return
-    read = suite.run("memory-import", [suite.gpuprof, "report", "--json", database])
+    read = suite.run("memory-import", [suite.gpuwhy, "report", "--json", database])
     yield expect("memory.import", read.code == 0, read.stderr.strip()[:200])
     theirs = json.loads(read.stdout)
     other = device_memory(theirs)
     for field in ("peak_bytes", "allocations", "allocated_bytes", "largest_bytes"):
-        yield expect(f"memory.{field}", place.get(field) == other.get(field), f"gpuprof {place.get(field)}, nsys {other.get(field)}")
+        yield expect(f"memory.{field}", place.get(field) == other.get(field), f"gpuwhy {place.get(field)}, nsys {other.get(field)}")
     (count, time), (other_count, other_time) = kernels(ours), kernels(theirs)
-    yield expect("memory.import.kernels", count == other_count, f"gpuprof {count}, nsys {other_count}")
+    yield expect("memory.import.kernels", count == other_count, f"gpuwhy {count}, nsys {other_count}")
     difference = abs(time - other_time) / max(time, 1)
     yield expect("memory.import.kernel_time", difference <= TIME_TOLERANCE, f"{difference:.2%} apart")
 

@@ -24,7 +24,7 @@ NOT_WHOLE = "this CUPTI is older than 13.2 and records no whole graphs: give --o
 
 def with_whole_graphs(suite: Suite, level: str) -> dict[str, str]:
     """Variables for a level of graphs, with a libcupti that records whole ones if one was given."""
-    return {"GPUPROF_CUDA_GRAPHS": level, **({"GPUPROF_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
+    return {"GPUWHY_CUDA_GRAPHS": level, **({"GPUWHY_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
 
 
 def is_whole(trace: Trace) -> bool:
@@ -35,7 +35,7 @@ def is_whole(trace: Trace) -> bool:
 def whole_graphs(suite: Suite) -> Iterator[Result]:
     """A launch of a graph of 1000 kernels is 1000 records, or one."""
     program = programs(suite)["graph"]
-    nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_CUDA_GRAPHS": "node"})).kernel_counts()
+    nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPHS": "node"})).kernel_counts()
     run = suite.run("modes-graphs", program.quiet(), Mode.VARIABLE, extra=with_whole_graphs(suite, "graph"))
     if not is_whole(single(suite, run)):
         yield skipped("modes.graphs", NOT_WHOLE)
@@ -51,7 +51,7 @@ def whole_graphs(suite: Suite) -> Iterator[Result]:
 def late_graphs(suite: Suite) -> Iterator[Result]:
     """Graphs as a whole in captures that begin long after graphs were instantiated: switched on then, CUPTI 13.0 crashes."""
     command = [str(suite.microbench), "graph", "1000", "2000", "--reps", "3", "--quiet-times"]
-    extra = {**with_whole_graphs(suite, "graph"), "GPUPROF_DELAY": "1s", "GPUPROF_DURATION": "500ms"}
+    extra = {**with_whole_graphs(suite, "graph"), "GPUWHY_DELAY": "1s", "GPUWHY_DURATION": "500ms"}
     run = suite.run("modes-late-graphs", command, Mode.VARIABLE, extra=extra)
     yield expect("modes.late_graphs.exit", run.code == 0, run.ending())
     if not is_whole(single(suite, run)):
@@ -114,7 +114,7 @@ def full(suite: Suite) -> Iterator[Result]:
     """Every call: as many kernels, more calls, and no record that is not understood."""
     program = programs(suite)["mlp"]
     light = single(suite, suite.run("modes-light", program.quiet(), Mode.VARIABLE)).report
-    run = suite.run("modes-full", program.quiet(), Mode.VARIABLE, extra={"GPUPROF_MODE": "full"})
+    run = suite.run("modes-full", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_MODE": "full"})
     more = single(suite, run).report
     records = [report["completeness"]["records"] for report in (light, more)]
     yield expect("modes.full.kernels", records[0]["kernels"] == records[1]["kernels"], f"{[row['kernels'] for row in records]}")
@@ -138,7 +138,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
     thread = threading.Thread(target=smi_utilisation, args=(stop, readings))
     if shutil.which("nvidia-smi"):
         thread.start()
-    run = suite.run("modes-gauges", command, Mode.VARIABLE, extra={"GPUPROF_MODE": "watch"})
+    run = suite.run("modes-gauges", command, Mode.VARIABLE, extra={"GPUWHY_MODE": "watch"})
     stop.set()
     if readings:
         thread.join()
@@ -167,7 +167,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
 
 def watch(suite: Suite) -> Iterator[Result]:
     """Nothing of the device, said so, and nothing claimed."""
-    extra = {"GPUPROF_MODE": "watch", "GPUPROF_REPORT": "summary"}
+    extra = {"GPUWHY_MODE": "watch", "GPUWHY_REPORT": "summary"}
     run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra=extra)
     yield expect("modes.watch.exit", run.code == 0, run.ending())
     words = " ".join(run.stderr.split())
@@ -178,7 +178,7 @@ def watch(suite: Suite) -> Iterator[Result]:
 def budget(suite: Suite) -> Iterator[Result]:
     """Launches for some seconds under a budget that they exceed: recording ends, the program does not."""
     command = [str(suite.microbench), "launch", "4000000", "--reps", "1", "--quiet-times"]
-    run = suite.run("modes-budget", command, Mode.VARIABLE, extra={"GPUPROF_MAX_OVERHEAD": "1%"})
+    run = suite.run("modes-budget", command, Mode.VARIABLE, extra={"GPUWHY_MAX_OVERHEAD": "1%"})
     yield expect("modes.budget.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     steps = trace.report["cost"]["steps_down"]

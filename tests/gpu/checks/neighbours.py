@@ -29,9 +29,9 @@ def said(run: Run, word: str) -> list[str]:
 
 def beside(tool: str, policy: str) -> Check:
     """Another profiler in the program. `hold`: it may see nothing, ours is whole. `yield`: it sees what it sees alone, and our
-    report says what was missed meanwhile. One that brings a libcupti of its own is refused by the driver whatever gpuprof yields:
+    report says what was missed meanwhile. One that brings a libcupti of its own is refused by the driver whatever gpuwhy yields:
     then, and only when two were in the process, ours must be whole and say why. One that leaves its own clock in CUPTI ends our
-    recording, which is said and counted. Either way the program ends as it does without gpuprof."""
+    recording, which is said and counted. Either way the program ends as it does without gpuwhy."""
     name = f"neighbours.{tool}.{policy}"
 
     def check(suite: Suite) -> Iterator[Result]:
@@ -40,13 +40,13 @@ def beside(tool: str, policy: str) -> Check:
         extra = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if policy == "hold":
             # JAX launches graphs, of which kernels are counted here.
-            extra["GPUPROF_CUDA_GRAPHS"] = "node"
+            extra["GPUWHY_CUDA_GRAPHS"] = "node"
         bare = suite.run(f"{tool}-bare", command, Mode.BARE, extra)
         if bare.code == NOT_INSTALLED:
             yield skipped(name, bare.stderr.strip().splitlines()[-1])
             return
         yield expect(f"{name}.bare", bare.code == 0, f"{bare.ending()}; alone {said(bare, tool)}")
-        traced = suite.run(f"{tool}-{policy}", command, Mode.VARIABLE, {**extra, "GPUPROF_NEIGHBOURS": policy})
+        traced = suite.run(f"{tool}-{policy}", command, Mode.VARIABLE, {**extra, "GPUWHY_NEIGHBOURS": policy})
         yield from compare(name, bare, traced, with_stderr=False)
         launched = json.loads(traced.stderr[traced.stderr.rindex("{"):].splitlines()[0])
         trace = single(suite, traced)
@@ -78,15 +78,15 @@ def beside(tool: str, policy: str) -> Check:
         # JAX says how much it wrote, a sixth of it when it was refused; the others how many kernels they saw.
         written = sum(int(session.split()[0]) for session in said(bare, tool))
         least = written / 2 if tool == "jax" else SEEN * launched["beside"]
-        yield expect(f"{name}.other", len(counts) == 2 and sum(counts) >= least, f"{sessions}, without gpuprof {said(bare, tool)}")
+        yield expect(f"{name}.other", len(counts) == 2 and sum(counts) >= least, f"{sessions}, without gpuwhy {said(bare, tool)}")
 
     return Check(name, check, exclusive=False)
 
 
 def around(tool: str, words: list[str]) -> Check:
-    """A tool that starts the program. It may keep gpuprof out, which is said; the program's words and status are its own. ncu
+    """A tool that starts the program. It may keep gpuwhy out, which is said; the program's words and status are its own. ncu
     refuses to start anything while CUDA_INJECTION64_PATH is set, and says so itself; nsys sets it anew for the program, so that
-    gpuprof is in nsys's own processes alone: they leave no trace, and `gpuprof run` does not start it."""
+    gpuwhy is in nsys's own processes alone: they leave no trace, and `gpuwhy run` does not start it."""
     name = f"neighbours.around.{tool}"
 
     def check(suite: Suite) -> Iterator[Result]:
@@ -97,13 +97,13 @@ def around(tool: str, words: list[str]) -> Check:
         command = [file, *words, suite.microbench, "launch", "200", "--quiet-times"]
         alone = suite.run(f"{tool}-alone", command, Mode.BARE, suite.nsys_environment())
         if alone.code != 0:
-            yield skipped(name, f"it fails without gpuprof: {alone.ending()}: {(alone.stdout + alone.stderr).strip()[-200:]}")
+            yield skipped(name, f"it fails without gpuwhy: {alone.ending()}: {(alone.stdout + alone.stderr).strip()[-200:]}")
             return
         traced = suite.run(f"{tool}-traced", command, Mode.VARIABLE, suite.nsys_environment())
         if "unset CUDA_INJECTION64_PATH" in traced.stdout + traced.stderr:
             yield expect(f"{name}.refused", traced.code != 0, "the tool asks for CUDA_INJECTION64_PATH to be unset")
             return
-        yield expect(f"{name}.exit", traced.code == alone.code, f"alone {alone.ending()}, with gpuprof {traced.ending()}")
+        yield expect(f"{name}.exit", traced.code == alone.code, f"alone {alone.ending()}, with gpuwhy {traced.ending()}")
         own = [line for line in alone.stdout.splitlines() if line.startswith("microbench")]
         yield expect(
             f"{name}.stdout", bool(own) and all(line in traced.stdout.splitlines() for line in own), f"the program's lines: {own}")
@@ -116,13 +116,13 @@ def around(tool: str, words: list[str]) -> Check:
             return
         yield expect(
             f"{name}.said", held or any(kernels),
-            f"{'it keeps gpuprof out, which is said' if held else 'nothing is said'}; kernels in our traces: {kernels}")
+            f"{'it keeps gpuwhy out, which is said' if held else 'nothing is said'}; kernels in our traces: {kernels}")
 
     return Check(name, check, exclusive=False)
 
 
 def chained(suite: Suite) -> Iterator[Result]:
-    """CUDA_INJECTION64_PATH is taken: `run` says so, and with GPUPROF_CHAIN a library that does without CUPTI is loaded too."""
+    """CUDA_INJECTION64_PATH is taken: `run` says so, and with GPUWHY_CHAIN a library that does without CUPTI is loaded too."""
     try:
         library = suite.compile_injection(suite.workloads / "dormant.cpp")
     except (FileNotFoundError, RuntimeError) as error:
@@ -132,8 +132,8 @@ def chained(suite: Suite) -> Iterator[Result]:
     bare = suite.bare("chained", command)
     taken = suite.run("chained-taken", command, Mode.COMMAND, {"CUDA_INJECTION64_PATH": str(library)})
     yield expect(
-        "neighbours.chained.said", taken.code == 125 and "GPUPROF_CHAIN" in taken.stderr and not taken.stdout, taken.stderr.strip()[:200])
-    both = suite.run("chained-both", command, Mode.VARIABLE, {"GPUPROF_CHAIN": str(library), "DORMANT_PARTS": "none"})
+        "neighbours.chained.said", taken.code == 125 and "GPUWHY_CHAIN" in taken.stderr and not taken.stdout, taken.stderr.strip()[:200])
+    both = suite.run("chained-both", command, Mode.VARIABLE, {"GPUWHY_CHAIN": str(library), "DORMANT_PARTS": "none"})
     yield from compare("neighbours.chained", bare, both, with_stderr=True)
     trace = single(suite, both)
     yield expect("neighbours.chained.trace", trace.records("kernels") > 0 and trace.end == "clean", f"{trace.records('kernels')} kernels")
@@ -166,8 +166,8 @@ def unwritable(suite: Suite) -> Iterator[Result]:
     """The trace cannot be written: the program runs as ever, and stderr names the place."""
     command = [suite.microbench, "launch", "10000", "--quiet-times"]
     bare = suite.bare("unwritable", command)
-    place = "/proc/gpuprof-cannot-be-here/trace.gpuprof"
-    traced = suite.run("unwritable-variable", command, Mode.VARIABLE, {"GPUPROF_OUTPUT": place})
+    place = "/proc/gpuwhy-cannot-be-here/trace.gpuwhy"
+    traced = suite.run("unwritable-variable", command, Mode.VARIABLE, {"GPUWHY_OUTPUT": place})
     yield from compare("neighbours.unwritable", bare, traced, with_stderr=False)
     yield expect("neighbours.unwritable.said", place.rsplit("/", 1)[0] in traced.stderr, traced.stderr.strip()[:200])
 
@@ -176,9 +176,9 @@ def live_line(suite: Suite) -> Iterator[Result]:
     """The live verdict appears on stderr while the program runs, and never on stdout."""
     command = suite.python("train.py", "gpt", "--steps", "40", "--quiet-times")
     bare = suite.bare("live", command)
-    traced = suite.run("live-variable", command, Mode.VARIABLE, {"GPUPROF_LIVE": "500ms"})
+    traced = suite.run("live-variable", command, Mode.VARIABLE, {"GPUWHY_LIVE": "500ms"})
     yield from compare("neighbours.live", bare, traced, with_stderr=False)
-    lines = [line for line in traced.stderr.splitlines() if "gpuprof" in line]
+    lines = [line for line in traced.stderr.splitlines() if "gpuwhy" in line]
     yield expect("neighbours.live.lines", len(lines) >= 3, f"{len(lines)} lines, the last: {lines[-1] if lines else 'none'}")
 
 

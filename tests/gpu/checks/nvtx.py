@@ -63,10 +63,10 @@ def compare(name: str, trace: Trace, said: dict[str, int], by: str) -> Iterator[
     ours = ranges_of(trace)
     wanted = collections.Counter({key: count for key, count in said.items() if not key.startswith("mark ")})
     differing = sorted(key for key in ours | wanted if ours[key] != wanted[key])
-    detail = "; ".join(f"{key}: gpuprof {ours[key]}, {by} {wanted[key]}" for key in differing[:4])
+    detail = "; ".join(f"{key}: gpuwhy {ours[key]}, {by} {wanted[key]}" for key in differing[:4])
     yield expect(f"{name}.ranges", not differing, detail or f"{len(ours)} texts, {sum(ours.values())} ranges")
     records = trace.records("ranges")
-    yield expect(f"{name}.events", records == events(said), f"gpuprof {records}, {by} {events(said)}")
+    yield expect(f"{name}.events", records == events(said), f"gpuwhy {records}, {by} {events(said)}")
 
 
 def printed(run: Run) -> dict:
@@ -128,7 +128,7 @@ def operators(suite: Suite) -> Iterator[Result]:
     bare = suite.bare("operators", command)
     plain = single(suite, suite.run("operators-plain", command, Mode.VARIABLE))
     for mode in ("autograd-nvtx", "functions-nvtx"):
-        run = suite.run(f"operators-{mode}", [suite.gpuprof, "run", "--pytorch", mode, "--report", "off", "--", *command])
+        run = suite.run(f"operators-{mode}", [suite.gpuwhy, "run", "--pytorch", mode, "--report", "off", "--", *command])
         same = (run.code, run.stdout) == (bare.code, bare.stdout)
         yield expect(f"nvtx.{mode}.transparent", same, run.ending() if same else run.stderr.strip()[-200:] or run.ending())
         trace = single(suite, run)

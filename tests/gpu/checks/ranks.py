@@ -2,7 +2,7 @@
 
 Each program runs at two doses. From one to the other a step gets longer by its own clock, and on each rank the leaves
 named here must get longer by as much, within 2 % of the step. Buckets have no dose of their own: with one for everything no
-reduction begins before the last gradient is there, so more of it is exposed than with the usual 25 MB. `gpuprof merge` must
+reduction begins before the last gradient is there, so more of it is exposed than with the usual 25 MB. `gpuwhy merge` must
 find the rank that is late.
 """
 
@@ -53,7 +53,7 @@ def ranks_of(suite: Suite, case: str, dose: float) -> list[Rank]:
         raise Unreadable(f"{case}: {run.ending()}: {run.stderr.strip()[-300:]}")
     ranks = []
     for line in sorted(lines, key=lambda line: line["rank"]):
-        path = files.get(f"gpuprof-{line['pid']}")
+        path = files.get(f"gpuwhy-{line['pid']}")
         if path is None:
             raise Unreadable(f"{case}: rank {line['rank']} left no trace, only {sorted(files)}")
         trace = Trace(suite, path)
@@ -95,14 +95,14 @@ def buckets(suite: Suite) -> Iterator[Result]:
 
 
 def straggler(suite: Suite) -> Iterator[Result]:
-    """`gpuprof merge` names the rank that is late on purpose, and by how much."""
+    """`gpuwhy merge` names the rank that is late on purpose, and by how much."""
     if (devices := device_count(suite)) < 2:
         yield skipped("ranks.straggler", f"needs two GPUs, there are {devices}")
         return
     dose = 8.0
     run = suite.run("ranks-straggler", suite.python("ranks.py", "late", "--dose", f"{dose:g}"), Mode.VARIABLE)
     steps = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    merged = suite.run("ranks-merge", [suite.gpuprof, "merge", "--json", *run.traces()])
+    merged = suite.run("ranks-merge", [suite.gpuwhy, "merge", "--json", *run.traces()])
     if merged.code != 0 or not steps:
         raise Unreadable(f"merge: {merged.ending()}: {merged.stderr.strip()[-300:]}")
     found = json.loads(merged.stdout)

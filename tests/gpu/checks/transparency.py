@@ -1,7 +1,7 @@
-"""A traced program prints what it prints, and ends as it ends, without gpuprof.
+"""A traced program prints what it prints, and ends as it ends, without gpuwhy.
 
 Output is compared byte for byte; programs are told to print nothing that differs between two runs. With the report
-switched off stderr must be the same as well. `gpuprof run` is started with its default report, which goes to stderr.
+switched off stderr must be the same as well. `gpuwhy run` is started with its default report, which goes to stderr.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def one_program(name: str) -> Check:
         ran = suite.run(f"{name}-command", command, Mode.COMMAND)
         yield from compare(f"transparency.{name}.command", bare, ran, with_stderr=False)
         yield expect(
-            f"transparency.{name}.report", "gpuprof" in ran.stderr and len(ran.traces()) == 1,
+            f"transparency.{name}.report", "gpuwhy" in ran.stderr and len(ran.traces()) == 1,
             f"{len(ran.stderr.splitlines())} lines on stderr, {len(ran.traces())} trace")
 
     return Check(f"transparency.{name}", check, exclusive=False)

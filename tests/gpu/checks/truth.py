@@ -21,7 +21,7 @@ from trace_report import Trace, Unreadable, single
 
 # Largest error of a change, as a part of the longer of the two steps.
 TOLERANCE = 0.02
-# What gpuprof needs of a group to name it before computation, and to say that it cannot tell (docs/METRICS.md, Verdict).
+# What gpuwhy needs of a group to name it before computation, and to say that it cannot tell (docs/METRICS.md, Verdict).
 WORTH_SHARE, UNKNOWN_SHARE = 0.15, 0.20
 # Length of one run, seconds.
 SECONDS = "0.6"
@@ -48,7 +48,7 @@ DOSES: dict[str, tuple[float, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One run: what the program measured, and what gpuprof said. Times are nanoseconds in one step."""
+    """One run: what the program measured, and what gpuwhy said. Times are nanoseconds in one step."""
 
     dose: float
     unit: str
@@ -65,7 +65,7 @@ class Outcome:
         largest = ", ".join(f"{name} {value / self.step:.1%}" for name, value in others[:4] if value > 0)
         return (
             f"  {self.dose:>7g} {self.unit:<11} step {self.step / 1e3:9.1f} us   own clock {self.cost / 1e3:9.1f}   "
-            f"gpuprof {self.reported / 1e3:9.1f}   off by {(self.reported - self.cost) / self.step:+7.2%}   "
+            f"gpuwhy {self.reported / 1e3:9.1f}   off by {(self.reported - self.cost) / self.step:+7.2%}   "
             f"{self.verdict} ({largest})")
 
 

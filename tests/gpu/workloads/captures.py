@@ -6,7 +6,7 @@ it ends, so a tool that cuts by the time of the device gets the numbers wrong.
 
     profiler    cudaProfilerStart and cudaProfilerStop around each range
     nvtx        an NVTX range named `capture`
-    socket      `gpuprof start` and `gpuprof stop`, called by the program itself; needs --gpuprof
+    socket      `gpuwhy start` and `gpuwhy stop`, called by the program itself; needs --gpuwhy
     none        no edges: the same work, for comparison
 
 Prints one line of JSON: the kernels of each range, and the milliseconds that beginning and ending each took.
@@ -32,12 +32,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("edges", choices=("profiler", "nvtx", "socket", "none"))
     parser.add_argument("--ranges", type=int, default=10)
-    parser.add_argument("--gpuprof", metavar="PATH")
+    parser.add_argument("--gpuwhy", metavar="PATH")
     parser.add_argument("--apart", type=float, default=0.0, metavar="SECONDS", help="pause between two ranges")
     options = parser.parse_args()
 
     def command(word: str) -> None:
-        subprocess.run([options.gpuprof, word, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([options.gpuwhy, word, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
 
     cudart = torch.cuda.cudart()
     begin, end = {

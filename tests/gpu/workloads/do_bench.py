@@ -1,11 +1,11 @@
-"""Times a GEMM and a copy by CUDA events and by triton.testing.do_bench, and by gpuprof (libgpuprof_c.so).
+"""Times a GEMM and a copy by CUDA events and by triton.testing.do_bench, and by gpuwhy (libgpuwhy_c.so).
 
-Prints a line of JSON: for each work and comparison, the nanoseconds of the other instrument and those of gpuprof.
+Prints a line of JSON: for each work and comparison, the nanoseconds of the other instrument and those of gpuwhy.
 
-  events    a benchmark of gpuprof, and events that its repetitions record around the very same launches
-  do_bench  do_bench and a benchmark of gpuprof take turns; both clear the L2 cache before each launch, and the middle one of
+  events    a benchmark of gpuwhy, and events that its repetitions record around the very same launches
+  do_bench  do_bench and a benchmark of gpuwhy take turns; both clear the L2 cache before each launch, and the middle one of
             the rounds counts
-  session   do_bench, and a session of gpuprof that times the very same launches by a range around each
+  session   do_bench, and a session of gpuwhy that times the very same launches by a range around each
 
 The factors are zero: that takes less power than other numbers (H. He, "Strangely, Matrix Multiplications on GPUs Run Faster
 When Given Predictable Data", 2024), so the clock of the device need not differ between two series with other pauses.
@@ -28,15 +28,15 @@ Work = Callable[[], object]
 LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Gpuprof:
-    """gpuprof.h, by way of ctypes."""
+class Gpuwhy:
+    """gpuwhy.h, by way of ctypes."""
 
     def __init__(self, library: str) -> None:
         self.library = ctypes.CDLL(library)
-        for name in ("gpuprof_report_json", "gpuprof_bench_json", "gpuprof_last_error"):
+        for name in ("gpuwhy_report_json", "gpuwhy_bench_json", "gpuwhy_last_error"):
             getattr(self.library, name).restype = ctypes.c_size_t
             getattr(self.library, name).argtypes = (ctypes.c_char_p, ctypes.c_size_t)
-        self.library.gpuprof_bench.argtypes = (
+        self.library.gpuwhy_bench.argtypes = (
             ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint64, ctypes.c_double, LAUNCH, ctypes.c_void_p)
 
     def text(self, function: str) -> str:
@@ -47,13 +47,13 @@ class Gpuprof:
 
     def check(self, status: int) -> None:
         if status != 0:
-            raise RuntimeError(self.text("gpuprof_last_error"))
+            raise RuntimeError(self.text("gpuwhy_last_error"))
 
     def start(self) -> None:
-        self.check(self.library.gpuprof_start(None))
+        self.check(self.library.gpuwhy_start(None))
 
     def stop(self) -> None:
-        self.check(self.library.gpuprof_stop())
+        self.check(self.library.gpuwhy_stop())
 
     def bench(self, launch: Work, flush: bool) -> float:
         """The median of a benchmark, nanoseconds."""
@@ -62,8 +62,8 @@ class Gpuprof:
         def call(_: object) -> None:
             launch()
 
-        self.check(self.library.gpuprof_bench(b"work", REPETITIONS, flush, 0, 0.0, call, None))
-        found = json.loads(self.text("gpuprof_bench_json"))
+        self.check(self.library.gpuwhy_bench(b"work", REPETITIONS, flush, 0, 0.0, call, None))
+        found = json.loads(self.text("gpuwhy_bench_json"))
         assert found["repetitions"] == REPETITIONS, found
         return found["median_ns"]
 
@@ -71,28 +71,28 @@ class Gpuprof:
         """The same work within a range."""
 
         def call() -> None:
-            self.check(self.library.gpuprof_range_push(b"work"))
+            self.check(self.library.gpuwhy_range_push(b"work"))
             launch()
-            self.check(self.library.gpuprof_range_pop())
+            self.check(self.library.gpuwhy_range_pop())
 
         return call
 
     def ranges(self) -> float:
         """The median device time of the ranges of the session that was stopped last, nanoseconds."""
-        rows = json.loads(self.text("gpuprof_report_json"))["ranges"]["rows"]
+        rows = json.loads(self.text("gpuwhy_report_json"))["ranges"]["rows"]
         return next(row["projected"]["median_ns"] for row in rows if row["message"] == "work")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library", help="libgpuprof_c.so")
+    parser.add_argument("library", help="libgpuwhy_c.so")
     options = parser.parse_args()
     # PyTorch brings a libcupti, and is imported before the session looks for one; CUDA starts with the first tensor.
     import torch
     import triton.testing
 
-    gpuprof = Gpuprof(options.library)
-    gpuprof.check(gpuprof.library.gpuprof_prepare())
+    gpuwhy = Gpuwhy(options.library)
+    gpuwhy.check(gpuwhy.library.gpuwhy_prepare())
     left, right, product = (torch.zeros(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     source, target = (torch.empty(1 << 28, device="cuda") for _ in range(2))
 
@@ -106,21 +106,21 @@ def main() -> None:
             launch()
             end.record()
 
-        ours = gpuprof.bench(call, flush=False)
+        ours = gpuwhy.bench(call, flush=False)
         return [statistics.median(begin.elapsed_time(end) for begin, end in pairs[WARM_UP:]) * 1e6, ours]
 
     def do_bench(launch: Work) -> list[float]:
         rounds = [
-            (triton.testing.do_bench(launch, return_mode="median") * 1e6, gpuprof.bench(launch, flush=True))
+            (triton.testing.do_bench(launch, return_mode="median") * 1e6, gpuwhy.bench(launch, flush=True))
             for _ in range(ROUNDS)]
         return [statistics.median(times) for times in zip(*rounds)]
 
     def session(launch: Work, milliseconds: float) -> list[float]:
-        gpuprof.start()
+        gpuwhy.start()
         theirs = triton.testing.do_bench(
-            gpuprof.ranged(launch), warmup=1, rep=COUNTED * milliseconds, return_mode="median")
-        gpuprof.stop()
-        return [theirs * 1e6, gpuprof.ranges()]
+            gpuwhy.ranged(launch), warmup=1, rep=COUNTED * milliseconds, return_mode="median")
+        gpuwhy.stop()
+        return [theirs * 1e6, gpuwhy.ranges()]
 
     found: dict[str, dict[str, list[float]]] = {}
     works: dict[str, Work] = {

@@ -1,10 +1,10 @@
-"""Another profiler in a process that gpuprof traces: both want CUPTI, which serves one tool in a process.
+"""Another profiler in a process that gpuwhy traces: both want CUPTI, which serves one tool in a process.
 
     torch     torch.profiler
     proton    triton.profiler
     jax       jax.profiler.trace
 
-Work, then the other profiler around work, then work again, twice; each part is long enough for gpuprof to notice. What the
+Work, then the other profiler around work, then work again, twice; each part is long enough for gpuwhy to notice. What the
 profiler saw, or how it failed, goes to stderr, because it may be nothing under another tool: a program that lets its profiler
 fail ends as its author wishes. On stdout stands what must not depend on it. Exit status 77: the profiler is not installed.
 
@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-# Seconds of each part: gpuprof notices within 0.2 s, and takes CUPTI again half a second after the other one is done.
+# Seconds of each part: gpuwhy notices within 0.2 s, and takes CUPTI again half a second after the other one is done.
 PART = 1.0
 NOT_INSTALLED = 77
 

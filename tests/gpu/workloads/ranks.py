@@ -53,7 +53,7 @@ def work(options: argparse.Namespace, rank: int):
 
 
 def run(rank: int, options: argparse.Namespace) -> None:
-    # As a launcher would, before CUDA loads gpuprof.
+    # As a launcher would, before CUDA loads gpuwhy.
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(options.ranks))
     torch.cuda.set_device(rank)
     distributed.init_process_group(

@@ -1,4 +1,4 @@
-//! Idle time of the devices by cause: what gpuprof knows beyond nsys's rules.
+//! Idle time of the devices by cause: what gpuwhy knows beyond nsys's rules.
 //!
 //! The engine makes the sums; here they become rows. A filter by time does not apply, since the engine keeps sums and not
 //! stretches.

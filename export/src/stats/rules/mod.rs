@@ -89,18 +89,18 @@ rules! {
         "No call waited for a whole stream or device.";
     /// Long idle stretches of a device.
     Gaps = "gpu_gaps", "GPU Gaps", "Row#, Duration @, Start @, PID, Device ID, Context ID",
-        "Stretches in which a device ran nothing. What they were spent on: rule gpu_idle_causes, and gpuprof report.",
+        "Stretches in which a device ran nothing. What they were spent on: rule gpu_idle_causes, and gpuwhy report.",
         "No device idled for longer than the threshold.";
     /// Stretches in which a device was seldom used.
     TimeUtilization = "gpu_time_util", "GPU Time Utilization",
         "Row#, In-Use (%), Duration @, Start @, PID, Device ID, Context ID",
         "Stretches in which a device ran anything for less than the threshold. In use does not mean that it was full.",
         "Every stretch is above the threshold.";
-    /// Idle time of the devices by cause: gpuprof's own.
+    /// Idle time of the devices by cause: gpuwhy's own.
     IdleCauses = "gpu_idle_causes", "GPU Idle Time by Cause",
         "Time (%), Total Time @, PID, Device ID, *Group, *Cause",
         "Idle time between the first and the last operation of a device, by what kept the next one from starting\n\
-         (docs/METRICS.md). A rule of gpuprof: nsys has none like it.",
+         (docs/METRICS.md). A rule of gpuwhy: nsys has none like it.",
         "No device idled.";
 }
 

@@ -1,59 +1,59 @@
-/* Measuring a part of a program with gpuprof, from C, C++ or another language: link libgpuprof_c.so.
+/* Measuring a part of a program with gpuwhy, from C, C++ or another language: link libgpuwhy_c.so.
  *
- * Made from capi/src/lib.rs; `GPUPROF_BLESS=1 cargo test -p gpuprof-c --test header` renews it.
+ * Made from capi/src/lib.rs; `GPUWHY_BLESS=1 cargo test -p gpuwhy-c --test header` renews it.
  * All functions can be called from every thread. None writes to stdout or ends the program. */
 
-#ifndef GPUPROF_H
-#define GPUPROF_H
+#ifndef GPUWHY_H
+#define GPUWHY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 /**
- * What a function answers. More values may come: anything but GPUPROF_OK is a failure.
+ * What a function answers. More values may come: anything but GPUWHY_OK is a failure.
  */
-typedef enum gpuprof_status {
+typedef enum gpuwhy_status {
   /**
    * Done.
    */
-  GPUPROF_OK = 0,
+  GPUWHY_OK = 0,
   /**
    * There is no libcupti that can be used, as on a machine without CUDA.
    */
-  GPUPROF_NO_CUPTI = 1,
+  GPUWHY_NO_CUPTI = 1,
   /**
    * Another profiler holds CUPTI in this process.
    */
-  GPUPROF_OTHER_PROFILER = 2,
+  GPUWHY_OTHER_PROFILER = 2,
   /**
    * CUPTI or the system refused.
    */
-  GPUPROF_REFUSED = 3,
+  GPUWHY_REFUSED = 3,
   /**
    * A session is open already.
    */
-  GPUPROF_BUSY = 4,
+  GPUWHY_BUSY = 4,
   /**
    * No session is open, or measuring is over in this process.
    */
-  GPUPROF_NOT_OPEN = 5,
+  GPUWHY_NOT_OPEN = 5,
   /**
    * The last records did not come in time.
    */
-  GPUPROF_TIMED_OUT = 6,
+  GPUWHY_TIMED_OUT = 6,
   /**
    * The trace cannot be written or read.
    */
-  GPUPROF_TRACE = 7,
+  GPUWHY_TRACE = 7,
   /**
-   * An error in gpuprof.
+   * An error in gpuwhy.
    */
-  GPUPROF_INTERNAL = 8,
+  GPUWHY_INTERNAL = 8,
   /**
    * A benchmark measured nothing, or only a part: nothing was launched, the device failed, or records were lost.
    */
-  GPUPROF_NOT_MEASURED = 9,
-} gpuprof_status;
+  GPUWHY_NOT_MEASURED = 9,
+} gpuwhy_status;
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,42 +63,42 @@ extern "C" {
  * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or benchmark
  * comes later.
  */
-enum gpuprof_status gpuprof_prepare(void);
+enum gpuwhy_status gpuwhy_prepare(void);
 
 /**
- * Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuprof_prepare.
+ * Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuwhy_prepare.
  * `trace` is the file that keeps the trace, or NULL.
  *
  * `trace` is NULL or a text that ends with NUL.
  */
-enum gpuprof_status gpuprof_start(const char *trace);
+enum gpuwhy_status gpuwhy_start(const char *trace);
 
 /**
  * Stops measuring and makes the report. Device work that is still under way is waited for, 2 s at most.
  */
-enum gpuprof_status gpuprof_stop(void);
+enum gpuwhy_status gpuwhy_stop(void);
 
 /**
  * Returns when all device work that was complete is in the trace.
  */
-enum gpuprof_status gpuprof_flush(void);
+enum gpuwhy_status gpuwhy_flush(void);
 
 /**
  * Begins a range of this name on this thread; ranges nest. It is an NVTX range.
  *
  * `name` is NULL or a text that ends with NUL.
  */
-enum gpuprof_status gpuprof_range_push(const char *name);
+enum gpuwhy_status gpuwhy_range_push(const char *name);
 
 /**
  * Ends the innermost range of this thread.
  */
-enum gpuprof_status gpuprof_range_pop(void);
+enum gpuwhy_status gpuwhy_range_pop(void);
 
 /**
  * The next step of the program begins here, and the one before ends.
  */
-enum gpuprof_status gpuprof_step(void);
+enum gpuwhy_status gpuwhy_step(void);
 
 /**
  * Writes the report of the session that was stopped last, as JSON (docs/METRICS.md), to `text`: at most `capacity` bytes
@@ -106,18 +106,18 @@ enum gpuprof_status gpuprof_step(void);
  *
  * `capacity` bytes at `text` are writable.
  */
-size_t gpuprof_report_json(char *text,
+size_t gpuwhy_report_json(char *text,
                            size_t capacity);
 
 /**
- * As `gpuprof_report_json`, the report for people.
+ * As `gpuwhy_report_json`, the report for people.
  *
  * `capacity` bytes at `text` are writable.
  */
-size_t gpuprof_report_text(char *text, size_t capacity);
+size_t gpuwhy_report_text(char *text, size_t capacity);
 
 /**
- * Measures what `launch(data)` launches, as `gpuprof::Bench` does: calls it 25 times to warm up and `repetitions` times that
+ * Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times that
  * count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
  * session may be open.
  *
@@ -126,7 +126,7 @@ size_t gpuprof_report_text(char *text, size_t capacity);
  *
  * `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
  */
-enum gpuprof_status gpuprof_bench(const char *name,
+enum gpuwhy_status gpuwhy_bench(const char *name,
                                   uint32_t repetitions,
                                   int flush_l2,
                                   uint64_t bytes,
@@ -135,28 +135,28 @@ enum gpuprof_status gpuprof_bench(const char *name,
                                   void *data);
 
 /**
- * As `gpuprof_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
+ * As `gpuwhy_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
  *
  * `capacity` bytes at `text` are writable.
  */
-size_t gpuprof_bench_json(char *text, size_t capacity);
+size_t gpuwhy_bench_json(char *text, size_t capacity);
 
 /**
- * As `gpuprof_bench_json`, one line for people.
+ * As `gpuwhy_bench_json`, one line for people.
  *
  * `capacity` bytes at `text` are writable.
  */
-size_t gpuprof_bench_text(char *text, size_t capacity);
+size_t gpuwhy_bench_text(char *text, size_t capacity);
 
 /**
- * As `gpuprof_report_json`, why the last call that failed did, and what to do.
+ * As `gpuwhy_report_json`, why the last call that failed did, and what to do.
  *
  * `capacity` bytes at `text` are writable.
  */
-size_t gpuprof_last_error(char *text, size_t capacity);
+size_t gpuwhy_last_error(char *text, size_t capacity);
 
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
 
-#endif  /* GPUPROF_H */
+#endif  /* GPUWHY_H */
