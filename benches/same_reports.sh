@@ -10,7 +10,7 @@ old=$1 new=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 different=0
-for fixture in "$(dirname "$0")"/../fixtures/*.cupti.zst; do
+for fixture in "$(dirname "$0")"/../testing/fixtures/*.cupti.zst; do
     name=$(basename "$fixture" .cupti.zst)
     "$old/gpuwhy" demo --fast "$name" --output "$work" >"$work/log" 2>&1 || { cat "$work/log"; exit 2; }
     "$old/gpuwhy" report --json "$work/$name.gpuwhy" >"$work/old.json"

@@ -1,6 +1,6 @@
 //! `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`: talks to the control sockets of this user's processes.
 //!
-//! One connection and one line of JSON each way, see docs/CONTROL.md. Which folders and sockets are trusted is
+//! One connection and one line of JSON each way, see docs/guide/control.md. Which folders and sockets are trusted is
 //! [`address`], which libprof.so uses too. A process that does not answer is waited for a bounded time, an answer has a
 //! bounded length, and what a terminal would obey is escaped.
 

@@ -256,7 +256,7 @@ fn pattern(path: &Path) -> String {
 fn checkout() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built_by_cargo = files::executable_folder()?.join("deps").is_dir();
-    (built_by_cargo && root.join("cupti-replay/Cargo.toml").is_file()).then(|| root.to_owned())
+    (built_by_cargo && root.join("testing/cupti-replay/Cargo.toml").is_file()).then(|| root.to_owned())
 }
 
 /// Builds the parts that cargo does not build along with `gpuwhy`, into the folder that this program came from.

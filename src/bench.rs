@@ -36,7 +36,7 @@ type Before<'a> = Box<dyn FnMut() + 'a>;
 /// A repetition is one call of the closure. Its time is from the begin of its first operation on the device to the end of its
 /// last one: pauses between its kernels count, those before and after it and the time to launch do not. Bytes and operations
 /// are the author's count, for rates, shares of the device's peak and the roofline. A benchmark is a session: none may be open
-/// on this thread, and those of other threads are waited for, ten minutes at most. `docs/METRICS.md` defines every number.
+/// on this thread, and those of other threads are waited for, ten minutes at most. `docs/reference/report.md` defines every number.
 ///
 /// `tests/gpu/run.sh --only lessons` holds medians of a GEMM and of a copy against CUDA events and `do_bench`, within 2 %.
 ///

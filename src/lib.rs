@@ -13,7 +13,7 @@
 //!
 //! All of them speak of a [`Report`]: kernels, copies, API calls, idle time by cause, ranges, steps, the verdict and what
 //! could be gained, as plain data. Times are nanoseconds and fields say so (`_ns`); shares are 0 to 1. `Display` is the short
-//! report, `serde::Serialize` the documented JSON (docs/METRICS.md).
+//! report, `serde::Serialize` the documented JSON (docs/reference/report.md).
 //!
 //! # A trace, without a GPU
 //!
@@ -61,7 +61,7 @@
 //! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
 //!
 //! Programs that set up a device before they measure call [`prepare`] there. Streams cross as plain pointers where they are
-//! needed ([`L2Flush::on`]). Other languages have `include/gpuwhy.h`.
+//! needed ([`L2Flush::on`]). Other languages have `capi/include/gpuwhy.h`.
 //! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
 #![cfg_attr(

@@ -35,7 +35,7 @@ static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 ///
 /// Under `CUDA_INJECTION64_PATH=libprof.so` the injected collector is joined: it goes on with what it was told to do, and
 /// the session is one trace more. Otherwise the collector is the one in this crate, which reads the same environment
-/// variables (docs/ENVIRONMENT.md) but for those about files, reports and captures; it keeps tracing on between sessions.
+/// variables (docs/guide/environment.md) but for those about files, reports and captures; it keeps tracing on between sessions.
 ///
 /// ```no_run
 /// let session = gpuwhy::Session::start()?;

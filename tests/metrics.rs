@@ -1,4 +1,4 @@
-//! Every field of the JSON is defined in docs/METRICS.md: whoever adds one adds its definition.
+//! Every field of the JSON is defined in docs/reference/report.md: whoever adds one adds its definition.
 //!
 //! The fields are read from the source, since no recording has all of them. Names that are data (leaves, causes, kinds of
 //! records) are not looked at.
@@ -37,7 +37,7 @@ fn fields(source: &str) -> BTreeSet<&str> {
 #[test]
 fn every_field_of_the_json_is_defined() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let documented = fs::read_to_string(root.join("docs/METRICS.md")).unwrap();
+    let documented = fs::read_to_string(root.join("docs/reference/report.md")).unwrap();
     let mut files = Vec::new();
     for place in ["report/json.rs", "report/json", "diff/json.rs"] {
         sources(root.join("profiler-core/src").join(place), &mut files);
@@ -52,5 +52,5 @@ fn every_field_of_the_json_is_defined() {
         missing.extend(unknown.map(|name| format!("{name} of {}", file.display())));
     }
     assert!(seen > 150, "{seen} fields found: the sources are written in another way");
-    assert!(missing.is_empty(), "docs/METRICS.md does not define {missing:#?}");
+    assert!(missing.is_empty(), "docs/reference/report.md does not define {missing:#?}");
 }

@@ -18,7 +18,7 @@ fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
     ranges.iter().filter(|range| range.kind == kind).count()
 }
 
-/// What the host says, see `cupti-replay/host/ranges.rs`.
+/// What the host says, see `testing/cupti-replay/host/ranges.rs`.
 fn assert_whole(trace: &Path) {
     let (ranges, names) = ranges(trace);
     let counts =

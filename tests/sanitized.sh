@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # libprof.so under AddressSanitizer: the recordings as they are, and two of them with every lie that the replay library can tell
-# about buffers, records and sizes (the table in docs/RELIABILITY.md). Takes minutes, so it is not part of .ci/run.
+# about buffers, records and sizes (the table in docs/design/reliability.md). Takes minutes, so it is not part of .ci/run.
 #
 #   tests/sanitized.sh
 #
@@ -36,12 +36,12 @@ play() { # recording, fault
     rm -f "$stage/trace.gpuwhy"
 }
 
-for recording in fixtures/*.cupti.zst; do
+for recording in testing/fixtures/*.cupti.zst; do
     play "$recording" ""
 done
-for fault in $(sed -n '/<!-- lies -->/,/<!-- \/lies -->/s/^| `\(\(buffers\|records\|sizes\)=[^`]*\)`.*/\1/p' docs/RELIABILITY.md); do
+for fault in $(sed -n '/<!-- lies -->/,/<!-- \/lies -->/s/^| `\(\(buffers\|records\|sizes\)=[^`]*\)`.*/\1/p' docs/design/reliability.md); do
     for name in copy_pageable multi_stream; do
-        play "fixtures/$name.cupti.zst" "$fault"
+        play "testing/fixtures/$name.cupti.zst" "$fault"
     done
 done
 echo "$plays plays, $failed failed"

@@ -16,7 +16,7 @@ documentation.
 It measures the tools as they are started by default, when gpuwhy records the nodes of CUDA graphs and nsys graphs as one. `floor` is CUPTI
 recording what gpuwhy asks it for, and nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
 `floor-nodes`, `gpuwhy-nodes` and `nsys-node` record the nodes of graphs.
-Whether a launch takes 4 us or 6 under CUPTI is decided anew for each process, whoever records (docs/OVERHEAD.md), so `launch` is run
+Whether a launch takes 4 us or 6 under CUPTI is decided anew for each process, whoever records (docs/design/overhead.md), so `launch` is run
 three times by each tool in a round, in turn, and of those the middle one counts.
 """
 

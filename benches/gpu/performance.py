@@ -1,4 +1,4 @@
-"""docs/PERFORMANCE.md from overhead.json: the targets beside what was measured, missed ones said to be missed.
+"""docs/design/performance.md from overhead.json: the targets beside what was measured, missed ones said to be missed.
 
 For publish.py. A value is a median over the rounds; a target that nothing was measured for says so.
 Nothing in the file is written by hand.
@@ -104,7 +104,7 @@ def document(measured: Measured) -> str:
         "",
         "Measured by `benches/gpu/overhead.py`, written by `benches/gpu/publish.py`. Ratios are paired within rounds; where a target",
         "holds for every program, the worst is shown. What each figure means and how much it scatters is in",
-        "[OVERHEAD.md](OVERHEAD.md), and what opening a trace of 100 million events takes.",
+        "[overhead.md](overhead.md), and what opening a trace of 100 million events takes.",
         "",
         f"Measured on {measured.dates()}, rounds: {len(measured.rounds)}; begun at {sessions}.",
         "",

@@ -1,4 +1,4 @@
-"""docs/overhead.svg from overhead.json: what each tool adds to each program, as an SVG that needs no library to make or to show.
+"""docs/design/overhead.svg from overhead.json: what each tool adds to each program, as an SVG that needs no library to make or to show.
 
 For publish.py. A bar is the median over the rounds, the line through it the range.
 """

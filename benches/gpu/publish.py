@@ -2,7 +2,7 @@
 
     python3 benches/gpu/publish.py overhead.json
 
-Writes docs/PERFORMANCE.md, docs/overhead.svg, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked parts of
+Writes docs/design/performance.md, docs/design/overhead.svg, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked parts of
 README.md. No number there is written by hand, so all of them are of the same measurements.
 """
 
@@ -68,7 +68,7 @@ def rounds(measured: Measured) -> str:
 
 def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuwhy run --help`."""
-    lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/PERFORMANCE.md):"]
+    lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/design/performance.md):"]
     for mode, option, records, tool, programs in MODES:
         indent = " " * 9
         price = f"costs {prices(measured, tool, programs)}"
@@ -139,7 +139,7 @@ def main() -> int:
     text = replace_marked(readme.read_text(), "costs", programs_table(measured))
     text = replace_marked(text, "modes", modes_table(measured))
     for file, contents in [
-            (readme, text), (REPOSITORY / "docs" / "PERFORMANCE.md", performance.document(measured)),
+            (readme, text), (REPOSITORY / "docs" / "performance.md", performance.document(measured)),
             (REPOSITORY / "docs" / "overhead.svg", plot.document(measured)),
             (REPOSITORY / "cli" / "args" / "prices.txt", help_text(measured))]:
         file.write_text(contents)

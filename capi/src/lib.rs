@@ -1,4 +1,4 @@
-//! Sessions and benchmarks for C: `include/gpuwhy.h`, which a test keeps equal to this file.
+//! Sessions and benchmarks for C: `capi/include/gpuwhy.h`, which a test keeps equal to this file.
 //!
 //! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's memory
 //! as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not change. No
@@ -126,7 +126,7 @@ pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
     })
 }
 
-/// Writes the report of the session that was stopped last, as JSON (docs/METRICS.md), to `text`: at most `capacity` bytes
+/// Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most `capacity` bytes
 /// with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no report.
 ///
 /// # Safety
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn gpuwhy_bench(
     })
 }
 
-/// As `gpuwhy_report_json`, what the last benchmark found (docs/METRICS.md, benchmarks).
+/// As `gpuwhy_report_json`, what the last benchmark found (docs/reference/report.md, benchmarks).
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.

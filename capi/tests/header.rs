@@ -1,4 +1,4 @@
-//! `include/gpuwhy.h` is what cbindgen makes of the crate, and it compiles as C and as C++.
+//! `capi/include/gpuwhy.h` is what cbindgen makes of the crate, and it compiles as C and as C++.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn the_header_is_that_of_the_crate() {
     bindings.write(&mut made);
     // "Safety" is a heading of Rust's documentation; the sentences below it stay.
     let made = String::from_utf8(made).unwrap().replace(" * # Safety\n", "");
-    let file = root.join("../include/gpuwhy.h");
+    let file = root.join("include/gpuwhy.h");
     if std::env::var_os("GPUWHY_BLESS").is_some() {
         fs::write(&file, &made).unwrap();
     }

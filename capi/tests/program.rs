@@ -20,7 +20,7 @@ fn compiled(source: &str, folder: &Path) -> PathBuf {
         .args(["-std=c99", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
         .arg("-I")
-        .arg(root.join("../include"))
+        .arg(root.join("include"))
         .arg(root.join(source))
         .arg("-L")
         .arg(libraries)
@@ -32,7 +32,7 @@ fn compiled(source: &str, folder: &Path) -> PathBuf {
 }
 
 fn run(program: &Path, arguments: &[&str], cupti: &Path) -> Output {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/sync_item.cupti.zst");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/fixtures/sync_item.cupti.zst");
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUWHY_")) {
         command.env_remove(name);

@@ -88,7 +88,7 @@ pub struct WatchArgs {
     interval: Duration,
 }
 
-/// What the protocol takes: docs/CONTROL.md.
+/// What the protocol takes: docs/guide/control.md.
 fn interval(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
     let time = settings::parse_duration(text).filter(|time| allowed.contains(time));

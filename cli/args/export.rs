@@ -12,7 +12,7 @@ pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder, which is made when OUT ends with / or has no file ending.
 For parquet OUT is the folder of all runs [default: gpuwhy-parquet], and other runs and ranks in it stay. What exists is
 replaced with --force only. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
-is complete, so nothing unfinished stays behind. docs/EXPORT.md describes each format.
+is complete, so nothing unfinished stays behind. docs/guide/export.md describes each format.
 
 EXIT CODES:
   0  every trace was written

@@ -8,7 +8,7 @@ use gpuwhy_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, Ta
 use crate::{stats, terminal};
 
 pub(super) const STATS_HELP: &str = "\
-Names, columns and units are those of nsys 2024 and later; docs/EXPORT.md says where the numbers may differ.
+Names, columns and units are those of nsys 2024 and later; docs/guide/export.md says where the numbers may differ.
 
 REPORTS:
   cuda_api_sum          cuda_api_trace         cuda_api_gpu_sum

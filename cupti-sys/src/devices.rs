@@ -3,7 +3,7 @@
 //!
 //! `cuDeviceGet*` look up constants; they need CUDA to be initialised, no context, and may be called from any thread.
 //! PCI Express is not among them, so the kernel is asked. Which numbers stand for which attribute is checked against
-//! cudarc (`cupti-sys/layout-check`).
+//! cudarc (`testing/layout-check`).
 
 use std::ffi::CStr;
 use std::fs;

@@ -1,6 +1,6 @@
 /* C lesson 1: a session around the raw driver API. Verdict: gpu_compute, with every kernel in the report.
  *
- *   cc 01_first_session.c -I../../include -L../../target/release -lgpuwhy_c -ldl -Wl,-rpath,../../target/release
+ *   cc 01_first_session.c -I../../capi/include -L../../target/release -lgpuwhy_c -ldl -Wl,-rpath,../../target/release
  *
  * The same as lesson 1 in Rust, without any Rust: gpuwhy.h beside cuLaunchKernel. The driver is loaded at run time, so
  * that neither compiling nor running this needs a CUDA toolkit; a program that includes cuda.h or uses the runtime API

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use host_evidence::own::Identity;
+use host_sampler::own::Identity;
 use profiler_core::record::Timestamp;
 
 use crate::log;

@@ -2,7 +2,7 @@
 //!
 //! One thread serves all clients and never waits for one: lines and answers are bounded, a client that does not read
 //! loses lines and then its connection, and there is room for eight of them. It asks the collector by message and
-//! waits a bounded time for the answer. The protocol is docs/CONTROL.md; where the socket lies is [`address`]. Nothing
+//! waits a bounded time for the answer. The protocol is docs/guide/control.md; where the socket lies is [`address`]. Nothing
 //! here is reached from a CUDA call.
 
 pub mod address;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use std::{io, process, thread};
 
 use crossbeam_channel::{Sender, bounded};
-use host_evidence::own::{Identity, Own};
+use host_sampler::own::{Identity, Own};
 
 use self::address::Place;
 use self::client::{Client, Command};

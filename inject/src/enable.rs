@@ -30,7 +30,7 @@ use crate::{interest, log};
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 
 /// The first library that records CUDA graphs as a whole without harm: CUDA 13.2. With CUPTI 12.9 to 13.1 the first launch of
-/// a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) when CUPTI was flushed before it (docs/OVERHEAD.md).
+/// a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) when CUPTI was flushed before it (docs/design/overhead.md).
 const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 
 /// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth of a
@@ -128,7 +128,7 @@ impl Switch {
             Calls { domain, ids: [ids(wanted), whistle].concat(), rest, all: AtomicBool::new(false) }
         });
         // Now or never: enabled later, the next launch of a graph that was instantiated before crashes the program
-        // (docs/OVERHEAD.md). So it stays on between captures too.
+        // (docs/design/overhead.md). So it stays on between captures too.
         let enabled = if whole_graphs { cupti.enable(Kind::GRAPH_TRACE) } else { Ok(()) };
         let whole_graphs = whole_graphs && enabled.is_ok();
         note(&mut notes, "CUDA graphs are recorded by nodes", enabled);

@@ -14,7 +14,7 @@ use profiler_core::utilisation::{Absence, Counter, Reading, Utilisation};
 
 use crate::log;
 
-/// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580: docs/OVERHEAD.md);
+/// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580: docs/design/overhead.md);
 /// a round takes 1.2 ms there, so this is half a percent of a core.
 const PERIOD: Duration = Duration::from_millis(250);
 /// So long is waited for the first context before all devices that the driver shows are read.

@@ -1,7 +1,7 @@
 //! Whether CUDA graphs go on being recorded as a whole: what only the run can tell.
 //!
 //! Nodes say more, and cost the launching call [`GRAPH_NODE_NANOS`] each. CUPTI goes over from whole graphs to nodes in mid-run,
-//! but crashes the program the other way (docs/OVERHEAD.md), so a run that is to choose begins with whole graphs. Their
+//! but crashes the program the other way (docs/design/overhead.md), so a run that is to choose begins with whole graphs. Their
 //! records do not say how many nodes there are; CUPTI's callbacks do, when a graph is instantiated.
 //!
 //! What nodes would cost is held against the time that the graphs themselves take, not against that of the run: a server that

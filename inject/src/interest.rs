@@ -4,7 +4,7 @@
 //! and the choice can be read. Only calls that launch, move, wait, allocate, load or record an event say anything
 //! about where time went. In a PyTorch training step nine calls of ten are others (`cudaGetDevice`,
 //! `cudaGetLastError`, `cuDevicePrimaryCtxGetState`), so leaving them out is the largest saving there is
-//! (docs/OVERHEAD.md).
+//! (docs/design/overhead.md).
 
 use cupti_sys::Kind;
 use cupti_sys::abi::UnifiedMemoryCounter;
@@ -12,14 +12,14 @@ use cupti_sys::abi::UnifiedMemoryCounter;
 /// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts.
 /// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE` is
 /// never on (links.rs): while it is, threads that launch at the same time wait for each other, 8 threads five times as long
-/// (docs/OVERHEAD.md).
+/// (docs/design/overhead.md).
 pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::CONTEXT];
 
 /// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.
 pub const KINDS: &[Kind] = &[Kind::MEMCPY, Kind::MEMCPY2, Kind::MEMSET, Kind::OVERHEAD, Kind::CONCURRENT_KERNEL];
 
 /// Which stream waited for which event. Only on request: enabling `SYNCHRONIZATION` alone made a launch-bound PyTorch
-/// step twice as costly to trace (docs/OVERHEAD.md), and host waits are known from the
+/// step twice as costly to trace (docs/design/overhead.md), and host waits are known from the
 /// API calls. `CUDA_EVENT` needs `SYNCHRONIZATION`.
 pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT];
 

@@ -1,5 +1,5 @@
 //! How the devices are attached to the host. Not from CUPTI: while its PCIE records are on, threads that launch at the
-//! same time wait for one lock (docs/OVERHEAD.md). Linux tells in `/sys`, without a library, and is asked first; most virtual
+//! same time wait for one lock (docs/design/overhead.md). Linux tells in `/sys`, without a library, and is asked first; most virtual
 //! machines leave that empty, and NVML is asked then.
 
 use cupti_sys::{DeviceLink, DriverDevice};

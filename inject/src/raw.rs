@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Cupti, Domain, RecordSizes};
-use host_evidence::own::Own;
+use host_sampler::own::Own;
 use profiler_core::record::Timestamp;
 use profiler_core::session::Session;
 

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use cupti_sys::Cupti;
-use host_evidence::children::Children;
-use host_evidence::process::Process;
-use host_evidence::python::Python;
+use host_sampler::children::Children;
+use host_sampler::process::Process;
+use host_sampler::python::Python;
 
 use crate::activity::Inlet;
 use crate::border;
@@ -141,7 +141,7 @@ fn renew(watched: &mut Vec<Watch>, launchers: &Launchers, tools: &Tools) {
     watched.retain(|watch| wanted.contains(&watch.thread()));
     for thread in wanted {
         if !watched.iter().any(|watch| watch.thread() == thread)
-            && let Ok(files) = host_evidence::thread::Thread::open(&tools.process, thread)
+            && let Ok(files) = host_sampler::thread::Thread::open(&tools.process, thread)
         {
             watched.push(Watch::new(thread, files));
         }

@@ -1,4 +1,4 @@
-//! The atomics and sizes of the parts that a model checker tries (`inject/model`), which puts its own in their place.
+//! The atomics and sizes of the parts that a model checker tries (`testing/model`), which puts its own in their place.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use host_evidence::own::Own;
+use host_sampler::own::Own;
 use profiler_core::session::Session;
 use profiler_core::trace::TraceWriter;
 

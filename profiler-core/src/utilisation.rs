@@ -4,7 +4,7 @@
 //! hardware counters (Hopper and later). They are about the device, whichever process used it, and have no place on a
 //! timeline. What is kept are totals: nanoseconds for shares, bytes for traffic, and beside each the time that it covers.
 //! So two states of the same run can be subtracted, means need no list of readings, and a gauge that is not there is
-//! told from one that reads 0. docs/METRICS.md defines the fields.
+//! told from one that reads 0. docs/reference/report.md defines the fields.
 
 use crate::record::DeviceId;
 

@@ -18,7 +18,7 @@ use profiler_core::trace::TraceWriter;
 
 /// Beyond every ceiling of the dictionary.
 const RECORDS: u64 = 400_000;
-/// Megabytes: the tables of docs/RELIABILITY.md, full.
+/// Megabytes: the tables of docs/design/reliability.md, full.
 const CEILING: usize = 220;
 const FLUSH_EVERY: u64 = 2_000;
 const START: u64 = 1_790_000_000_000_000_000;

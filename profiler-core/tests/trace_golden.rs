@@ -24,7 +24,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.
 const GOLDEN_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.2.bin");
 const GOLDEN_1_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.3.bin");
 const GOLDEN_1_4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.4.bin");
-const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FORMAT.md");
+const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/trace-format.md");
 
 #[test]
 fn version_1_0_is_read_as_it_was_written() {
@@ -114,6 +114,6 @@ fn hex_of(specification: &str) -> Vec<u8> {
 fn the_example_of_the_specification_is_what_the_writer_writes() {
     let specification = fs::read_to_string(SPECIFICATION).unwrap();
     let bytes = hex_of(&specification);
-    assert_eq!(bytes, example(), "docs/FORMAT.md has to show: {:02x?}", example());
+    assert_eq!(bytes, example(), "docs/reference/trace-format.md has to show: {:02x?}", example());
     assert!(read(&bytes).unwrap().damage.is_none());
 }

@@ -90,6 +90,10 @@ fn mistakes_are_told_before_a_trace_is_read() {
 #[test]
 fn the_document_of_the_tables_is_what_the_command_prints() {
     let output = gpuwhy(&[&"query", &"--tables"]);
-    let (printed, document) = (String::from_utf8(output.stdout).unwrap(), include_str!("../../docs/TABLES.md"));
-    assert!(document.contains(&printed), "docs/TABLES.md does not contain what `gpuwhy query --tables` prints");
+    let (printed, document) =
+        (String::from_utf8(output.stdout).unwrap(), include_str!("../../docs/reference/tables.md"));
+    assert!(
+        document.contains(&printed),
+        "docs/reference/tables.md does not contain what `gpuwhy query --tables` prints"
+    );
 }

@@ -2,7 +2,7 @@
 
 Prints a Markdown table: for each fault and each tool, how many of the kernels that the program had completed are in what
 the tool left behind, which time at the end is missing, and how the program ended if that is another way than without the
-tool. With --docs the table replaces the one between the markers in RELIABILITY.md of that folder.
+tool. With --docs the table replaces the one between the markers in reliability.md of that folder.
 
     python3 tests/gpu/faults_table.py --bin target/release --out DIR [--docs docs] [--nsys NSYS] [--nsys-libs DIR]
 
@@ -41,7 +41,7 @@ JOBS = 6
 DISK_KB = 64
 # In place of a share when there is no file that can be read.
 NOTHING = "nothing"
-# Between these lines of RELIABILITY.md the table stands.
+# Between these lines of reliability.md the table stands.
 MARKERS = ("<!-- faults -->\n", "<!-- /faults -->\n")
 
 
@@ -229,7 +229,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", metavar="DIR")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-faults-out"), metavar="DIR")
-    parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="folder of RELIABILITY.md, which gets the table")
+    parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="folder of reliability.md, which gets the table")
     parser.add_argument("--jobs", type=int, default=JOBS, help="faults at the same time")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"))
@@ -260,7 +260,7 @@ def main() -> int:
     text = f"{table.read_text()}\n{versions(suite)}"
     table.write_text(text)
     if options.docs:
-        replace_between_markers(options.docs / "RELIABILITY.md", text)
+        replace_between_markers(options.docs / "reliability.md", text)
     print(f"written to {table}")
     return 0
 

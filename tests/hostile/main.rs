@@ -1,14 +1,14 @@
-//! Bytes from strangers, on stable Rust: the functions of `fuzz/targets.rs` over mutations of real files.
+//! Bytes from strangers, on stable Rust: the functions of `testing/fuzz/targets.rs` over mutations of real files.
 //!
 //! Seeded and bounded, so every run is the same: `GPUWHY_MUTATIONS` sets how many inputs each target gets (default
-//! 1500), beside those that fuzzers have found worth keeping (`fuzz/seeds`). An input that fails is saved and named. This is no
-//! replacement for coverage-guided fuzzing, for which `fuzz/` is there; it is what can run on every change.
+//! 1500), beside those that fuzzers have found worth keeping (`testing/fuzz/seeds`). An input that fails is saved and named. This is no
+//! replacement for coverage-guided fuzzing, for which `testing/fuzz/` is there; it is what can run on every change.
 
 mod mutate;
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../../fuzz/targets.rs"]
+#[path = "../../testing/fuzz/targets.rs"]
 mod targets;
 
 use std::fs;
@@ -53,7 +53,7 @@ fn run(name: &str, own: Vec<Vec<u8>>, finish: impl Fn(&mut Vec<u8>, &mut Random)
 
 /// What the fuzzers of a target have kept: inputs that reach code which no other reaches, and those that failed once.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fuzz/seeds").join(name);
     let mut files: Vec<_> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.unwrap().path())

@@ -17,7 +17,7 @@ enum Disk {
     Missing,
     /// The trace's name is a link to a device.
     Link,
-    /// The library of `cupti-replay/tests/disk` is preloaded with this fault.
+    /// The library of `testing/cupti-replay/tests/disk` is preloaded with this fault.
     Preloaded(&'static str),
     /// The shell's `ulimit -f`, in KiB: the signal `SIGXFSZ` is deadly by default.
     SizeLimit(u32),

@@ -137,9 +137,9 @@ fn bench() {
     assert!(text.contains("GB/s") && text.contains("TFLOP/s") && text.contains("roof"), "{text}");
     println!("{text}");
     let serde_json::Value::Object(fields) = serde_json::to_value(&measured).unwrap() else { panic!("no object") };
-    let documented = include_str!("../../docs/METRICS.md");
+    let documented = include_str!("../../docs/reference/report.md");
     let unknown: Vec<_> = fields.keys().filter(|field| !documented.contains(&format!("`{field}`"))).collect();
-    assert!(unknown.is_empty(), "docs/METRICS.md does not define {unknown:?}");
+    assert!(unknown.is_empty(), "docs/reference/report.md does not define {unknown:?}");
     let nothing = Bench::new("nothing").warm_up(0).repetitions(2).run(|| {});
     assert!(matches!(nothing, Err(BenchError::NothingRan)), "{nothing:?}");
 }

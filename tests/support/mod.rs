@@ -86,12 +86,12 @@ pub fn report(trace: &Path) -> (i32, Value) {
 
 /// A recorded session.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/{name}.cupti.zst"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testing/fixtures/{name}.cupti.zst"))
 }
 
 /// All recorded sessions.
 pub fn fixtures() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures");
     let mut names: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".cupti.zst").map(str::to_owned))

@@ -3,7 +3,7 @@
 //! A query is checked against empty tables before a trace is read, so a mistake is told at once; the same check tells
 //! which tables and columns it uses, and only these are made. They go into a temporary database that SQLite keeps in
 //! its cache and moves to a file as it grows, so memory is bounded and nothing is left behind. Why SQLite and not an
-//! engine made for columns is told in `docs/EXPORT.md`.
+//! engine made for columns is told in `docs/guide/export.md`.
 //!
 //! Not here: indexes. SQLite makes those of a join by itself.
 

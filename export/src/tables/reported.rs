@@ -75,7 +75,7 @@ table! {
     /// A row of [`LEAVES`].
     LEAVES, leaf(row: &DeviceReport, leaf: Leaf) {
         "device" Integer "ordinal of the device" = row.device.id.0;
-        "leaf" Text "cause, as docs/METRICS.md defines it" = leaf.name();
+        "leaf" Text "cause, as docs/reference/report.md defines it" = leaf.name();
         "group" Text "the question it belongs to" = leaf.group().name();
         "busy" Flag "whether something was running" = leaf.is_busy();
         "duration_ns" Integer "device time of this cause; sums to the window of the device" = row.leaves[leaf as usize];

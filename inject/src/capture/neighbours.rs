@@ -1,6 +1,6 @@
 //! CUPTI shared with other tools: whether one has taken its buffers, and taking them again when it is done.
 //!
-//! What can be seen of another tool, and what that rests on, is in docs/RELIABILITY.md; [`Company`] judges it. All of it is done
+//! What can be seen of another tool, and what that rests on, is in docs/design/reliability.md; [`Company`] judges it. All of it is done
 //! only where CUPTI is left to others (`GPUWHY_NEIGHBOURS=yield`).
 
 use std::sync::atomic::Ordering;

@@ -14,7 +14,7 @@
 //! waits for that. The wait is that of one step, a call of CUPTI or a pause of milliseconds before one, and has a limit, because the call may in turn wait for something
 //! that the waiting thread holds. No lock is held around any call.
 //!
-//! Nothing of CUPTI is known here, so a model checker can try all orders of two threads (`inject/model`).
+//! Nothing of CUPTI is known here, so a model checker can try all orders of two threads (`testing/model`).
 
 use crate::sync::{AtomicU8, Ordering, Patience};
 

@@ -2,7 +2,7 @@
 //!
 //! A range event happens in the middle of somebody's work, so the writing side never waits: what does not fit is
 //! refused. Memory is made in segments as the writer first reaches them, and stays for the ring's next round.
-//! A model checker tries all orders of the two (`inject/model`).
+//! A model checker tries all orders of the two (`testing/model`).
 
 use crate::sync::{AtomicU64, OnceLock, Ordering, RING_SEGMENT as SEGMENT, RING_SEGMENTS as SEGMENTS};
 

@@ -7,7 +7,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use host_evidence::python::Frame;
+use host_sampler::python::Frame;
 use profiler_core::record::{HostSample, Timestamp};
 
 /// Looks that wait for the flusher at most: eight threads at a thousand a second for half a second.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host_evidence::python::Frame;
+use host_sampler::python::Frame;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{self, StackId};
 

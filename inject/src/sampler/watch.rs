@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use host_evidence::children::Census;
-use host_evidence::python::{Frame, Lock, Miss};
-use host_evidence::thread::{State, Thread};
+use host_sampler::children::Census;
+use host_sampler::python::{Frame, Lock, Miss};
+use host_sampler::thread::{State, Thread};
 use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
 use super::outbox::{Batch, Look};

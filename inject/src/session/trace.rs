@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use host_evidence::own::Own;
+use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{Loss, Record, Timestamp};

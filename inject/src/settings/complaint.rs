@@ -80,7 +80,7 @@ impl fmt::Display for Complaint {
                 write!(f, "{name} is no variable of gpuwhy and has no effect: did you mean {nearest}?")
             }
             Self::Name { name, nearest: None } => {
-                write!(f, "{name} is no variable of gpuwhy and has no effect: docs/ENVIRONMENT.md lists them")
+                write!(f, "{name} is no variable of gpuwhy and has no effect: docs/guide/environment.md lists them")
             }
             Self::Placeholder { variable, placeholder } => write!(
                 f,

@@ -1,6 +1,6 @@
 //! The one table of environment variables.
 //!
-//! It is the source of `docs/ENVIRONMENT.md` (a test compares them), of `gpuwhy run --help`, and of the names that the
+//! It is the source of `docs/guide/environment.md` (a test compares them), of `gpuwhy run --help`, and of the names that the
 //! parser asks for, so a variable cannot exist without its documentation.
 
 /// One environment variable.
@@ -95,7 +95,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "light",
         meaning: "How much is recorded at most: `watch` no device work and no API call, only ranges (NVTX), what host threads do \
                   and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
-                  on](METRICS.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  on](report.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronisations and events too.",
     },
     Variable {
@@ -229,7 +229,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: CONTROL,
         default: "on",
-        meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot` and `watch` (docs/CONTROL.md).",
+        meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot` and `watch` (docs/guide/control.md).",
     },
     Variable {
         name: COMMAND_LINE,
@@ -258,7 +258,7 @@ pub const VARIABLES: &[Variable] = &[
                   process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
                   goes on when it is done, unless that leaves its own clock in CUPTI (torch.profiler). The time between is \
                   counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
-                  GPUWHY_MODE=watch leaves CUPTI to others either way. See docs/RELIABILITY.md.",
+                  GPUWHY_MODE=watch leaves CUPTI to others either way. See docs/design/reliability.md.",
     },
     Variable {
         name: MEMORY,
@@ -274,7 +274,7 @@ pub const VARIABLES: &[Variable] = &[
     },
 ];
 
-/// The table as Markdown: the contents of `docs/ENVIRONMENT.md`.
+/// The table as Markdown: the contents of `docs/guide/environment.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_documentation_is_this_table() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ENVIRONMENT.md");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/environment.md");
         if env::var_os("GPUWHY_BLESS").is_some() {
             std::fs::write(file, markdown()).unwrap();
         }

@@ -4,7 +4,7 @@
 //! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
 //! synchronisation looks as one that computes, and one that waits for a lock may wait for the device, so neither is a
 //! cause here. Shares of a verdict are 0: none was measured. The utilisation rate counts copies as well as kernels, and is
-//! coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it (docs/OVERHEAD.md).
+//! coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it (docs/design/overhead.md).
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ const SPEAKING_SHARE: f64 = 0.5;
 /// From this share of busy multiprocessors on, a device that is never idle computes: half of it or more is at work.
 const FILLED_SHARE: f64 = 0.5;
 /// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of empty
-/// launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/OVERHEAD.md).
+/// launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/design/overhead.md).
 const COPYING: f64 = 1.0;
 /// Looks and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses between them.
 const SHORTEST: u64 = 2_500_000_000;

@@ -3,7 +3,7 @@
 //! A file is a 16-byte header and a sequence of *blocks*; a block checks itself, so a file that was cut, overwritten
 //! or never finished still yields every block that is whole, and the reader says what is missing ([`Damage`]).
 //! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
-//! a predictor expects. `docs/FORMAT.md` specifies every byte.
+//! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
 //! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `answer`, `pack`, `writer`, `source` (recovery),

@@ -8,7 +8,7 @@
 //!
 //! Blocks share the second-level cache and the memory of the device wherever they are, and how many bytes they move is in no
 //! record either. Nor is whether one kernel needs what the one before it computed. So this is a ceiling for kernels that
-//! compute on their own, and may be far above what can be had for those bound by memory (docs/ATTRIBUTION.md has both).
+//! compute on their own, and may be far above what can be had for those bound by memory (docs/design/attribution.md has both).
 
 use rustc_hash::FxHashMap;
 

@@ -9,7 +9,7 @@
 //! that none decides the answer, until pauses are as long as they get. A ceiling is a ratio of two sums over the same steps, so
 //! only what differs between them from step to step makes an error: if that is a part `s` of a step, `n` steps leave
 //! `s / sqrt(n)`, which is 0.9 % for 20 % and the 512 steps that the least sample is worth. What was measured is in
-//! docs/ATTRIBUTION.md.
+//! docs/design/attribution.md.
 //!
 //! After a pause all clocks start from the real times, as at the beginning. Steps count again once an operation came
 //! whose launch was replayed (the host may have been far ahead when the pause ended) and some steps more are over, in

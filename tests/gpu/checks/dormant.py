@@ -17,7 +17,7 @@ from harness import Check, Mode, Result, Run, Suite, expect, skipped
 
 ROUNDS = 9
 # What waiting for a capture may cost. Neither the subscriber alone nor a timer of 0.1 s could be told from noise
-# (docs/OVERHEAD.md), so this is the noise.
+# (docs/design/overhead.md), so this is the noise.
 LIMIT = 1.03
 # How libprof.so waits for a call of the program, and for a command.
 WAITS = {

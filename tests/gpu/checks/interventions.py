@@ -46,7 +46,7 @@ class Intervention:
 
 INTERVENTIONS: dict[str, Intervention] = {
     # Workers bring what they can make ready; what the ceiling is about is data that are ready at once. It is known to be too
-    # low where hardly anything of the step is left then (docs/ATTRIBUTION.md), so the device is given something to do.
+    # low where hardly anything of the step is left then (docs/design/attribution.md), so the device is given something to do.
     "loader_workers": Intervention(
         "01_data_loading.py", ("--workers", str(max(4, (os.cpu_count() or 4) - 4))), "data_loading"),
     "loader_ready": Intervention("01_data_loading.py", ("--ready",), "data_loading", "data_ready", ("--layers", "12")),

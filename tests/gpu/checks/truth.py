@@ -21,7 +21,7 @@ from trace_report import Trace, Unreadable, single
 
 # Largest error of a change, as a part of the longer of the two steps.
 TOLERANCE = 0.02
-# What gpuwhy needs of a group to name it before computation, and to say that it cannot tell (docs/METRICS.md, Verdict).
+# What gpuwhy needs of a group to name it before computation, and to say that it cannot tell (docs/reference/report.md, Verdict).
 WORTH_SHARE, UNKNOWN_SHARE = 0.15, 0.20
 # Length of one run, seconds.
 SECONDS = "0.6"

@@ -6,7 +6,7 @@ two steps. The script takes the time of that with its own clock, and its last li
     steps, step_ns       steps after the warm-up, and their mean length
     cause_ns             mean time in a step that the launching thread spent on the cause; null where it is everywhere
     group                the verdict that is right; empty where the dose decides
-    causes               what the launching thread must be seen to do meanwhile (docs/METRICS.md, What the host did)
+    causes               what the launching thread must be seen to do meanwhile (docs/reference/report.md, What the host did)
     function             the innermost function of this file that is to blame; empty where there is none
 
 Causes: loader0, loader1, loader4, loader8 (a slow transform with so many workers), collate, sleep, files, iterator (the

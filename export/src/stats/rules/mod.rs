@@ -100,7 +100,7 @@ rules! {
     IdleCauses = "gpu_idle_causes", "GPU Idle Time by Cause",
         "Time (%), Total Time @, PID, Device ID, *Group, *Cause",
         "Idle time between the first and the last operation of a device, by what kept the next one from starting\n\
-         (docs/METRICS.md). A rule of gpuwhy: nsys has none like it.",
+         (docs/reference/report.md). A rule of gpuwhy: nsys has none like it.",
         "No device idled.";
 }
 

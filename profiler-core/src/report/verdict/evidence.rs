@@ -23,7 +23,7 @@ const NOTABLE: f64 = 0.02;
 const FEW_BYTES: u64 = 64;
 /// Reads of values are named from one in so many kernels on: training steps have some hundred, so it is in every few steps.
 const KERNELS_A_READ: u64 = 1_000;
-/// A ceiling that takes away more of the step than this may be too low (docs/ATTRIBUTION.md, "When it is shown").
+/// A ceiling that takes away more of the step than this may be too low (docs/design/attribution.md, "When it is shown").
 const MOST_OF_IT: f64 = 0.9;
 
 /// How the share of `group` was measured: over which steps, how sure it is, and what was left out.

@@ -1,0 +1,142 @@
+//! The reader against living interpreters: every CPython that this machine has, each as a child process.
+//!
+//! A child is as good as this process, since everything is read from files of `/proc` either way. What the reader
+//! says is compared with what the interpreter says about itself.
+
+mod interpreter;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use host_sampler::python::{Lock, MAX_FRAMES, Miss, Sample};
+use interpreter::{Program, interpreters};
+
+/// Looks at a program that does not stand still, at least, and the pause between them.
+const LOOKS: u32 = 500;
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Looks again and again until `enough` was seen. A machine that is busy with other things shows a program in the same
+/// place for a long time, so the number of looks is open above. Answers it.
+fn look_until(mut look: impl FnMut(), mut enough: impl FnMut() -> bool) -> u32 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut looks = 0;
+    while looks < LOOKS || !enough() {
+        assert!(Instant::now() < deadline, "not seen in {looks} looks");
+        sleep(PAUSE);
+        look();
+        looks += 1;
+    }
+    looks
+}
+
+/// A stack as text, outermost first, in the form in which the programs print theirs.
+fn shown(sample: &Sample) -> Vec<String> {
+    let line = |frame: &host_sampler::python::Frame| {
+        let file = frame.file.rsplit('/').next().unwrap_or_default();
+        format!("{} {file}:{}", frame.function, frame.line)
+    };
+    sample.frames.iter().rev().map(line).collect()
+}
+
+fn names(sample: &Sample) -> Vec<&str> {
+    sample.frames.iter().map(|frame| &*frame.function).collect()
+}
+
+#[test]
+fn a_stack_is_what_the_interpreter_says_it_is() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "shapes.py");
+        let mut python = program.attach();
+        assert_eq!(python.version().to_string(), interpreter.version);
+        let mut compared = 0;
+        while let Some((thread, expected)) = program.blocked() {
+            let sample = python.sample(thread).unwrap();
+            assert_eq!(shown(&sample), expected, "{interpreter}");
+            assert!(!sample.is_truncated && !sample.is_collecting);
+            assert_eq!(sample.lock, Lock::Free, "{interpreter}");
+            compared += 1;
+            program.release();
+        }
+        assert!(compared >= 8, "{interpreter}: {compared}");
+        println!("{interpreter}: {compared} stacks as they should be");
+    }
+}
+
+#[test]
+fn the_innermost_part_of_a_deep_stack_is_kept() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "deep.py");
+        let mut python = program.attach();
+        let (thread, _) = program.blocked().unwrap();
+        let sample = python.sample(thread).unwrap();
+        assert!(sample.is_truncated && sample.frames.len() == MAX_FRAMES, "{interpreter}");
+        assert_eq!(names(&sample)[..2], ["wait", "bottom"], "{interpreter}");
+        assert_eq!(python.sample(u32::MAX), Err(Miss::NoPython));
+    }
+}
+
+#[test]
+fn a_busy_program_is_never_shown_in_a_function_that_was_not_called_from_there() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "busy.py");
+        let mut python = program.attach();
+        let (thread, edges) = program.blocked().unwrap();
+        program.release();
+        let (seen, torn) = (RefCell::new(BTreeMap::<String, u32>::new()), Cell::new(0));
+        let look = || {
+            let Ok(sample) = python.sample(thread) else { return torn.set(torn.get() + 1) };
+            let names = names(&sample);
+            assert_eq!(names.last(), Some(&"<module>"), "{interpreter}: {names:?}");
+            for pair in names.windows(2) {
+                let edge = format!("{}>{}", pair[1], pair[0]);
+                assert!(edges.contains(&edge), "{interpreter}: {edge} in {names:?}");
+            }
+            *seen.borrow_mut().entry(names[0].to_owned()).or_default() += 1;
+        };
+        let looks = look_until(look, || seen.borrow().len() > 2);
+        println!("{interpreter}: {looks} looks, {} torn, innermost {:?}", torn.get(), seen.borrow());
+    }
+}
+
+#[test]
+fn the_holder_of_the_lock_is_told_from_those_who_wait() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "contend.py");
+        let mut python = program.attach();
+        let (first, second) = {
+            let (first, ids) = program.blocked().unwrap();
+            (first, ids[0].parse::<u32>().unwrap())
+        };
+        program.release();
+        let (held, both) = (Cell::new([0_u32; 2]), Cell::new(0));
+        let look = || {
+            let holds =
+                [first, second].map(|thread| python.sample(thread).is_ok_and(|sample| sample.lock == Lock::ThisThread));
+            held.set([0, 1].map(|index: usize| held.get()[index] + u32::from(holds[index])));
+            both.set(both.get() + u32::from(holds == [true; 2]));
+        };
+        let looks = look_until(look, || held.get().iter().all(|&held| held > LOOKS / 20));
+        println!("{interpreter}: lock held by {:?} of {looks} looks, by both {}", held.get(), both.get());
+        // Two looks are some microseconds apart, the lock changes hands every 5 ms.
+        assert!(both.get() < looks / 20, "{interpreter}");
+    }
+}
+
+#[test]
+fn garbage_collection_is_seen() {
+    for interpreter in interpreters() {
+        let mut program = Program::start(&interpreter, "garbage.py");
+        let mut python = program.attach();
+        let (thread, _) = program.blocked().unwrap();
+        assert!(!python.sample(thread).unwrap().is_collecting, "{interpreter}");
+        program.release();
+        let collecting = Cell::new(0);
+        let look = || {
+            let is_collecting = python.sample(thread).is_ok_and(|sample| sample.is_collecting);
+            collecting.set(collecting.get() + u32::from(is_collecting));
+        };
+        look_until(look, || collecting.get() > LOOKS / 20);
+    }
+}
