@@ -1,17 +1,11 @@
 //! Captures end to end: the recorded programs call cudaProfilerStart and cudaProfilerStop, and exactly what they
 //! launched in between is in the trace.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
-#[path = "support/captured.rs"]
-mod captured;
-
 use std::process::Command;
 
-use captured::{Truth, read, run};
+use crate::support::captured::{Truth, read, run};
+use crate::support::{GPUWHY, Stage, counted, stderr};
 use serde_json::Value;
-use support::{GPUWHY, Stage, counted, stderr};
 
 const MS: u64 = 1_000_000;
 

@@ -1,12 +1,9 @@
 //! `gpuwhy compact`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use support::{GPUWHY, Stage, report, stderr};
+use crate::support::{GPUWHY, Stage, report, stderr};
 
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().unwrap();

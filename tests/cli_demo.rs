@@ -1,8 +1,5 @@
 //! `gpuwhy demo`: which recordings there are, what is said without any, where its text and its traces go.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{GPUWHY, built};
+use crate::support::{GPUWHY, built};
 
 fn demo(from: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(["demo", "--from"]).arg(from).args(arguments).output().unwrap()

@@ -1,13 +1,10 @@
 //! `gpuwhy diff` with recorded sessions, and its exit codes.
 
-#[allow(dead_code, reason = "every test binary uses its own part")]
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::{GPUWHY, Stage, fixture, stderr};
 use serde_json::Value;
-use support::{GPUWHY, Stage, fixture, stderr};
 
 /// The trace of a recorded session.
 fn played(stage: &Stage, name: &str) -> PathBuf {

@@ -1,8 +1,5 @@
 //! Live control end to end: a recorded program is asked, started and stopped from outside while it runs.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{GPUWHY, Stage, counted, report, stderr};
 use serde_json::Value;
-use support::{GPUWHY, Stage, counted, report, stderr};
 use tempfile::TempDir;
 
 /// A program that runs for some seconds, with its own folder for sockets.

@@ -1,17 +1,14 @@
 //! What commands that read traces take as one: files, pipes, folders, packed or not; and what they refuse.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::support::{GPUWHY, Stage, stderr};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
-use support::{GPUWHY, Stage, stderr};
 
 /// A recorded session as a trace, and as an SQLite file.
 fn played() -> Stage {

@@ -1,13 +1,10 @@
 //! The lessons of `examples/` that need no GPU show what they promise; the others say what is missing, or show it too.
 //! `tests/gpu/run.sh --only lessons` runs them all where there is a GPU.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{Stage, built, stderr};
+use crate::support::{Stage, built, stderr};
 
 fn run(name: &str) -> Output {
     let stage = Stage::new();

@@ -1,20 +1,15 @@
 //! Managed memory from end to end: records of both generations of CUPTI's layouts, made by hand and played through the
 //! real libprof.so, into the statistics, the exports and back.
 
-#[path = "support/record.rs"]
-mod record;
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::record::record;
+use crate::support::{GPUWHY, Stage, stderr};
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
-use record::record;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{GPUWHY, Stage, stderr};
 
 const START: u64 = 1_790_000_000_000_000_000;
 const MALLOC_MANAGED: u32 = 21;

@@ -1,20 +1,15 @@
 //! Memory usage from end to end: records of both generations of CUPTI's layouts, made by hand and played through the real
 //! libprof.so, into the report, the statistics and the exports.
 
-#[path = "support/record.rs"]
-mod record;
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::record::record;
+use crate::support::{GPUWHY, Stage, stderr};
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
-use record::record;
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{GPUWHY, Stage, stderr};
 
 const START: u64 = 1_790_000_000_000_000_000;
 const MALLOC: u32 = 20;

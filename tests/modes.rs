@@ -1,14 +1,11 @@
 //! How much is recorded: by choice, and given up by itself when it takes too much.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use crate::support::{GPUWHY, Stage, stderr};
 use serde_json::Value;
-use support::{GPUWHY, Stage, stderr};
 
 #[test]
 fn watching_claims_no_division_of_device_time() {
@@ -105,7 +102,7 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let kept = stage.path("kept.gpuwhy");
     let compacted = Command::new(GPUWHY).arg("compact").arg(stage.path("trace.gpuwhy")).arg("-o").arg(&kept).output();
     assert!(compacted.unwrap().status.success());
-    assert_eq!(support::report(&kept).1["utilisation"], gauges);
+    assert_eq!(crate::support::report(&kept).1["utilisation"], gauges);
 }
 
 #[test]

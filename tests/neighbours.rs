@@ -3,19 +3,14 @@
 //! The other one is the host program itself, which does what PyTorch's Kineto does (`otherTool`). A driver of the test's own
 //! tells the replay library of the call by which gpuwhy notices it (`support/libcuda.c`).
 
-#[path = "support/captured.rs"]
-mod captured;
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::process::Command;
 
-use captured::{Capture, Truth, read, run};
+use crate::support::captured::{Capture, Truth, read, run};
+use crate::support::{GPUWHY, Stage, stderr};
 use profiler_core::trace::TraceReader;
-use support::{GPUWHY, Stage, stderr};
 
 const MS: u64 = 1_000_000;
 /// Two ranges of the program, milliseconds of the recording. Tracing lingers for 200 ms behind the first.
@@ -173,7 +168,7 @@ fn that_yielding_is_in_vain_for_another_copy_of_cupti_is_said() {
         let mut host = host(&stage, "yield", &[], &[]);
         // The first is the one in use, since libraries are found in load order. The second is any library.
         let files = [stage.path("libcupti.so.13"), stage.path("libcupti.so.12")];
-        fs::copy(support::built("libcupti_replay.so"), &files[0]).unwrap();
+        fs::copy(crate::support::built("libcupti_replay.so"), &files[0]).unwrap();
         fs::copy(stage.driver(), &files[1]).unwrap();
         let preload: Vec<_> = files[..copies].iter().map(|file| file.display().to_string()).collect();
         host.env("LD_PRELOAD", preload.join(":")).env("GPUWHY_CUPTI_PATH", &files[0]).env("GPUWHY_REPLAY_SPEED", "max");

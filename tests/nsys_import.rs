@@ -1,15 +1,12 @@
 //! SQLite files of Nsight Systems as input: what we export comes back as the same report, and files of other versions are
 //! read as far as they go.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{GPUWHY, Stage, report, stderr};
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{GPUWHY, Stage, report, stderr};
 
 /// What such a file does not hold of the process: all but its id, its program's name and its host.
 const NOT_KEPT: [&str; 6] =

@@ -1,18 +1,13 @@
 //! Ranges of the program from end to end without a GPU: a host that uses NVTX as C programs do, libprof.so loaded for
 //! NVTX and for CUDA, a recorded session playing beside them, and the trace that comes of it.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-#[path = "support/trace.rs"]
-mod trace;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::support::trace::ranges;
+use crate::support::{Stage, stderr};
 use profiler_core::record::{RangeEvent, RangeEventKind};
-use support::{Stage, stderr};
-use trace::ranges;
 
 fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
     ranges.iter().filter(|range| range.kind == kind).count()

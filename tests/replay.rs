@@ -1,20 +1,15 @@
 //! The main job from end to end without a GPU: buffers recorded on an NVIDIA H200, played by the replay library
 //! through the real libprof.so, into a trace, and from the trace into a report.
 
-#[path = "support/record.rs"]
-mod record;
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::process::Command;
 
+use crate::support::record::record;
+use crate::support::{GPUWHY, Stage, counted, fixtures, report, stderr, sum};
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
-use record::record;
 use serde_json::Value;
-use support::{GPUWHY, Stage, counted, fixtures, report, stderr, sum};
 
 fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {value:#}"))

@@ -1,12 +1,9 @@
 //! The trace as a file of the user's: who can read it, what it is called, and what it says of the command line.
 
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use support::{GPUWHY, Stage, report, stderr};
+use crate::support::{GPUWHY, Stage, report, stderr};
 
 /// Plays with more variables; answers what was said on stderr without a report.
 fn play(stage: &Stage, variables: &[(&str, &str)]) -> String {

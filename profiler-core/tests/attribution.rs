@@ -1,12 +1,10 @@
 //! One made-up program for each cause of device time, with the answer worked out by hand.
 
-mod support;
-
+use crate::support::{Scenario, assert_leaves, gpu};
 use profiler_core::attribution::leaf::{Leaf, Work};
 use profiler_core::attribution::{Attributor, Producer};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{MemoryKind, Timestamp};
-use support::{Scenario, assert_leaves, gpu};
 
 /// A kernel of 100 us at 0 launched just before, then whatever the test adds.
 fn after_a_kernel() -> Scenario {
@@ -24,7 +22,7 @@ fn computation_covers_communication_and_copies() {
     gpu(0).stream(9).memset(64).at(200).lasting(5).launched(&mut scenario, 1, 105, 5);
     let attributor = scenario.run();
     assert_leaves(
-        &support::only_leaves(&attributor),
+        &crate::support::only_leaves(&attributor),
         &[(Leaf::Compute, 50), (Leaf::Communication, 30), (Leaf::CopyH2dPinned, 20), (Leaf::Memset, 5)],
     );
     let overlap = *attributor.devices().next().unwrap().overlap();
@@ -51,7 +49,7 @@ fn nodes_of_a_graph_wait_as_such() {
     scenario.add(gpu(0).kernel("node_b").at(313).lasting(10).of_graph(5).by(graph));
     let attributor = scenario.run();
     assert_leaves(
-        &support::only_leaves(&attributor),
+        &crate::support::only_leaves(&attributor),
         &[(Leaf::Compute, 120), (Leaf::InterKernel, 3), (Leaf::GraphWait, 100)],
     );
     let completeness = attributor.completeness();
@@ -132,7 +130,7 @@ fn work_without_a_call_is_unobserved() {
     let mut scenario = after_a_kernel();
     scenario.add(gpu(0).kernel("second").at(260).lasting(10));
     let attributor = scenario.run();
-    assert_leaves(&support::only_leaves(&attributor), &[(Leaf::Compute, 110), (Leaf::Unobserved, 60)]);
+    assert_leaves(&crate::support::only_leaves(&attributor), &[(Leaf::Compute, 110), (Leaf::Unobserved, 60)]);
     assert_eq!(attributor.completeness().activities_without_launch, 1);
 }
 
@@ -143,7 +141,7 @@ fn a_lost_kernel_makes_the_time_after_its_launch_unobserved() {
     gpu(0).kernel("later").at(5_000_010).lasting(10).launched(&mut scenario, 1, 5_000_000, 5);
     scenario.call(1, "cudaStreamSynchronize_v3020", 5_000_006, 5_000_000);
     let attributor = scenario.run();
-    let leaves = support::only_leaves(&attributor);
+    let leaves = crate::support::only_leaves(&attributor);
     assert_eq!(attributor.completeness().launches_without_activity, 1);
     assert_eq!(leaves[Leaf::Unobserved as usize], (5_000_000 - 225) * 1_000);
 }
@@ -235,12 +233,14 @@ fn records_without_times_are_counted_and_kept_off_the_timeline() {
     let mut scenario = after_a_kernel();
     let correlation = scenario.call(1, "cudaLaunchKernel_v7000", 150, 5);
     let correlation = profiler_core::record::CorrelationId(correlation);
-    scenario.records.push((support::ZERO + 200_000, Record::Kernel(Kernel { correlation, ..Kernel::default() })));
+    scenario
+        .records
+        .push((crate::support::ZERO + 200_000, Record::Kernel(Kernel { correlation, ..Kernel::default() })));
     let attributor = scenario.run();
     let completeness = attributor.completeness();
     assert_eq!((completeness.kernels, completeness.bad_timestamps), (2, 1));
     assert_eq!(completeness.launches_without_activity, 0);
-    assert_leaves(&support::only_leaves(&attributor), &[(Leaf::Compute, 100)]);
+    assert_leaves(&crate::support::only_leaves(&attributor), &[(Leaf::Compute, 100)]);
 }
 
 #[test]
@@ -253,10 +253,10 @@ fn times_from_the_far_future_do_not_stretch_the_window() {
         correlation: CorrelationId(u32::MAX),
         ..Kernel::default()
     };
-    scenario.records.push((support::ZERO + 150_000, Record::Kernel(broken)));
+    scenario.records.push((crate::support::ZERO + 150_000, Record::Kernel(broken)));
     let attributor = scenario.run();
     assert_eq!(attributor.completeness().bad_timestamps, 1);
-    assert_leaves(&support::only_leaves(&attributor), &[(Leaf::Compute, 100)]);
+    assert_leaves(&crate::support::only_leaves(&attributor), &[(Leaf::Compute, 100)]);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_kernel_that_begins_before_its_call_is_counted() {
     gpu(0).kernel("early").at(300).lasting(10).launched(&mut scenario, 1, 310, 5);
     let attributor = scenario.run();
     assert_eq!(attributor.completeness().clamped_clocks, 1);
-    support::only_leaves(&attributor);
+    crate::support::only_leaves(&attributor);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_kernel_of_many_seconds_takes_back_what_was_given_away() {
         gpu(0).kernel("tick").at(at).lasting(10).launched(&mut scenario, 2, at - 10, 5);
     }
     let attributor = scenario.run();
-    let leaves = support::only_leaves(&attributor);
+    let leaves = crate::support::only_leaves(&attributor);
     let completeness = attributor.completeness();
     assert!(completeness.late_ns > 5_000_000_000);
     assert_eq!(completeness.launches_without_activity, 0, "it came after all");

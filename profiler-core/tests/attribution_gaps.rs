@@ -2,12 +2,10 @@
 //!
 //! Every program is a kernel that runs from 100 to 200 us, a gap, and an operation that ends it.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::Subject;
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::record::{HostSample, MemoryKind, RangeEventKind, ThreadState};
-use support::{Scenario, gpu};
 
 const LAUNCH: &str = "cudaLaunchKernel_v7000";
 const COPY: &str = "cudaMemcpyAsync_v3020";

@@ -1,13 +1,11 @@
 //! What looks at the launching thread change: the cause of idle time outside CUDA, and nothing else.
 
-mod support;
-
+use crate::support::{Scenario, assert_leaves, gpu};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, Subject};
 use profiler_core::record::{HostSample, InterpreterLock, MemoryKind, Record, StackId, ThreadState};
 use proptest::prelude::*;
-use support::{Scenario, assert_leaves, gpu};
 
 const TORCH: &str = "/lib/python3.12/site-packages/torch/utils/data/";
 const TRAIN: (&str, &str, u32) = ("/home/u/train.py", "main", 42);

@@ -1,13 +1,11 @@
 //! How long launches and operations wait for each other, and what is counted meanwhile.
 
-mod support;
-
+use crate::support::{Scenario, ZERO, assert_leaves, gpu};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::report::Completeness;
-use support::{Scenario, ZERO, assert_leaves, gpu};
 
 const KERNEL: &str = "cudaLaunchKernel_v7000";
 const GRAPH: &str = "cudaGraphLaunch_v10000";
@@ -217,7 +215,7 @@ fn copies_and_memsets_of_a_graph_wait_as_such() {
     scenario.add(gpu(0).d2h(MemoryKind::Pinned, 64).at(160).lasting(10).of_graph(5).by(graph));
     let attributor = scenario.run();
     assert_leaves(
-        &support::only_leaves(&attributor),
+        &crate::support::only_leaves(&attributor),
         &[(Leaf::Compute, 10), (Leaf::Memset, 10), (Leaf::CopyD2hPinned, 10), (Leaf::GraphWait, 40)],
     );
     let account = attributor.devices().next().unwrap();
@@ -292,7 +290,7 @@ fn what_is_observed_reaches_from_the_first_begin_to_the_last_end() {
 
 #[test]
 fn copies_over_a_known_link_need_it_for_their_bytes() {
-    let needed = |link: bool, copies: &[support::Work]| {
+    let needed = |link: bool, copies: &[crate::support::Work]| {
         let mut scenario = Scenario::new();
         if link {
             let link = PcieLink { generation: 4, megatransfers: 16_000, lanes: 16, ..PcieLink::default() };

@@ -1,15 +1,13 @@
 //! The JSON report is read back with types of its own, which refuse fields they do not know: whoever changes the
 //! wire format has to change this file too, and with it `docs/reference/report.md` and the schema version.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::record::MemoryKind;
 use profiler_core::report::json::{Document, SCHEMA_VERSION};
 use serde::Deserialize;
-use support::{Scenario, gpu};
 
 macro_rules! wire {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(

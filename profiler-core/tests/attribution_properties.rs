@@ -2,13 +2,11 @@
 //!
 //! Whether leaves name the right cause is not asked here; only what must be so whatever the cause is.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{BUSY_COUNT, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, is_communication};
 use profiler_core::record::{CopyKind, MemoryKind, Record, Timestamp};
 use proptest::prelude::*;
-use support::{Scenario, gpu};
 
 /// One thing that a host thread does: how long it stays away from CUDA first, and what it does then.
 #[derive(Clone, Debug)]
@@ -219,7 +217,7 @@ proptest! {
         // Beside running kernels only: an operation in a gap would rightly end it.
         let inside: Vec<u64> = more.records.iter().filter_map(|(_, record)| match record {
             Record::Kernel(kernel) if kernel.end > kernel.start => {
-                Some((kernel.start.nanos() - support::ZERO) / 1_000)
+                Some((kernel.start.nanos() - crate::support::ZERO) / 1_000)
             }
             _ => None,
         }).collect();

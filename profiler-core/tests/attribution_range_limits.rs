@@ -1,10 +1,8 @@
 //! What becomes of ranges when a program has more of them, or more in them, than is kept: it is counted.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::record::RangeEventKind as Kind;
 use profiler_core::report::ranges::{RangeRow, RangesReport};
-use support::{Scenario, gpu};
 
 fn rows(scenario: &Scenario) -> RangesReport {
     scenario.report().ranges.expect("there are ranges")

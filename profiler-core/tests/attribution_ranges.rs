@@ -1,14 +1,12 @@
 //! Ranges that a program names: whose device work and idle time is whose, on made-up programs.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::attribution::{Attributor, RangeStyle};
 use profiler_core::record::{MemoryKind, RangeEventKind as Kind, Record};
 use profiler_core::report::ranges::{RangeRow, RangesReport};
 use profiler_core::steps::StepSource;
 use proptest::prelude::*;
-use support::{Scenario, gpu};
 
 fn rows(scenario: &Scenario) -> RangesReport {
     scenario.report().ranges.expect("there are ranges")

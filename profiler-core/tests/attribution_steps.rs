@@ -1,12 +1,10 @@
 //! Steps of made-up programs: where they begin, what they hold, and what the verdict makes of them.
 
-mod support;
-
+use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::record::{MemoryKind, ThreadId, Timestamp};
 use profiler_core::steps::{StepSource, Steps};
-use support::{Scenario, ZERO, gpu};
 
 /// Kernels of one step of [`train`].
 const KERNELS: u64 = 20;

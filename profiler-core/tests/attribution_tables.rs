@@ -1,11 +1,9 @@
 //! What ran, by name: tables that need no order and are bounded, and devices in whatever order they come.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
-use support::{Scenario, gpu};
 
 const NOW: u64 = 1_790_000_000_000_000_000;
 

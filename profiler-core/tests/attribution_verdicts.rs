@@ -1,13 +1,11 @@
 //! One made-up program for each verdict.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::record::{Device, Loss, MemoryKind};
 use profiler_core::report::{RecoverableBy, Report};
 use profiler_core::session::{End, Session};
 use profiler_core::whatif::ScenarioKind;
-use support::{Scenario, gpu};
 
 #[track_caller]
 fn assert_verdict(scenario: &Scenario, group: Group) -> Report {

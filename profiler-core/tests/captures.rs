@@ -1,14 +1,12 @@
 //! Captures are accounted one by one, and a trace gives back what the writer was told.
 
-mod support;
-
+use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::capture::{CaptureMark, Captures, OPEN_LIMIT, Trigger};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
-use support::{Scenario, ZERO, gpu};
 
 fn at(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)

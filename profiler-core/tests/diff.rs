@@ -1,14 +1,12 @@
 //! Two made-up runs compared: the books balance, causes are told, other programs are refused.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
 use profiler_core::diff::{Basis, Diff, Fate, Launches, Outcome, Refusal, Side, Speed, compare};
 use profiler_core::record::{Loss, MemoryKind, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
 use profiler_core::steps::{Step, StepSource, Steps};
-use support::{Scenario, gpu};
 
 /// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.
 fn training(iterations: u64, loading: u64, gemm: u64) -> Scenario {
@@ -43,7 +41,7 @@ fn compared(a: &Report, b: &Report) -> Diff {
 /// `report` with steps of its own making: `durations` in microseconds, of which the first part computes and the
 /// rest, if any, waits for data.
 fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)]) -> Report {
-    let mut at = support::ZERO;
+    let mut at = crate::support::ZERO;
     let rows = durations.iter().map(|&(compute, data_loading)| {
         let start = Timestamp::from_nanos(at);
         at += (compute + data_loading) * 1_000;

@@ -1,14 +1,12 @@
 //! Predicted and got: the ceiling of A for what shrank most beside the steps of B, or nothing where it would mislead.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
 use profiler_core::diff::{Diff, Prediction, compare};
 use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
 use profiler_core::steps::{Step, StepSource, Steps};
 use profiler_core::whatif::{Ceiling, Refusal, ScenarioKind, WhatIf};
-use support::{Scenario, gpu};
 
 /// A run of forty equal steps of 90 operations, the leaves of one in microseconds.
 fn run(leaves: &[(Leaf, u64)]) -> Report {
@@ -23,7 +21,7 @@ fn run(leaves: &[(Leaf, u64)]) -> Report {
     }
     let duration: u64 = step.iter().sum();
     let rows = (0..40).map(|index| {
-        let start = support::ZERO + index * duration;
+        let start = crate::support::ZERO + index * duration;
         let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(start + duration));
         Step { start, end, operations: 90, leaves: step }
     });

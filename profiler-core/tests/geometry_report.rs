@@ -1,12 +1,10 @@
 //! Compute split and copy classes of made-up programs, through the attributor into the report.
 
-mod support;
-
+use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::record::*;
 use profiler_core::report::DeviceReport;
 use profiler_core::report::compute::{GridClass, compute_evidence};
 use profiler_core::report::copies::{CopyClass, copy_evidence};
-use support::{Scenario, ZERO, gpu};
 
 /// A device of 100 multiprocessors with room for 2,048 threads each.
 fn with_device() -> Scenario {

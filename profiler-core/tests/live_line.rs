@@ -1,12 +1,10 @@
 //! The line of a run that is still going, on a program that changes: what it names and when.
 
-mod support;
-
+use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::capture::Captures;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
-use support::{Scenario, ZERO, gpu};
 
 /// One second each: kernels that wait for launches, and kernels whose results the host waits for.
 fn second(scenario: &mut Scenario, at: u64, launch_bound: bool) {

@@ -1,10 +1,8 @@
 //! Memory that a made-up program takes: how much, when most, by whom, whatever the order of delivery.
 
-mod support;
-
+use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::record::MemoryOperation::{Allocation, Release};
 use profiler_core::report::memory::MemoryReport;
-use support::{Scenario, ZERO, gpu};
 
 fn program() -> Scenario {
     let mut scenario = Scenario::new();

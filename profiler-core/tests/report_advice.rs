@@ -1,13 +1,11 @@
 //! What a report advises and counts must agree with what else it says.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::diff::compare;
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::Report;
 use profiler_core::session::{End, Session};
-use support::{Scenario, gpu};
 
 /// `steps` times `step(scenario, begin in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {

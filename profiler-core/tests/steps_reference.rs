@@ -3,11 +3,9 @@
 //! A reference trace has three to six steps, which is less than the detector waits for. So the steps that the program
 //! named are played again and again, as they were launched, and the period that is found must be theirs.
 
-mod reference_trace;
-
+use crate::reference_trace::load;
 use profiler_core::steps::{Cut, LaunchKind, StepDetector, StepSource};
 use profiler_core::whatif::{Operation, OperationClass};
-use reference_trace::load;
 
 /// Steps that are played.
 const STEPS: usize = 48;

@@ -1,14 +1,12 @@
 //! Cut, flipped, holed, foreign and hostile files: nothing wrong comes out, nothing is silently missing, no panic.
 
-mod trace_sample;
-
 use std::io::{self, Read as _};
 
+use crate::trace_sample::{BLOCK_HEADER, FILE_HEADER, assert_same_dictionary, block, blocks, read, sample};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{LaunchConfigId, NameId, Record};
 use profiler_core::session::Session;
 use profiler_core::trace::{Item, TraceError, TraceReader};
-use trace_sample::{BLOCK_HEADER, FILE_HEADER, assert_same_dictionary, block, blocks, read, sample};
 
 /// Fails unless `part` is what is left of `whole` after leaving items out.
 fn assert_subsequence(part: &[Item], whole: &[Item], context: &str) {

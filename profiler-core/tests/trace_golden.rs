@@ -2,23 +2,14 @@
 //!
 //! The files in `golden` are never written again: a change of the format that breaks one needs a new major version.
 
-#[path = "trace_sample/since_1_0.rs"]
-mod since_1_0;
-#[path = "trace_sample/since_1_2.rs"]
-mod since_1_2;
-#[path = "trace_sample/since_1_3.rs"]
-mod since_1_3;
-#[expect(dead_code, reason = "each test binary uses its part of the sample")]
-mod trace_sample;
-
 use std::fs::{self, File};
 use std::io::Write as _;
 
+use crate::trace_sample::{assert_same_dictionary, read, sample, session};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
-use trace_sample::{assert_same_dictionary, read, sample, session};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.0.bin");
 const GOLDEN_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.2.bin");
@@ -42,7 +33,7 @@ fn version_1_0_is_read_as_it_was_written() {
 #[test]
 fn version_1_2_is_read_as_it_was_written() {
     let golden = fs::read(GOLDEN_1_2).unwrap();
-    let (dictionary, now) = since_1_0::sample();
+    let (dictionary, now) = crate::trace_sample::since_1_0::sample();
     let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
     assert!(old.damage.is_none(), "{:?}", old.damage);
     assert_eq!(old.items, new.items);
@@ -54,7 +45,7 @@ fn version_1_2_is_read_as_it_was_written() {
 #[test]
 fn version_1_3_is_read_as_it_was_written() {
     let golden = fs::read(GOLDEN_1_3).unwrap();
-    let (dictionary, now) = since_1_2::sample();
+    let (dictionary, now) = crate::trace_sample::since_1_2::sample();
     let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
     assert!(old.damage.is_none(), "{:?}", old.damage);
     assert_eq!(old.items, new.items);
@@ -66,7 +57,7 @@ fn version_1_3_is_read_as_it_was_written() {
 #[test]
 fn version_1_4_is_read_as_it_was_written() {
     let golden = fs::read(GOLDEN_1_4).unwrap();
-    let (dictionary, now) = since_1_3::sample();
+    let (dictionary, now) = crate::trace_sample::since_1_3::sample();
     let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
     assert!(old.damage.is_none(), "{:?}", old.damage);
     assert_eq!(old.items, new.items);
@@ -78,7 +69,7 @@ fn version_1_4_is_read_as_it_was_written() {
 #[test]
 #[ignore = "writes the golden file of a new version; refuses when it is there"]
 fn write_golden_file() {
-    File::create_new(GOLDEN_1_4).unwrap().write_all(&since_1_3::sample().1).unwrap();
+    File::create_new(GOLDEN_1_4).unwrap().write_all(&crate::trace_sample::since_1_3::sample().1).unwrap();
 }
 
 /// The trace that the specification takes apart.

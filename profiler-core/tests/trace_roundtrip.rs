@@ -1,17 +1,14 @@
 //! Whatever is pushed comes back: every field, any value, any order, across chunks and flushes.
 
-#[expect(dead_code, reason = "each test binary uses its part of the sample")]
-mod trace_sample;
-
 use std::io::{self, Write};
 
+use crate::trace_sample::{assert_same_dictionary, at, blocks, read, sample, session};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};
 use profiler_core::trace::compact::{Form, compact, sizes};
 use profiler_core::trace::{Item, TraceWriter};
 use proptest::prelude::*;
-use trace_sample::{assert_same_dictionary, at, blocks, read, sample, session};
 
 /// Numbers from every length class, with the edges more often than chance would have them.
 fn number() -> impl Strategy<Value = u64> {

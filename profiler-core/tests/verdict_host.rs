@@ -1,13 +1,11 @@
 //! What a verdict says when the launching thread was looked at: which sentence and which advice follow from what was seen.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::LookTotals;
 use profiler_core::attribution::host_cause::HostCause as Cause;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::report::host::{CauseRow, HostReport, LineRow};
 use profiler_core::report::{Completeness, Verdict, verdict_of};
-use support::{Scenario, gpu};
 
 const MS: u64 = 1_000_000;
 

@@ -1,10 +1,8 @@
 //! What a launch-bound program is told about CUDA graphs, which depends on whether its launches repeat.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::report::Report;
-use support::{Scenario, gpu};
 
 /// Steps of 20 kernels of 2 us that are launched every 8 us; `other` says which of them have another name than usual.
 /// The first `graph_nodes` kernels of a step are one graph, and the first one takes `longer` microseconds more.

@@ -1,12 +1,10 @@
 //! What a verdict says of whole programs: of their steps, and of what the replay takes from them.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::record::{Device, MemoryKind, PcieLink};
 use profiler_core::report::{Report, Verdict};
 use profiler_core::whatif::ScenarioKind;
-use support::{Scenario, gpu};
 
 /// The sentence of a verdict that has `words` in it.
 #[track_caller]

@@ -3,8 +3,7 @@
 //! The devices are made up field by field. Of the attributor only the number of operations counts here, and that it found
 //! no steps.
 
-mod support;
-
+use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, Tally};
 use profiler_core::record::{Loss, PcieLink};
@@ -12,7 +11,6 @@ use profiler_core::report::{
     Completeness, DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, Verdict, verdict_of,
 };
 use profiler_core::whatif::{Ceiling, Refusal, ScenarioKind, WhatIf};
-use support::{Scenario, gpu};
 
 const MS: u64 = 1_000_000;
 

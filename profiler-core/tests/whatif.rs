@@ -1,10 +1,8 @@
 //! What-if answers against programs whose changed version can be run: prediction and truth must agree.
 
-mod whatif_program;
-
+use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::whatif::{Ceiling, OperationClass, Refusal, ScenarioKind, WhatIf};
-use whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
 
 const STEPS: usize = 120;
 const MS: u64 = 1_000_000;
@@ -14,7 +12,7 @@ fn kernel(nanos: u64) -> Act {
 }
 
 fn answer(recording: &Recording) -> WhatIf {
-    recording.replay().what_if(DEVICE, whatif_program::STEPS, 0).expect("operations ran")
+    recording.replay().what_if(DEVICE, crate::whatif_program::STEPS, 0).expect("operations ran")
 }
 
 /// The replayed ceiling of `before` must be what `after` really takes, within `tolerance`.

@@ -1,9 +1,7 @@
 //! Small grids in a row become one kernel: prediction against the program that launches the large one.
 
-mod whatif_program;
-
+use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
 use profiler_core::whatif::{OperationClass, ScenarioKind, SmallGrid, WhatIf};
-use whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
 
 const TIMES: usize = 120;
 /// Multiprocessors of an H200: so many grids of one block run at once.

@@ -1,12 +1,10 @@
 //! What must hold for every program: removing a cost never ends later, the base is what happened, order of delivery
 //! and watermarks change nothing, and damaged input only makes the answer worse.
 
-mod whatif_program;
-
+use crate::whatif_program::{Act, DEVICE, MACHINE, STEPS};
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay, ScenarioKind};
 use proptest::prelude::*;
-use whatif_program::{Act, DEVICE, MACHINE, STEPS};
 
 fn class() -> impl Strategy<Value = OperationClass> {
     prop::sample::select(vec![

@@ -1,11 +1,9 @@
 //! The base replay against recorded traces of real programs: does it reproduce their step times?
 
-mod reference_trace;
-
+use crate::reference_trace::load;
 use profiler_core::record::DeviceId;
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{Operation, Refusal, Replay, ScenarioKind, WhatIf};
-use reference_trace::load;
 
 const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 

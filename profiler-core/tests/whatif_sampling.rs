@@ -1,11 +1,8 @@
 //! A long run is replayed in bursts of its steps: their answer against that of all steps.
 
-mod reference_trace;
-mod whatif_program;
-
+use crate::whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
 use profiler_core::record::CorrelationId;
 use profiler_core::whatif::{Call, LaunchedBy, Operation, OperationClass, WhatIf};
-use whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
 
 const MS: u64 = 1_000_000;
 
@@ -97,7 +94,7 @@ fn short_steps_are_replayed_for_as_long_as_long_ones() {
 }
 
 /// Some operations of the trace at a time are taken for a step, and the trace for one of many like it, each at a pace of its own.
-fn repeated(trace: &reference_trace::Trace, operations: usize, times: u64) -> Option<Recording> {
+fn repeated(trace: &crate::reference_trace::Trace, operations: usize, times: u64) -> Option<Recording> {
     let (first, last) = (*trace.steps.first()?, *trace.steps.last()?);
     let calls: Vec<&Call> = trace.calls.iter().filter(|call| (first..last).contains(&call.start)).collect();
     let launched = |operation: &&Operation| operation.launch.is_some_and(|by| (first..last).contains(&by.start));
@@ -137,7 +134,7 @@ fn parts_of_recorded_steps() {
     for (name, operations, times) in
         [("resnet50_workers0", 100, 60), ("resnet50_workers4", 100, 60), ("hta_nccl", 50, 150)]
     {
-        let Some(trace) = reference_trace::load(name) else { continue };
+        let Some(trace) = crate::reference_trace::load(name) else { continue };
         let recording = repeated(&trace, operations, times).expect("steps");
         assert_bursts_suffice(name, &recording, 0.03);
     }

@@ -5,8 +5,8 @@ use std::process::Output;
 use rusqlite::Connection;
 use serde_json::Value;
 
+use super::{gpuwhy, play};
 use crate::support::{Stage, stderr, sum};
-use crate::{gpuwhy, play};
 
 fn database(stage: &Stage) -> Connection {
     let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("out.sqlite"));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::{chrome, gpuwhy, hta, nanos, play, rows};
 use crate::support::{report, stderr, sum};
-use crate::{chrome, gpuwhy, hta, nanos, play, rows};
 
 #[test]
 fn our_own_import_of_the_export_gives_every_nanosecond_the_same_cause() {

@@ -10,8 +10,8 @@ use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use serde_json::Value;
 
-use crate::support::{self, GPUWHY, Stage, stderr};
-use crate::{play, python};
+use super::{play, python};
+use crate::support::{GPUWHY, Stage, stderr};
 
 /// What HTA says about a folder; `None` when it cannot be had here.
 fn analysed(folder: &Path, annotation: &[&str]) -> Option<Value> {
@@ -62,7 +62,7 @@ fn two_ranks_are_analysed_and_the_times_are_ours() {
     assert_eq!(result["ranks"], serde_json::json!([0, 1]));
     assert_eq!(result["failed"], serde_json::json!({}));
     for (rank, trace) in traces.iter().enumerate() {
-        let report = support::report(trace).1;
+        let report = crate::support::report(trace).1;
         same_times(&result["found"]["temporal"][rank.to_string()], &report);
         assert!(result["found"]["launches"][rank.to_string()].as_u64().unwrap() > 0);
     }

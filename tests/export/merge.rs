@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::{gpuwhy, play, play_rank};
 use crate::support::{Stage, stderr};
-use crate::{gpuwhy, play, play_rank};
 
 #[test]
 fn ranks_are_compared_and_what_is_not_known_is_said() {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::{gpuwhy, play, play_rank, python};
 use crate::support::{Stage, stderr, sum};
-use crate::{gpuwhy, play, play_rank, python};
 
 /// Count, sum, least and greatest duration by kernel, as `gpuwhy stats` has them.
 fn kernels(trace: &Path) -> BTreeMap<String, [u64; 4]> {

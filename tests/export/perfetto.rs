@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::{gpuwhy, play};
 use crate::support::stderr;
-use crate::{gpuwhy, play};
 
 /// A field of a protobuf message.
 enum Value<'a> {

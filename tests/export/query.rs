@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::{gpuwhy, play, play_rank};
 use crate::support::{Stage, stderr};
-use crate::{gpuwhy, play, play_rank};
 
 fn asked(traces: &dyn AsRef<std::ffi::OsStr>, sql: &str) -> Vec<Value> {
     let output = gpuwhy(&[&"query", &"--format", &"json", traces, &sql]);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::{gpuwhy, hta, play};
 use crate::support::stderr;
-use crate::{gpuwhy, hta, play};
 
 #[test]
 fn every_record_is_a_line_and_names_are_written_out() {

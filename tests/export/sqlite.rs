@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
+use super::{gpuwhy, play};
 use crate::support::{Stage, stderr};
-use crate::{gpuwhy, play};
 
 fn export(stage: &Stage) -> Connection {
     let (trace, out) = (stage.path("trace.gpuwhy"), stage.path("out.sqlite"));

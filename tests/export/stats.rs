@@ -9,8 +9,8 @@ use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 
+use super::{chrome, gpuwhy, nanos, play, rows};
 use crate::support::{Stage, stderr};
-use crate::{chrome, gpuwhy, nanos, play, rows};
 
 #[test]
 fn the_statistics_are_those_of_the_rows() {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::{gpuwhy, hta, play, python, rows};
 use crate::support::stderr;
-use crate::{gpuwhy, hta, play, python, rows};
 
 #[test]
 fn the_plugin_finds_our_kernels_and_steps() {

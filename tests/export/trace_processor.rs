@@ -12,8 +12,8 @@ use profiler_core::record::{Loss, Record, Timestamp};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use serde_json::{Value, json};
 
+use super::{gpuwhy, play, play_rank};
 use crate::support::{Stage, stderr};
-use crate::{gpuwhy, play, play_rank};
 
 /// The unpacked package, or why there is none.
 fn package() -> Result<&'static Path, &'static str> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use profiler_core::attribution::leaf::{Group, Leaf};
 
-use crate::oracle::{Kind, Row, Span, Trace, union};
+use super::oracle::{Kind, Row, Span, Trace, union};
 
 /// Idle, compute and non-compute time and the window, microseconds.
 #[derive(Debug, PartialEq, Eq)]

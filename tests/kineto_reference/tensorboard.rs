@@ -7,7 +7,7 @@
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::steps::StepSource;
 
-use crate::oracle::{Kind, Span, Trace, clipped, union, without};
+use super::oracle::{Kind, Span, Trace, clipped, union, without};
 
 /// Kernel, Memcpy, Memset, Runtime, DataLoader and total of a step, nanoseconds.
 type Row = [i64; 6];

@@ -3,7 +3,7 @@
 use gpuwhy::open;
 use profiler_core::attribution::leaf::{Group, Leaf};
 
-use crate::oracle::{self, Kind, Span, Trace, merged, union, without};
+use super::oracle::{self, Kind, Span, Trace, merged, union, without};
 
 /// Busy time, computation and window equal the independent ones to the nanosecond, and nothing is unaccounted for.
 fn check(name: &str, verdict: Group) {

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::program::{Outcome, outcome, program};
+use super::program::{Outcome, outcome, program};
+use super::table;
 use crate::support::Stage;
-use crate::table;
 
 /// Every function of CUPTI that libprof.so may call.
 const FUNCTIONS: &[&str] = &[

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::program::{Outcome, outcome, program};
+use super::program::{Outcome, outcome, program};
+use super::table;
 use crate::support::{GPUWHY, Stage};
-use crate::table;
 
 /// What is wrong with the disk.
 enum Disk {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
+use super::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
 use crate::support::{GPUWHY, Stage, built, report, stderr, sum};
 
 /// After so many seconds a program counts as hanging.

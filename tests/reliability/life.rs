@@ -4,9 +4,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::program::{CODE, PRINTED, outcome, program};
+use super::program::{CODE, PRINTED, outcome, program};
+use super::table;
 use crate::support::{GPUWHY, Stage, report};
-use crate::table;
 
 /// What an abrupt end may cost at a flush every 10 ms and play in real time: two flushes, and what a busy machine adds.
 const LOST_AT_MOST: Duration = Duration::from_millis(150);

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::program::{CODE, program};
+use super::program::{CODE, program};
 use crate::support::{Stage, fixture, report, sum};
 
 /// Repetitions of the recording (0.78 s), all of which the replay library holds in memory from the start: 2,000 take

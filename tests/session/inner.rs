@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuwhy::{Session, SessionErrorKind};
 
-use crate::play::{play_out, play_until, violation};
+use crate::support::play::{play_out, play_until, violation};
 
 #[test]
 #[ignore = "run by its outer half"]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuwhy::{Baseline, Bench, BenchError, Expectations, Report, measure};
 
-use crate::play::{play_out, play_until};
+use crate::support::play::{play_out, play_until};
 
 fn whole() -> Report {
     measure(|_| play_out()).unwrap().1

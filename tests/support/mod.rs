@@ -1,5 +1,10 @@
 //! Plays a recorded session through the real libprof.so, as the demo does.
 
+pub mod captured;
+pub mod play;
+pub mod record;
+pub mod trace;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

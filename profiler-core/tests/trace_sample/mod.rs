@@ -3,6 +3,10 @@
 //! The golden file of version 1.0 is exactly this trace: changing anything here changes what that file must hold.
 //! What came later is in `since_1_0.rs`.
 
+pub mod since_1_0;
+pub mod since_1_2;
+pub mod since_1_3;
+
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 use profiler_core::session::{End, Session};

@@ -11,9 +11,6 @@ mod query;
 mod records;
 mod sqlite;
 mod stats;
-#[expect(dead_code, reason = "each test binary uses its part")]
-#[path = "../support/mod.rs"]
-mod support;
 mod tensorboard;
 mod trace_processor;
 
@@ -23,8 +20,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::{GPUWHY, Stage, stderr};
 use serde_json::Value;
-use support::{GPUWHY, Stage, stderr};
 
 fn play(fixture: &str) -> Stage {
     let stage = Stage::new();

@@ -1,20 +1,16 @@
 //! Looks at host threads, from a Python program through libprof.so into the trace: a recorded session plays while a
 //! living interpreter works and waits.
 
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "other tests read reports, these read traces")]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::{Stage, stderr};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
 use profiler_core::session::Session;
 use profiler_core::trace::{Item, TraceReader};
-use support::{Stage, stderr};
 
 /// What a trace says about host threads.
 struct Looks {

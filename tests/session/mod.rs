@@ -2,29 +2,23 @@
 //!
 //! Each test runs a part of this binary in a process of its own: the modules below say what that part does.
 
-#[path = "../support/play.rs"]
-mod play;
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-
 mod inner;
 mod judged;
 
 use std::fs;
 
-use play::{inside, passes};
-use support::{Stage, built, report};
+use crate::support::play::{inside, passes};
+use crate::support::{Stage, built, report};
 
 #[test]
 fn a_session_reports_what_it_saw() {
-    passes(&Stage::new(), "mlp", "inner::whole_recording", |_| {});
+    passes(&Stage::new(), "mlp", "session::inner::whole_recording", |_| {});
 }
 
 #[test]
 fn sessions_follow_each_other_and_share_nothing() {
     let stage = Stage::new();
-    passes(&stage, "mlp", "inner::one_after_another", |_| {});
+    passes(&stage, "mlp", "session::inner::one_after_another", |_| {});
     let (_, first) = report(&stage.path("first.gpuwhy"));
     let (_, second) = report(&stage.path("second.gpuwhy"));
     assert_eq!(first["completeness"]["end"], "clean");
@@ -34,33 +28,33 @@ fn sessions_follow_each_other_and_share_nothing() {
 
 #[test]
 fn ranges_nest_by_thread_and_steps_are_found() {
-    passes(&Stage::new(), "mlp", "inner::ranges_and_steps", |_| {});
+    passes(&Stage::new(), "mlp", "session::inner::ranges_and_steps", |_| {});
 }
 
 #[test]
 fn a_snapshot_does_not_end_a_session() {
-    passes(&Stage::new(), "mlp", "inner::snapshot", |_| {});
+    passes(&Stage::new(), "mlp", "session::inner::snapshot", |_| {});
 }
 
 #[test]
 fn one_session_at_a_time_and_others_can_wait() {
-    passes(&Stage::new(), "sync_item", "inner::busy", |_| {});
+    passes(&Stage::new(), "sync_item", "session::inner::busy", |_| {});
 }
 
 #[test]
 fn a_session_is_not_waited_for_by_the_thread_that_has_it() {
-    passes(&Stage::new(), "sync_item", "inner::within_itself", |_| {});
+    passes(&Stage::new(), "sync_item", "session::inner::within_itself", |_| {});
 }
 
 #[test]
 fn a_prepared_program_may_use_cuda_before_its_first_session() {
-    passes(&Stage::new(), "mlp", "inner::prepared", |_| {});
+    passes(&Stage::new(), "mlp", "session::inner::prepared", |_| {});
 }
 
 #[test]
 fn an_injected_collector_is_joined_and_goes_on() {
     let stage = Stage::new();
-    passes(&stage, "mlp", "inner::joined", |command| {
+    passes(&stage, "mlp", "session::inner::joined", |command| {
         command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_OUTPUT", "trace.gpuwhy");
     });
     let (_, whole) = report(&stage.path("trace.gpuwhy"));
@@ -71,11 +65,11 @@ fn an_injected_collector_is_joined_and_goes_on() {
 
 #[test]
 fn a_collector_that_only_watches_gives_no_session() {
-    passes(&Stage::new(), "mlp", "inner::watched", |command| {
+    passes(&Stage::new(), "mlp", "session::inner::watched", |command| {
         command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_MODE", "watch");
     });
     // One of its own records what a session needs.
-    passes(&Stage::new(), "sync_item", "inner::unwatched", |command| {
+    passes(&Stage::new(), "sync_item", "session::inner::unwatched", |command| {
         command.env("GPUWHY_MODE", "watch");
     });
 }
@@ -83,7 +77,7 @@ fn a_collector_that_only_watches_gives_no_session() {
 #[test]
 fn without_a_library_the_error_says_what_to_do() {
     let stage = Stage::new();
-    passes(&stage, "mlp", "inner::no_cupti", |command| {
+    passes(&stage, "mlp", "session::inner::no_cupti", |command| {
         command.env("GPUWHY_CUPTI_PATH", "/nowhere/libcupti.so.13");
     });
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0, "no file is left");
@@ -91,10 +85,14 @@ fn without_a_library_the_error_says_what_to_do() {
 
 #[test]
 fn a_session_that_nobody_finishes_leaves_a_trace_that_reads() {
-    for (name, end) in [("inner::dropped", "clean"), ("inner::left_open", "clean"), ("inner::killed", "abrupt")] {
+    for (name, end) in [
+        ("session::inner::dropped", "clean"),
+        ("session::inner::left_open", "clean"),
+        ("session::inner::killed", "abrupt"),
+    ] {
         let stage = Stage::new();
         let output = inside(&stage, "mlp", name, |_| {});
-        assert_eq!(output.status.success(), name != "inner::killed", "{name}: {output:?}");
+        assert_eq!(output.status.success(), name != "session::inner::killed", "{name}: {output:?}");
         let (_, report) = report(&stage.path("open.gpuwhy"));
         assert_eq!(report["completeness"]["end"], end, "{name}");
         assert!(report["completeness"]["records"]["kernels"].as_u64().unwrap() > 100, "{name}");
@@ -103,32 +101,32 @@ fn a_session_that_nobody_finishes_leaves_a_trace_that_reads() {
 
 #[test]
 fn expectations_that_fail_show_what_they_saw() {
-    passes(&Stage::new(), "mlp", "judged::rules", |_| {});
-    passes(&Stage::new(), "copy_pageable", "judged::copies", |_| {});
+    passes(&Stage::new(), "mlp", "session::judged::rules", |_| {});
+    passes(&Stage::new(), "copy_pageable", "session::judged::copies", |_| {});
 }
 
 #[test]
 fn a_baseline_is_stored_on_request_and_judges_afterwards() {
     let stage = Stage::new();
-    passes(&stage, "sync_item", "judged::no_baseline", |_| {});
-    passes(&stage, "sync_item", "judged::baseline", |command| {
+    passes(&stage, "sync_item", "session::judged::no_baseline", |_| {});
+    passes(&stage, "sync_item", "session::judged::baseline", |command| {
         command.env("GPUWHY_BLESS", "1");
     });
     let stored = fs::read_to_string(stage.path("baseline.json")).unwrap();
     assert!(stored.contains("\"device\": \"NVIDIA H200\""), "{stored}");
-    passes(&stage, "sync_item", "judged::baseline", |_| {});
+    passes(&stage, "sync_item", "session::judged::baseline", |_| {});
     let mut faster: serde_json::Value = serde_json::from_str(&stored).unwrap();
     faster["kernels"][0]["median_ns"] = 1.into();
     fs::write(stage.path("baseline.json"), faster.to_string()).unwrap();
-    passes(&stage, "sync_item", "judged::slower_than_baseline", |_| {});
+    passes(&stage, "sync_item", "session::judged::slower_than_baseline", |_| {});
     fs::write(stage.path("baseline.json"), "{").unwrap();
-    passes(&stage, "sync_item", "judged::broken_baseline", |_| {});
+    passes(&stage, "sync_item", "session::judged::broken_baseline", |_| {});
 }
 
 #[test]
 fn a_baseline_is_not_renewed_by_what_cannot_be_judged() {
     let stage = Stage::new();
-    passes(&stage, "sync_item", "judged::nothing_to_bless", |command| {
+    passes(&stage, "sync_item", "session::judged::nothing_to_bless", |command| {
         command.env("GPUWHY_BLESS", "1");
     });
     assert!(!stage.path("baseline.json").exists());
@@ -136,24 +134,24 @@ fn a_baseline_is_not_renewed_by_what_cannot_be_judged() {
 
 #[test]
 fn a_bench_times_each_repetition_on_the_device() {
-    passes(&Stage::new(), "copy_pageable", "judged::bench", |_| {});
+    passes(&Stage::new(), "copy_pageable", "session::judged::bench", |_| {});
 }
 
 #[test]
 fn a_bench_ends_at_the_first_launch_that_fails() {
-    passes(&Stage::new(), "copy_pageable", "judged::failing_bench", |_| {});
+    passes(&Stage::new(), "copy_pageable", "session::judged::failing_bench", |_| {});
 }
 
 #[test]
 fn a_bench_is_held_against_a_baseline() {
     let stage = Stage::new();
     let bless = |command: &mut std::process::Command| _ = command.env("GPUWHY_BLESS", "1");
-    passes(&stage, "copy_pageable", "judged::bench_baseline", bless);
-    passes(&stage, "copy_pageable", "judged::bench_baseline", |_| {});
+    passes(&stage, "copy_pageable", "session::judged::bench_baseline", bless);
+    passes(&stage, "copy_pageable", "session::judged::bench_baseline", |_| {});
     let stored = fs::read_to_string(stage.path("bench.json")).unwrap();
     let mut faster: serde_json::Value = serde_json::from_str(&stored).unwrap();
     assert_eq!((&faster["kernels"][0]["kernel"], &faster["kernels"][0]["launches"]), (&"copies".into(), &10.into()));
     faster["kernels"][0]["median_ns"] = 1.into();
     fs::write(stage.path("bench.json"), faster.to_string()).unwrap();
-    passes(&stage, "copy_pageable", "judged::slower_bench", |_| {});
+    passes(&stage, "copy_pageable", "session::judged::slower_bench", |_| {});
 }

@@ -11,7 +11,4 @@ mod host;
 mod life;
 mod program;
 mod soak;
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-#[path = "../support/mod.rs"]
-mod support;
 mod table;

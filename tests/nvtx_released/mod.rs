@@ -3,18 +3,12 @@
 //!
 //! Without network, a C compiler or python3 the tests print SKIPPED and the reason. Packages stay in the target folder.
 
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "each test binary uses its part")]
-mod support;
-#[path = "../support/trace.rs"]
-mod trace;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{Stage, stderr};
 use profiler_core::record::{Payload, RangeEventKind};
-use support::{Stage, stderr};
 
 /// Version 3, a header only.
 const HEADER: (&str, &str) = ("nvidia-nvtx==13.0.85", "nvidia/cu13/include");
@@ -65,7 +59,7 @@ fn a_c_program_with_the_header_of_version_3() {
     };
     let output = stage.program("multi_stream", &program).output().unwrap();
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
-    let (ranges, names) = trace::ranges(&stage.path("trace.gpuwhy"));
+    let (ranges, names) = crate::support::trace::ranges(&stage.path("trace.gpuwhy"));
 
     let count = |kind, message| {
         ranges.iter().filter(|range| range.kind == kind && names.name(range.message) == message).count()
@@ -101,7 +95,7 @@ ctypes.CDLL(os.environ['GPUWHY_CUPTI_PATH']).gpuwhy_replay_play(ctypes.c_uint64(
 nvtx.nvtxMarkA(b'done')";
     let output = stage.program("multi_stream", "python3").args(["-c", script]).arg(library).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[0, 1, 1, 0]", "{}", stderr(&output));
-    let (ranges, names) = trace::ranges(&stage.path("trace.gpuwhy"));
+    let (ranges, names) = crate::support::trace::ranges(&stage.path("trace.gpuwhy"));
     let texts: Vec<_> = ranges.iter().map(|range| (range.kind, names.name(range.message))).collect();
     use RangeEventKind::{Mark, Pop, Push};
     assert_eq!(texts, [(Push, "outer"), (Push, "inner"), (Pop, ""), (Pop, ""), (Mark, "done")]);
@@ -130,7 +124,7 @@ sys.exit(depths != [0, 0, -1])";
     let output = stage.program("multi_stream", "python3").args(["-c", script]).arg(library).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 0", "{}", stderr(&output));
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1);
-    let (ranges, names) = trace::ranges(&stage.path("trace.gpuwhy"));
+    let (ranges, names) = crate::support::trace::ranges(&stage.path("trace.gpuwhy"));
     let texts: Vec<_> = ranges.iter().map(|range| names.name(range.message)).collect();
     assert_eq!(texts, ["child", "", "done"]);
 }

@@ -4,11 +4,9 @@
 //! through dictionary, attributor and trace writer while an allocator counts. Without the ceilings they would need some
 //! 400 MB and more with each; the last fifth of the run must be flat.
 
-mod counting;
-
 use std::sync::atomic::Ordering;
 
-use counting::LIVE;
+use crate::counting::LIVE;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
@@ -25,6 +23,7 @@ const START: u64 = 1_790_000_000_000_000_000;
 
 #[test]
 fn a_program_of_which_nothing_repeats_does_not_grow_without_end() {
+    let _alone = crate::counting::alone();
     let mut dictionary = Dictionary::new();
     let mut attributor = Attributor::new();
     let session = Session { start: Timestamp::from_nanos(START), ..Session::default() };

@@ -5,9 +5,6 @@
 //! replacement for coverage-guided fuzzing, for which `testing/fuzz/` is there; it is what can run on every change.
 
 mod mutate;
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-#[path = "../support/mod.rs"]
-mod support;
 #[path = "../../testing/fuzz/targets.rs"]
 mod targets;
 
@@ -16,9 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::Stage;
 use mutate::{Random, mutate, seal};
 use serde_json::json;
-use support::Stage;
 
 /// Longer than this is a hang: the largest input takes some milliseconds.
 const HANGS: Duration = Duration::from_secs(10);

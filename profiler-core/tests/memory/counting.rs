@@ -1,8 +1,9 @@
-//! The system's allocator, with a count of the bytes that are live. It counts for the whole binary: one test each.
+//! The system's allocator, with a count of the bytes that are live in the whole process.
 #![allow(unsafe_code, reason = "an allocator cannot be written without; nothing but counting is added to the system's")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Counting;
 
@@ -30,3 +31,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Held by a test while it measures: what another one allocates would be counted too.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,4 @@
+//! Sessions from C.
+
+mod header;
+mod program;

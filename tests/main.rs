@@ -1,0 +1,34 @@
+//! End to end: the built command and libprof.so, a file for each subject.
+
+mod api;
+mod capture;
+mod cli_compact;
+mod cli_demo;
+mod cli_diff;
+mod cli_doctor;
+mod cli_help;
+mod cli_output;
+mod cli_report;
+mod cli_run;
+mod cli_run_pytorch;
+mod control;
+mod export;
+mod hostile;
+mod inputs;
+mod kineto;
+mod kineto_reference;
+mod lessons;
+mod managed_memory;
+mod memory_usage;
+mod metrics;
+mod modes;
+mod neighbours;
+mod nsys_import;
+mod nvtx;
+mod nvtx_released;
+mod reliability;
+mod replay;
+mod sampling;
+mod session;
+mod support;
+mod trace_file;
