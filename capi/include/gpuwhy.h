@@ -107,7 +107,7 @@ enum gpuwhy_status gpuwhy_step(void);
  * `capacity` bytes at `text` are writable.
  */
 size_t gpuwhy_report_json(char *text,
-                           size_t capacity);
+                          size_t capacity);
 
 /**
  * As `gpuwhy_report_json`, the report for people.
@@ -127,12 +127,12 @@ size_t gpuwhy_report_text(char *text, size_t capacity);
  * `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
  */
 enum gpuwhy_status gpuwhy_bench(const char *name,
-                                  uint32_t repetitions,
-                                  int flush_l2,
-                                  uint64_t bytes,
-                                  double flops,
-                                  void (*launch)(void *data),
-                                  void *data);
+                                uint32_t repetitions,
+                                int flush_l2,
+                                uint64_t bytes,
+                                double flops,
+                                void (*launch)(void *data),
+                                void *data);
 
 /**
  * As `gpuwhy_report_json`, what the last benchmark found (docs/reference/report.md, benchmarks).
