@@ -1,6 +1,6 @@
 //! What opening a long trace takes: `cargo bench -p gpuwhy --bench long_trace -- 100000000`.
 //!
-//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronisation, flushed every 0.1 s of its
+//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronization, flushed every 0.1 s of its
 //! time, with an answer at its end; it is written to a file in the folder for temporary files and read again as `gpuwhy report`
 //! does it: by its answer, in part, and from all of its records. Times are one run's, with the file in the page cache; memory
 //! is the peak of the process while it reads (Linux).
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
-use profiler_core::trace::{Answer, TraceWriter};
+use profiler_core::trace::{StoredReport, TraceWriter};
 
 /// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
 const EVENTS: u64 = 1_000_000;
@@ -28,7 +28,7 @@ fn main() {
     let end = timed("written", events, || write(&path, events).expect("a trace"));
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     println!("{events} events, {:.1} MB, {:.1} s of a run", bytes as f64 / 1e6, (end - START) as f64 / 1e9);
-    let answer = || Answer::read(BufReader::new(File::open(&path).expect("the trace")));
+    let answer = || StoredReport::read(BufReader::new(File::open(&path).expect("the trace")));
     timed("its answer", events, || answer().expect("a trace").expect("an answer"));
     let run = Duration::from_nanos(end - START);
     let part = timed("a hundredth of it", events, || gpuwhy::open_window(&path, run / 2, run / 2 + run / 100));
@@ -62,7 +62,8 @@ fn write(path: &Path, events: u64) -> io::Result<u64> {
             dictionary.intern_launch_config(LaunchConfig { name, grid: [64, 1, 1], ..LaunchConfig::default() })
         })
         .collect();
-    let mut writer = TraceWriter::new(File::create(path)?, &Session { start: time(START), ..Session::default() })?;
+    let mut writer =
+        TraceWriter::new(File::create(path)?, &ProcessInfo { start: time(START), ..ProcessInfo::default() })?;
     let (mut host, mut device, mut flushed) = (START, START, START);
     for number in 0..events / 2 {
         let (place, noise) = (number % KERNELS, noise(number));
@@ -98,7 +99,7 @@ fn write(path: &Path, events: u64) -> io::Result<u64> {
         }
     }
     let text = "kept\n".to_owned();
-    let answer = Answer { summary: text.clone(), full: text, ..Answer::default() };
+    let answer = StoredReport { summary: text.clone(), full: text, ..StoredReport::default() };
     writer.answer(time(device), &answer, &dictionary)?;
     writer.finish(End::Clean, time(device), &Loss::default(), &dictionary)?;
     Ok(device)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use gpuwhy_inject::control::address::{self, Process};
-use profiler_core::terminal::printable;
+use profiler_core::text_format::printable;
 use serde_json::Value;
 
 use crate::complain;

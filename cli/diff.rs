@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use profiler_core::diff::json::Document;
-use profiler_core::terminal::printable;
+use profiler_core::text_format::printable;
 
 use crate::{complain, progress, report};
 

@@ -26,7 +26,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use profiler_core::terminal::printable;
+use profiler_core::text_format::printable;
 
 use crate::args::{Cli, Command};
 

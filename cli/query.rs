@@ -52,8 +52,8 @@ pub fn run(props: &Props) -> Result<u8> {
     let files: Vec<TraceFile> =
         traces::expanded(traces)?.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
     let labels = labels(&files, run.as_deref());
-    let labelled: Vec<_> = files.into_iter().zip(labels).collect();
-    let notes = match progress::shown(|progress| query.answer(&labelled, options, &mut output, progress)) {
+    let labeled: Vec<_> = files.into_iter().zip(labels).collect();
+    let notes = match progress::shown(|progress| query.answer(&labeled, options, &mut output, progress)) {
         Err(error) if error.is_broken_pipe() => return Ok(0),
         answered => answered?,
     };

@@ -13,8 +13,8 @@ use anyhow::Result;
 use gpuwhy::Report;
 use gpuwhy_export::TraceFile;
 use profiler_core::report::json::Document;
-use profiler_core::terminal::printable;
-use profiler_core::trace::Answer;
+use profiler_core::text_format::printable;
+use profiler_core::trace::StoredReport;
 
 use crate::{complain, progress, terminal, traces};
 
@@ -80,7 +80,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
     {
         return None;
     }
-    let answer = Answer::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;
+    let answer = StoredReport::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;
     if answer.gpuwhy_version != env!("CARGO_PKG_VERSION") {
         return None;
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use profiler_core::attribution::api::{ApiClass, without_suffix};
 use profiler_core::attribution::leaf::Leaf;
+use profiler_core::process_info::End;
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
-use profiler_core::session::End;
 
 use crate::baseline::Baseline;
 

@@ -1,6 +1,6 @@
 //! From a trace file to its report.
 //!
-//! The one place where a file's format is recognised. A trace of ours goes through `recompute` to the attributor that the
+//! The one place where a file's format is recognized. A trace of ours goes through `recompute` to the attributor that the
 //! injected library feeds with the same items while the program runs, so both say the same; other profilers' traces go
 //! through `import` to it.
 

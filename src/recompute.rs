@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{panic, thread};
 
 use profiler_core::capture::Captures;
+use profiler_core::process_info::End;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
-use profiler_core::session::End;
 use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, TraceReader};
 
 use crate::window::Window;
@@ -134,9 +134,9 @@ impl Accounts {
                 Item::Loss(newer) => self.loss = self.window.as_mut().map_or(newer, |window| window.lost(newer)),
                 Item::Capture(mark) => self.captures.mark(mark, session, &self.loss, dictionary),
                 // Both are about the run so far, and say nothing of a part of it.
-                Item::Cost(_) | Item::Utilisation(_) if self.window.is_some() => {}
+                Item::Cost(_) | Item::Utilization(_) if self.window.is_some() => {}
                 Item::Cost(cost) => self.captures.cost(cost),
-                Item::Utilisation(reading) => self.captures.utilisation(reading),
+                Item::Utilization(reading) => self.captures.utilization(reading),
                 Item::End(how, at) => {
                     self.end = how;
                     self.last = self.last.max(at);

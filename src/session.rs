@@ -252,7 +252,7 @@ impl Drop for Session {
 }
 
 /// Measures what `work` launches, and waits for the session of another thread before (at most a minute, since tests run
-/// side by side). Device work that `work` leaves behind is waited for, 2 s at most, so `work` need not synchronise. What the
+/// side by side). Device work that `work` leaves behind is waited for, 2 s at most, so `work` need not synchronize. What the
 /// process launches on other threads meanwhile is measured too: tests that launch without a session belong into another test
 /// binary.
 ///

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
+use profiler_core::process_info::End;
 use profiler_core::record::{CorrelationId, Loss, Record, Timestamp};
-use profiler_core::session::End;
 use profiler_core::trace::{Item, TraceError, TraceReader};
 
 /// A launch is looked for this long before the part: longer than any queue of launches was seen to last.

@@ -193,7 +193,7 @@ fn after_the_shutdown_graphs_are_not_recorded_either() {
     let stage = Stage::new();
     let mut host = host(&stage, "graph_torch", &[600, 800]);
     host.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_REPLAY_VERSION", "130200");
-    host.env("GPUWHY_CUDA_GRAPHS", "graph").arg("--counts");
+    host.env("GPUWHY_CUDA_GRAPH_TRACE", "graph").arg("--counts");
     let text = stderr(&host.output().unwrap());
     assert!(text.contains("trace: "), "{text}");
     // For 170 graphs behind it there would be no buffer; a few are on their way.

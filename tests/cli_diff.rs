@@ -67,12 +67,12 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
     let (nanos, factor) =
         (|key: &str| prediction[key].as_u64().unwrap(), |key: &str| prediction[key].as_f64().unwrap());
     assert_eq!((&prediction["kind"], &prediction["group"]), (&"data_ready".into(), &"data_loading".into()));
-    assert!((factor("predicted_speedup") - 5.67).abs() < 0.05 && (factor("got_speedup") - 5.98).abs() < 0.05);
-    assert!(nanos("got_step_ns") < nanos("predicted_step_ns") && nanos("predicted_step_ns") < nanos("step_ns") / 5);
+    assert!((factor("predicted_speedup") - 5.67).abs() < 0.05 && (factor("actual_speedup") - 5.98).abs() < 0.05);
+    assert!(nanos("actual_step_ns") < nanos("predicted_step_ns") && nanos("predicted_step_ns") < nanos("step_ns") / 5);
     let (others, sum) = changes(&prediction["other_leaf_changes"]);
     assert_eq!(others[0].0, "copy_h2d_pageable");
     assert!(others.iter().all(|(name, _)| *name != "data_loading"));
-    assert!(sum.unsigned_abs() > nanos("beyond_ns") && sum < 0, "{prediction}");
+    assert!(sum.unsigned_abs() > nanos("over_ceiling_ns") && sum < 0, "{prediction}");
 
     let text = String::from_utf8(diff(&a, &b, &[]).stdout).unwrap();
     assert!(text.starts_with("B's ") && text.contains("faster") && text.contains("data_loading"), "{text}");

@@ -48,7 +48,7 @@ fn everything_that_is_not_fine_comes_with_advice() {
 }
 
 #[test]
-fn a_machine_without_the_driver_is_recognised() {
+fn a_machine_without_the_driver_is_recognized() {
     let output = doctor(&["--json"], &[]);
     let module = &checks(&output, "kernel module")[0];
     let present = Path::new("/proc/driver/nvidia/version").exists() || Path::new("/dev/dxg").exists();
@@ -71,7 +71,7 @@ fn a_file_that_is_no_library_is_a_failure() {
     std::fs::write(&file, "this is no library").unwrap();
     let file = file.to_str().unwrap();
 
-    let output = doctor(&["--json", "--cupti", file], &[("GPUWHY_LIB", file)]);
+    let output = doctor(&["--json", "--cupti-path", file], &[("GPUWHY_LIB", file)]);
     assert_eq!(output.status.code(), Some(1));
     let library = &checks(&output, "libprof.so")[0];
     assert_eq!(library["status"], "fail");

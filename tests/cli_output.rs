@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId, Timestamp};
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 use tempfile::TempDir;
 
@@ -82,7 +82,7 @@ fn write_trace(path: &Path, kernels: u32, rank: Option<u32>) -> std::io::Result<
     let config = dictionary.intern_launch_config(LaunchConfig { name, block: [256, 1, 1], ..LaunchConfig::default() });
     let rank_variables = rank.map(|rank| ("RANK".to_owned(), rank.to_string())).into_iter().collect();
     let start = Timestamp::from_nanos(START);
-    let session = Session { start, process_id: 1, rank_variables, ..Session::default() };
+    let session = ProcessInfo { start, process_id: 1, rank_variables, ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(BufWriter::new(File::create(path)?), &session)?;
     let mut end = start;
     for number in 0..kernels {

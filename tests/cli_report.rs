@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId, Timestamp,
 };
 use profiler_core::report::json::Document;
-use profiler_core::session::{End, Session};
-use profiler_core::trace::{Answer, TraceWriter};
+use profiler_core::trace::{StoredReport, TraceWriter};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -25,12 +25,12 @@ fn trace() -> Vec<u8> {
     let config = dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
     let name = dictionary.intern_name("cudaLaunchKernel_v7000");
     let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
-    let session = Session {
+    let session = ProcessInfo {
         process_id: 4711,
         command: vec!["python".into(), "train.py".into()],
         host: "node7".into(),
         start: at(0),
-        ..Session::default()
+        ..ProcessInfo::default()
     };
     let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
     for number in 0..KERNELS {
@@ -260,12 +260,12 @@ fn with_answer(version: &str) -> Vec<u8> {
 
 fn with_answer_of(version: &str, summary: &str) -> Vec<u8> {
     let (dictionary, mut trace) = (Dictionary::new(), Vec::new());
-    let mut writer = TraceWriter::new(&mut trace, &Session::default()).unwrap();
+    let mut writer = TraceWriter::new(&mut trace, &ProcessInfo::default()).unwrap();
     let at = Timestamp::from_nanos(1_000);
     let call = ApiCall { start: at, end: Timestamp::from_nanos(2_000), ..ApiCall::default() };
     writer.push(&Record::Api(call), &dictionary).unwrap();
     let text = |words: &str| format!("{words} of the run\n");
-    let answer = Answer {
+    let answer = StoredReport {
         gpuwhy_version: version.to_owned(),
         summary: summary.to_owned(),
         full: text("tables"),
@@ -307,7 +307,7 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let (file, dictionary) = (folder.path().join("long.gpuwhy"), Dictionary::new());
     let start = 5_000_000_000;
-    let session = Session { start: Timestamp::from_nanos(start), ..Session::default() };
+    let session = ProcessInfo { start: Timestamp::from_nanos(start), ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(fs::File::create(&file).unwrap(), &session).unwrap();
     // A call each millisecond for ten seconds, a flush each second; each launches a kernel that runs 100 ms later.
     for millis in 0..10_000 {

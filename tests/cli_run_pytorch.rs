@@ -1,5 +1,5 @@
 //! `gpuwhy run --pytorch` with a torch that only writes down what is asked of it: the import of the program is waited
-//! for, other customisations run, and whatever goes wrong is the ranges' problem alone.
+//! for, other customizations run, and whatever goes wrong is the ranges' problem alone.
 //!
 //! Prints `SKIPPED` without a python3.
 

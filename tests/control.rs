@@ -88,7 +88,7 @@ const DORMANT: (&str, &str) = ("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
 #[test]
 fn captures_begin_and_end_ten_times_in_one_run() {
     let program = Program::start("0.1", &[DORMANT]);
-    assert_eq!(program.ask("status")["state"], "dormant");
+    assert_eq!(program.ask("status")["state"], "waiting");
     for number in 1..=10 {
         assert_eq!(program.tell("start"), format!("capture {number} has begun\n"));
         assert!(program.tell("start").starts_with("nothing changed"), "it has begun already");
@@ -114,7 +114,7 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
     assert_eq!(program.ask("status")["state"], "capturing");
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
     assert_eq!(program.ask("stop")["changed"], true);
-    assert_eq!(program.ask("status")["state"], "dormant");
+    assert_eq!(program.ask("status")["state"], "waiting");
     assert_eq!(program.ask("start")["captures"], 2);
     let (stage, _) = program.end();
     let captures = report(&stage.path("trace.gpuwhy")).1["captures"].clone();
@@ -142,7 +142,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     // 500 launches of 40 nodes, whole at first.
     let released = || {
         let variables =
-            [("GPUWHY_CUDA_GRAPHS", "auto"), ("GPUWHY_MAX_OVERHEAD", "0.1%"), ("GPUWHY_REPLAY_VERSION", "130200")];
+            [("GPUWHY_CUDA_GRAPH_TRACE", "auto"), ("GPUWHY_MAX_OVERHEAD", "0.1%"), ("GPUWHY_REPLAY_VERSION", "130200")];
         let program = Program::playing("graph_torch", "0.1", &variables);
         program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 50);
         assert_eq!(program.ask("release")["changed"], true);

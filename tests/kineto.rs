@@ -8,8 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use gpuwhy::{KinetoError, Report, import_kineto};
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::process_info::End;
 use profiler_core::record::{CopyKind, MemoryKind};
-use profiler_core::session::End;
 use profiler_core::steps::StepSource;
 use serde_json::{Value, json};
 
@@ -174,7 +174,7 @@ fn named_steps_cut_the_timeline_on_the_device() {
 
 /// Deviation from HTA, which counts every row that has a stream: a wait of the host is no device work.
 #[test]
-fn a_synchronisation_on_a_stream_line_is_not_busy_time() {
+fn a_synchronization_on_a_stream_line_is_not_busy_time() {
     let mut rows = two_kernels();
     rows.push(
         json!({"ph": "X", "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": 7, "ts": 1020.0, "dur": 80.0,
@@ -294,7 +294,7 @@ fn json_that_is_no_trace_and_traces_without_a_device_are_refused() {
 }
 
 #[test]
-fn the_command_recognises_a_trace_by_its_contents() {
+fn the_command_recognizes_a_trace_by_its_contents() {
     let folder = tempfile::tempdir().unwrap();
     let text = text(&two_kernels());
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());

@@ -22,7 +22,7 @@ mod managed_memory;
 mod memory_usage;
 mod metrics;
 mod modes;
-mod neighbours;
+mod neighbors;
 mod nsys_import;
 mod nvtx;
 mod nvtx_released;

@@ -18,14 +18,14 @@ fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {
 /// Fields of the structs that are written out.
 fn fields(source: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
-    let (mut serialised, mut inside) = (false, false);
+    let (mut serialized, mut inside) = (false, false);
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[derive(") {
-            serialised = line.contains("Serialize");
+            serialized = line.contains("Serialize");
         } else if line.contains("struct ") {
-            inside = serialised && line.ends_with('{');
+            inside = serialized && line.ends_with('{');
         } else if line == "}" {
-            (serialised, inside) = (false, false);
+            (serialized, inside) = (false, false);
         } else if inside && let Some((name, _)) = line.trim_start_matches("pub ").split_once(": ") {
             found.insert(name.strip_prefix("pub(super) ").unwrap_or(name));
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 #[test]
 fn watching_claims_no_division_of_device_time() {
     let stage = Stage::new();
-    let output = stage.host("mlp").env("GPUWHY_MODE", "watch").output().unwrap();
+    let output = stage.host("mlp").env("GPUWHY_MODE", "monitor").output().unwrap();
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");
     for wanted in ["verdict: cannot_tell", "the run was only watched", "tracing: mode watch", "watched only"] {
@@ -29,7 +29,7 @@ fn words(output: &Output) -> String {
 /// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is like.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
     let mut host = with_nvml(stage, says);
-    host.env("GPUWHY_MODE", "watch").env("GPUWHY_REPLAY_SPEED", "1");
+    host.env("GPUWHY_MODE", "monitor").env("GPUWHY_REPLAY_SPEED", "1");
     host.output().unwrap()
 }
 
@@ -72,7 +72,7 @@ fn watching_leaves_cupti_to_others() {
         "cuptiActivityEnable=39",
         "cuptiActivityFlushAll=39",
     ];
-    host.env("GPUWHY_REPLAY_FAULT", refusals.join(",")).env("GPUWHY_MODE", "watch").env("GPUWHY_REPLAY_SPEED", "1");
+    host.env("GPUWHY_REPLAY_FAULT", refusals.join(",")).env("GPUWHY_MODE", "monitor").env("GPUWHY_REPLAY_SPEED", "1");
     let text = words(&host.output().unwrap());
     assert!(text.contains("busy 34 % of ") && !text.contains("cuptiActivity"), "{text}");
 }
@@ -88,7 +88,7 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(text.contains("verdict: cannot_tell"), "nobody looked at a thread of this program: {text}");
-    let gauges = stage.report()["utilisation"].clone();
+    let gauges = stage.report()["utilization"].clone();
     let device = &gauges["devices"][0];
     // Totals are whole nanoseconds and bytes.
     let reads = |value: &Value, wanted: f64| value.as_f64().is_some_and(|value| (value - wanted).abs() < 1e-6);
@@ -102,7 +102,7 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let kept = stage.path("kept.gpuwhy");
     let compacted = Command::new(GPUWHY).arg("compact").arg(stage.path("trace.gpuwhy")).arg("-o").arg(&kept).output();
     assert!(compacted.unwrap().status.success());
-    assert_eq!(crate::support::report(&kept).1["utilisation"], gauges);
+    assert_eq!(crate::support::report(&kept).1["utilization"], gauges);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_gauge_that_is_not_there_is_told_with_its_reason() {
         (Some("refuses"), "NVML refused (error 9)"),
         (Some("divided,busy=34,sm=12"), "divided into MIG instances"),
         (Some("busy=34"), "no hardware counters: this device does not have it"),
-        (Some("sm=12"), "no utilisation: this device does not have it"),
+        (Some("sm=12"), "no utilization: this device does not have it"),
     ] {
         let stage = Stage::new();
         let text = words(&watched(&stage, says));
@@ -158,11 +158,11 @@ fn a_budget_steps_down_and_the_report_says_when() {
 #[test]
 fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
     let stage = Stage::new();
-    let output = stage.with_whole_graphs("graph_torch").env("GPUWHY_CUDA_GRAPHS", "graph").output().unwrap();
+    let output = stage.with_whole_graphs("graph_torch").env("GPUWHY_CUDA_GRAPH_TRACE", "graph").output().unwrap();
     assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
     let report = stage.report();
     let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
-    let said = |note: &str| note.contains("GPUWHY_CUDA_GRAPHS") && note.contains("as a whole");
+    let said = |note: &str| note.contains("GPUWHY_CUDA_GRAPH_TRACE") && note.contains("as a whole");
     assert!(notes.iter().filter_map(Value::as_str).any(said), "{notes:?}");
     // 500 launches of 40 nodes, and what came before them.
     assert_eq!(report.pointer("/completeness/records/kernels").and_then(Value::as_u64), Some(543), "{report:#}");
@@ -174,7 +174,7 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
 #[test]
 fn graphs_are_recorded_by_nodes_where_nothing_else_is_asked_for() {
     let stage = Stage::new();
-    let output = stage.with_whole_graphs("graph_torch").env_remove("GPUWHY_CUDA_GRAPHS").output().unwrap();
+    let output = stage.with_whole_graphs("graph_torch").env_remove("GPUWHY_CUDA_GRAPH_TRACE").output().unwrap();
     let report = stage.report();
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
     assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
@@ -185,8 +185,8 @@ fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
     for level in [None, Some("auto"), Some("graph")] {
         let stage = Stage::new();
         let mut host = stage.host("graph_torch");
-        host.env("GPUWHY_REPLAY_VERSION", "130199").env_remove("GPUWHY_CUDA_GRAPHS");
-        let output = host.envs(level.map(|level| ("GPUWHY_CUDA_GRAPHS", level))).output().unwrap();
+        host.env("GPUWHY_REPLAY_VERSION", "130199").env_remove("GPUWHY_CUDA_GRAPH_TRACE");
+        let output = host.envs(level.map(|level| ("GPUWHY_CUDA_GRAPH_TRACE", level))).output().unwrap();
         let report = stage.report();
         let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
         assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
@@ -201,14 +201,16 @@ fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
 fn graphs_are_never_whole_while_cupti_is_left_to_others() {
     for level in ["auto", "graph"] {
         let stage = Stage::new();
-        let variables = [("GPUWHY_CUDA_GRAPHS", level), ("GPUWHY_NEIGHBOURS", "yield")];
+        let variables = [("GPUWHY_CUDA_GRAPH_TRACE", level), ("GPUWHY_CUPTI_SHARING", "yield")];
         let output = stage.with_whole_graphs("graph_torch").envs(variables).output().unwrap();
         let report = stage.report();
         let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
         assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
         let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
-        let said =
-            notes.iter().filter_map(Value::as_str).any(|note| note.contains("GPUWHY_CUDA_GRAPHS=graph has no effect"));
+        let said = notes
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|note| note.contains("GPUWHY_CUDA_GRAPH_TRACE=graph has no effect"));
         assert_eq!(said, level == "graph", "{notes:?}");
     }
 }
@@ -221,7 +223,7 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let output = host
         .env("GPUWHY_REPLAY_SPEED", "1")
         .env("GPUWHY_REPLAY_REPEAT", "4")
-        .env("GPUWHY_CUDA_GRAPHS", "auto")
+        .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")
         .output()
         .unwrap();
     let text = words(&output);
@@ -246,7 +248,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
         let stage = Stage::new();
         let mut host = stage.with_whole_graphs(fixture);
         host.env("GPUWHY_REPLAY_SPEED", "1")
-            .env("GPUWHY_CUDA_GRAPHS", "auto")
+            .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")
             .envs(budget.map(|budget| ("GPUWHY_MAX_OVERHEAD", budget)));
         let text = words(&host.output().unwrap());
         assert!(
@@ -261,7 +263,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
 fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
     let recommends = |fixture: &str, value: &str| {
         let stage = Stage::new();
-        let output = stage.with_whole_graphs(fixture).env("GPUWHY_CUDA_GRAPHS", value).output().unwrap();
+        let output = stage.with_whole_graphs(fixture).env("GPUWHY_CUDA_GRAPH_TRACE", value).output().unwrap();
         words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch")
     };
     // 20,000 nodes in 0.1 s and in 1.1 s.
@@ -275,7 +277,7 @@ fn whole_graphs_are_never_switched_on_in_mid_run() {
     let mut host = stage.with_whole_graphs("graph_torch");
     host.args(["--call", "100:cudaProfilerStart", "--call", "300:cudaProfilerStop", "--call", "500:cudaProfilerStart"]);
     host.env("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi").env("GPUWHY_CAPTURE_RANGE_END", "repeat");
-    let output = host.env("GPUWHY_CUDA_GRAPHS", "graph").output().unwrap();
+    let output = host.env("GPUWHY_CUDA_GRAPH_TRACE", "graph").output().unwrap();
     // Not so when the replay library was misused.
     assert!(output.status.success(), "{}", stderr(&output));
 }

@@ -50,7 +50,7 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
         let delivered = counted(&stderr(&output), "delivered");
         assert_eq!(sum(&report["completeness"]["records"]) + 2, delivered, "{fixture}");
         for counter in
-            ["dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "zero_timestamps", "activities_without_launch"]
+            ["dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "bad_timestamps", "activities_without_launch"]
         {
             assert_eq!(number(&report, &format!("/completeness/{counter}")), 0, "{fixture}: {counter}");
         }
@@ -90,7 +90,7 @@ fn flush_period_and_buffer_memory_do_not_change_the_answer() {
     for (flush, memory) in [("10ms", "8M"), ("100ms", "64M"), ("10s", "256M")] {
         let stage = Stage::new();
         let mut host = stage.host("resnet_workers4");
-        assert!(host.env("GPUWHY_FLUSH", flush).env("GPUWHY_MEMORY", memory).status().unwrap().success());
+        assert!(host.env("GPUWHY_FLUSH", flush).env("GPUWHY_BUFFER_MEMORY", memory).status().unwrap().success());
         let report = stage.report();
         answers.push((report["devices"].clone(), report["verdict"].clone()));
     }
@@ -217,7 +217,7 @@ fn a_stderr_that_nobody_reads_neither_kills_nor_holds_up() {
 #[test]
 fn a_recording_of_a_replay_replays_the_same() {
     let first = Stage::new();
-    assert!(first.host("multi_stream").env("GPUWHY_RECORD", "again.cupti").status().unwrap().success());
+    assert!(first.host("multi_stream").env("GPUWHY_RAW_RECORDING", "again.cupti").status().unwrap().success());
     let second = Stage::new();
     let mut host = second.host("multi_stream");
     assert!(host.env("GPUWHY_REPLAY", first.path("again.cupti")).status().unwrap().success());

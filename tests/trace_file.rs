@@ -20,7 +20,7 @@ fn play(stage: &Stage, variables: &[(&str, &str)]) -> String {
 #[test]
 fn only_the_user_can_read_a_trace_and_its_folder_is_made() {
     let stage = Stage::new();
-    assert_eq!(play(&stage, &[("GPUWHY_OUTPUT", "run1/a/x.gpuwhy"), ("GPUWHY_RECORD", "run2/x.cupti")]), "");
+    assert_eq!(play(&stage, &[("GPUWHY_OUTPUT", "run1/a/x.gpuwhy"), ("GPUWHY_RAW_RECORDING", "run2/x.cupti")]), "");
     let mode = |name: &str| std::fs::metadata(stage.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!([mode("run1"), mode("run1/a")], [0o755; 2], "not for others to write to");
     assert_eq!([mode("run1/a/x.gpuwhy"), mode("run2/x.cupti")], [0o600; 2]);

@@ -2,7 +2,7 @@
 
     python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json]
 
-Absolute times drift by several percent over minutes (clocks, temperature, neighbours), so the tools take turns within
+Absolute times drift by several percent over minutes (clocks, temperature, neighbors), so the tools take turns within
 each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
 without a tool *of the same round*. The programs time themselves; start-up and the end of the process are columns of
 their own, because a trace that is written in the background may come due there.
@@ -44,9 +44,9 @@ RUN_LIMIT = 90.0
 # Variables of libprof.so that make up a variant of gpuwhy. The others than CORE and MORE are measured when named by --tool.
 VARIANTS = {
     "gpuwhy": {},
-    "gpuwhy-watch": {"GPUWHY_MODE": "watch"},
+    "gpuwhy-monitor": {"GPUWHY_MODE": "monitor"},
     "gpuwhy-full": {"GPUWHY_MODE": "full"},
-    "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPHS": "node"},
+    "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPH_TRACE": "node"},
     "gpuwhy-no-sampling": {"GPUWHY_SAMPLING": "off"},
     "gpuwhy-no-trace": {"GPUWHY_OUTPUT": "off"},
     "gpuwhy-dormant": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
@@ -61,7 +61,7 @@ FLOORS = {
     "floor-subscribed": {"FLOOR_SUBSCRIBES": "1"},
 }
 # What targets stand behind and what people use instead, in every round; and what else there is, in the first ones.
-CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-watch", "nsys", "torch")
+CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-monitor", "nsys", "torch")
 MORE = ("gpuwhy-full", "nsys-node")
 TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
 # Those that differ from another tool for CUDA graphs alone.

@@ -64,7 +64,7 @@ TARGETS = [
     Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuwhy", "none")),
     Target("light over no tool, ResNet-50 training", "resnet", 1.010, ratio("gpuwhy", "none")),
     Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuwhy", "none")),
-    Target("watch over no tool", None, 1.005, ratio("gpuwhy-watch", "none")),
+    Target("watch over no tool", None, 1.005, ratio("gpuwhy-monitor", "none")),
     Target("light with nodes of CUDA graphs over the floor", None, 1.02, over_floor("gpuwhy-nodes")),
     Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuwhy", "floor"), ".0f"),
     Target("gpuwhy's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),

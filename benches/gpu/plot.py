@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from measured import Measured, paired_ratios
 
-COLOURS = {"floor": "#b0b0b0", "gpuwhy": "#2a7f62", "nsys": "#c46210", "torch": "#5b5ea6"}
+COLORS = {"floor": "#b0b0b0", "gpuwhy": "#2a7f62", "nsys": "#c46210", "torch": "#5b5ea6"}
 OTHER = "#888888"
 LEFT, WIDTH, BAR, GAP, TOP = 150, 560, 14, 12, 34
 
@@ -39,10 +39,10 @@ def svg(machine: str, found: list[tuple[str, str, list[float]]]) -> str:
             y += GAP
             parts.append(f'<text x="8" y="{y + BAR - 3}" font-weight="bold">{escape(program)}</text>')
             before = program
-        median, colour = statistics.median(ratios), COLOURS.get(tool, OTHER)
+        median, color = statistics.median(ratios), COLORS.get(tool, OTHER)
         middle = y + BAR / 2
         parts += [
-            f'<rect x="{LEFT}" y="{y + 1}" width="{x(median) - LEFT:.1f}" height="{BAR - 2}" fill="{colour}"/>',
+            f'<rect x="{LEFT}" y="{y + 1}" width="{x(median) - LEFT:.1f}" height="{BAR - 2}" fill="{color}"/>',
             f'<line x1="{x(min(ratios)):.1f}" x2="{x(max(ratios)):.1f}" y1="{middle}" y2="{middle}" stroke="black"/>',
             f'<text x="{LEFT - 6}" y="{y + BAR - 3}" text-anchor="end">{escape(tool)}</text>',
             f'<text x="{x(max(ratios)) + 5:.1f}" y="{y + BAR - 3}">{median - 1:+.1%}</text>']

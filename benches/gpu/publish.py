@@ -36,12 +36,12 @@ PROGRAMS = {
 TOOLS = {"gpuwhy": "gpuwhy", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
 # Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
 MODES = [
-    ("watch", "--mode watch", "ranges (NVTX), host threads, utilisation; device time undivided", "gpuwhy-watch",
+    ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization; device time undivided", "gpuwhy-monitor",
      ("gpt", "resnet", "mlp", "launch")),
     ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
      ("gpt", "resnet", "mlp", "launch")),
     ("", "--cuda-graph-trace node", "nodes of CUDA graphs (the default)", "gpuwhy-nodes", ("graph",)),
-    ("full", "--mode full", "every call, memory, synchronisations and events", "gpuwhy-full",
+    ("full", "--mode full", "every call, memory, synchronizations and events", "gpuwhy-full",
      ("gpt", "resnet", "mlp", "launch")),
 ]
 

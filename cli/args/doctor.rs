@@ -15,13 +15,13 @@ EXIT CODES:
 
 EXAMPLES:
   gpuwhy doctor
-  gpuwhy doctor --cupti /opt/cuda/extras/CUPTI/lib64/libcupti.so
+  gpuwhy doctor --cupti-path /opt/cuda/extras/CUPTI/lib64/libcupti.so
   gpuwhy doctor --json | jq '.checks[] | select(.status != \"ok\")'";
 
 #[derive(Args)]
 pub struct DoctorArgs {
     /// Check this libcupti instead of searching for one
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "cupti-path", value_name = "PATH")]
     cupti: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]

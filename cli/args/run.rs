@@ -45,7 +45,7 @@ EXAMPLES:
   gpuwhy run --max-overhead 1% -- python serve.py
   gpuwhy run -c cudaProfilerApi --capture-range-end repeat -- python train.py
   gpuwhy run --steps 10,0,2,5,1 -p step -- python train.py
-  gpuwhy run --cupti /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate"
+  gpuwhy run --cupti-path /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate"
 );
 
 #[derive(Args)]
@@ -69,7 +69,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(settings::MAX_OVERHEAD))]
     max_overhead: Option<String>,
     /// Record the nodes of CUDA graphs, or graphs as a whole: node, graph or auto [default: node]
-    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(settings::CUDA_GRAPHS))]
+    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(settings::CUDA_GRAPH_TRACE))]
     cuda_graph_trace: Option<String>,
     /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE))]
@@ -92,10 +92,10 @@ pub struct RunArgs {
     /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
     #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(settings::KILL))]
     kill: Option<String>,
-    /// Other profilers in the program: keep them out of CUPTI (hold), or let them have it and go on when they are done (yield)
-    /// [default: hold]
-    #[arg(long, value_name = "hold|yield", help_heading = "What is measured", value_parser = value_of(settings::NEIGHBOURS))]
-    neighbours: Option<String>,
+    /// Other profilers in the program: keep them out of CUPTI (exclusive), or let them have it and go on when they are done (yield)
+    /// [default: exclusive]
+    #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(settings::CUPTI_SHARING))]
+    neighbors: Option<String>,
     /// Record allocations and releases too: how much memory is held, the peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::MEMORY_USAGE))]
     cuda_memory_usage: Option<String>,
@@ -106,7 +106,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_GPU_PAGE_FAULTS))]
     cuda_um_gpu_page_faults: Option<String>,
     /// Use this libcupti instead of searching for one
-    #[arg(long, value_name = "PATH", value_parser = shared_library)]
+    #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
     cupti: Option<PathBuf>,
     /// Have PyTorch make NVTX ranges by itself, without a change to the program
     #[arg(long, value_name = "WHICH")]
@@ -189,13 +189,13 @@ impl From<RunArgs> for run::Props {
                 (settings::DELAY, args.delay),
                 (settings::DURATION, args.duration),
                 (settings::KILL, args.kill),
-                (settings::NEIGHBOURS, args.neighbours),
+                (settings::CUPTI_SHARING, args.neighbors),
                 (settings::MEMORY_USAGE, args.cuda_memory_usage),
                 (settings::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
                 (settings::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
                 (settings::MODE, args.mode),
                 (settings::MAX_OVERHEAD, args.max_overhead),
-                (settings::CUDA_GRAPHS, args.cuda_graph_trace),
+                (settings::CUDA_GRAPH_TRACE, args.cuda_graph_trace),
             ]
             .into_iter()
             .filter_map(|(variable, value)| Some((variable, value?)))

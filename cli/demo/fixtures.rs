@@ -1,6 +1,6 @@
 //! The recordings that are delivered with gpuwhy: which there are, in which order, and what each program does.
 //!
-//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RECORD` writes it. Beside them `index.txt` has a line
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. Beside them `index.txt` has a line
 //! `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording without a line comes after those,
 //! by name.
 
@@ -40,7 +40,7 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
         "no recordings ({}) found. Looked in{}\nThey come with the source checkout. On a \
-         machine with a GPU, GPUWHY_RECORD=NAME.cupti makes one, and `gpuwhy run -- COMMAND` needs none.",
+         machine with a GPU, GPUWHY_RAW_RECORDING=NAME.cupti makes one, and `gpuwhy run -- COMMAND` needs none.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );

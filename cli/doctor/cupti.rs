@@ -58,7 +58,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         checks.push(Check::warn(
             NAME,
             "none found from here; a program that brings its own, such as PyTorch, is not affected",
-            "install the nvidia-cuda-cupti package or a CUDA toolkit, or name the file with --cupti",
+            "install the nvidia-cuda-cupti package or a CUDA toolkit, or name the file with --cupti-path",
         ));
     }
     checks.extend(passed_over);
@@ -86,7 +86,7 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
     };
     let advice = match (outcome.busy, outcome.loaded.is_some(), cuda_version) {
         (true, ..) => "another profiler or debugger holds CUPTI: end it, or start outside of it".to_owned(),
-        (_, false, _) => "name a libcupti that this machine can load with --cupti".to_owned(),
+        (_, false, _) => "name a libcupti that this machine can load with --cupti-path".to_owned(),
         (_, true, None) => "CUPTI needs the driver: see the lines above".to_owned(),
         (_, true, Some(version)) => {
             format!("use the libcupti of CUDA {} or older, which fits this driver", driver::cuda(version))
@@ -149,6 +149,6 @@ mod tests {
         assert!(advice(&loaded(Some("answered 999")), None).contains("needs the driver"));
         assert!(advice(&loaded(Some("answered 15")), Some(12_080)).contains("12.8 or older"));
         let not_loaded = Outcome { error: Some("invalid ELF header".into()), ..Outcome::default() };
-        assert!(advice(&not_loaded, Some(13_000)).contains("--cupti"));
+        assert!(advice(&not_loaded, Some(13_000)).contains("--cupti-path"));
     }
 }

@@ -1,6 +1,6 @@
 //! The driver as a program meets it: its library, its kernel module, its device files.
 //!
-//! Reads files and asks the driver library for its version; does not initialise CUDA.
+//! Reads files and asks the driver library for its version; does not initialize CUDA.
 
 use std::fs::{self, OpenOptions};
 use std::io;

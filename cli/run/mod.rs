@@ -174,7 +174,7 @@ fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
         variables.push(("GPUWHY_OUTPUT", value));
     }
     if let Some(path) = &props.cupti {
-        variables.push(("GPUWHY_CUPTI_PATH", absolute("--cupti", path)?));
+        variables.push(("GPUWHY_CUPTI_PATH", absolute("--cupti-path", path)?));
     }
     variables.extend(props.variables.iter().map(|(variable, value)| (*variable, value.into())));
     for (variable, value) in

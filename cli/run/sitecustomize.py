@@ -67,7 +67,7 @@ def _complain(error):
 
 
 def _autograd(torch, shapes=False):
-    """What `torch.autograd.profiler.emit_nvtx` does on entering, but for its synchronisation, which would use CUDA
+    """What `torch.autograd.profiler.emit_nvtx` does on entering, but for its synchronization, which would use CUDA
     before the program has chosen a device."""
     _check_nvtx(torch)
     from torch.autograd import profiler

@@ -1,6 +1,6 @@
 //! The safe face of a loaded libcupti: one method for each function that tracing needs.
 //!
-//! Methods can be called from any thread unless they say otherwise. None initialises CUDA. Where an older library
+//! Methods can be called from any thread unless they say otherwise. None initializes CUDA. Where an older library
 //! lacks a function, the method answers [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
 //! purpose: after it CUPTI is not reliably usable, and it has broken programs with CUDA graphs.
 
@@ -83,7 +83,7 @@ impl Cupti {
     /// Now on the clock of all records, nanoseconds since the Unix epoch.
     ///
     /// # Errors
-    /// When CUPTI cannot initialise.
+    /// When CUPTI cannot initialize.
     pub fn timestamp(&self) -> Result<u64, Error> {
         let mut nanos = 0;
         // SAFETY: the pointer is to a live `u64` that the function fills.
@@ -215,7 +215,7 @@ impl Cupti {
     /// Waits while another thread flushes, because concurrent calls deadlock in some versions. Not from a handler.
     ///
     /// # Errors
-    /// When CUPTI is not initialised or the driver is already gone, which is normal late at exit.
+    /// When CUPTI is not initialized or the driver is already gone, which is normal late at exit.
     pub fn flush(&self, forced: bool) -> Result<(), Error> {
         let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let flag = if forced { abi::FLUSH_FORCED } else { 0 };
@@ -226,7 +226,7 @@ impl Cupti {
     /// Has CUPTI's worker hand over full buffers each `millis` milliseconds; 0 turns it off.
     ///
     /// # Errors
-    /// When CUPTI is not initialised.
+    /// When CUPTI is not initialized.
     pub fn flush_period(&self, millis: u32) -> Result<(), Error> {
         // SAFETY: takes a number.
         check("cuptiActivityFlushPeriod", unsafe { (self.symbols.flush_period)(millis) })
@@ -237,7 +237,7 @@ impl Cupti {
     /// Not while holding a lock that a handler takes: CUPTI calls handlers under the lock that this takes.
     ///
     /// # Errors
-    /// When CUPTI is not initialised.
+    /// When CUPTI is not initialized.
     pub fn dropped_records(&self) -> Result<u64, Error> {
         let mut dropped = 0_usize;
         // SAFETY: a NULL context and stream 0 ask for the global queue; the pointer is to a live `usize`.
@@ -271,7 +271,7 @@ impl Cupti {
         (code == CuptiResult::SUCCESS).then_some(id)
     }
 
-    /// Has every synchronisation recorded, also those that found nothing to wait for: 12.8 and later.
+    /// Has every synchronization recorded, also those that found nothing to wait for: 12.8 and later.
     ///
     /// # Errors
     /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.8.

@@ -1,7 +1,7 @@
 //! The devices as the driver describes them, for a program that is not traced from its start: CUPTI describes a device
 //! once, when CUDA starts, and only to a client that had asked by then.
 //!
-//! `cuDeviceGet*` look up constants; they need CUDA to be initialised, no context, and may be called from any thread.
+//! `cuDeviceGet*` look up constants; they need CUDA to be initialized, no context, and may be called from any thread.
 //! PCI Express is not among them, so the kernel is asked. Which numbers stand for which attribute is checked against
 //! cudarc (`testing/layout-check`).
 
@@ -101,8 +101,8 @@ type TotalMemory = unsafe extern "C" fn(*mut usize, i32) -> i32;
 type GetPrimaryState = unsafe extern "C" fn(i32, *mut u32, *mut i32) -> i32;
 type GetUuid = unsafe extern "C" fn(*mut [u8; 16], i32) -> i32;
 
-/// The devices that this process can use. None when CUDA is not initialised here, or there is no driver: this neither
-/// loads nor initialises anything.
+/// The devices that this process can use. None when CUDA is not initialized here, or there is no driver: this neither
+/// loads nor initializes anything.
 #[must_use]
 pub fn driver_devices() -> Vec<DriverDevice> {
     let Some(libcuda) = driver::mapped() else { return Vec::new() };
@@ -110,7 +110,7 @@ pub fn driver_devices() -> Vec<DriverDevice> {
 }
 
 /// A bit for each device below 64 whose primary context exists: the context that the CUDA runtime uses, and with it nearly
-/// every program. None when CUDA is not initialised here.
+/// every program. None when CUDA is not initialized here.
 #[must_use]
 pub fn devices_in_use() -> u64 {
     let Some(libcuda) = driver::mapped() else { return 0 };

@@ -21,7 +21,7 @@ pub fn driver_cuda_version() -> Option<u32> {
 }
 
 /// As [`driver_cuda_version`], loading libcuda when it is not mapped. For a program that is not a CUDA program, such
-/// as a diagnostic command; it does not initialise CUDA. `None` when there is no libcuda.
+/// as a diagnostic command; it does not initialize CUDA. `None` when there is no libcuda.
 #[must_use]
 pub fn driver_cuda_version_by_loading() -> Option<u32> {
     ask(RTLD_LAZY | RTLD_LOCAL)

@@ -110,7 +110,7 @@ fn measure(cupti: &Cupti, kind: Kind) -> Result<u32, CuptiResult> {
     let start = records.as_mut_ptr().cast::<u8>();
     let mut record = ptr::null_mut();
     let mut next = || {
-        // SAFETY: the memory holds `PROBE_BYTES` initialised bytes, 8-aligned; `record` is NULL or the last answer.
+        // SAFETY: the memory holds `PROBE_BYTES` initialized bytes, 8-aligned; `record` is NULL or the last answer.
         match unsafe { (cupti.symbols.next_record)(start, PROBE_BYTES, &raw mut record) } {
             CuptiResult::SUCCESS => Ok(record as usize),
             code => Err(code),

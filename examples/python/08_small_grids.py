@@ -1,7 +1,7 @@
 """Lesson 8: kernels that keep the device busy and most of it idle.
 
 The softmax of one long row is the work of one thread block, so it runs on one multiprocessor while the others stand
-still. The device is never without a kernel, and its utilisation is 100 % in nvidia-smi; no copy, launch or wait is to
+still. The device is never without a kernel, and its utilization is 100 % in nvidia-smi; no copy, launch or wait is to
 blame. Given all rows at once, the same kernel uses a multiprocessor for each. What that can bring is in the report: the
 rows, if each of them keeps the time that it took alone. Long rows of single precision do not: together they are more
 than the second-level cache holds, and wait for the device's memory.

@@ -5,7 +5,7 @@
 //! tells (`VmHWM`); it includes SQLite's cache. Files go to the folder for temporary files and are removed; their sizes are
 //! counted before.
 //!
-//! One run of each by the clock: files are written and neighbours matter, so times scatter.
+//! One run of each by the clock: files are written and neighbors matter, so times scatter.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -18,11 +18,11 @@ use gpuwhy_export::stats::{Statistic, StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
 use gpuwhy_export::{Destination, Format, Options, TraceFile, export, stats, unwatched};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId, Timestamp,
 };
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 
 const EVENTS: u64 = 1_000_000;
@@ -120,7 +120,7 @@ fn make(path: &Path, events: u64) -> io::Result<()> {
             dictionary.intern_launch_config(LaunchConfig { name, grid, block: [256, 1, 1], ..LaunchConfig::default() })
         })
         .collect();
-    let session = Session { start: Timestamp::from_nanos(START), process_id: 1, ..Session::default() };
+    let session = ProcessInfo { start: Timestamp::from_nanos(START), process_id: 1, ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(BufWriter::new(File::create(path)?), &session)?;
     // Fibonacci hashing: scattered, and the same in every run.
     let jitter = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 2_000;

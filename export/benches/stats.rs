@@ -12,8 +12,8 @@ use gpuwhy_export::stats::rules::{self, Rule};
 use gpuwhy_export::stats::{self, Statistic, StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 
 const EVENTS: u64 = 10_000_000;
@@ -73,7 +73,7 @@ fn write(path: &std::path::Path, events: u64) -> u64 {
     let function =
         dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name: launch });
     let texts: Vec<_> = ["step", "layer"].map(|text| dictionary.intern_name(text)).into();
-    let session = Session { process_id: 1, start: Timestamp::from_nanos(START), ..Session::default() };
+    let session = ProcessInfo { process_id: 1, start: Timestamp::from_nanos(START), ..ProcessInfo::default() };
     let file = BufWriter::new(File::create(path).expect("the file"));
     let mut writer = TraceWriter::new(file, &session).expect("the trace");
     let at = |nanos: u64| Timestamp::from_nanos(START + nanos);

@@ -43,7 +43,7 @@ pub fn attributed_beside(
             Item::Loss(newer) => loss = *newer,
             Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
             Item::Cost(cost) => captures.cost(*cost),
-            Item::Utilisation(reading) => captures.utilisation(*reading),
+            Item::Utilization(reading) => captures.utilization(*reading),
             Item::End(_, at) => last = last.max(*at),
         }
         Ok(())

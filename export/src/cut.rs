@@ -55,7 +55,7 @@ pub fn cut(
             }
             Item::Capture(mark) => writer.capture(*mark, dictionary),
             Item::Cost(cost) => writer.cost(at, cost, dictionary),
-            Item::Utilisation(reading) => writer.utilisation(at, reading, dictionary),
+            Item::Utilization(reading) => writer.utilization(at, reading, dictionary),
         }
         .map_err(written)
     })?;

@@ -1,11 +1,11 @@
 //! What a process and its threads are called.
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::ThreadId;
-use profiler_core::session::Session;
 
 /// The name of the program: the file of its first argument.
-pub fn program(session: &Session) -> &str {
+pub fn program(session: &ProcessInfo) -> &str {
     let first = session.command.first().map_or("", String::as_str);
     match first.rsplit('/').next() {
         Some("") | None => "process",
@@ -27,9 +27,9 @@ mod tests {
 
     #[test]
     fn a_program_is_called_by_its_file() {
-        let session = |first: &str| Session { command: vec![first.to_owned()], ..Session::default() };
+        let session = |first: &str| ProcessInfo { command: vec![first.to_owned()], ..ProcessInfo::default() };
         assert_eq!(program(&session("/usr/bin/python3")), "python3");
         assert_eq!(program(&session("")), "process");
-        assert_eq!(program(&Session::default()), "process");
+        assert_eq!(program(&ProcessInfo::default()), "process");
     }
 }

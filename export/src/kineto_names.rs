@@ -20,7 +20,7 @@ pub fn memset(memset: &Memset) -> String {
     format!("Memset ({})", memory(memset.memory))
 }
 
-/// What a synchronisation is called in its name and in `cuda_sync_kind`.
+/// What a synchronization is called in its name and in `cuda_sync_kind`.
 pub const fn sync(kind: SyncKind) -> &'static str {
     match kind {
         SyncKind::Unknown => "Unknown Sync",

@@ -98,7 +98,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             })
         }
         Record::Sync(row) => json!({
-            "kind": "synchronisation", "start_ns": time(row.start), "end_ns": time(row.end),
+            "kind": "synchronization", "start_ns": time(row.start), "end_ns": time(row.end),
             "what": words::sync(row.kind), "context": row.context.0, "stream": row.stream.0,
             "correlation": row.correlation.0, "event": row.event_id, "event_recording": row.event_sync_id,
         }),

@@ -1,6 +1,6 @@
 //! A trace on disk that can be read from front to back as often as an exporter needs.
 //!
-//! Reading again instead of keeping is what bounds memory. All passes over a file see the same records, since a
+//! UtilizationReading again instead of keeping is what bounds memory. All passes over a file see the same records, since a
 //! finished trace does not change; one that is still being written is read up to where the first pass ended.
 
 use std::cell::Cell;
@@ -14,8 +14,8 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use profiler_core::bounded::{Counted, Unpacked};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::Loss;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::{Damage, Item, TraceReader};
 use tempfile::{NamedTempFile, TempPath};
 
@@ -65,13 +65,13 @@ pub struct TraceFile {
     translated: Option<Scratch>,
     /// Size when it was opened.
     bytes: u64,
-    session: Session,
+    session: ProcessInfo,
 }
 
 /// What a pass leaves besides what its visitor kept.
 pub struct Passed {
     /// Who was traced.
-    pub session: Session,
+    pub session: ProcessInfo,
     /// Everything that the records refer to.
     pub dictionary: Dictionary,
     /// What was lost before it came into the trace.
@@ -116,7 +116,7 @@ impl Passed {
 /// What the records seen so far refer to.
 pub struct Scope<'a> {
     /// Who was traced.
-    pub session: &'a Session,
+    pub session: &'a ProcessInfo,
     /// All names and configurations so far.
     pub dictionary: &'a Dictionary,
 }
@@ -161,7 +161,7 @@ impl TraceFile {
             return Ok(Self { path: path.to_owned(), ..opened });
         }
         let trace =
-            Self { path: path.to_owned(), translated: None, bytes: metadata.len(), session: Session::default() };
+            Self { path: path.to_owned(), translated: None, bytes: metadata.len(), session: ProcessInfo::default() };
         // SQLite opens files by their names, which a copy of a pipe has not.
         if nsys::is_sqlite(path) && path.canonicalize().is_ok() {
             return trace.replaced(nsys::translate(path, pid)?)?.begun();
@@ -220,7 +220,7 @@ impl TraceFile {
 
     /// Who was traced.
     #[must_use]
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
@@ -269,7 +269,7 @@ impl TraceFile {
         if progress(done, self.bytes).is_break() { Err(ExportError::interrupted(&self.path)) } else { Ok(()) }
     }
 
-    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the work.
+    /// The bytes of the trace, unpacked, for what reads them in another way. UtilizationReading fails when `progress` ends the work.
     ///
     /// # Errors
     ///

@@ -2,9 +2,9 @@
 //!
 //! Everything here is read: memory through `/proc/PID/mem`, the rest through other files of `/proc`. No signal, no
 //! ptrace, no lock of the interpreter, no call into it; the thread that is looked at runs on and notices nothing. The
-//! price is that what is read may change while it is read. Such a torn sample is recognised, dropped and counted: a
+//! price is that what is read may change while it is read. Such a torn sample is recognized, dropped and counted: a
 //! wrong address is an error of the read, never a fault, and a stack is only given out when each of its parts has
-//! been recognised as what it should be.
+//! been recognized as what it should be.
 //!
 //! | module | question |
 //! |---|---|

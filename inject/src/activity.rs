@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crossbeam_channel::Sender;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, RecordSizes, ResourceHandler};
 use profiler_core::capture::CaptureMark;
+use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
-use profiler_core::session::End;
-use profiler_core::utilisation::Reading;
+use profiler_core::utilization::UtilizationReading;
 
 use crate::control::Question;
 use crate::cost::Meters;
@@ -31,7 +31,7 @@ pub enum Delivery {
     /// What the sampler saw since the last flush.
     Looks(Batch),
     /// What gauges of a device say, while the program is only watched.
-    Gauges(Reading),
+    Gauges(UtilizationReading),
     /// A CUDA graph is ready to run.
     Graph {
         /// What its records call it.
@@ -182,9 +182,9 @@ impl ResourceHandler for Callbacks {
         }
     }
 
-    fn initialised() {
+    fn initialized() {
         if let Some(profiler) = Profiler::running() {
-            profiler.director().initialised();
+            profiler.director().initialized();
         }
     }
 

@@ -126,7 +126,7 @@ unsafe fn answer(text: Text, work: impl FnOnce() -> Result<(), SessionError>) ->
     error.code()
 }
 
-/// Loads another injection library for good and has it initialise, on this thread, as the driver would have. Answers
+/// Loads another injection library for good and has it initialize, on this thread, as the driver would have. Answers
 /// what it answered.
 pub fn initialize_other(path: &Path) -> Result<c_int, String> {
     if cupti_sys::is_no_file(path) {

@@ -213,7 +213,7 @@ mod tests {
         // 20,000 launches a second are 1.8 %, 5,000 are 0.5 %.
         assert_eq!(run(&mut account, 0, &[20_000, 20_000, 5_000, 20_000, 20_000]), []);
         let steps = run(&mut account, 5, &[20_000; 9]);
-        assert_eq!(steps.iter().map(|step| step.1).collect::<Vec<_>>(), [Mode::Light, Mode::Watch]);
+        assert_eq!(steps.iter().map(|step| step.1).collect::<Vec<_>>(), [Mode::Light, Mode::Monitor]);
         assert_eq!(account.cost().steps_down().count(), 2);
         assert_eq!(account.cost().mode, Mode::Full, "what was chosen");
     }

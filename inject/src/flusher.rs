@@ -15,14 +15,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use cupti_sys::Cupti;
 use profiler_core::cost::Mode;
+use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
-use profiler_core::session::End;
 
 use crate::activity::{Delivery, Inlet};
 use crate::capture::Director;
 use crate::capture::plan::Event;
 use crate::enable::Company;
-use crate::gauges::Gauges;
+use crate::gauges::UtilizationReader;
 use crate::{border, log};
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
@@ -70,7 +70,7 @@ pub fn run(
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
-    let mut gauges = Gauges::new();
+    let mut gauges = UtilizationReader::new();
     let mut company = Company::default();
     loop {
         log::write_waiting();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cupti_sys::{DriverDevice, devices_in_use, driver_devices};
 use nvml_sys::{LoadError, Metric, Nvml, Sample, Status};
 use profiler_core::record::DeviceId;
-use profiler_core::utilisation::{Absence, Counter, Reading, Utilisation};
+use profiler_core::utilization::{Absence, Counter, DeviceUtilization, UtilizationReading};
 
 use crate::log;
 
@@ -40,7 +40,7 @@ const METRICS: [Metric; Counter::ALL.len()] = [
 
 /// The gauges of all devices of the process, and when they are to be read.
 #[derive(Debug)]
-pub struct Gauges {
+pub struct UtilizationReader {
     begun: Instant,
     due: Instant,
     state: State,
@@ -72,7 +72,7 @@ struct Open {
 struct Gauge {
     device: nvml_sys::Device,
     read: Instant,
-    totals: Utilisation,
+    totals: DeviceUtilization,
     counters: Option<Counters>,
 }
 
@@ -84,7 +84,7 @@ struct Counters {
     at: Instant,
 }
 
-impl Gauges {
+impl UtilizationReader {
     /// Nothing is open yet.
     pub fn new() -> Self {
         let now = Instant::now();
@@ -97,7 +97,7 @@ impl Gauges {
     }
 
     /// Reads what is due, and hands it over.
-    pub fn tick(&mut self, mut hand_over: impl FnMut(Reading)) {
+    pub fn tick(&mut self, mut hand_over: impl FnMut(UtilizationReading)) {
         let now = Instant::now();
         if now < self.due {
             return;
@@ -113,8 +113,8 @@ impl Gauges {
                     self.state = State::Open(open);
                 }
                 Err(why) => {
-                    log::info!("utilisation is not read: {}", why.words());
-                    hand_over(Reading::Absent(why));
+                    log::info!("utilization is not read: {}", why.words());
+                    hand_over(UtilizationReading::Absent(why));
                     self.state = State::Absent;
                 }
             },
@@ -125,7 +125,7 @@ impl Gauges {
                     } else {
                         gauge.read();
                     }
-                    hand_over(Reading::Device(gauge.totals));
+                    hand_over(UtilizationReading::Device(gauge.totals));
                 }
                 if contexts != open.contexts {
                     open.add(contexts, &mut hand_over);
@@ -155,7 +155,7 @@ impl Open {
     }
 
     /// Opens the gauges of devices that have come into use; what is absent is handed over at once.
-    fn add(&mut self, contexts: u64, hand_over: &mut impl FnMut(Reading)) {
+    fn add(&mut self, contexts: u64, hand_over: &mut impl FnMut(UtilizationReading)) {
         for device in &self.devices {
             let id = DeviceId(device.ordinal);
             if !uses(contexts, id) || self.gauges.iter().any(|gauge| gauge.totals.device == id) {
@@ -164,13 +164,18 @@ impl Open {
             match self.nvml.device(device.uuid) {
                 Ok(opened) => {
                     let gauge = Gauge::new(id, opened);
-                    hand_over(Reading::Device(gauge.totals));
+                    hand_over(UtilizationReading::Device(gauge.totals));
                     self.gauges.push(gauge);
                 }
                 Err(status) => {
                     let why = Some(absence(status));
-                    let totals = Utilisation { device: id, no_rates: why, no_counters: why, ..Utilisation::default() };
-                    hand_over(Reading::Device(totals));
+                    let totals = DeviceUtilization {
+                        device: id,
+                        no_rates: why,
+                        no_counters: why,
+                        ..DeviceUtilization::default()
+                    };
+                    hand_over(UtilizationReading::Device(totals));
                 }
             }
         }
@@ -189,7 +194,7 @@ fn absence(status: Status) -> Absence {
 impl Gauge {
     /// Finds out which gauges there are; what is read now is where they begin.
     fn new(id: DeviceId, device: nvml_sys::Device) -> Self {
-        let mut totals = Utilisation { device: id, ..Utilisation::default() };
+        let mut totals = DeviceUtilization { device: id, ..DeviceUtilization::default() };
         let read = Instant::now();
         let mut counters = None;
         if device.is_divided() {

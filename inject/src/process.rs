@@ -3,8 +3,8 @@
 use std::{env, fs, process};
 
 use cupti_sys::Cupti;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::Timestamp;
-use profiler_core::session::Session;
 
 use crate::command_line;
 
@@ -31,8 +31,8 @@ const RANK_VARIABLES: &[&str] = &[
 ];
 
 /// Describes this process.
-pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> Session {
-    Session {
+pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> ProcessInfo {
+    ProcessInfo {
         process_id: process::id(),
         parent_process_id: std::os::unix::process::parent_id(),
         command: command_line::words().to_vec(),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::{Cupti, CuptiResult, RecordSizes, ResourceCallback, Search};
 use profiler_core::cost::Mode;
-use profiler_core::session::End;
+use profiler_core::process_info::End;
 
 use crate::activity::{Callbacks, Delivery, Inlet};
 use crate::capture::request::{Range, Request};
@@ -26,7 +26,7 @@ use crate::collector::{Collector, Outcome};
 use crate::command_line;
 use crate::control::{self, Control};
 use crate::cost::Meters;
-use crate::enable::{self, NO_UNIFIED_MEMORY, Neighbours, Slot, Switch};
+use crate::enable::{self, NO_UNIFIED_MEMORY, Neighbors, Slot, Switch};
 use crate::flusher::{self, Order};
 use crate::log;
 use crate::nvtx;
@@ -110,7 +110,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Starts measuring as the environment says; what is wrong with it is said, and the default holds. Then, whether that
-/// succeeded or not, initialises the other injection library, if one is named.
+/// succeeded or not, initializes the other injection library, if one is named.
 ///
 /// # Errors
 /// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
@@ -121,7 +121,7 @@ pub fn start_from_env() -> Result<(), StartError> {
     let started = start(&settings);
     if let Some(other) = &settings.chain {
         match border::initialize_other(other) {
-            Ok(1) => log::info!("{}: initialised", other.display()),
+            Ok(1) => log::info!("{}: initialized", other.display()),
             Ok(answer) => log::warning!("{}: its InitializeInjection answered {answer}", other.display()),
             Err(error) => log::warning!("{} is not loaded: {error}", settings::CHAIN),
         }
@@ -200,14 +200,14 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let flushing = Worker::start("gpuwhy-flush")?;
     let sampling = if settings.sampling == Sampling::Off { None } else { Some(Worker::start("gpuwhy-sample")?) };
     let controlling = if settings.control { Some(Worker::start("gpuwhy-control")?) } else { None };
-    // The slot is what tells of cudaProfilerStart, and that CUDA is initialised. Who only watches needs neither it nor
+    // The slot is what tells of cudaProfilerStart, and that CUDA is initialized. Who only watches needs neither it nor
     // anything else of CUPTI's: a subscriber that never hears anything costs eight launching threads a tenth already.
     let managed = interest::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
     let held = settings.capture.range == Range::ProfilerApi || !managed.is_empty();
-    let neighbours = if held { Neighbours::Hold } else { settings.neighbours };
+    let neighbors = if held { Neighbors::Exclusive } else { settings.neighbors };
     let slot = match settings.mode {
-        Mode::Watch if !held => Slot::left_alone::<Callbacks>(cupti),
-        _ => Slot::open::<Callbacks>(cupti, neighbours).map_err(failed)?,
+        Mode::Monitor if !held => Slot::left_alone::<Callbacks>(cupti),
+        _ => Slot::open::<Callbacks>(cupti, neighbors).map_err(failed)?,
     };
 
     let sizes = RecordSizes::probe(cupti).map_err(failed)?;
@@ -237,14 +237,14 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    // Managed memory can be switched on when CUDA is initialised, and not before.
+    // Managed memory can be switched on when CUDA is initialized, and not before.
     let wanted = !managed.is_empty();
     let told = slot.with(|subscriber| match wanted {
         true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
         false => Ok(()),
     });
     let safe = enable::whole_graphs_are_safe(cupti);
-    let whole_graphs = safe && settings.whole_graphs(neighbours);
+    let whole_graphs = safe && settings.whole_graphs(neighbors);
     let (switch, mut notes) =
         Switch::prepare(cupti, slot, settings.mode, whole_graphs, &requested, managed).map_err(failed)?;
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
@@ -276,13 +276,13 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     if let Some(range) = director.wanted_range() {
         watch::arm(range);
     }
-    if neighbours != settings.neighbours {
+    if neighbors != settings.neighbors {
         notes.push(format!(
             "{}=yield has no effect: whoever waits for cudaProfilerStart or records page faults has to hold CUPTI",
-            settings::NEIGHBOURS
+            settings::CUPTI_SHARING
         ));
     }
-    notes.extend(settings.describe_tracing(neighbours, safe));
+    notes.extend(settings.describe_tracing(neighbors, safe));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);

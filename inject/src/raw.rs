@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Cupti, Domain, RecordSizes};
 use host_sampler::own::Own;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::Timestamp;
-use profiler_core::session::Session;
 
 use crate::{enable, log, output};
 
@@ -24,7 +24,13 @@ pub struct RawRecording {
 
 impl RawRecording {
     /// Begins a recording, or says why not.
-    pub fn create(path: PathBuf, limit: u64, cupti: &Cupti, sizes: &RecordSizes, session: &Session) -> Option<Self> {
+    pub fn create(
+        path: PathBuf,
+        limit: u64,
+        cupti: &Cupti,
+        sizes: &RecordSizes,
+        session: &ProcessInfo,
+    ) -> Option<Self> {
         let meta = Meta {
             cupti_version: session.cupti_version,
             driver_cuda_version: session.driver_cuda_version,

@@ -9,7 +9,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use host_sampler::own::Own;
-use profiler_core::session::Session;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::trace::TraceWriter;
 
 use crate::log;
@@ -30,7 +30,7 @@ pub enum TraceFile {
 
 impl TraceFile {
     /// Where the settings say, expanded for this process.
-    pub fn new(settings: &Settings, session: &Session) -> Self {
+    pub fn new(settings: &Settings, session: &ProcessInfo) -> Self {
         settings.output.as_ref().map_or(Self::Off, |pattern| {
             let Expanded { path, unset } = pattern.expand(session.process_id, &session.host);
             for name in unset {
@@ -57,7 +57,7 @@ impl TraceFile {
 
     /// There is something to write: creates the file unless that was tried before.
     #[inline]
-    pub fn open(&mut self, session: &Session) {
+    pub fn open(&mut self, session: &ProcessInfo) {
         if let Self::Waiting(path) = self {
             *self = create(mem::take(path), session);
         }
@@ -85,7 +85,7 @@ impl TraceFile {
     }
 }
 
-fn create(path: PathBuf, session: &Session) -> TraceFile {
+fn create(path: PathBuf, session: &ProcessInfo) -> TraceFile {
     let created = output::create_new(path.clone())
         .and_then(|(file, path)| Ok((TraceWriter::new(Own::of_file(file)?, session)?, path)));
     match created {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn an_unwritable_place_switches_the_trace_off() {
         let mut trace = TraceFile::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuwhy"));
-        trace.open(&Session::default());
+        trace.open(&ProcessInfo::default());
         assert!(matches!(trace, TraceFile::Off));
     }
 }

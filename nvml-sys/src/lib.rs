@@ -1,8 +1,8 @@
-//! Devices as NVIDIA's management library (NVML) tells of them: utilisation as whole-percent rates on every GPU and as GPM
+//! Devices as NVIDIA's management library (NVML) tells of them: utilization as whole-percent rates on every GPU and as GPM
 //! metrics, read from hardware counters, on Hopper and later; and the link to the host.
 //!
 //! The library belongs to the driver and may be absent, older than a function, or refuse: each of these is a value, never
-//! a failure to load the program. It is loaded at run time, initialised once, and neither shut down nor unloaded: the
+//! a failure to load the program. It is loaded at run time, initialized once, and neither shut down nor unloaded: the
 //! program may use it too. A call may take milliseconds and may wait for the kernel driver, so none belongs on a thread
 //! that works for the program. No type here is `Send`: one thread opens, asks and keeps.
 //!
@@ -43,7 +43,7 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
-            1 => "not initialised",
+            1 => "not initialized",
             3 => "not supported",
             4 => "no permission",
             6 => "not found",
@@ -64,11 +64,11 @@ impl std::error::Error for Status {}
 pub enum LoadError {
     /// There is no library of that name, or it lacks a function that every version has.
     Absent,
-    /// It does not want to be initialised.
+    /// It does not want to be initialized.
     Refused(Status),
 }
 
-/// The library, loaded and initialised.
+/// The library, loaded and initialized.
 #[derive(Debug)]
 pub struct Nvml {
     handle_by_uuid: abi::GetHandleByUuid,
@@ -80,7 +80,7 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// Loads and initialises the library, for good.
+    /// Loads and initializes the library, for good.
     ///
     /// # Errors
     /// When there is none, or when it refuses.

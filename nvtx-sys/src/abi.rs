@@ -112,7 +112,7 @@ pub struct EventAttributes {
     pub category: u32,
     /// 0 none, 1 ARGB.
     pub color_type: i32,
-    /// The colour.
+    /// The color.
     pub color: u32,
     /// See [`payload_type`].
     pub payload_type: i32,

@@ -15,7 +15,7 @@
 //! With the feature `program` there is also the other side: a copy of NVTX without its header, for Rust programs.
 //!
 //! What a tool need not have is left unassigned, and NVTX makes it a call that does nothing: names of threads and of
-//! CUDA, OpenCL and synchronisation objects, resources, `nvtxInitialize`. Programs see what they see without a tool.
+//! CUDA, OpenCL and synchronization objects, resources, `nvtxInitialize`. Programs see what they see without a tool.
 //!
 //! It does not emit ranges (but for that feature), keeps no state, allocates nothing, and knows nothing of what the events are used for.
 #![allow(unsafe_code, reason = "this crate is the border to C programs; every block argues its case")]

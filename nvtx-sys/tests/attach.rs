@@ -158,7 +158,7 @@ fn payloads_are_of_their_type() {
         unsafe { program.mark_ex(&raw const event) };
         assert_eq!(heard(), [format!("mark 0 - 0 0 {expected}")]);
     }
-    // The extension's type, one of the future, a colour without a type, a message of an unknown type.
+    // The extension's type, one of the future, a color without a type, a message of an unknown type.
     for event in [
         EventAttributes { payload_type: 0xdfbd_0009_u32.cast_signed(), payload: 8, ..EventAttributes::new() },
         EventAttributes { payload_type: 7, payload: 8, ..EventAttributes::new() },

@@ -13,8 +13,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::{TraceReader, TraceWriter};
 
 const ROWS: u64 = 500_000;
@@ -135,7 +135,7 @@ fn mixed() -> Vec<Record> {
 fn write(rows: &[Record], interval: usize) -> Vec<u8> {
     let dictionary = Dictionary::new();
     let sink = Vec::with_capacity(rows.len() * 8);
-    let mut writer = TraceWriter::new(sink, &Session::default()).expect("memory does not fail");
+    let mut writer = TraceWriter::new(sink, &ProcessInfo::default()).expect("memory does not fail");
     for chunk in rows.chunks(interval) {
         for record in chunk {
             writer.push(record, &dictionary).expect("memory does not fail");

@@ -11,13 +11,13 @@
 use crate::attribution::Attributor;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
+use crate::process_info::{End, ProcessInfo};
 use crate::record::{Loss, Record, Timestamp};
 use crate::report::Report;
 use crate::report::captures::{CaptureRow, CaptureTable};
-use crate::report::verdict::Follower;
-use crate::report::watched;
-use crate::session::{End, Session};
-use crate::utilisation::{Gauges, Reading};
+use crate::report::monitor;
+use crate::report::verdict::LiveVerdict;
+use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -95,7 +95,7 @@ struct Capture {
     row: CaptureRow,
     attributor: Attributor,
     /// What the live line names.
-    follower: Follower,
+    follower: LiveVerdict,
 }
 
 /// All captures of a process. See the [module](self).
@@ -113,7 +113,7 @@ pub struct Captures {
     marked: bool,
     what_if_stopped: bool,
     cost: Option<Cost>,
-    gauges: Gauges,
+    gauges: Utilization,
 }
 
 impl Captures {
@@ -124,7 +124,7 @@ impl Captures {
     }
 
     /// Takes a mark. Marks that contradict the ones before (a damaged trace) are passed over.
-    pub fn mark(&mut self, mark: CaptureMark, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+    pub fn mark(&mut self, mark: CaptureMark, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
         self.limit_large(session, loss, dictionary);
         match mark {
             CaptureMark::Begin { number, at, trigger } => {
@@ -164,7 +164,7 @@ impl Captures {
     }
 
     /// Nothing more will come: ends what is open, as of `at`.
-    pub fn finish(&mut self, at: Timestamp, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+    pub fn finish(&mut self, at: Timestamp, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
         while !self.open.is_empty() {
             self.close(0, at, session, loss, dictionary);
         }
@@ -176,7 +176,7 @@ impl Captures {
     }
 
     /// What the gauges of devices said so far, for the report.
-    pub fn utilisation(&mut self, reading: Reading) {
+    pub fn utilization(&mut self, reading: UtilizationReading) {
         self.gauges.take(reading);
     }
 
@@ -208,7 +208,7 @@ impl Captures {
     #[must_use]
     pub fn report(
         &self,
-        session: &Session,
+        session: &ProcessInfo,
         dictionary: &Dictionary,
         loss: &Loss,
         end: End,
@@ -221,7 +221,7 @@ impl Captures {
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
         if report.is_watched() {
-            report.verdict = watched::verdict(&report.gauges, &attributor.look_totals());
+            report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {
             report.verdict.live = capture.follower.clone().follow(attributor, &report.verdict);
         }
@@ -250,7 +250,7 @@ impl Captures {
 
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
     /// nothing else has led for a while.
-    pub fn live_line(&mut self, session: &Session, dictionary: &Dictionary, loss: &Loss) -> String {
+    pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> String {
         let report = self.report(session, dictionary, loss, End::Abrupt, Vec::new());
         let number = self.shown().map(|capture| capture.row.number);
         let mut captures = self.open.iter_mut().chain(&mut self.kept);
@@ -261,7 +261,7 @@ impl Captures {
     }
 
     /// Closes the oldest of the large captures when there are too many. Between two marks only one of them grows.
-    fn limit_large(&mut self, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+    fn limit_large(&mut self, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
         let is_large = |capture: &Capture| capture.attributor.completeness().records() > LARGE_RECORDS;
         let mut large = (0..self.open.len()).filter(|&index| is_large(&self.open[index]));
         if let (Some(oldest), true) = (large.next(), large.count() >= LARGE_LIMIT) {
@@ -279,11 +279,11 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, follower: Follower::default() });
+            self.open.push(Capture { row, attributor, follower: LiveVerdict::default() });
         }
     }
 
-    fn close(&mut self, index: usize, at: Timestamp, session: &Session, loss: &Loss, dictionary: &Dictionary) {
+    fn close(&mut self, index: usize, at: Timestamp, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
         if self.marked {

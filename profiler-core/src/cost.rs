@@ -24,7 +24,7 @@ pub enum Mode {
     #[default]
     Unknown,
     /// No device work and no API call: what the program says (ranges) and what its threads do.
-    Watch,
+    Monitor,
     /// Device work, and the API calls that launch, copy, wait, allocate or load.
     Light,
     /// Every API call, memory, and which stream waited for which.
@@ -33,14 +33,14 @@ pub enum Mode {
 
 impl Mode {
     /// The names of the modes that can be chosen.
-    pub const CHOICES: [Self; 3] = [Self::Watch, Self::Light, Self::Full];
+    pub const CHOICES: [Self; 3] = [Self::Monitor, Self::Light, Self::Full];
 
     /// Stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
-            Self::Watch => "watch",
+            Self::Monitor => "monitor",
             Self::Light => "light",
             Self::Full => "full",
         }
@@ -57,8 +57,8 @@ impl Mode {
     pub const fn below(self) -> Option<Self> {
         match self {
             Self::Full => Some(Self::Light),
-            Self::Light => Some(Self::Watch),
-            Self::Watch | Self::Unknown => None,
+            Self::Light => Some(Self::Monitor),
+            Self::Monitor | Self::Unknown => None,
         }
     }
 }
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn steps_down_are_kept_in_order() {
         let mut cost = Cost::default();
-        for to in [Mode::Light, Mode::Watch] {
+        for to in [Mode::Light, Mode::Monitor] {
             cost.step_down(Timestamp::from_nanos(5), to);
         }
-        assert_eq!(cost.steps_down().map(|step| step.to).collect::<Vec<_>>(), [Mode::Light, Mode::Watch]);
+        assert_eq!(cost.steps_down().map(|step| step.to).collect::<Vec<_>>(), [Mode::Light, Mode::Monitor]);
     }
 }

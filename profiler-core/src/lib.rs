@@ -8,25 +8,22 @@
 //! arguments, `Read` and `Write` are parameters.
 #![forbid(unsafe_code)]
 
+pub mod allocations;
 pub mod attribution;
 pub mod bounded;
 pub mod capture;
-mod correlated;
+mod collections;
 pub mod cost;
 pub mod demangle;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
-mod line;
-pub mod memory;
+pub mod process_info;
 pub mod ranks;
 pub mod record;
 pub mod report;
-mod runs;
-pub mod session;
-mod slab;
 pub mod steps;
-pub mod terminal;
+pub mod text_format;
 pub mod trace;
-pub mod utilisation;
+pub mod utilization;
 pub mod whatif;

@@ -350,7 +350,7 @@ fn an_event_names_what_a_queued_operation_waited_for() {
     let report = program(true).report();
     let rows = &report.devices[0].awaited;
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert_eq!(rows[0].producer, Producer { work: Work::Communication, elsewhere: true });
+    assert_eq!(rows[0].producer, Producer { work: Work::Communication, other_device: true });
     assert_eq!((rows[0].tally.count, rows[0].tally.total_ns), (40, 40 * 413_000));
     assert!(report.summary().contains("waited behind events for: communication on another device 16.5 ms x40"));
     let reason = &report.verdict.evidence[0];

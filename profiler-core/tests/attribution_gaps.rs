@@ -198,12 +198,12 @@ fn tracing_is_told_apart_in_short_holes_too_but_not_within_waits() {
 
 #[test]
 fn ten_seconds_without_a_call_are_host_time_and_more_is_a_parked_process() {
-    let away = |micros: u64, looks: &[(u64, ThreadState)]| {
+    let away = |micros: u64, samples: &[(u64, ThreadState)]| {
         let mut scenario = busy_until_200();
         scenario.call(1, SHORT, 195, 5);
-        for &(length, state) in looks {
+        for &(length, state) in samples {
             let end = 200 + micros;
-            scenario.look(1, end - length, end, waiting_in(state), &[TRAIN]);
+            scenario.sample(1, end - length, end, waiting_in(state), &[TRAIN]);
         }
         gpu(0).kernel("next").at(210 + micros).lasting(10).launched(&mut scenario, 1, 200 + micros, 10);
         let seen = idle(&scenario);
@@ -375,9 +375,9 @@ fn what_looks_saw_before_batches_says_nothing_of_holes_before_kernels() {
     for _ in 0..3 {
         let at = rounds.at;
         rounds.batch();
-        rounds.scenario.look(1, at + 1_500, at + 4_500, waiting_in(ThreadState::Running), &[LOADER]);
+        rounds.scenario.sample(1, at + 1_500, at + 4_500, waiting_in(ThreadState::Running), &[LOADER]);
     }
-    assert!(rounds.loading(Rounds::batch) > 3_000, "no look fell into it, but into all of its like");
+    assert!(rounds.loading(Rounds::batch) > 3_000, "no sample fell into it, but into all of its like");
     rounds.kernel();
     assert_eq!(rounds.loading(Rounds::kernel), 0);
 }
@@ -402,11 +402,11 @@ fn a_program_that_names_its_loader_loads_nowhere_else() {
 
 #[test]
 fn time_before_the_first_look_of_a_hole_is_charged_in_its_place() {
-    // The thread waited 95 us for the first kernel. Of the hole of 5 ms behind that, a look saw the last 4 ms in the loader:
+    // The thread waited 95 us for the first kernel. Of the hole of 5 ms behind that, a sample saw the last 4 ms in the loader:
     // the first one is not loading, and takes the run-ahead that the wait cost.
     let mut scenario = busy_until_200();
     scenario.call(1, WAIT, 105, 97);
-    scenario.look(1, 1_202, 5_202, waiting_in(ThreadState::Running), &[LOADER]);
+    scenario.sample(1, 1_202, 5_202, waiting_in(ThreadState::Running), &[LOADER]);
     gpu(0).kernel("next").at(5_212).lasting(10).launched(&mut scenario, 1, 5_202, 10);
     let seen = idle(&scenario);
     let expected = [(Leaf::SyncDrain, 97), (Leaf::DataLoading, 4_000), (Leaf::HostCpu, 905), (Leaf::LaunchApi, 10)];

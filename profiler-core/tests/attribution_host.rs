@@ -1,4 +1,4 @@
-//! What looks at the launching thread change: the cause of idle time outside CUDA, and nothing else.
+//! What samples of the launching thread change: the cause of idle time outside CUDA, and nothing else.
 
 use crate::support::{Scenario, assert_leaves, gpu};
 use profiler_core::attribution::host_cause::HostCause;
@@ -46,10 +46,10 @@ fn sample(state: ThreadState, on_cpu_us: u64, runnable_us: u64) -> HostSample {
     HostSample { state, on_cpu: on_cpu_us * 1_000, runnable: runnable_us * 1_000, ..HostSample::default() }
 }
 
-/// Leaves of the gap of [`one_gap`] after `looks`, in microseconds.
-fn gap(looks: impl FnOnce(&mut Scenario)) -> Vec<(Leaf, u64)> {
+/// Leaves of the gap of [`one_gap`] after `samples`, in microseconds.
+fn gap(samples: impl FnOnce(&mut Scenario)) -> Vec<(Leaf, u64)> {
     let mut scenario = one_gap();
-    looks(&mut scenario);
+    samples(&mut scenario);
     let leaves = scenario.leaves();
     let of = [Leaf::SyncDrain, Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading];
     of.into_iter().map(|leaf| (leaf, leaves[leaf as usize] / 1_000)).filter(|&(_, micros)| micros > 0).collect()
@@ -67,18 +67,18 @@ fn without_looks_a_hole_is_host_time() {
 
 #[test]
 fn clocks_divide_what_a_look_speaks_for() {
-    // The look speaks for 4 ms back; nothing speaks for what is before, and for at most 4 ms ahead.
-    let seen = gap(|scenario| scenario.look(1, 1_200, 5_200, sample(ThreadState::Io, 1_000, 500), &[TRAIN]));
+    // The sample speaks for 4 ms back; nothing speaks for what is before, and for at most 4 ms ahead.
+    let seen = gap(|scenario| scenario.sample(1, 1_200, 5_200, sample(ThreadState::Io, 1_000, 500), &[TRAIN]));
     // Back: 1 ms on, 0.5 ms ready, 2.5 ms in io; the same again ahead; the rest is unseen.
     assert_eq!(seen, [(Leaf::HostCpu, 2_000 + 2_000), (Leaf::HostBlocked, 6_000)]);
-    // A look of another thread changes nothing.
+    // A sample of another thread changes nothing.
     assert_eq!(
-        gap(|scenario| scenario.look(2, 1_200, 5_200, sample(ThreadState::Io, 0, 0), &[TRAIN])),
+        gap(|scenario| scenario.sample(2, 1_200, 5_200, sample(ThreadState::Io, 0, 0), &[TRAIN])),
         [(Leaf::HostCpu, 10_000)]
     );
     // Nor does one that falls outside of the hole.
     assert_eq!(
-        gap(|scenario| scenario.look(1, 1_200, 10_220, sample(ThreadState::Io, 0, 0), &[TRAIN])),
+        gap(|scenario| scenario.sample(1, 1_200, 10_220, sample(ThreadState::Io, 0, 0), &[TRAIN])),
         [(Leaf::HostCpu, 10_000)]
     );
 }
@@ -90,7 +90,7 @@ fn holes_below_the_resolution_stay_dispatch() {
     gpu(0).kernel("second").at(200).lasting(1).launched(&mut scenario, 1, 105, 5);
     gpu(0).kernel("third").at(280).lasting(10).launched(&mut scenario, 1, 209, 5);
     let before = scenario.leaves();
-    scenario.look(1, 20, 205, sample(ThreadState::Sleep, 0, 0), &[TRAIN]);
+    scenario.sample(1, 20, 205, sample(ThreadState::Sleep, 0, 0), &[TRAIN]);
     assert_eq!(scenario.leaves(), before);
     assert!(before[Leaf::Dispatch as usize] > 0);
 }
@@ -98,7 +98,7 @@ fn holes_below_the_resolution_stay_dispatch() {
 #[test]
 fn a_loader_is_named_at_its_first_gap() {
     for stack in [inline(), starved()] {
-        let seen = gap(|scenario| scenario.look(1, 200, 10_190, sample(ThreadState::Futex, 0, 0), &stack));
+        let seen = gap(|scenario| scenario.sample(1, 200, 10_190, sample(ThreadState::Futex, 0, 0), &stack));
         assert_eq!(seen, [(Leaf::DataLoading, 10_000)]);
     }
 }
@@ -109,7 +109,7 @@ fn a_loader_goes_before_the_wait_that_exposed_it_and_other_work_after() {
         gap(|scenario| {
             // The thread waited 95 us for the first kernel, so 95 us of what follows would have been hidden.
             scenario.call(1, "cudaDeviceSynchronize_v3020", 105, 97);
-            scenario.look(1, 202, 10_190, sample(ThreadState::Running, 0, 0), stack);
+            scenario.sample(1, 202, 10_190, sample(ThreadState::Running, 0, 0), stack);
         })
     };
     assert_eq!(drained(&inline()), [(Leaf::SyncDrain, 2), (Leaf::DataLoading, 9_998)]);
@@ -128,14 +128,14 @@ fn what_was_seen_decides_against_the_pattern() {
     assert!(scenario.leaves()[Leaf::DataLoading as usize] > 0, "inferred");
     for step in 1..=8 {
         let at = step * 10_000;
-        scenario.look(1, at - 8_000, at - 2_000, sample(ThreadState::Running, 6_000, 0), &[TRAIN]);
+        scenario.sample(1, at - 8_000, at - 2_000, sample(ThreadState::Running, 6_000, 0), &[TRAIN]);
     }
     assert_eq!(scenario.leaves()[Leaf::DataLoading as usize], 0, "seen elsewhere");
 }
 
 #[test]
 fn holes_that_no_look_fell_into_go_by_their_like() {
-    // Before each batch the host is away for 500 us, too short for the pattern; looks fall into three of eight such holes.
+    // Before each batch the host is away for 500 us, too short for the pattern; samples fall into three of eight such holes.
     let program = |stack: Option<&[(&str, &str, u32)]>| {
         let mut scenario = Scenario::new();
         gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
@@ -145,7 +145,7 @@ fn holes_that_no_look_fell_into_go_by_their_like() {
             gpu(0).kernel("forward").at(at + 110).lasting(9_385).launched(&mut scenario, 1, at + 95, 5);
             scenario.call(1, "cudaDeviceSynchronize_v3020", at + 101, 9_394);
             if let Some(stack) = stack.filter(|_| step <= 3) {
-                scenario.look(1, at + 9_000, at + 9_700, sample(ThreadState::Running, 0, 0), stack);
+                scenario.sample(1, at + 9_000, at + 9_700, sample(ThreadState::Running, 0, 0), stack);
             }
         }
         scenario.leaves()[Leaf::DataLoading as usize] / 1_000
@@ -164,16 +164,16 @@ fn long_holes_do_not_go_by_the_pattern_when_their_like_were_seen() {
         gpu(0).h2d(MemoryKind::Pageable, 1 << 20).at(at).lasting(100).launched(&mut scenario, 1, at - 10, 100);
         gpu(0).kernel("forward").at(at + 110).lasting(1_000).launched(&mut scenario, 1, at + 95, 5);
         if step <= 3 {
-            scenario.look(1, at - 8_000, at - 2_000, sample(ThreadState::Running, 6_000, 0), &[TRAIN]);
+            scenario.sample(1, at - 8_000, at - 2_000, sample(ThreadState::Running, 6_000, 0), &[TRAIN]);
         }
     }
     assert_eq!(scenario.leaves()[Leaf::DataLoading as usize], 0);
 }
 
-/// Causes of the gap of [`one_gap`] with one look that speaks for all of it.
+/// Causes of the gap of [`one_gap`] with one sample that speaks for all of it.
 fn causes(sample: HostSample, stack: &[(&str, &str, u32)]) -> Vec<HostCause> {
     let mut scenario = one_gap();
-    scenario.look(1, 200, 10_200, sample, stack);
+    scenario.sample(1, 200, 10_200, sample, stack);
     let attributor = scenario.run();
     let account = attributor.devices().next().unwrap();
     let mut found: Vec<_> = Leaf::ALL
@@ -222,7 +222,7 @@ fn states_and_stacks_decide_the_cause() {
     }
 }
 
-/// A loop whose step spends 8 ms in `stack`, with a look in the middle and one at its end.
+/// A loop whose step spends 8 ms in `stack`, with a sample in the middle and one at its end.
 fn training(sample: HostSample, stack: &[(&str, &str, u32)]) -> Scenario {
     let mut scenario = Scenario::new();
     for step in 0..500 {
@@ -233,8 +233,8 @@ fn training(sample: HostSample, stack: &[(&str, &str, u32)]) -> Scenario {
         }
         scenario.call(1, "cudaDeviceSynchronize_v3020", at + 18, 1_892);
         let sample = HostSample { on_cpu: sample.on_cpu / 2, ..sample };
-        scenario.look(1, at + 1_910, at + 5_911, sample, stack);
-        scenario.look(1, at + 5_911, at + 9_911, sample, stack);
+        scenario.sample(1, at + 1_910, at + 5_911, sample, stack);
+        scenario.sample(1, at + 5_911, at + 9_911, sample, stack);
     }
     scenario
 }
@@ -259,12 +259,12 @@ fn the_verdict_names_the_line_and_what_the_workers_did() {
     assert_eq!(report.verdict.group, Group::HostCpu);
     assert!(report.verdict.evidence.join("\n").contains("Running code at train.py:42 (main)"));
     let host = report.host.as_ref().unwrap();
-    assert_eq!((host.totals.looks, host.lines.len(), host.lines[0].line), (1_000, 1, 42));
-    assert!(host.seen_ns <= host.late_ns && host.seen_ns * 10 > host.late_ns * 9);
+    assert_eq!((host.totals.samples, host.lines.len(), host.lines[0].line), (1_000, 1, 42));
+    assert!(host.sampled_ns <= host.outside_cuda_ns && host.sampled_ns * 10 > host.outside_cuda_ns * 9);
     let step = host.lines[0].step_ns.unwrap();
     // 8 ms, less the 1.8 ms that would have been hidden had the thread not waited for the step before.
     assert!((6_100_000..6_400_000).contains(&step), "{step}");
-    assert!(report.summary().contains("host: 1000 looks"), "{}", report.summary());
+    assert!(report.summary().contains("host: 1000 samples"), "{}", report.summary());
 
     let gil = HostSample { interpreter_lock: InterpreterLock::OtherThread, ..sample(ThreadState::Futex, 0, 0) };
     let report = training(gil, &[TRAIN]).report();
@@ -279,13 +279,13 @@ fn without_looks_there_is_no_section() {
     assert!(!report.summary().contains("host:"));
 }
 
-/// One step of a made-up program: how long the thread is away, whether it waits first, looks (offset back from the end
+/// One step of a made-up program: how long the thread is away, whether it waits first, samples (offset back from the end
 /// of the hole, length, state, time on a core), and a stack.
 type Step = (u64, bool, Vec<(u64, u64, u8, u64)>, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let look = (0..20_000u64, 0..8_000u64, 0..11u8, 0..8_000u64);
-    let step = (0..20_000u64, any::<bool>(), prop::collection::vec(look, 0..4), 0..4u8);
+    let sample = (0..20_000u64, 0..8_000u64, 0..11u8, 0..8_000u64);
+    let step = (0..20_000u64, any::<bool>(), prop::collection::vec(sample, 0..4), 0..4u8);
     prop::collection::vec(step, 1..30)
 }
 
@@ -297,12 +297,12 @@ fn state(index: u8) -> ThreadState {
 fn play(steps: &[Step], thread: u32) -> Scenario {
     let mut scenario = Scenario::new();
     let mut now = 100_000;
-    for (pause, waits, looks, stack) in steps {
+    for (pause, waits, samples, stack) in steps {
         let hole_end = now + pause;
         let stack = [vec![], vec![TRAIN], inline(), starved()][usize::from(*stack)].clone();
-        for &(back, length, index, on_cpu) in looks {
+        for &(back, length, index, on_cpu) in samples {
             let at = hole_end - back.min(90_000);
-            scenario.look(thread, at - length, at, sample(state(index), on_cpu, length / 3), &stack);
+            scenario.sample(thread, at - length, at, sample(state(index), on_cpu, length / 3), &stack);
         }
         gpu(0).kernel("k").at(hole_end + 10).lasting(200).launched(&mut scenario, 1, hole_end, 5);
         now = hole_end + 6;
@@ -314,19 +314,19 @@ fn play(steps: &[Step], thread: u32) -> Scenario {
     scenario
 }
 
-/// The same with one look in a hole at most, and that within it.
+/// The same with one sample in a hole at most, and that within it.
 fn alone(steps: &[Step]) -> Vec<Step> {
-    let within = |(pause, waits, looks, stack): &Step| {
-        let look = looks.first().map(|&(back, length, index, on_cpu)| {
+    let within = |(pause, waits, samples, stack): &Step| {
+        let sample = samples.first().map(|&(back, length, index, on_cpu)| {
             let length = length.min(*pause);
             (back.min(pause - length), length, index, on_cpu)
         });
-        (*pause, *waits, look.into_iter().collect(), *stack)
+        (*pause, *waits, sample.into_iter().collect(), *stack)
     };
     steps.iter().map(within).collect()
 }
 
-/// Which looks are lost: more than `steps` has.
+/// Which samples are lost: more than `steps` has.
 fn lost() -> impl Strategy<Value = Vec<bool>> {
     prop::collection::vec(any::<bool>(), 120)
 }
@@ -341,7 +341,7 @@ fn leaves(attributor: &Attributor) -> Leaves {
     attributor.devices().next().map_or([0; LEAF_COUNT], |account| *account.leaves())
 }
 
-/// Leaves between which looks may move time.
+/// Leaves between which samples may move time.
 const MOVABLE: [Leaf; 4] = [Leaf::SyncDrain, Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading];
 
 fn fixed(leaves: &Leaves) -> (Leaves, u64) {
@@ -360,7 +360,7 @@ fn books(attributor: &Attributor) -> String {
     let blamed = Leaf::ALL.into_iter().flat_map(|leaf| account.causes(leaf));
     let mut causes: Vec<_> = blamed.map(|(subject, tally)| (named(subject), format!("{tally:?}"))).collect();
     causes.sort();
-    format!("{:?} {causes:?} {:?}", account.leaves(), attributor.look_totals())
+    format!("{:?} {causes:?} {:?}", account.leaves(), attributor.sample_totals())
 }
 
 fn seen(attributor: &Attributor) -> Vec<(HostCause, u64)> {
@@ -400,7 +400,7 @@ proptest! {
 
     #[test]
     fn delivery_does_not_matter(steps in steps(), seed in 1..u64::MAX, period in 50..20_000u64) {
-        // Two looks of one instant have no order of their own.
+        // Two samples of one instant have no order of their own.
         let mut scenario = play(&steps, 1);
         let mut times = std::collections::BTreeSet::new();
         scenario.records.retain(|(at, record)| !matches!(record, Record::Sample(_)) || times.insert(*at));
@@ -409,7 +409,7 @@ proptest! {
         prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
     }
 
-    /// A look that is lost takes its evidence along. Its neighbour in the same hole may speak ahead in its place.
+    /// A sample that is lost takes its evidence along. Its neighbor in the same hole may speak ahead in its place.
     #[test]
     fn lost_looks_move_time_between_host_causes_only(steps in steps(), lost in lost()) {
         let (before, after) = (play(&steps, 1).run(), without(play(&steps, 1), &lost).run());
@@ -418,9 +418,9 @@ proptest! {
         prop_assert_eq!(seen(&none), vec![]);
     }
 
-    /// Without a neighbour in its hole no cause gets more, and none appears that no look had seen.
+    /// Without a neighbor in its hole no cause gets more, and none appears that no sample had seen.
     #[test]
-    fn lost_looks_without_neighbours_leave_less_evidence(steps in steps(), lost in lost()) {
+    fn lost_looks_without_neighbors_leave_less_evidence(steps in steps(), lost in lost()) {
         let steps = alone(&steps);
         let before = seen(&play(&steps, 1).run());
         for (cause, nanos) in seen(&without(play(&steps, 1), &lost).run()) {
@@ -435,7 +435,7 @@ fn damaged_looks_are_counted() {
     let mut scenario = one_gap();
     for (since, at) in [(0, 0), (5, 3)] {
         let sample = HostSample { stack: StackId(77), ..sample(ThreadState::Io, u64::MAX / 1_000, 0) };
-        scenario.look(1, since, at, sample, &[]);
+        scenario.sample(1, since, at, sample, &[]);
     }
     let last = scenario.records.len();
     if let Record::Sample(sample) = &mut scenario.records[last - 1].1 {

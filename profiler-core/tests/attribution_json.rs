@@ -28,22 +28,22 @@ wire! {
         share: Option<f64>,
     }
     Host {
-        looks: u64, failed_looks: u64, collecting_garbage_looks: u64, covered_ns: u64, on_cpu_ns: u64, runnable_ns: u64, loading_ns: u64,
-        off_ns: BTreeMap<String, u64>, late_ns: u64, seen_ns: u64, causes: BTreeMap<String, u64>, lines: Vec<Line>,
+        samples: u64, failed_samples: u64, garbage_collection_samples: u64, covered_ns: u64, on_cpu_ns: u64, runnable_ns: u64, data_loading_ns: u64,
+        off_cpu_ns: BTreeMap<String, u64>, outside_cuda_ns: u64, sampled_ns: u64, causes: BTreeMap<String, u64>, lines: Vec<Line>,
     }
     Line {
         cause: String, file: String, line: u32, function: String, within: Option<Within>, total_ns: u64, share: f64,
         step_ns: Option<u64>,
     }
     Within { file: String, function: String }
-    Memory { places: Vec<MemoryPlace>, unknown_releases: u64, beyond_table: u64 }
+    Memory { places: Vec<MemoryPlace>, unknown_releases: u64, table_overflow: u64 }
     MemoryPlace {
         device: u32, kind: String, peak_bytes: u64, peak_unix_ns: u64, peak_by: Option<PeakBy>, current_bytes: u64,
         allocations: u64, releases: u64, allocated_bytes: u64, largest_bytes: u64, pool_peak_bytes: u64,
     }
     PeakBy { thread: u32, function: String, range: Option<String> }
     Ranges {
-        open: u64, unmatched: u64, beyond_table: u64, kernels_beyond: u64, forgotten: u64, rows: Vec<Range>,
+        open: u64, unmatched: u64, table_overflow: u64, kernel_overflow: u64, evicted: u64, rows: Vec<Range>,
     }
     Range {
         domain: String, message: String, style: String, host: Spread, projected: Spread, operations: u64,
@@ -61,9 +61,9 @@ wire! {
     Completeness {
         records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuwhy: u64, unknown_kinds: u64,
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
-        dropped_ranges: u64, failed_samples: u64, beyond_dictionary: u64, unobserved_ns: u64, zero_timestamps: u64,
-        launches_without_activity: u64, activities_without_launch: u64, clamped: u64, late_ns: u64, patched_ns: u64,
-        kernels_beyond_table: u64, whole_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
+        dropped_ranges: u64, failed_samples: u64, dictionary_overflow: u64, unobserved_ns: u64, bad_timestamps: u64,
+        launches_without_activity: u64, activities_without_launch: u64, clamped_clocks: u64, late_ns: u64, late_corrected_ns: u64,
+        kernel_table_overflow: u64, complete_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }
     Records {
         kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, ranges: u64, samples: u64,
@@ -76,12 +76,12 @@ wire! {
         copy_overlap: CopyOverlap,
     }
     Gap { leaf: String, kind: String, name: Option<String>, count: u64, total_ns: u64, longest_ns: u64 }
-    Awaited { work: String, elsewhere: bool, count: u64, total_ns: u64, longest_ns: u64 }
+    Awaited { work: String, other_device: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
     Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
     WhatIf {
-        replayed: bool, refused: Option<String>, steps: u64, stand_for: u64, base_error: Option<f64>,
+        simulated: bool, refused: Option<String>, steps: u64, represented_steps: u64, base_error: Option<f64>,
         scenarios: Vec<World>,
     }
     World { kind: String, step_ns: u64, speedup: Option<f64> }
@@ -184,7 +184,7 @@ fn steps_are_listed_with_their_leaves() {
         assert_eq!(row.leaves["compute"], 250_000);
     }
     let what_if = report.devices[0].what_if.as_ref().unwrap();
-    assert!(what_if.replayed && what_if.base_error.unwrap() < 0.01, "{what_if:?}");
+    assert!(what_if.simulated && what_if.base_error.unwrap() < 0.01, "{what_if:?}");
     let free = what_if.scenarios.iter().find(|scenario| scenario.kind == "launches_free").unwrap();
     assert!(free.speedup.unwrap() > 1.5 && free.step_ns < steps.median_ns, "{what_if:?}");
     let basis = report.verdict.basis.unwrap();

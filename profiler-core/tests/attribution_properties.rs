@@ -24,7 +24,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action, 1..80)
 }
 
-/// Plays actions: each thread calls in order, each stream runs in order, a synchronisation waits for everything.
+/// Plays actions: each thread calls in order, each stream runs in order, a synchronization waits for everything.
 fn play(actions: &[Action], scale: u64) -> Scenario {
     let mut scenario = Scenario::new();
     play_into(&mut scenario, actions, scale, 0, 0);

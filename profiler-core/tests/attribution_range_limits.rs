@@ -18,7 +18,7 @@ fn ranges_of_sixty_four_threads_are_kept_apart() {
         let mut scenario = Scenario::new();
         (1..=threads).for_each(|thread| scenario.pushed(thread, 100 + u64::from(thread), 1_000, "work"));
         let report = rows(&scenario);
-        (row(&report, "work").host.durations.count(), report.counts.beyond_table)
+        (row(&report, "work").host.durations.count(), report.counts.table_overflow)
     };
     assert_eq!(of(64), (64, 0));
     assert_eq!(of(67), (64, 3));
@@ -44,7 +44,7 @@ fn kernels_beyond_the_table_are_counted_and_those_in_it_go_on() {
         gpu(0).kernel(&format!("kernel{name}")).at(call + 6).lasting(2).launched(&mut scenario, 1, call, 1);
     }
     let report = rows(&scenario);
-    assert_eq!(report.counts.kernels_beyond, 4);
+    assert_eq!(report.counts.kernel_overflow, 4);
     let work = row(&report, "work");
     assert_eq!((work.operations, work.device_ns), (4_102, 4_102 * 2_000));
 }
@@ -65,9 +65,9 @@ fn late(thread: u32, others: u64) -> RangesReport {
 fn work_of_a_range_that_a_thread_has_forgotten_is_counted() {
     // A thread remembers 32,768 begins and ends; what was open at the launches lies before.
     let report = late(1, 16_384);
-    assert_eq!((report.counts.forgotten, row(&report, "first").operations), (3, 0));
+    assert_eq!((report.counts.evicted, row(&report, "first").operations), (3, 0));
     let report = late(1, 16_383);
-    assert_eq!((report.counts.forgotten, row(&report, "first").device_ns), (0, 15_000));
+    assert_eq!((report.counts.evicted, row(&report, "first").device_ns), (0, 15_000));
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn counters_share_a_row_and_tables_are_bounded() {
     assert_eq!(row(&report, "ProfilerStep#*").host.durations.count(), 1_300);
     assert_eq!(report.rows.len(), 1_024);
     // 277 names too many (one row is the steps', and `deep` came last), and all 70 levels of `deep` have none.
-    assert_eq!(report.counts.beyond_table, (1_300 - 1_023) + 70);
+    assert_eq!(report.counts.table_overflow, (1_300 - 1_023) + 70);
     assert_eq!((report.counts.unmatched, report.open), (0, 0));
 }
 

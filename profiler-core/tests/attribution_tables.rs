@@ -39,7 +39,7 @@ fn kernels_are_counted_by_name_and_by_configuration() {
     let configs: Vec<_> =
         account.statistics().configs().map(|(id, row)| (id, row.count, row.total_ns, row.tiny_ns)).collect();
     assert_eq!(configs, [(small, 3, 20_000, 10_000), (large, 1, 10_000, 0), (other, 2, 100, 100)]);
-    assert_eq!(attributor.completeness().kernels_beyond_table, 0);
+    assert_eq!(attributor.completeness().kernel_table_overflow, 0);
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn kernels_beyond_the_table_share_a_row_and_are_counted() {
     let shared: Vec<_> = statistics.kernels().filter(|(name, _)| name.is_none()).collect();
     assert_eq!((shared.len(), shared[0].1.durations.count()), (1, 3), "two names, one of them twice");
     assert_eq!(statistics.kernels().count(), 16_385);
-    assert_eq!(statistics.kernels_beyond_table(), 3);
-    assert_eq!(attributor.completeness().kernels_beyond_table, 3);
+    assert_eq!(statistics.kernel_table_overflow(), 3);
+    assert_eq!(attributor.completeness().kernel_table_overflow, 3);
     let first = statistics.kernels().find(|(name, _)| name.is_some()).unwrap();
     assert_eq!(first.1.durations.count(), 2, "a name that has a row keeps it");
 }

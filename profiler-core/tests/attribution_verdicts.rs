@@ -2,9 +2,9 @@
 
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Group;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Device, Loss, MemoryKind};
 use profiler_core::report::{RecoverableBy, Report};
-use profiler_core::session::{End, Session};
 use profiler_core::whatif::ScenarioKind;
 
 #[track_caller]
@@ -139,7 +139,7 @@ fn waiting_for_each_kernel_is_sync_bound_though_the_device_waits_for_launches() 
     let report = assert_verdict(&scenario, Group::Sync);
     assert!((0.46..0.48).contains(&report.verdict.share), "18 of 38 us: {}", report.verdict.share);
     let [first, ..] = &report.verdict.ranking[..] else { panic!("{}", report.summary()) };
-    assert_eq!((first.group, first.by), (Group::Sync, RecoverableBy::Replay), "{}", report.summary());
+    assert_eq!((first.group, first.by), (Group::Sync, RecoverableBy::Simulation), "{}", report.summary());
     assert!(first.recoverable > 0.43, "38 us become 20.9 us: {first:?}");
 }
 
@@ -177,13 +177,13 @@ fn groups_are_ranked_by_what_could_be_had_back() {
     let (host, communication) = (row(Group::HostCpu), row(Group::Communication));
     assert!(communication.share > 0.44 && communication.share > host.share + 0.1);
     assert!(communication.recoverable < 0.01 && host.recoverable > 0.25, "{:?}", report.verdict.ranking);
-    assert_eq!((communication.by, host.by), (RecoverableBy::Replay, RecoverableBy::Replay));
+    assert_eq!((communication.by, host.by), (RecoverableBy::Simulation, RecoverableBy::Simulation));
 
     // Without steps there is no replay to ask, and the books have the last word.
     let mut irregular = late_host(250, 450);
     irregular.records.truncate(4 * 100);
     let report = assert_verdict(&irregular, Group::Communication);
-    assert!(report.verdict.ranking.iter().all(|row| row.by == RecoverableBy::Books && row.recoverable == row.share));
+    assert!(report.verdict.ranking.iter().all(|row| row.by == RecoverableBy::Additive && row.recoverable == row.share));
 }
 
 #[test]
@@ -241,8 +241,14 @@ fn little_data_unknown_waits_and_losses_are_no_ground_for_a_verdict() {
         gpu(0).kernel("k").at(at + 500).lasting(999).launched(scenario, 1, at, 5);
     });
     let loss = Loss { dropped_by_cupti: 1_000, ..Loss::default() };
-    let lossy =
-        Report::new(&Session::default(), &busy.run(), &busy.dictionary, &loss, End::Abrupt, vec!["a hole".to_owned()]);
+    let lossy = Report::new(
+        &ProcessInfo::default(),
+        &busy.run(),
+        &busy.dictionary,
+        &loss,
+        End::Abrupt,
+        vec!["a hole".to_owned()],
+    );
     assert_eq!(lossy.verdict.group, Group::CannotTell);
     assert!(lossy.summary().contains("1000 records dropped by CUPTI"));
     assert!(lossy.summary().contains("no end was written"));

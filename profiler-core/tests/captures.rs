@@ -3,9 +3,9 @@
 use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::capture::{CaptureMark, Captures, OPEN_LIMIT, Trigger};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 
 fn at(micros: u64) -> Timestamp {
@@ -52,13 +52,13 @@ fn items() -> (Vec<Item>, Dictionary) {
 }
 
 fn feed(captures: &mut Captures, items: &[Item], dictionary: &Dictionary) {
-    let (session, loss) = (Session::default(), Loss::default());
+    let (session, loss) = (ProcessInfo::default(), Loss::default());
     for item in items {
         match item {
             Item::Record(record) => captures.push(record, dictionary),
             Item::Flush(at) => captures.flushed(*at, dictionary),
             Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            Item::Loss(_) | Item::Cost(_) | Item::Utilisation(_) | Item::End(..) => {}
+            Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
         }
     }
 }
@@ -66,8 +66,8 @@ fn feed(captures: &mut Captures, items: &[Item], dictionary: &Dictionary) {
 fn report(wished: Option<u32>, items: &[Item], dictionary: &Dictionary) -> Report {
     let mut captures = Captures::new(wished);
     feed(&mut captures, items, dictionary);
-    captures.finish(at(200), &Session::default(), &Loss::default(), dictionary);
-    captures.report(&Session::default(), dictionary, &Loss::default(), End::Clean, Vec::new())
+    captures.finish(at(200), &ProcessInfo::default(), &Loss::default(), dictionary);
+    captures.report(&ProcessInfo::default(), dictionary, &Loss::default(), End::Clean, Vec::new())
 }
 
 fn kernels(report: &Report) -> Vec<(String, u64)> {
@@ -116,7 +116,7 @@ fn captures_that_never_end_do_not_pile_up() {
     let marks: Vec<Item> = (1..=3 * OPEN_LIMIT as u32).map(|number| begin(number, number.into())).collect();
     let mut captures = Captures::new(None);
     feed(&mut captures, &marks, &dictionary);
-    let report = captures.report(&Session::default(), &dictionary, &Loss::default(), End::Abrupt, Vec::new());
+    let report = captures.report(&ProcessInfo::default(), &dictionary, &Loss::default(), End::Abrupt, Vec::new());
     let open = report.captures.rows.iter().filter(|row| row.end.is_none()).count();
     assert_eq!((report.captures.rows.len(), open), (3 * OPEN_LIMIT, OPEN_LIMIT));
 }
@@ -124,13 +124,13 @@ fn captures_that_never_end_do_not_pile_up() {
 #[test]
 fn a_trace_gives_the_marks_back_where_they_were() {
     let (items, dictionary) = items();
-    let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for item in &items {
         match item {
             Item::Record(record) => writer.push(record, &dictionary).unwrap(),
             Item::Flush(at) => writer.flush(*at, &Loss::default(), &dictionary).unwrap(),
             Item::Capture(mark) => writer.capture(*mark, &dictionary).unwrap(),
-            Item::Loss(_) | Item::Cost(_) | Item::Utilisation(_) | Item::End(..) => {}
+            Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
         }
     }
     let bytes = writer.finish(End::Clean, at(200), &Loss::default(), &dictionary).unwrap();

@@ -3,9 +3,9 @@
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
 use profiler_core::diff::{Basis, Diff, Fate, Launches, Outcome, Refusal, Side, Speed, compare};
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, MemoryKind, Timestamp};
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 use profiler_core::steps::{Step, StepSource, Steps};
 
 /// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.
@@ -190,7 +190,7 @@ fn other_programs_and_idle_ones_are_refused() {
 fn what_makes_a_comparison_unfair_is_said() {
     let scenario = training(60, 500, 1_000);
     let clean = scenario.report();
-    let session = Session { driver_cuda_version: 12_080, ..clean.process.clone() };
+    let session = ProcessInfo { driver_cuda_version: 12_080, ..clean.process.clone() };
     let loss = Loss { dropped_by_cupti: 3, ..Loss::default() };
     let damage = vec!["1 block missing".to_owned()];
     let mut bad = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Abrupt, damage);

@@ -37,7 +37,7 @@ fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_m
     let ceilings = vec![Ceiling { kind, step_ns: possible_micros * 1_000, speedup }];
     report.devices[0].what_if = Some(WhatIf {
         steps: 40,
-        stand_for: 40,
+        represented_steps: 40,
         covers_ns: 400_000_000,
         base_error: Some(0.004),
         refused: None,
@@ -66,8 +66,8 @@ fn a_gain_within_the_ceiling_is_told_in_one_line() {
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
     assert_eq!((got.kind, got.group), (ScenarioKind::DataReady, Group::DataLoading));
-    assert_eq!((got.step_ns, got.predicted_step_ns, got.got_step_ns), (3_000_000, 1_200_000, 1_500_000));
-    assert_eq!((got.predicted_speedup, got.got_speedup, got.beyond_ns()), (2.5, 2.0, 0));
+    assert_eq!((got.step_ns, got.predicted_step_ns, got.actual_step_ns), (3_000_000, 1_200_000, 1_500_000));
+    assert_eq!((got.predicted_speedup, got.actual_speedup, got.over_ceiling_ns()), (2.5, 2.0, 0));
     assert!(got.others.is_empty(), "{:?}", got.others);
     let line = "predicted at most 2.50x (3.0 ms -> 1.2 ms) without data_loading; got 2.00x (1.5 ms) cause";
     assert!(text(&diff).contains(line), "{}", diff.text(10));
@@ -79,7 +79,7 @@ fn a_gain_beyond_the_ceiling_names_what_else_shrank() {
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPinned, 100)]);
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
-    assert_eq!(got.beyond_ns(), 200_000);
+    assert_eq!(got.over_ceiling_ns(), 200_000);
     assert_eq!(got.others, [(Leaf::CopyH2dPageable, -300_000), (Leaf::CopyH2dPinned, 100_000)]);
     assert!(
         text(&diff)
@@ -91,7 +91,7 @@ fn a_gain_beyond_the_ceiling_names_what_else_shrank() {
 fn a_gain_beyond_the_ceiling_that_no_other_leaf_explains_is_said_to_be_so() {
     let a = replayed(run(&[(Leaf::Compute, 1_000), (Leaf::DataLoading, 1_000)]), ScenarioKind::DataReady, 2_000, 1_100);
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000)])).unwrap();
-    assert_eq!(prediction(&diff).unwrap().beyond_ns(), 100_000);
+    assert_eq!(prediction(&diff).unwrap().over_ceiling_ns(), 100_000);
     assert!(text(&diff).contains("though nothing else shrank; the base replay is within 0.4 %"), "{}", diff.text(10));
 }
 

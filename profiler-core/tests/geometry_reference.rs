@@ -141,9 +141,9 @@ fn achieved_occupancy_of_every_kernel() {
 
 #[test]
 fn totals_of_the_tensorboard_plugin() {
-    // The plugin's utilisation and SM efficiency share a window, which it derives from rows that are not device work;
+    // The plugin's utilization and SM efficiency share a window, which it derives from rows that are not device work;
     // their quotient is the efficiency over kernel time. Windows that differ at their edges are worth 0.2 points.
-    for (name, utilisation, efficiency, occupancy) in
+    for (name, utilization, efficiency, occupancy) in
         [("resnet50_workers0", 55.51, 54.68, 49.13), ("resnet50_workers4", 70.27, 69.22, 48.91)]
     {
         let Some(trace) = read(name) else { continue };
@@ -157,7 +157,7 @@ fn totals_of_the_tensorboard_plugin() {
             }
         }
         let (got_efficiency, got_occupancy) = (filled / busy * 100.0, resident / busy * 100.0);
-        let expected = efficiency / utilisation * 100.0;
+        let expected = efficiency / utilization * 100.0;
         println!(
             "{name}: SM efficiency {got_efficiency:.2} ({expected:.2}), occupancy {got_occupancy:.2} ({occupancy})"
         );

@@ -2,9 +2,9 @@
 
 use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::capture::Captures;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 
 /// One second each: kernels that wait for launches, and kernels whose results the host waits for.
 fn second(scenario: &mut Scenario, at: u64, launch_bound: bool) {
@@ -28,7 +28,7 @@ fn lines(program: &[bool], printed: bool) -> (Vec<String>, Report) {
         second(&mut scenario, 1_000 + 1_000_000 * number, launch_bound);
     }
     scenario.records.sort_by_key(|&(complete, _)| complete);
-    let (session, loss) = (Session::default(), Loss::default());
+    let (session, loss) = (ProcessInfo::default(), Loss::default());
     let mut captures = Captures::new(None);
     let (mut names, mut due) = (Vec::new(), ZERO + 1_000_000_000);
     for (complete, record) in &scenario.records {

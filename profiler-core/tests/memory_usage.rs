@@ -20,7 +20,7 @@ fn program() -> Scenario {
 }
 
 fn check(memory: &MemoryReport) {
-    assert_eq!((memory.rows.len(), memory.unknown_releases, memory.beyond_table), (1, 1, 0));
+    assert_eq!((memory.rows.len(), memory.unknown_releases, memory.table_overflow), (1, 1, 0));
     let row = &memory.rows[0];
     let holding = &row.holding;
     assert_eq!((holding.peak, holding.current, holding.largest), (8_000_000, 4_000_000, 5_000_000));

@@ -3,10 +3,10 @@
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
 use profiler_core::record::{Kernel, LaunchConfig, Loss, Record, Timestamp};
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 
 const BEGIN: u64 = 1_000_000_000_000;
 const MS: u64 = 1_000_000;
@@ -14,14 +14,14 @@ const ALL_REDUCE: &str = "_Z52ncclDevKernel_AllReduce_Sum_f32_RING_LL_simulatedi
 
 /// Records of one rank.
 struct Rank {
-    session: Session,
+    session: ProcessInfo,
     dictionary: Dictionary,
     kernels: Vec<Kernel>,
 }
 
 impl Rank {
     fn new(host: &str) -> Self {
-        let session = Session { host: host.to_owned(), ..Session::default() };
+        let session = ProcessInfo { host: host.to_owned(), ..ProcessInfo::default() };
         Self { session, dictionary: Dictionary::new(), kernels: Vec::new() }
     }
 

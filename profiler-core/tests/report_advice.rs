@@ -3,9 +3,9 @@
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::diff::compare;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 
 /// `steps` times `step(scenario, begin in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {
@@ -88,7 +88,7 @@ fn losses_beyond_every_number_are_losses() {
     let scenario = computing(900);
     let loss = Loss { dropped_by_cupti: u64::MAX, dropped_by_gpuwhy: 1, broken_buffers: u64::MAX, ..Loss::default() };
     let loss = Loss { undelivered_buffers: 1, ..loss };
-    let session = Session::default();
+    let session = ProcessInfo::default();
     let report = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Clean, Vec::new());
     assert_eq!(report.verdict.group, Group::CannotTell, "{}", report.summary());
     let warnings = compare(&scenario.report(), &report).unwrap().warnings.join("\n");

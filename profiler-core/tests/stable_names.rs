@@ -39,8 +39,11 @@ fn names_stay() {
     );
     let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
     assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");
-    assert_eq!(joined(&[RecoverableBy::Replay, RecoverableBy::Books], RecoverableBy::name), "replay books");
-    assert_eq!(joined(&[Mode::Unknown, Mode::Watch, Mode::Light, Mode::Full], Mode::name), "unknown watch light full");
+    assert_eq!(joined(&[RecoverableBy::Simulation, RecoverableBy::Additive], RecoverableBy::name), "simulation additive");
+    assert_eq!(
+        joined(&[Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full], Mode::name),
+        "unknown monitor light full"
+    );
     assert_eq!(joined(&GridClass::ALL, GridClass::name), "tiny under_filled tail low_occupancy full unknown");
     let copies = [CopyClass::Bandwidth, CopyClass::Latency, CopyClass::Staging, CopyClass::Mixed, CopyClass::Unknown];
     assert_eq!(joined(&copies, CopyClass::name), "bandwidth latency staging mixed unknown");

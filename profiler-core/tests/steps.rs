@@ -83,7 +83,7 @@ fn a_decoder_repeats_by_token_and_not_by_layer() {
 fn replaced_kernels_do_not_hide_the_period_and_hardly_a_step() {
     // Two percent of all kernels are others: a step may begin with one.
     assert_period(&decoder(60, 32, 12, 10, 20, 0), 394, 45);
-    // Here the one launch that comes once a step is replaced at times: its neighbours vouch for it.
+    // Here the one launch that comes once a step is replaced at times: its neighbors vouch for it.
     let mut symbols = decoder(200, 32, 12, 1, 0, 0);
     let mut noise = Noise(3);
     for symbol in symbols.iter_mut().filter(|symbol| **symbol >= 1_000) {

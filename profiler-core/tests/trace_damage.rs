@@ -4,8 +4,8 @@ use std::io::{self, Read as _};
 
 use crate::trace_sample::{BLOCK_HEADER, FILE_HEADER, assert_same_dictionary, block, blocks, read, sample};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{LaunchConfigId, NameId, Record};
-use profiler_core::session::Session;
 use profiler_core::trace::{Item, TraceError, TraceReader};
 
 /// Fails unless `part` is what is left of `whole` after leaving items out.
@@ -149,13 +149,13 @@ fn a_damaged_session_does_not_hide_the_records() {
     let whole = read(&bytes).unwrap();
     bytes[FILE_HEADER + BLOCK_HEADER + 5] ^= 1;
     let part = read(&bytes).unwrap();
-    assert_eq!(part.session, Session::default());
+    assert_eq!(part.session, ProcessInfo::default());
     assert_eq!(part.items, whole.items);
     assert_eq!(part.damage.skipped_blocks, 1);
 }
 
 #[test]
-fn foreign_files_are_recognised() {
+fn foreign_files_are_recognized() {
     for (bytes, what) in [
         (&b"\x1f\x8b\x08\x00abc"[..], "gzip"),
         (b"SQLite format 3\0....", "SQLite"),
@@ -358,7 +358,7 @@ fn blocks_out_of_their_place_are_damage() {
     let (middle, end) = (&order[1..order.len() - 1], order.len() - 1);
     let misplaced = |order: &[usize]| {
         let part = read(&renumbered(&bytes, order)).unwrap();
-        assert_eq!(part.session, if order.contains(&0) { whole.session.clone() } else { Session::default() });
+        assert_eq!(part.session, if order.contains(&0) { whole.session.clone() } else { ProcessInfo::default() });
         (part.damage.misplaced_blocks, part.damage.first_offset.is_some())
     };
     assert_eq!(misplaced(&order), (0, false));

@@ -7,8 +7,8 @@ use std::io::Write as _;
 
 use crate::trace_sample::{assert_same_dictionary, read, sample, session};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.0.bin");
@@ -77,7 +77,7 @@ fn example() -> Vec<u8> {
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name("cuInit");
     let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Driver, callback_id: 1, name });
-    let session = Session { process_id: 300, host: "n7".into(), ..Session::default() };
+    let session = ProcessInfo { process_id: 300, host: "n7".into(), ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
     for (start, end, correlation) in [(1000, 1500, 1), (1600, 1900, 2)] {
         let call = ApiCall {

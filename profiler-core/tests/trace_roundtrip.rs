@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use crate::trace_sample::{assert_same_dictionary, at, blocks, read, sample, session};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::compact::{Form, compact, sizes};
 use profiler_core::trace::{Item, TraceWriter};
 use proptest::prelude::*;
@@ -278,7 +278,7 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Loss(_) => 10,
             Item::Capture(_) => 11,
             Item::Cost(_) => 14,
-            Item::Utilisation(_) => 15,
+            Item::Utilization(_) => 15,
             Item::End(..) => 12,
             Item::Record(Record::Memory(_)) => 13,
             Item::Record(Record::Managed(_)) => 15,
@@ -395,7 +395,7 @@ fn sizes_add_up_to_about_the_trace() {
 #[test]
 fn full_chunks_are_written_without_a_flush_and_keep_their_order() {
     let dictionary = Dictionary::new();
-    let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     let before = writer.bytes_written();
     let kernel = |index: u64| Record::Kernel(Kernel { graph_node_id: index * 3, ..Kernel::default() });
     for index in 0..50_000 {
@@ -418,7 +418,7 @@ fn a_dictionary_larger_than_a_block_is_split_and_comes_back() {
     dictionary.intern_name(&long);
     let name = dictionary.intern_name("last");
     dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
-    let writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     let bytes = writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).unwrap();
     let back = read(&bytes).unwrap();
     assert!(back.damage.is_none(), "{:?}", back.damage);
@@ -478,7 +478,7 @@ fn a_flush_of_little_stays_little() {
     let (_, bytes) = sample();
     let quiet = |flushes: u64| {
         let dictionary = Dictionary::new();
-        let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
         for at in 0..flushes {
             writer.flush(Timestamp::from_nanos(at), &Loss::default(), &dictionary).unwrap();
         }

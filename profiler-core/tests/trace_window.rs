@@ -1,10 +1,10 @@
-//! Reading a part of a trace, and reading from sources that are slow or interrupted.
+//! UtilizationReading a part of a trace, and reading from sources that are slow or interrupted.
 
 use std::io::{self, Read};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 
 fn at(nanos: u64) -> Timestamp {
@@ -30,7 +30,7 @@ fn timed(start: u64, end: u64) -> Vec<(&'static str, Record)> {
 
 fn trace(records: &[Record]) -> Vec<u8> {
     let dictionary = Dictionary::new();
-    let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for record in records {
         writer.push(record, &dictionary).unwrap();
     }
@@ -147,7 +147,7 @@ fn what_compresses_is_compressed_and_the_rest_is_kept_as_it_is() {
     let written = |name: &dyn Fn(u64) -> String| {
         let mut dictionary = Dictionary::new();
         (0..1_000).for_each(|index| _ = dictionary.intern_name(&name(index)));
-        let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
         writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
         let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
         let mut reader = TraceReader::new(&trace[..]).unwrap();
@@ -178,7 +178,7 @@ fn what_describes_the_machine_comes_back() {
         let name = dictionary.intern_name(&format!("worker {thread}"));
         dictionary.add_thread_name(ThreadName { thread: ThreadId(40 + thread), name });
     }
-    let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
     let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
     let mut reader = TraceReader::new(&trace[..]).unwrap();
@@ -199,7 +199,7 @@ fn more_links_than_can_be_are_damage() {
     let read = |links: u32| {
         let mut dictionary = Dictionary::new();
         (0..links).for_each(|lanes| dictionary.add_link(PcieLink { lanes, ..PcieLink::default() }));
-        let mut writer = TraceWriter::new(Vec::new(), &Session::default()).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
         writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
         let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
         let mut reader = TraceReader::new(&trace[..]).unwrap();

@@ -1,7 +1,7 @@
 //! What a verdict says when the launching thread was looked at: which sentence and which advice follow from what was seen.
 
 use crate::support::{Scenario, gpu};
-use profiler_core::attribution::LookTotals;
+use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause as Cause;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::report::host::{CauseRow, HostReport, LineRow};
@@ -26,10 +26,10 @@ fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Verdict {
     let mut causes: Vec<_> = seen.iter().map(|&(cause, millis)| CauseRow { cause, total_ns: millis * MS }).collect();
     causes.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     let host = HostReport {
-        totals: LookTotals { looks: 100, ..LookTotals::default() },
+        totals: SampleTotals { samples: 100, ..SampleTotals::default() },
         failed: 0,
-        late_ns: 600 * MS,
-        seen_ns: causes.iter().map(|row| row.total_ns).sum(),
+        outside_cuda_ns: 600 * MS,
+        sampled_ns: causes.iter().map(|row| row.total_ns).sum(),
         causes,
         lines: lines.to_vec(),
     };

@@ -5,7 +5,7 @@
 
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
-use profiler_core::attribution::{Attributor, Tally};
+use profiler_core::attribution::{Attributor, GapTotals};
 use profiler_core::record::{Loss, PcieLink};
 use profiler_core::report::{
     Completeness, DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, Verdict, verdict_of,
@@ -64,7 +64,7 @@ fn what_if(steps: u64, ceilings: &[(ScenarioKind, f64)]) -> WhatIf {
     };
     WhatIf {
         steps,
-        stand_for: steps,
+        represented_steps: steps,
         covers_ns: 100 * MS,
         base_error: Some(0.0),
         refused: None,
@@ -177,7 +177,7 @@ fn hardly_anything_left_is_said_to_be_no_more_than_a_bound() {
 fn a_replay_of_a_part_says_what_it_stands_for() {
     let mut device = saving(half_computing(&[(Leaf::SyncDrain, 50)]), ScenarioKind::NoSyncs, 0.5);
     assert!(says(&judge(&[device.clone()]), "in a replay of 10 steps"));
-    device.what_if.as_mut().unwrap().stand_for = 400;
+    device.what_if.as_mut().unwrap().represented_steps = 400;
     assert!(says(&judge(&[device]), "in a replay of 10 of 400 steps"));
 }
 
@@ -262,8 +262,8 @@ fn the_replay_is_asked_only_where_it_stands_for_the_same_steps() {
         let row = judge(&[device]).ranking[0];
         (row.by, (row.recoverable * 100.0).round())
     };
-    assert_eq!(by(8), (RecoverableBy::Replay, 30.0));
-    assert_eq!(by(7), (RecoverableBy::Books, 50.0));
+    assert_eq!(by(8), (RecoverableBy::Simulation, 30.0));
+    assert_eq!(by(7), (RecoverableBy::Additive, 50.0));
 }
 
 #[test]
@@ -276,8 +276,8 @@ fn launches_gain_what_the_replay_says_and_the_time_between_operations() {
     // Copies can be made faster and fewer, which no world is: the books have the last word.
     let copies = half_computing(&[(Leaf::CopyH2dPinned, 50)]);
     let row = judge(&[saving(copies, ScenarioKind::CopiesOverlapped, 0.1)]).ranking[0];
-    assert_eq!((row.by, row.recoverable), (RecoverableBy::Books, 0.5));
-    assert_eq!([RecoverableBy::Replay, RecoverableBy::Books].map(RecoverableBy::name), ["replay", "books"]);
+    assert_eq!((row.by, row.recoverable), (RecoverableBy::Additive, 0.5));
+    assert_eq!([RecoverableBy::Simulation, RecoverableBy::Additive].map(RecoverableBy::name), ["simulation", "additive"]);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn the_three_largest_causes_of_the_group_are_named() {
     let gap = |leaf, function: &str, millis: u64| GapRow {
         leaf,
         subject: GapSubject::Call(function.to_owned()),
-        tally: Tally { count: 2, total_ns: millis * MS, longest_ns: millis * MS - 1 },
+        tally: GapTotals { count: 2, total_ns: millis * MS, longest_ns: millis * MS - 1 },
     };
     device.gaps = vec![
         gap(Leaf::Allocator, "cudaMalloc", 5),
@@ -429,7 +429,7 @@ fn the_replay_is_asked_only_where_its_steps_are_as_long() {
     };
     assert_eq!(
         [6_666, 6_667, 15_000, 15_001].map(by),
-        [RecoverableBy::Books, RecoverableBy::Replay, RecoverableBy::Replay, RecoverableBy::Books]
+        [RecoverableBy::Additive, RecoverableBy::Simulation, RecoverableBy::Simulation, RecoverableBy::Additive]
     );
 }
 

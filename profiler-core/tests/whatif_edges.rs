@@ -9,7 +9,9 @@ use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::ScenarioKind::{
     self, CommunicationHidden, CopiesOverlapped, DataReady, DeviceOnly, LaunchesFree, NoAllocations, NoSyncs,
 };
-use profiler_core::whatif::{Call, CallClass, Ceiling, LaunchedBy, Operation, OperationClass, Replay, SCENARIO_COUNT};
+use profiler_core::whatif::{
+    Call, CallClass, Ceiling, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, Simulation,
+};
 
 const ZERO: u64 = 1_000_000_000;
 const DEVICE: DeviceId = DeviceId(0);
@@ -22,7 +24,7 @@ fn time(micros: u64) -> u64 {
 /// A program of one thread, as it is told to the replay.
 #[derive(Default)]
 struct Program {
-    replay: Replay,
+    replay: Simulation,
     launches: u32,
 }
 
@@ -326,7 +328,7 @@ fn a_new_thread_goes_on_where_the_launching_one_returned() {
 #[test]
 fn boundaries_behind_the_watermark_are_counted_and_left_out() {
     let series = StepSeries { source: StepSource::Annotated, period: 0 };
-    let mut replay = Replay::new();
+    let mut replay = Simulation::new();
     replay.advance(time(100));
     replay.step_boundary(DEVICE, time(100), series);
     assert_eq!(replay.late_boundaries(), 0);

@@ -109,7 +109,7 @@ fn a_long_run_of_small_grids_is_replayed_in_bursts_as_in_full() {
     let step: Vec<Act> = (0..20).map(|_| small(20_000)).chain([full(30_000), Act::Synchronize]).collect();
     let recording = MACHINE.run(&step, 3_000);
     let (bursts, whole) = (answer(&recording), recording.replay_whole().what_if(DEVICE, STEPS, 0).expect("steps"));
-    assert!(bursts.stand_for > bursts.steps, "it never pauses");
+    assert!(bursts.represented_steps > bursts.steps, "it never pauses");
     let speedup = |answer: &WhatIf| answer.ceiling(ScenarioKind::GridsFilled).expect("judged").speedup;
     assert!(speedup(&whole) > 4.0);
     assert!((speedup(&bursts) / speedup(&whole) - 1.0).abs() < 0.001, "{bursts:?} {whole:?}");

@@ -3,7 +3,7 @@
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, STEPS};
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
-use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay, ScenarioKind};
+use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, ScenarioKind, Simulation};
 use proptest::prelude::*;
 
 fn class() -> impl Strategy<Value = OperationClass> {
@@ -89,7 +89,7 @@ proptest! {
         for index in (1..shuffled.operations.len()).rev() {
             shuffled.operations.swap(index, next(index + 1));
         }
-        let mut parts = Replay::new();
+        let mut parts = Simulation::new();
         let (mut from, end) = (0, shuffled.finished.last().unwrap() + 1);
         let mut to = 1_000_000_000;
         while from < end {
@@ -133,7 +133,7 @@ proptest! {
         inputs in prop::collection::vec((0..3u32, any::<u64>(), any::<u64>()), 0..10),
         watermark in any::<u64>(),
     ) {
-        let mut replay = Replay::new();
+        let mut replay = Simulation::new();
         for (start, end, thread, correlation, class) in calls {
             let class = [CallClass::Launch, CallClass::Wait, CallClass::Memory, CallClass::Other][usize::from(class)];
             let correlation = CorrelationId(correlation);

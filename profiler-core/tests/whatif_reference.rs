@@ -3,14 +3,14 @@
 use crate::reference_trace::load;
 use profiler_core::record::DeviceId;
 use profiler_core::steps::{StepSeries, StepSource};
-use profiler_core::whatif::{Operation, Refusal, Replay, ScenarioKind, WhatIf};
+use profiler_core::whatif::{Operation, Refusal, ScenarioKind, Simulation, WhatIf};
 
 const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 
-fn replay(name: &str) -> Option<(Replay, WhatIf)> {
+fn replay(name: &str) -> Option<(Simulation, WhatIf)> {
     let trace = load(name)?;
     let device = trace.operations.first().expect("operations").device;
-    let mut replay = Replay::new();
+    let mut replay = Simulation::new();
     trace.calls.iter().for_each(|call| replay.call(call));
     trace.operations.iter().for_each(|operation| replay.operation(operation));
     trace.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
@@ -39,7 +39,7 @@ fn replay(name: &str) -> Option<(Replay, WhatIf)> {
 fn reproduces(name: &str) -> Option<WhatIf> {
     let (_, answer) = replay(name)?;
     let error = answer.base_error.expect("complete steps");
-    assert_eq!(answer.stand_for, answer.steps, "{name}: so few steps are replayed whole");
+    assert_eq!(answer.represented_steps, answer.steps, "{name}: so few steps are replayed whole");
     assert!(error < 0.02, "{name}: the base replay is {:.2} % off", error * 1e2);
     Some(answer)
 }

@@ -26,9 +26,9 @@ fn noise(number: u64) -> u64 {
 fn assert_bursts_suffice(what: &str, recording: &Recording, tolerance: f64) -> u64 {
     let sampled = answer(recording);
     let whole = recording.replay_whole().what_if(DEVICE, STEPS, 0).expect("operations ran");
-    println!("{what}: {} steps for {} of {}", sampled.steps, sampled.stand_for, whole.steps);
-    assert!(sampled.stand_for > sampled.steps, "{what}: it never pauses");
-    assert_eq!((sampled.refused, whole.refused, whole.steps), (None, None, whole.stand_for), "{what}");
+    println!("{what}: {} steps for {} of {}", sampled.steps, sampled.represented_steps, whole.steps);
+    assert!(sampled.represented_steps > sampled.steps, "{what}: it never pauses");
+    assert_eq!((sampled.refused, whole.refused, whole.steps), (None, None, whole.represented_steps), "{what}");
     for (ceiling, whole) in sampled.ceilings.iter().zip(&whole.ceilings) {
         let (kind, by_bursts, by_all) = (ceiling.kind.name(), ceiling.speedup, whole.speedup);
         println!("  {kind:20} {by_bursts:.4} by bursts, {by_all:.4} by all");
@@ -90,7 +90,7 @@ fn short_steps_are_replayed_for_as_long_as_long_ones() {
     let mut recording = MACHINE.run(&nodes, 200);
     recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
     let sampled = answer(&recording);
-    assert_eq!((sampled.steps, sampled.stand_for), (9_998, 9_998), "66 ms are no long run");
+    assert_eq!((sampled.steps, sampled.represented_steps), (9_998, 9_998), "66 ms are no long run");
 }
 
 /// Some operations of the trace at a time are taken for a step, and the trace for one of many like it, each at a pace of its own.
@@ -162,5 +162,5 @@ fn a_device_that_had_nothing_to_do_does_not_make_a_pause_long() {
     recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
     let answer =
         recording.replay_with_break(recording.operations[500].start - 1).what_if(DEVICE, STEPS, 0).expect("steps");
-    assert!((800..1_200).contains(&answer.steps) && answer.stand_for > 2_400, "{answer:?}");
+    assert!((800..1_200).contains(&answer.steps) && answer.represented_steps > 2_400, "{answer:?}");
 }

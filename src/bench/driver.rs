@@ -43,7 +43,7 @@ impl L2Flush {
     /// When there is no driver, no current context or no memory.
     pub fn of_current_context() -> Result<Self, BenchError> {
         let failed = |what: &str| BenchError::Flush(what.to_owned());
-        // SAFETY: every CUDA program has loaded this library; loading it initialises nothing.
+        // SAFETY: every CUDA program has loaded this library; loading it initializes nothing.
         let driver = unsafe { Library::open(Some(DRIVER), RTLD_LAZY | RTLD_LOCAL) }
             .map_err(|_| failed("libcuda.so.1 was not found: there is no NVIDIA driver"))?;
         let missing = |error: libloading::Error| BenchError::Flush(error.to_string());

@@ -64,7 +64,7 @@ fn gaps_are_those_that_sql_finds() {
 }
 
 #[test]
-fn utilisation_of_all_parts_is_the_time_in_which_anything_ran() {
+fn utilization_of_all_parts_is_the_time_in_which_anything_ran() {
     let stage = play("sync_item");
     let number = |row: &Value, column: &str| row[column].as_f64().unwrap();
     let parts = rows(&stage, "gpu_time_util:threshold=100:chunks=200:rows=-1");

@@ -14,10 +14,10 @@ use super::{play, python};
 use crate::support::{GPUWHY, Stage, stderr};
 
 /// What HTA says about a folder; `None` when it cannot be had here.
-fn analysed(folder: &Path, annotation: &[&str]) -> Option<Value> {
+fn analyzed(folder: &Path, annotation: &[&str]) -> Option<Value> {
     let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&folder];
     arguments.extend(annotation.iter().map(|annotation| annotation as &dyn AsRef<OsStr>));
-    python::answered("hta", "analyse.py", &arguments)
+    python::answered("hta", "analyze.py", &arguments)
 }
 
 fn export(arguments: &[&Path]) {
@@ -45,7 +45,7 @@ fn same_times(hta: &Value, report: &Value) {
 }
 
 #[test]
-fn two_ranks_are_analysed_and_the_times_are_ours() {
+fn two_ranks_are_analyzed_and_the_times_are_ours() {
     let stages = ["multi_stream", "sync_item"].map(play);
     let folder = tempfile::tempdir().unwrap();
     let traces: Vec<PathBuf> = stages
@@ -58,7 +58,7 @@ fn two_ranks_are_analysed_and_the_times_are_ours() {
         })
         .collect();
     export(&[&traces[0], &traces[1], Path::new("-o"), folder.path()]);
-    let Some(result) = analysed(folder.path(), &[]) else { return };
+    let Some(result) = analyzed(folder.path(), &[]) else { return };
     assert_eq!(result["ranks"], serde_json::json!([0, 1]));
     assert_eq!(result["failed"], serde_json::json!({}));
     for (rank, trace) in traces.iter().enumerate() {
@@ -69,11 +69,11 @@ fn two_ranks_are_analysed_and_the_times_are_ours() {
 }
 
 #[test]
-fn a_graph_is_analysed_and_the_times_are_ours() {
+fn a_graph_is_analyzed_and_the_times_are_ours() {
     let stage = play("graph_torch");
     let folder = tempfile::tempdir().unwrap();
     export(&[&stage.path("trace.gpuwhy"), Path::new("-o"), folder.path()]);
-    let Some(result) = analysed(folder.path(), &[]) else { return };
+    let Some(result) = analyzed(folder.path(), &[]) else { return };
     assert_eq!(result["failed"], serde_json::json!({}));
     same_times(&result["found"]["temporal"]["0"], &stage.report());
 }
@@ -137,7 +137,7 @@ fn annotated_steps_become_profiler_steps_that_have_a_critical_path() {
     let (trace, steps) = annotated(&stage);
     let folder = tempfile::tempdir().unwrap();
     export(&[&trace, Path::new("--step-range"), Path::new("step"), Path::new("-o"), folder.path()]);
-    let Some(result) = analysed(folder.path(), &["ProfilerStep"]) else { return };
+    let Some(result) = analyzed(folder.path(), &["ProfilerStep"]) else { return };
     assert_eq!(result["failed"], serde_json::json!({}));
     let found = &result["found"];
     assert_eq!(found["steps"], steps);

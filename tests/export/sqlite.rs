@@ -88,8 +88,8 @@ fn every_reference_leads_somewhere() {
          WHERE (globalTid >> 24) & 0xffffff NOT IN (SELECT pid FROM PROCESSES)";
     assert_eq!(number(foreign), 0);
     // Tables of what was not traced do not exist: nsys's reports take their existence for data.
-    let synchronisations = "SELECT count(*) FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_SYNCHRONIZATION'";
-    assert_eq!(number(synchronisations), 0);
+    let synchronizations = "SELECT count(*) FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_SYNCHRONIZATION'";
+    assert_eq!(number(synchronizations), 0);
     assert_eq!(number("SELECT count(*) FROM NVTX_EVENTS"), 0);
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::Output;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{HostSample, Loss, Record, StackId, ThreadId, ThreadState, Timestamp};
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 
@@ -144,7 +144,7 @@ fn a_range_limits_what_is_counted() {
 /// Looks at one thread: state, begin, end, of which so much on a core; milliseconds.
 fn looks(path: &std::path::Path, looks: &[(ThreadState, u64, u64, u64)]) {
     let (dictionary, loss) = (Dictionary::new(), Loss::default());
-    let session = Session { process_id: 7, start: Timestamp::from_nanos(1), ..Session::default() };
+    let session = ProcessInfo { process_id: 7, start: Timestamp::from_nanos(1), ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap(), &session).unwrap();
     let at = |millis: u64| Timestamp::from_nanos(1_000_000_000 + millis * 1_000_000);
     for &(state, since, until, on_cpu) in looks {

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import capture, counts, dormant, endings, endurance, exports, frameworks, host, interventions, lessons, managed, memory, modes, neighbours, nvtx, processes, ranks, transparency, truth, verdicts
+from checks import capture, counts, dormant, endings, endurance, exports, frameworks, host, interventions, lessons, managed, memory, modes, neighbors, nvtx, processes, ranks, transparency, truth, verdicts
 from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
@@ -129,7 +129,7 @@ def has_device(suite: Suite) -> str | None:
     return None
 
 
-def summarise(options: argparse.Namespace, results: list[Result]) -> int:
+def summarize(options: argparse.Namespace, results: list[Result]) -> int:
     """Writes results.json, repeats the failures, prints the last line and returns the exit status."""
     lines = [{"status": result.status.value, "name": result.name, "detail": result.detail} for result in results]
     (options.out / "results.json").write_text(json.dumps(lines, indent=1) + "\n")
@@ -144,7 +144,7 @@ def summarise(options: argparse.Namespace, results: list[Result]) -> int:
 def main() -> int:
     options = parse()
     budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, dormant, exports, memory, managed, modes, lessons, neighbours, ranks, endurance, frameworks)
+    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, dormant, exports, memory, managed, modes, lessons, neighbors, ranks, endurance, frameworks)
     everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
     selected = [
         check for check in everything
@@ -162,7 +162,7 @@ def main() -> int:
     if missing:
         line = expect("suite", False, missing) if options.require_gpu else skipped("suite", missing)
         print(line)
-        return summarise(options, [line])
+        return summarize(options, [line])
     results = [build(suite)]
     print(results[0], flush=True)
     results += perform_all(suite, selected, budget_end, options.jobs)
@@ -170,7 +170,7 @@ def main() -> int:
         print("folders of the runs:", suite.scratch)
     else:
         shutil.rmtree(suite.scratch, ignore_errors=True)
-    return summarise(options, results)
+    return summarize(options, results)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ READABLE = (0, 1)
 # Counters of `completeness` that must be 0 in a run in which nothing was lost.
 LOSSES = (
     "dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "broken_buffers", "undelivered_buffers",
-    "zero_timestamps", "launches_without_activity", "activities_without_launch")
+    "bad_timestamps", "launches_without_activity", "activities_without_launch")
 
 
 class Unreadable(Exception):

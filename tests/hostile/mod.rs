@@ -94,7 +94,7 @@ fn traces_of_strangers() {
 #[test]
 fn recordings_of_strangers() {
     let stage = Stage::new();
-    assert!(stage.host("copy_pageable").env("GPUWHY_RECORD", "x.cupti").output().unwrap().status.success());
+    assert!(stage.host("copy_pageable").env("GPUWHY_RAW_RECORDING", "x.cupti").output().unwrap().status.success());
     run("recording", vec![fs::read(stage.path("x.cupti")).unwrap()], |_, _| {}, targets::recording);
 }
 

@@ -55,7 +55,7 @@ fn a_program_that_exchanges_embeddings() {
     check("hta_trace_diff_control", Group::Communication);
 }
 
-/// Deviation from nsys: its rule adds the durations of concurrent operations, so utilisation passes 100 %. Time with
+/// Deviation from nsys: its rule adds the durations of concurrent operations, so utilization passes 100 %. Time with
 /// something running is a union.
 #[test]
 fn concurrent_operations_do_not_add_up() {

@@ -44,7 +44,7 @@ static void init(void) {
     profiler = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_LAZY);
     must(profiler != NULL, "libprof.so is loaded");
     int (*initialize)(void) = (int (*)(void))dlsym(profiler, "InitializeInjection");
-    must(initialize && initialize() == 1, "libprof.so is initialised");
+    must(initialize && initialize() == 1, "libprof.so is initialized");
     void *replay = dlopen(getenv("GPUWHY_CUPTI_PATH"), RTLD_LAZY);
     must(replay != NULL, "the replay library is loaded");
     replay_play = (int (*)(unsigned long))dlsym(replay, "gpuwhy_replay_play");

@@ -158,7 +158,7 @@ fn the_size_of_stacks_is_none_of_the_environments() {
 
 #[test]
 fn a_limit_beyond_what_there_is_is_said_and_the_default_holds() {
-    for (variable, value) in [("GPUWHY_MEMORY", "1000000G"), ("GPUWHY_EXIT_TIMEOUT", "1e19")] {
+    for (variable, value) in [("GPUWHY_BUFFER_MEMORY", "1000000G"), ("GPUWHY_EXIT_TIMEOUT", "1e19")] {
         let stage = Stage::new();
         let seen = outcome(program(&stage).env(variable, value), &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(variable);

@@ -53,7 +53,7 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
             }
             let (_, json) = report(&stage.path("trace.gpuwhy"));
             let start = json["process"]["start_time_unix_ns"].as_u64().unwrap();
-            let until = json["completeness"]["whole_until_unix_ns"].as_u64().unwrap();
+            let until = json["completeness"]["complete_until_unix_ns"].as_u64().unwrap();
             lost.push(Duration::from_millis(LEAVES_AT).saturating_sub(Duration::from_nanos(until - start)));
             let text = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
             let text = String::from_utf8(text.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -161,7 +161,7 @@ fn the_place_in_the_job_is_in_the_report() {
 }
 
 #[test]
-fn another_injection_library_is_initialised_too_and_a_bad_one_is_said() {
+fn another_injection_library_is_initialized_too_and_a_bad_one_is_said() {
     let folder = std::path::Path::new(GPUWHY).parent().unwrap().join("examples");
     let [profiler, no_tool] = ["libtest_profiler.so", "libfaulty_disk.so"].map(|name| folder.join(name));
     assert!(profiler.is_file(), "{} was not built: run `cargo test --workspace`", profiler.display());

@@ -3,7 +3,7 @@
 //!
 //! Everything runs through the real libprof.so and the replay library, in processes of their own. What each fault
 //! comes to is printed, and kept as tables in docs/design/reliability.md, which these tests compare (GPUWHY_BLESS=1 renews
-//! them). What only a GPU can show is in `tests/gpu/checks/endings.py` and `neighbours.py`.
+//! them). What only a GPU can show is in `tests/gpu/checks/endings.py` and `neighbors.py`.
 
 mod cupti;
 mod disk;

@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Stage, stderr};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
-use profiler_core::session::Session;
 use profiler_core::trace::{Item, TraceReader};
 
 /// What a trace says about host threads.
 struct Looks {
     samples: Vec<HostSample>,
     loss: Loss,
-    session: Session,
+    session: ProcessInfo,
     dictionary: Dictionary,
 }
 

@@ -66,11 +66,11 @@ fn an_injected_collector_is_joined_and_goes_on() {
 #[test]
 fn a_collector_that_only_watches_gives_no_session() {
     passes(&Stage::new(), "mlp", "session::inner::watched", |command| {
-        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_MODE", "watch");
+        command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_MODE", "monitor");
     });
     // One of its own records what a session needs.
     passes(&Stage::new(), "sync_item", "session::inner::unwatched", |command| {
-        command.env("GPUWHY_MODE", "watch");
+        command.env("GPUWHY_MODE", "monitor");
     });
 }
 

@@ -53,7 +53,7 @@ impl Stage {
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
             .env("GPUWHY_WHAT_IF", "on")
             // As they were recorded; what is chosen where nothing is said: modes.rs.
-            .env("GPUWHY_CUDA_GRAPHS", "node")
+            .env("GPUWHY_CUDA_GRAPH_TRACE", "node")
             .env("GPUWHY_OUTPUT", "trace.gpuwhy");
         command
     }

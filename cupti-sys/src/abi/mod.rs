@@ -1,6 +1,6 @@
 //! Names for CUPTI's numbers; the types of its functions are in `abi/functions.rs`.
 //!
-//! A C enum of a newer library may hold a value that no header of ours knew, which would be undefined behaviour
+//! A C enum of a newer library may hold a value that no header of ours knew, which would be undefined behavior
 //! in a Rust enum: hence `u32` newtypes. CUPTI has never changed or reused a number between 11.7 and 13.4, only
 //! added. Only what the safe floors use is named; this is not a full binding.
 
@@ -52,7 +52,7 @@ numbers! {
         MEMCPY = 1;
         /// A memset.
         MEMSET = 2;
-        /// A kernel, traced one at a time: enabling this serialises the program. Named to be recognised, not to be enabled.
+        /// A kernel, traced one at a time: enabling this serializes the program. Named to be recognized, not to be enabled.
         KERNEL = 3;
         /// A call of the driver API.
         DRIVER = 4;
@@ -84,7 +84,7 @@ numbers! {
         CUDA_EVENT = 36;
         /// A stream.
         STREAM = 37;
-        /// A synchronisation.
+        /// A synchronization.
         SYNCHRONIZATION = 38;
         /// An id that a client attached to API calls.
         EXTERNAL_CORRELATION = 39;
@@ -132,7 +132,7 @@ numbers! {
         NOT_READY = 13;
         /// Not together with what is already on.
         NOT_COMPATIBLE = 14;
-        /// CUPTI could not initialise: often a library newer than the driver, or no driver.
+        /// CUPTI could not initialize: often a library newer than the driver, or no driver.
         NOT_INITIALIZED = 15;
         /// Nothing queued.
         QUEUE_EMPTY = 18;
@@ -204,7 +204,7 @@ numbers! {
 }
 
 numbers! {
-    /// What a synchronisation waited for.
+    /// What a synchronization waited for.
     SyncType {
         /// Not reported.
         UNKNOWN = 0;
@@ -364,7 +364,7 @@ numbers! {
         RUNTIME = 2;
         /// Contexts, streams, modules, graphs.
         RESOURCE = 3;
-        /// Synchronisations.
+        /// Synchronizations.
         SYNCHRONIZE = 4;
         /// NVTX.
         NVTX = 5;

@@ -112,7 +112,7 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
         fn context_created() {
             CREATED.fetch_add(1, Ordering::Relaxed);
         }
-        fn initialised() {
+        fn initialized() {
             CREATED.fetch_add(100, Ordering::Relaxed);
         }
         fn graph_node_cloned() {

@@ -1,4 +1,4 @@
-//! Records of what happened on the host: API calls, synchronisations, events, overhead.
+//! Records of what happened on the host: API calls, synchronizations, events, overhead.
 //!
 //! Times are nanoseconds on CUPTI's clock.
 
@@ -38,7 +38,7 @@ impl ApiRecord<'_> {
 }
 
 layout! {
-    /// A synchronisation.
+    /// A synchronization.
     SyncRecord, at least 40 bytes
     always {
         /// What was waited for, as a number; see [`kind`](Self::kind).

@@ -102,7 +102,7 @@ impl fmt::Display for FoundBy {
 /// Why a place is not tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// CUPTI of this major version cannot initialise on this driver.
+    /// CUPTI of this major version cannot initialize on this driver.
     NewerThanDriver {
         /// Major version of the library.
         library: u32,

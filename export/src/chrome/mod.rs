@@ -13,8 +13,8 @@ mod rows;
 
 use std::io::{self, Write};
 
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{Device, Record};
-use profiler_core::session::Session;
 use profiler_core::trace::Item;
 
 use crate::destination::Destination;
@@ -75,7 +75,7 @@ pub fn write(
 /// Everything before the rows.
 fn header(
     output: &mut impl Write,
-    session: &Session,
+    session: &ProcessInfo,
     devices: &[Device],
     survey: &Survey,
     options: &Options,

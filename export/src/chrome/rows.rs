@@ -5,11 +5,11 @@ use std::io::{self, Write};
 
 use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{
     ApiCall, ApiDomain, CudaEvent, DeviceId, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind, Record,
     StreamId, Sync, SyncKind, Timestamp,
 };
-use profiler_core::session::Session;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{annotation, bandwidth, graph, shape};
@@ -24,7 +24,7 @@ use crate::stats::ProjectedRange;
 use crate::survey::Survey;
 use crate::{Options, job, kineto_names};
 
-/// Synchronisations that wait for the records of the events they refer to: those of one delivery.
+/// Synchronizations that wait for the records of the events they refer to: those of one delivery.
 const WAITING_LIMIT: usize = 1 << 16;
 /// Recordings of events that are kept for the waits that refer to them.
 const EVENTS_LIMIT: usize = 1 << 16;
@@ -34,7 +34,7 @@ const NEXT_LINE: u32 = 1_000_000;
 /// Writes rows.
 pub struct Rows<'a> {
     survey: &'a Survey,
-    session: &'a Session,
+    session: &'a ProcessInfo,
     options: &'a Options,
     kernel_names: Names,
     api_names: Names,
@@ -52,7 +52,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub fn new(survey: &'a Survey, session: &'a Session, options: &'a Options) -> Self {
+    pub fn new(survey: &'a Survey, session: &'a ProcessInfo, options: &'a Options) -> Self {
         Self {
             survey,
             session,

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{Context, ContextId, Device, DeviceId, StreamId, Timestamp};
-use profiler_core::session::Session;
-use profiler_core::terminal::printable;
+use profiler_core::text_format::printable;
 use rusqlite::{Connection, OptionalExtension as _, Result};
 
 use super::schema::Schema;
@@ -125,7 +125,7 @@ fn process_name(connection: &Connection, schema: &Schema, global_pid: i64) -> Re
 }
 
 /// Who was traced.
-pub(super) fn session(connection: &Connection, schema: &Schema, process: &Process, path: &Path) -> Result<Session> {
+pub(super) fn session(connection: &Connection, schema: &Schema, process: &Process, path: &Path) -> Result<ProcessInfo> {
     let text = |query: &str| -> Result<Option<String>> {
         Ok(connection.query_row(query, [], |row| row.get(0)).optional()?.flatten())
     };
@@ -158,7 +158,7 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
     if !absent.is_empty() {
         notes.push(format!("not in the file: {}", absent.join(", ")));
     }
-    Ok(Session {
+    Ok(ProcessInfo {
         process_id: process.id(),
         command: vec![name.unwrap_or_else(|| "Nsight Systems".to_owned())],
         host: meta("EXPORT_HOST")?.unwrap_or_default(),
@@ -166,7 +166,7 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
             start.and_then(|start| u64::try_from(start).ok()).filter(|&start| start > 0).unwrap_or(START_UNKNOWN),
         ),
         notes,
-        ..Session::default()
+        ..ProcessInfo::default()
     })
 }
 

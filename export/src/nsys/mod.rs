@@ -21,8 +21,8 @@ use std::io::{BufWriter, Read as _};
 use std::path::Path;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::End;
 use profiler_core::record::{Loss, Timestamp};
-use profiler_core::session::End;
 use profiler_core::trace::TraceWriter;
 
 use self::database::Database;

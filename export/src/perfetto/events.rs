@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
+use profiler_core::allocations::Holdings;
 use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
-use profiler_core::memory::Holdings;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{
     ApiDomain, CorrelationId, DeviceId, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId, ThreadId,
     Timestamp,
 };
-use profiler_core::session::Session;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packets::{Arrow, Note, Packets, Place, Track};
@@ -49,7 +49,7 @@ pub struct Events<'a, W> {
     pub(super) packets: Packets<'a, W>,
     place: Place<'a>,
     survey: &'a Survey,
-    session: &'a Session,
+    session: &'a ProcessInfo,
     kernels: Names,
     calls: Names,
     lanes: FxHashMap<(DeviceId, StreamId), Lanes>,
@@ -63,7 +63,7 @@ pub struct Events<'a, W> {
 }
 
 impl<'a, W: Write> Events<'a, W> {
-    pub fn new(output: W, survey: &'a Survey, session: &'a Session, place: Place<'a>) -> Self {
+    pub fn new(output: W, survey: &'a Survey, session: &'a ProcessInfo, place: Place<'a>) -> Self {
         Self {
             packets: Packets::new(output, place),
             place,

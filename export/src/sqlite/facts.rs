@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{ThreadId, Timestamp};
-use profiler_core::session::Session;
 use rusqlite::{Connection, Result, params};
 
 use crate::job;
 use crate::source::Passed;
 
 /// nsys packs hardware, virtual machine, process and thread into one number: 8, 8, 24 and 24 bits.
-pub fn global_pid(session: &Session) -> i64 {
+pub fn global_pid(session: &ProcessInfo) -> i64 {
     const VIRTUAL_MACHINE: i64 = 1 << 48;
     VIRTUAL_MACHINE | (i64::from(session.process_id) & 0xff_ffff) << 24
 }
 
 /// The number of a thread of the process.
-pub fn global_tid(session: &Session, thread: ThreadId) -> i64 {
+pub fn global_tid(session: &ProcessInfo, thread: ThreadId) -> i64 {
     global_pid(session) | (i64::from(thread.0) & 0xff_ffff)
 }
 
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn numbers_are_packed_as_nsys_packs_them() {
         // A process and its first thread in a file that nsys 2025.3 wrote.
-        let session = Session { process_id: 643, ..Session::default() };
+        let session = ProcessInfo { process_id: 643, ..ProcessInfo::default() };
         assert_eq!(global_pid(&session), 281_485_764_460_544);
         assert_eq!(global_tid(&session, ThreadId(643)), 281_485_764_461_187);
     }

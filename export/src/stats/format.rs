@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use profiler_core::terminal::printable;
+use profiler_core::text_format::printable;
 
 use super::fit::{Widths, cut, fitting};
 use super::table::{Cell, Heading, RowSink};

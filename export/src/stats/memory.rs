@@ -1,7 +1,7 @@
 //! Memory that the program held: sums by device and kind, and every event. Reports of our own: nsys shows these events
 //! in its timeline only.
 
-use profiler_core::memory::Holdings;
+use profiler_core::allocations::Holdings;
 use profiler_core::record::{DeviceId, MemoryEvent, MemoryOperation, NameId, Record, Timestamp};
 use profiler_core::trace::Item;
 
@@ -58,10 +58,10 @@ pub(super) fn summary(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Ve
     }
     let (holdings, passed) = in_order(input, notes, |_, _, _| Ok(()))?;
     notes.count(holdings.unknown_releases(), "releases are of memory that was held before");
-    notes.count(holdings.beyond_table(), "allocations are not recognised when they are released");
+    notes.count(holdings.table_overflow(), "allocations are not recognized when they are released");
     let mut rows: Vec<_> = holdings.rows().filter(|(_, holding)| holding.allocations > 0).collect();
     rows.sort_by(|(a, left), (b, right)| right.peak.cmp(&left.peak).then(a.cmp(b)));
-    let row = |((device, kind), holding): ((DeviceId, _), &profiler_core::memory::Holding)| {
+    let row = |((device, kind), holding): ((DeviceId, _), &profiler_core::allocations::Holding)| {
         vec![
             megabytes(holding.peak),
             unit.whole(holding.peak_at.since(passed.session.start)),

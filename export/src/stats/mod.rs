@@ -4,7 +4,7 @@
 //! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
 //! priorities, stays empty.
 //!
-//! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `distribution`, `sums`, `launches` (calls
+//! UtilizationReading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `distribution`, `sums`, `launches` (calls
 //! joined with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace reports).
 
 mod calls;
@@ -33,7 +33,7 @@ use std::io::{self, Write};
 
 use crate::error::ExportError;
 use crate::source::{Progress, TraceFile};
-use subject::Labelled;
+use subject::Labeled;
 
 pub use document::Document;
 pub use filter::{RangeFilter, TimeFilter};
@@ -104,7 +104,7 @@ pub fn write(
     let heading = if several { subject::of_several(heading) } else { heading };
     print(&heading, options, output, |sink| {
         for (subject, rows) in &tables {
-            let mut sink = Labelled::new(subject, several, sink);
+            let mut sink = Labeled::new(subject, several, sink);
             match rows {
                 Some(rows) => rows.iter().try_for_each(|row| sink.row(row)).map_err(printing)?,
                 None => {

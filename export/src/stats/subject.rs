@@ -55,13 +55,13 @@ pub(super) fn of_several(mut heading: Heading) -> Heading {
 }
 
 /// Hands rows of one of several traces on.
-pub(super) struct Labelled<'s> {
+pub(super) struct Labeled<'s> {
     sink: &'s mut dyn RowSink,
     cells: Vec<Cell>,
     label: usize,
 }
 
-impl<'s> Labelled<'s> {
+impl<'s> Labeled<'s> {
     /// Rows stay as they are when there is one trace only.
     pub(super) fn new(subject: &Subject<'_>, several: bool, sink: &'s mut dyn RowSink) -> Self {
         let cells: Vec<Cell> = subject.cells().into_iter().filter(|_| several).collect();
@@ -69,7 +69,7 @@ impl<'s> Labelled<'s> {
     }
 }
 
-impl RowSink for Labelled<'_> {
+impl RowSink for Labeled<'_> {
     fn begin(&mut self, heading: &Heading) -> io::Result<()> {
         self.sink.begin(heading)
     }

@@ -155,7 +155,7 @@ all! {
     Memsets = "memsets", records::MEMSETS;
     /// Calls of the CUDA runtime and driver.
     Api = "api", records::API;
-    /// Synchronisations.
+    /// Synchronizations.
     Syncs = "syncs", records::SYNCS;
     /// Recordings of CUDA events.
     Events = "events", records::EVENTS;
@@ -164,7 +164,7 @@ all! {
     /// Ranges and marks of the program.
     Nvtx = "nvtx", records::NVTX;
     /// Looks at host threads.
-    Looks = "looks", records::LOOKS;
+    HostSamples = "host_samples", records::HOST_SAMPLES;
     /// Device memory, and page-locked host memory, that the program took and gave back.
     Memory = "memory", records::MEMORY;
     /// Migrations and page faults of managed memory.
@@ -197,7 +197,7 @@ impl Table {
             Record::Event(_) => Self::Events,
             Record::Overhead(_) => Self::Overheads,
             Record::Range(_) => Self::Nvtx,
-            Record::Sample(_) => Self::Looks,
+            Record::Sample(_) => Self::HostSamples,
             Record::Memory(_) => Self::Memory,
             Record::Managed(_) => Self::Managed,
         }

@@ -200,8 +200,8 @@ table! {
 }
 
 table! {
-    /// A row of [`LOOKS`]. `stack` is the text of its stack.
-    LOOKS, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a str>) {
+    /// A row of [`HOST_SAMPLES`]. `stack` is the text of its stack.
+    HOST_SAMPLES, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a str>) {
         "since_ns" Integer "the look before at this thread" = row.since.nanos();
         "at_ns" Integer "when it was looked at" = row.at.nanos();
         "thread" Integer "kernel id of the thread" = row.thread.0;

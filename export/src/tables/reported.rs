@@ -2,10 +2,10 @@
 
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Device, PcieLink, ThreadName};
 use profiler_core::report::json::Document;
 use profiler_core::report::{DeviceReport, Report};
-use profiler_core::session::{End, Session};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use crate::source::{Passed, TraceFile};
 
 table! {
     /// A row of [`PROCESSES`].
-    PROCESSES, process(session: &'a Session, report: &'a Report, file: &'a str, command: &'a str) {
+    PROCESSES, process(session: &'a ProcessInfo, report: &'a Report, file: &'a str, command: &'a str) {
         "file" Text "the trace" = file;
         "process" Integer "process id" = session.process_id;
         "parent_process" Integer "parent process id" = session.parent_process_id;
@@ -27,7 +27,7 @@ table! {
         "world_size" Integer "processes of the job; empty when unknown" = session.world_size();
         "start_ns" Integer "begin of tracing" = session.start.nanos();
         "observed_ns" Integer "from the first record to the last" = report.observed_ns;
-        "end" Text "how the trace ended: clean, timed_out, abrupt" = match report.completeness.end {
+        "ending" Text "how the trace ended: clean, timed_out, abrupt" = match report.completeness.end {
             End::Clean => "clean",
             End::TimedOut => "timed_out",
             End::Abrupt => "abrupt",
@@ -46,7 +46,7 @@ table! {
 table! {
     /// A row of [`THREADS`].
     THREADS, thread(row: &ThreadName, dictionary: &'a Dictionary) {
-        "thread" Integer "kernel id; joins with api.thread, nvtx.thread, looks.thread" = row.thread.0;
+        "thread" Integer "kernel id; joins with api.thread, nvtx.thread, host_samples.thread" = row.thread.0;
         "name" Text "as the program named it" = dictionary.name(row.name);
     }
 }
@@ -76,7 +76,7 @@ table! {
     LEAVES, leaf(row: &DeviceReport, leaf: Leaf) {
         "device" Integer "ordinal of the device" = row.device.id.0;
         "leaf" Text "cause, as docs/reference/report.md defines it" = leaf.name();
-        "group" Text "the question it belongs to" = leaf.group().name();
+        "cause" Text "the question it belongs to" = leaf.group().name();
         "busy" Flag "whether something was running" = leaf.is_busy();
         "duration_ns" Integer "device time of this cause; sums to the window of the device" = row.leaves[leaf as usize];
         "steady_ns" Integer "of it, after start-up" = row.steady_leaves[leaf as usize];

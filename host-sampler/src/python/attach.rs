@@ -43,7 +43,7 @@ pub enum Unavailable {
     /// Built without the interpreter lock.
     FreeThreaded(Version),
     /// What is found is not what this version should have there.
-    NotRecognised(Version),
+    NotRecognized(Version),
 }
 
 /// Version of an interpreter.
@@ -70,7 +70,7 @@ impl fmt::Display for Unavailable {
             Self::UnknownVersion(file) => write!(f, "{file} does not tell its Python version"),
             Self::Unsupported(version) => write!(f, "Python {version} is not known"),
             Self::FreeThreaded(version) => write!(f, "free-threaded Python {version} is not known"),
-            Self::NotRecognised(version) => {
+            Self::NotRecognized(version) => {
                 write!(f, "the structures of this Python {version} are not where they should be")
             }
         }
@@ -95,7 +95,7 @@ impl Python {
             })
             .ok_or(Unavailable::NoInterpreter)?;
         let (version, layout) = describe(&memory, runtime, file, &image)?;
-        let missing = || Unavailable::NotRecognised(version);
+        let missing = || Unavailable::NotRecognized(version);
         let types = Types {
             code: image.symbol("PyCode_Type").ok_or_else(missing)?,
             text: image.symbol("PyUnicode_Type").ok_or_else(missing)?,

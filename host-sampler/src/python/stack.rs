@@ -6,7 +6,7 @@
 //! only what all have in common counts: the outer frames, which stood still. (Two are not enough: a program that does
 //! nothing but call and return, 50 ns each, was then shown in a caller that it did not have once in 20,000 looks.) A
 //! stack must end in the same outermost frame as the one before it, and not in a generator, because a frame that is
-//! left is cut off from its callers, generators a moment too early. And each code object is recognised by its type.
+//! left is cut off from its callers, generators a moment too early. And each code object is recognized by its type.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! until the capture's device work has come, and then switches it off. The collector cuts what lies outside
 //! ([`segments`], [`gate`]).
 //!
-//! [`settle`] and [`neighbours`] are the flushing thread's part of it: how long tracing stays on, and whether another tool has
+//! [`settle`] and [`neighbors`] are the flushing thread's part of it: how long tracing stays on, and whether another tool has
 //! taken CUPTI.
 //!
 //! The lock of the plan is held around a decision and a push into a channel, never around a CUPTI call. Messages about
@@ -14,7 +14,7 @@
 
 mod desk;
 pub mod gate;
-mod neighbours;
+mod neighbors;
 pub mod plan;
 pub mod request;
 pub mod segments;
@@ -115,8 +115,8 @@ impl Director {
     }
 
     /// `cuInit` is done.
-    pub fn initialised(&self) {
-        self.switch.initialised();
+    pub fn initialized(&self) {
+        self.switch.initialized();
     }
 
     /// Whether `cudaProfilerStart` is to be listened to.

@@ -19,7 +19,7 @@ static WANTED: OnceLock<RangeName> = OnceLock::new();
 /// The range that is open.
 static FOLLOWED: Mutex<Option<Followed>> = Mutex::new(None);
 
-/// How the closing will be recognised.
+/// How the closing will be recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     /// Pushed by this thread in this domain, with so many others on top of it.

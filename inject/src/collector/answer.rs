@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
-use profiler_core::session::End;
-use profiler_core::trace::{ANSWER_FROM, Answer as KeptAnswer};
+use profiler_core::trace::{STORED_REPORT_FROM, StoredReport};
 
 use super::{Collector, after};
 use crate::control::Answer;
@@ -57,8 +57,8 @@ impl Collector {
     }
 
     /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it up.
-    pub(super) fn answer_to_keep(&self, report: &Report) -> Option<KeptAnswer> {
-        (report.completeness.records() >= ANSWER_FROM && self.what_if != WhatIf::Off).then(|| KeptAnswer {
+    pub(super) fn answer_to_keep(&self, report: &Report) -> Option<StoredReport> {
+        (report.completeness.records() >= STORED_REPORT_FROM && self.what_if != WhatIf::Off).then(|| StoredReport {
             gpuwhy_version: self.session.gpuwhy_version.clone(),
             summary: report.summary(),
             full: report.full(),

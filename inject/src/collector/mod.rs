@@ -21,11 +21,11 @@ use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{ApiCall, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
-use profiler_core::terminal::printable;
-use profiler_core::utilisation::Gauges;
+use profiler_core::text_format::printable;
+use profiler_core::utilization::Utilization;
 
 use self::answer::Live;
 use crate::activity::{Delivery, Inlet};
@@ -82,9 +82,9 @@ pub struct Collector {
     step_watch: Option<Attributor>,
     trace: TraceFile,
     raw: Option<RawRecording>,
-    gauges: Gauges,
+    gauges: Utilization,
     gauges_due: Timestamp,
-    session: Session,
+    session: ProcessInfo,
     loss: Loss,
     live: Option<Live>,
     what_if: WhatIf,
@@ -97,7 +97,7 @@ impl Collector {
     pub fn new(
         cupti: &'static Cupti,
         settings: &Settings,
-        session: Session,
+        session: ProcessInfo,
         inlet: Arc<Inlet>,
         director: Arc<Director>,
     ) -> Self {
@@ -141,7 +141,7 @@ impl Collector {
             }),
             trace: TraceFile::new(settings, &session),
             raw,
-            gauges: Gauges::default(),
+            gauges: Utilization::default(),
             gauges_due: Timestamp::ZERO,
             loss: Loss::default(),
             live: settings.live.map(|interval| Live::new(interval, session.start)),

@@ -88,7 +88,7 @@ impl Collector {
             match record {
                 // Looks and ranges alone open no trace: that takes something of the GPU.
                 Record::Sample(_) | Record::Range(_) if !self.director.is_watching() => return,
-                // Nor does what CUPTI says of itself in every process that initialises CUDA.
+                // Nor does what CUPTI says of itself in every process that initializes CUDA.
                 Record::Overhead(_) if self.early.len() < EARLY_LIMIT => return self.early.push(*record),
                 _ => self.open_trace(),
             }
@@ -141,7 +141,7 @@ impl Collector {
 
     /// Ends the oldest capture for good.
     pub(super) fn conclude(&mut self) {
-        // A range of the program may have begun it before CUDA was initialised.
+        // A range of the program may have begun it before CUDA was initialized.
         self.decoder.describe_devices();
         let routed = &mut self.routed;
         let concluded = self.segments.conclude(|number, record| routed.push((number, *record)));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use profiler_core::record::Timestamp;
-use profiler_core::utilisation::Reading;
+use profiler_core::utilization::UtilizationReading;
 
 use super::{Collector, after};
 use crate::capture::plan::Event;
@@ -20,11 +20,11 @@ const BACKLOG_PARTS: usize = 4;
 const GAUGES_WRITTEN_EVERY: Duration = Duration::from_secs(1);
 
 impl Collector {
-    /// Gauges of a device are something of the GPU, so they begin a trace.
-    pub(super) fn gauges(&mut self, reading: Reading) {
+    /// Utilization of a device are something of the GPU, so they begin a trace.
+    pub(super) fn gauges(&mut self, reading: UtilizationReading) {
         self.gauges.take(reading);
-        self.captures.utilisation(reading);
-        if matches!(reading, Reading::Device(_)) {
+        self.captures.utilization(reading);
+        if matches!(reading, UtilizationReading::Device(_)) {
             // In a run that is only watched CUPTI does not.
             self.decoder.describe_devices();
             self.open_trace();
@@ -40,9 +40,9 @@ impl Collector {
 
     pub(super) fn write_gauges(&mut self, at: Timestamp) {
         let dictionary = self.decoder.dictionary();
-        let absence = self.gauges.absence.map(Reading::Absent);
-        for reading in self.gauges.devices.iter().copied().map(Reading::Device).chain(absence) {
-            self.trace.write(|trace| trace.utilisation(at, &reading, dictionary));
+        let absence = self.gauges.absence.map(UtilizationReading::Absent);
+        for reading in self.gauges.devices.iter().copied().map(UtilizationReading::Device).chain(absence) {
+            self.trace.write(|trace| trace.utilization(at, &reading, dictionary));
         }
         self.gauges_due = after(at, GAUGES_WRITTEN_EVERY);
     }
@@ -113,7 +113,7 @@ impl Collector {
     pub(super) fn count_loss(&mut self, dropped_by_cupti: u64) {
         self.loss.dropped_by_cupti = self.loss.dropped_by_cupti.max(dropped_by_cupti);
         self.loss.dropped_by_gpuwhy = self.inlet.dropped.load(Ordering::Relaxed) + self.segments.missed();
-        self.loss.beyond_dictionary = self.decoder.dictionary().beyond();
+        self.loss.dictionary_overflow = self.decoder.dictionary().beyond();
         self.loss.dropped_ranges = nvtx::dropped();
         self.loss.unobserved_ns = self.director.unobserved();
         self.loss.undelivered_buffers = self.inlet.undelivered.load(Ordering::Relaxed);

@@ -234,7 +234,7 @@ impl Desk<'_> {
         match (Profiler::is_measuring(), self.director.is_capturing()) {
             (false, _) => "finished",
             (true, true) => "capturing",
-            (true, false) => "dormant",
+            (true, false) => "waiting",
         }
     }
 

@@ -72,7 +72,7 @@ impl Decoder {
     }
 
     /// Describes the devices as the driver does, unless they are described, and asks for their links once; does nothing
-    /// while CUDA is not initialised.
+    /// while CUDA is not initialized.
     pub fn describe_devices(&mut self) {
         let no_devices = self.dictionary.devices().is_empty();
         if !no_devices && self.links_asked {

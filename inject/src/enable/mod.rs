@@ -21,7 +21,7 @@ use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, ResourceC
 use profiler_core::cost::Mode;
 
 pub use self::company::Company;
-pub use self::slot::{Neighbours, Slot, asked};
+pub use self::slot::{Neighbors, Slot, asked};
 use self::turn::Turn;
 pub use self::turn::Turned;
 use crate::{interest, log};
@@ -98,12 +98,12 @@ impl Switch {
         unified_memory: Vec<UnifiedMemoryCounter>,
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
-        let records = mode != Mode::Watch;
+        let records = mode != Mode::Monitor;
         // How others are noticed was seen with this library and later ones.
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         if old && slot.is_yielded() {
             slot.set_yields(false);
-            notes.push("GPUWHY_NEIGHBOURS=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
+            notes.push("GPUWHY_CUPTI_SHARING=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
         }
         if records {
             let threads = cupti.set_thread_id_type(ThreadIdType::SYSTEM);
@@ -202,7 +202,7 @@ impl Switch {
 
     /// Whether the run is only watched: on, and nothing of CUPTI's is recorded.
     pub fn is_watching(&self) -> bool {
-        self.records_at_most(Mode::Watch)
+        self.records_at_most(Mode::Monitor)
     }
 
     /// Whether CUPTI may have records of ours.
@@ -228,7 +228,7 @@ impl Switch {
         }
         // What was never on answers with an error, which is no news.
         for Calls { domain, ids, rest, all } in &self.calls {
-            let watching = mode == Mode::Watch;
+            let watching = mode == Mode::Monitor;
             for &id in rest.iter().chain(ids.iter().filter(|_| watching)) {
                 let _ = self.cupti.disable_api(*domain, id);
             }
@@ -236,11 +236,11 @@ impl Switch {
                 let _ = self.cupti.disable(whole(*domain));
             }
         }
-        if mode == Mode::Watch {
+        if mode == Mode::Monitor {
             self.record_nodes();
         }
-        let kinds = if mode == Mode::Watch { &self.kinds } else { &self.full_kinds };
-        let managed = self.unified_memory_kind().filter(|_| mode == Mode::Watch);
+        let kinds = if mode == Mode::Monitor { &self.kinds } else { &self.full_kinds };
+        let managed = self.unified_memory_kind().filter(|_| mode == Mode::Monitor);
         for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).chain(managed) {
             let _ = self.cupti.disable(kind);
         }
@@ -299,7 +299,7 @@ impl Switch {
             }
         }
         match self.enable_unified_memory() {
-            // `initialised` tries again.
+            // `initialized` tries again.
             Err(error) if error.code == CuptiResult::NOT_READY => {}
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
@@ -320,7 +320,7 @@ impl Switch {
     }
 
     /// `cuInit` is done: managed memory can be recorded from now on. From a callback of CUPTI.
-    pub fn initialised(&self) {
+    pub fn initialized(&self) {
         if self.is_on()
             && !self.is_watching()
             && let Err(error) = self.enable_unified_memory()

@@ -22,21 +22,21 @@ use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Error, Kind, ResourceHandle
 
 use crate::{flusher, log};
 
-/// Whether other tools get a turn: `GPUWHY_NEIGHBOURS`.
+/// Whether other tools get a turn: `GPUWHY_CUPTI_SHARING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Neighbours {
+pub enum Neighbors {
     /// The slot is held to the end of the process.
-    Hold,
+    Exclusive,
     /// It is left to whoever wants it.
     Yield,
 }
 
-impl Neighbours {
+impl Neighbors {
     /// From its name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
-            "hold" => Some(Self::Hold),
+            "exclusive" => Some(Self::Exclusive),
             "yield" => Some(Self::Yield),
             _ => None,
         }
@@ -81,13 +81,13 @@ impl Slot {
     /// Takes it, and lets go of it again if it is left to others.
     ///
     /// # Errors
-    /// When another tool has it, or CUPTI cannot initialise.
+    /// When another tool has it, or CUPTI cannot initialize.
     pub fn open<H: ActivityHandler + ResourceHandler>(
         cupti: &'static Cupti,
-        neighbours: Neighbours,
+        neighbors: Neighbors,
     ) -> Result<Self, Error> {
         let slot = Self { held: Mutex::new(Some(cupti.subscribe::<H>()?)), ..Self::left_alone::<H>(cupti) };
-        if neighbours == Neighbours::Yield {
+        if neighbors == Neighbors::Yield {
             slot.set_yields(true);
             slot.give_back();
         }

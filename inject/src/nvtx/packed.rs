@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head: kind 4 bits | payload type 4 | parts 8 | domain 16 | length of the text in bytes 32
-//! time | category, colour | range | registered string | payload | text
+//! time | category, color | range | registered string | payload | text
 //! ```
 //! A pop takes two words, a push with a name of 24 characters five.
 
@@ -30,7 +30,7 @@ pub struct Packed {
     pub domain: u32,
     /// Number of the category, 0 without.
     pub category: u32,
-    /// Colour, 0 without.
+    /// Color, 0 without.
     pub color: u32,
     /// Number of the range, 0 without.
     pub range: u64,

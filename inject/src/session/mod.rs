@@ -213,7 +213,7 @@ fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
     if !profiler.director().is_watching() {
         return Ok(());
     }
-    let why = "no device work is recorded (GPUWHY_MODE=watch, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";
+    let why = "no device work is recorded (GPUWHY_MODE=monitor, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";
     Err(SessionError::Start(StartError::Refused(why.to_owned())))
 }
 

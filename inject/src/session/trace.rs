@@ -12,8 +12,8 @@ use crossbeam_channel::Sender;
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Record, Timestamp};
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 
 use crate::capture::segments::Segments;
@@ -64,7 +64,7 @@ impl SessionTrace {
     ///
     /// # Errors
     /// When the header cannot be written.
-    pub fn new(file: File, session: &Session, at: Timestamp) -> io::Result<Self> {
+    pub fn new(file: File, session: &ProcessInfo, at: Timestamp) -> io::Result<Self> {
         let mut attributor = Attributor::new();
         attributor.stop_what_if();
         let mut segments = Segments::new(false);

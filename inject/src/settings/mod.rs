@@ -20,7 +20,7 @@ pub use value::parse_duration;
 pub use variable::*;
 
 use crate::capture::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
-use crate::enable::Neighbours;
+use crate::enable::Neighbors;
 pub use crate::log::Level;
 use crate::output::Pattern;
 
@@ -140,7 +140,7 @@ pub struct Settings {
     /// Injection library to load after this one.
     pub chain: Option<PathBuf>,
     /// Whether other tools get CUPTI.
-    pub neighbours: Neighbours,
+    pub neighbors: Neighbors,
     /// Most memory for activity buffers, bytes.
     pub memory: u64,
     /// Look at host threads.
@@ -180,8 +180,8 @@ impl Settings {
                 Some(Pattern::new("gpuwhy-%p.gpuwhy")),
                 |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
             ),
-            mode: read(&lookup, &mut bad, MODE, "watch, light or full", Mode::Light, Mode::named),
-            graphs: read(&lookup, &mut bad, CUDA_GRAPHS, "node, graph or auto", Graphs::Nodes, Graphs::parse),
+            mode: read(&lookup, &mut bad, MODE, "monitor, light or full", Mode::Light, Mode::named),
+            graphs: read(&lookup, &mut bad, CUDA_GRAPH_TRACE, "node, graph or auto", Graphs::Nodes, Graphs::parse),
             max_overhead: read(
                 &lookup,
                 &mut bad,
@@ -204,10 +204,10 @@ impl Settings {
             cupti_path: read(&lookup, &mut bad, CUPTI_PATH, "a file name", None, |text| {
                 Some(Some(PathBuf::from(text)))
             }),
-            record: read(&lookup, &mut bad, RECORD, "a file name pattern or `off`", None, |text| {
+            record: read(&lookup, &mut bad, RAW_RECORDING, "a file name pattern or `off`", None, |text| {
                 Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
             }),
-            record_limit: read(&lookup, &mut bad, RECORD_LIMIT, "a size such as 64M", 64 << 20, parse_bytes),
+            record_limit: read(&lookup, &mut bad, RAW_RECORDING_LIMIT, "a size such as 64M", 64 << 20, parse_bytes),
             exit_timeout: read(
                 &lookup,
                 &mut bad,
@@ -228,8 +228,15 @@ impl Settings {
             chain: read(&lookup, &mut bad, CHAIN, "a file name or `off`", None, |text| {
                 Some(if is_off(text) { None } else { Some(PathBuf::from(text)) })
             }),
-            neighbours: read(&lookup, &mut bad, NEIGHBOURS, "hold or yield", Neighbours::Hold, Neighbours::parse),
-            memory: read(&lookup, &mut bad, MEMORY, "a size from 8M to 64G", 256 << 20, |text| {
+            neighbors: read(
+                &lookup,
+                &mut bad,
+                CUPTI_SHARING,
+                "exclusive or yield",
+                Neighbors::Exclusive,
+                Neighbors::parse,
+            ),
+            memory: read(&lookup, &mut bad, BUFFER_MEMORY, "a size from 8M to 64G", 256 << 20, |text| {
                 // The channels have room for every buffer there is, from the start.
                 parse_bytes(text).filter(|bytes| (8 << 20..=64 << 30).contains(bytes))
             }),
@@ -250,7 +257,7 @@ impl Settings {
                 CommandLine::parse,
             ),
         };
-        let patterns = [(OUTPUT, &settings.output), (RECORD, &settings.record)];
+        let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
         bad.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
             let placeholder = pattern.as_ref()?.unknown_placeholder()?;
             Some(Complaint::Placeholder { variable, placeholder })
@@ -259,30 +266,30 @@ impl Settings {
     }
 
     /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
-    pub fn whole_graphs(&self, neighbours: Neighbours) -> bool {
-        self.mode != Mode::Watch && self.graphs != Graphs::Nodes && neighbours == Neighbours::Hold
+    pub fn whole_graphs(&self, neighbors: Neighbors) -> bool {
+        self.mode != Mode::Monitor && self.graphs != Graphs::Nodes && neighbors == Neighbors::Exclusive
     }
 
     /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
-    pub fn describe_tracing(&self, neighbours: Neighbours, whole_graphs_are_safe: bool) -> Vec<String> {
+    pub fn describe_tracing(&self, neighbors: Neighbors, whole_graphs_are_safe: bool) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.mode == Mode::Watch {
+        if self.mode == Mode::Monitor {
             notes.push(format!(
-                "{MODE}=watch: no device work and no API calls are recorded; utilisation is read from NVML four times a second, of \
+                "{MODE}=watch: no device work and no API calls are recorded; utilization is read from NVML four times a second, of \
                  whole devices"
             ));
         }
-        if self.mode != Mode::Watch && self.graphs == Graphs::Whole {
-            notes.push(match neighbours {
-                Neighbours::Hold if !whole_graphs_are_safe => format!(
-                    "{CUDA_GRAPHS}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash the \
+        if self.mode != Mode::Monitor && self.graphs == Graphs::Whole {
+            notes.push(match neighbors {
+                Neighbors::Exclusive if !whole_graphs_are_safe => format!(
+                    "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash the \
                      program over whole ones; {CUPTI_PATH} takes a newer libcupti"
                 ),
-                Neighbours::Hold => format!(
-                    "CUDA graphs are recorded as a whole ({CUDA_GRAPHS}=graph): each counts as computation, what runs inside is not known"
+                Neighbors::Exclusive => format!(
+                    "CUDA graphs are recorded as a whole ({CUDA_GRAPH_TRACE}=graph): each counts as computation, what runs inside is not known"
                 ),
-                Neighbours::Yield => format!(
-                    "{CUDA_GRAPHS}=graph has no effect: whoever shares CUPTI ({NEIGHBOURS}=yield) would get no nodes either"
+                Neighbors::Yield => format!(
+                    "{CUDA_GRAPH_TRACE}=graph has no effect: whoever shares CUPTI ({CUPTI_SHARING}=yield) would get no nodes either"
                 ),
             });
         }
@@ -370,7 +377,7 @@ mod tests {
     #[test]
     fn values_are_read() {
         let (settings, bad) =
-            parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RECORD_LIMIT, "2K"), (LOG, "debug")]);
+            parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RAW_RECORDING_LIMIT, "2K"), (LOG, "debug")]);
         assert!(bad.is_empty());
         assert_eq!(settings.live, Some(Duration::from_millis(500)));
         assert_eq!(settings.report, ReportStyle::Off);
@@ -382,12 +389,12 @@ mod tests {
     #[test]
     fn a_bad_value_names_its_variable_and_keeps_the_default() {
         for (variable, value) in
-            [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")]
+            [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (BUFFER_MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")]
                 .into_iter()
                 // What could not be waited for or taken: no memory for so many buffers, no clock for such a time.
                 .chain([
-                    (MEMORY, "18446744073709551615"),
-                    (MEMORY, "65G"),
+                    (BUFFER_MEMORY, "18446744073709551615"),
+                    (BUFFER_MEMORY, "65G"),
                     (EXIT_TIMEOUT, "1e19"),
                     (EXIT_TIMEOUT, "61m"),
                 ])

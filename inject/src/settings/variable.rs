@@ -17,7 +17,7 @@ pub struct Variable {
 /// How much is recorded.
 pub const MODE: &str = "GPUWHY_MODE";
 /// Whether a CUDA graph is one record.
-pub const CUDA_GRAPHS: &str = "GPUWHY_CUDA_GRAPHS";
+pub const CUDA_GRAPH_TRACE: &str = "GPUWHY_CUDA_GRAPH_TRACE";
 /// How much tracing may take.
 pub const MAX_OVERHEAD: &str = "GPUWHY_MAX_OVERHEAD";
 /// Where the trace is written.
@@ -31,9 +31,9 @@ pub const LOG: &str = "GPUWHY_LOG";
 /// Which libcupti to load.
 pub const CUPTI_PATH: &str = "GPUWHY_CUPTI_PATH";
 /// Raw recording for the replay library.
-pub const RECORD: &str = "GPUWHY_RECORD";
+pub const RAW_RECORDING: &str = "GPUWHY_RAW_RECORDING";
 /// Size limit of the raw recording.
-pub const RECORD_LIMIT: &str = "GPUWHY_RECORD_LIMIT";
+pub const RAW_RECORDING_LIMIT: &str = "GPUWHY_RAW_RECORDING_LIMIT";
 /// Longest wait at exit.
 pub const EXIT_TIMEOUT: &str = "GPUWHY_EXIT_TIMEOUT";
 /// Whether stream dependencies are recorded.
@@ -51,9 +51,9 @@ pub const FLUSH: &str = "GPUWHY_FLUSH";
 /// Another injection library.
 pub const CHAIN: &str = "GPUWHY_CHAIN";
 /// Whether other tools get CUPTI.
-pub const NEIGHBOURS: &str = "GPUWHY_NEIGHBOURS";
+pub const CUPTI_SHARING: &str = "GPUWHY_CUPTI_SHARING";
 /// Memory for activity buffers.
-pub const MEMORY: &str = "GPUWHY_MEMORY";
+pub const BUFFER_MEMORY: &str = "GPUWHY_BUFFER_MEMORY";
 /// Whether host threads are looked at.
 pub const SAMPLING: &str = "GPUWHY_SAMPLING";
 
@@ -96,10 +96,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "How much is recorded at most: `watch` no device work and no API call, only ranges (NVTX), what host threads do \
                   and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
                   on](report.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
-                  `full` every API call, memory usage, synchronisations and events too.",
+                  `full` every API call, memory usage, synchronizations and events too.",
     },
     Variable {
-        name: CUDA_GRAPHS,
+        name: CUDA_GRAPH_TRACE,
         default: "node",
         meaning: "`node` records each node of a CUDA graph, `graph` a launch of a graph as one piece of computation whose inside is not \
                   known. `graph` and `auto` need CUPTI 13.2 or later: older libraries can crash the program over whole graphs, so with \
@@ -107,7 +107,7 @@ pub const VARIABLES: &[Variable] = &[
                   second or more say that nodes would take less than an estimated 2 % of the time of their graphs, or less than \
                   GPUWHY_MAX_OVERHEAD where that is set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the \
                   program when whole graphs are switched on in mid-run. How many nodes a graph has is told when it is instantiated; \
-                  graphs of which that is not known stay whole. While CUPTI is left to other tools (GPUWHY_NEIGHBOURS=yield) it is \
+                  graphs of which that is not known stay whole. While CUPTI is left to other tools (GPUWHY_CUPTI_SHARING=yield) it is \
                   always nodes, which those expect. A program linked with gpuwhy records nodes under `auto`, too.",
     },
     Variable {
@@ -139,13 +139,13 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "File of the libcupti to load when none is in the process yet.",
     },
     Variable {
-        name: RECORD,
+        name: RAW_RECORDING,
         default: "off",
         meaning: "Also writes every activity buffer as CUPTI delivered it to this file (same patterns as GPUWHY_OUTPUT), to \
                   be played back by the replay library. Large; for bug reports and test fixtures.",
     },
     Variable {
-        name: RECORD_LIMIT,
+        name: RAW_RECORDING_LIMIT,
         default: "64M",
         meaning: "The raw recording stops growing at this size: bytes, or with a suffix `K`, `M`, `G` (powers of 1024).",
     },
@@ -158,7 +158,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: DEPENDENCIES,
         default: "off",
-        meaning: "`on` also records synchronisations and events, that is, which stream waited for which. On the launch path it costs \
+        meaning: "`on` also records synchronizations and events, that is, which stream waited for which. On the launch path it costs \
                   as much as everything else together, and the verdict does not need it.",
     },
     Variable {
@@ -197,7 +197,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "none",
         meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
                   the range of GPUWHY_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
-                  records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPHS=node, as that has to be on from the start, and they are \
+                  records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPH_TRACE=node, as that has to be on from the start, and they are \
                   thrown away.",
     },
     Variable {
@@ -248,20 +248,20 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: CHAIN,
         default: "off",
-        meaning: "Another injection library, loaded and initialised after this one: the driver itself loads only one. It works \
+        meaning: "Another injection library, loaded and initialized after this one: the driver itself loads only one. It works \
                   beside gpuwhy unless it needs CUPTI too, which serves one tool in a process.",
     },
     Variable {
-        name: NEIGHBOURS,
+        name: CUPTI_SHARING,
         default: "hold",
         meaning: "CUPTI serves one tool in a process: `hold` keeps it to the end, so that another profiler in the \
                   process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
                   goes on when it is done, unless that leaves its own clock in CUPTI (torch.profiler). The time between is \
                   counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
-                  GPUWHY_MODE=watch leaves CUPTI to others either way. See docs/design/reliability.md.",
+                  GPUWHY_MODE=monitor leaves CUPTI to others either way. See docs/design/reliability.md.",
     },
     Variable {
-        name: MEMORY,
+        name: BUFFER_MEMORY,
         default: "256M",
         meaning: "Most host memory for activity buffers, from `8M` to `64G`, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
     },

@@ -10,12 +10,12 @@ use super::host_lead::HostLead;
 use super::idle_log::{Idle, IdleLog};
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
+use super::phases::{Causes, Stretches};
 use super::stacks::LineId;
 use super::statistics::DeviceStatistics;
-use super::stretches::{Causes, Stretches};
 use super::sweep::Operation;
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
-use crate::steps::books::StepBooks;
+use crate::steps::ledger::StepLedger;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
@@ -43,7 +43,7 @@ pub enum Subject {
 
 /// How often and how long a cause kept the device idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct GapTotals {
     /// Gaps of the device that it had a part in.
     pub count: u64,
     /// Their sum, nanoseconds.
@@ -52,7 +52,7 @@ pub struct Tally {
     pub longest_ns: u64,
 }
 
-impl Tally {
+impl GapTotals {
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.total_ns += other.total_ns;
@@ -78,7 +78,7 @@ pub struct DeviceAccount {
     leaves: Leaves,
     overlap: Overlap,
     stretches: Stretches,
-    steps: StepBooks,
+    steps: StepLedger,
     /// The newest idle segments.
     log: IdleLog,
     pub(super) statistics: DeviceStatistics,
@@ -90,7 +90,7 @@ pub struct DeviceAccount {
     /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
     /// copy ended it. The second number says how many bits are filled.
     pub(super) long_holes: (u8, u8),
-    /// What looks saw before input batches.
+    /// What samples saw before input batches.
     pub(super) input_holes: InputHoles,
     /// Bit by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
@@ -112,7 +112,7 @@ impl DeviceAccount {
             leaves: [0; LEAF_COUNT],
             overlap: Overlap::default(),
             stretches: Stretches::new(0),
-            steps: StepBooks::default(),
+            steps: StepLedger::default(),
             log: IdleLog::default(),
             statistics: DeviceStatistics::default(),
             operations: 0,
@@ -178,7 +178,7 @@ impl DeviceAccount {
         self.stretches.steady_start().saturating_sub(self.start)
     }
 
-    /// The time after which the verdict looks: the end of start-up, on the clock of the trace.
+    /// The time after which the verdict samples: the end of start-up, on the clock of the trace.
     #[must_use]
     pub fn steady_start(&self) -> Timestamp {
         Timestamp::from_nanos(self.stretches.steady_start())
@@ -241,17 +241,17 @@ impl DeviceAccount {
 
     /// What `leaf` was blamed on after start-up, the largest first.
     #[must_use]
-    pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, Tally)> {
+    pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, GapTotals)> {
         self.causes_of(|of| of == leaf).into_iter().map(|(_, subject, tally)| (subject, tally)).collect()
     }
 
     /// What all leaves were blamed on after start-up, the largest first.
     #[must_use]
-    pub fn all_causes(&self) -> Vec<(Leaf, Subject, Tally)> {
+    pub fn all_causes(&self) -> Vec<(Leaf, Subject, GapTotals)> {
         self.causes_of(|_| true)
     }
 
-    fn causes_of(&self, wanted: impl Fn(Leaf) -> bool) -> Vec<(Leaf, Subject, Tally)> {
+    fn causes_of(&self, wanted: impl Fn(Leaf) -> bool) -> Vec<(Leaf, Subject, GapTotals)> {
         let mut causes = Causes::default();
         for (&key, &tally) in self.stretches.steady().iter().flat_map(|stretch| &stretch.causes) {
             if wanted(key.0) {

@@ -180,9 +180,9 @@ impl Attributor {
             return;
         };
         let late = self.timelines[index].push(place, &mut self.operations, &mut self.replay);
-        let Completeness { late_ns, patched_ns, .. } = &mut self.completeness;
+        let Completeness { late_ns, late_corrected_ns, .. } = &mut self.completeness;
         *late_ns = late_ns.saturating_add(late.total);
-        *patched_ns = patched_ns.saturating_add(late.patched);
+        *late_corrected_ns = late_corrected_ns.saturating_add(late.patched);
     }
 }
 

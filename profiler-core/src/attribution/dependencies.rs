@@ -1,7 +1,7 @@
 //! What a stream waited for, where the program says so with events.
 //!
 //! An event record and a wait for it carry the same id when the tracing library reports it (CUDA 12.8 and later, with
-//! synchronisation records on). The producer is the last operation launched on the recording stream before the event
+//! synchronization records on). The producer is the last operation launched on the recording stream before the event
 //! was; "before" is by correlation id, which grows with each call. A wait explains a gap only if its producer ended in
 //! it, or just before: else the stream went on for another reason.
 //!
@@ -31,7 +31,7 @@ pub struct Producer {
     /// What it did.
     pub work: Work,
     /// It ran on another device than the one that waited.
-    pub elsewhere: bool,
+    pub other_device: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ impl Dependencies {
         }
     }
 
-    /// A stream was told to wait; other synchronisations make no stream wait.
+    /// A stream was told to wait; other synchronizations make no stream wait.
     pub(super) fn waited(&mut self, sync: &Sync) {
         if sync.kind != SyncKind::StreamWaitEvent || sync.event_sync_id == 0 {
             return;
@@ -126,7 +126,7 @@ impl Dependencies {
             (ran.end.saturating_add(EVENT_NANOS) >= from && ran.end <= start).then_some(*ran)
         });
         let last = producers.max_by_key(|ran| ran.end)?;
-        Some(Producer { work: last.work, elsewhere: last.device != device })
+        Some(Producer { work: last.work, other_device: last.device != device })
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
             let (start, end) = (Timestamp::from_nanos(to), Timestamp::from_nanos(to));
             dependencies.producer(&Operation::new(start, end, device, stream, correlation), from)
         };
-        let copy = Some(Producer { work: Work::Copy, elsewhere: true });
+        let copy = Some(Producer { work: Work::Copy, other_device: true });
         assert_eq!(producer(&dependencies, 7, 60_000, 505_000), copy);
         assert_eq!(producer(&dependencies, 7, 514_000, 600_000), copy, "just before the gap");
         assert_eq!(producer(&dependencies, 7, 600_000, 700_000), None, "long over");

@@ -1,7 +1,7 @@
 //! What a host thread was seen to do while it kept the device waiting: the words of the evidence.
 //!
-//! A cause is decided when the look arrives, from the state of the thread, the interpreter and the stack, so that the
-//! gap rule only compares times. Each cause belongs to one leaf. Time that no look speaks for has no cause.
+//! A cause is decided when the sample arrives, from the state of the thread, the interpreter and the stack, so that the
+//! gap rule only compares times. Each cause belongs to one leaf. Time that no sample speaks for has no cause.
 
 use super::leaf::Leaf;
 
@@ -33,7 +33,7 @@ pub enum HostCause {
     Driver,
     /// Ready to run, and no core was free.
     Preempted,
-    /// Off the cores for another reason, or for one that the look came too late to see.
+    /// Off the cores for another reason, or for one that the sample came too late to see.
     OtherWait,
     /// In a data loader that prepares the batch on the launching thread.
     LoaderInline,

@@ -1,10 +1,10 @@
-//! Records of the host on their way in: looks at threads, and ranges that the program named.
+//! Records of the host on their way in: samples of threads, and ranges that the program named.
 //!
-//! Looks are judged at once, because their stacks are in the dictionary. Ranges have to be in order before they mean
+//! HostSamples are judged at once, because their stacks are in the dictionary. Ranges have to be in order before they mean
 //! anything, so they are put aside until the flush that passes them.
 
 use super::Attributor;
-use super::looks::Look;
+use super::host_samples::HostSampleView;
 use super::ranges::Finding;
 use super::sweep::LONGEST_WINDOW;
 use crate::dictionary::Dictionary;
@@ -20,7 +20,7 @@ impl Attributor {
         }
         let class = self.stacks.get(sample.stack, dictionary);
         let thread = self.thread_index(sample.thread);
-        self.threads.rows[thread as usize].looks.push(Look::new(sample, class));
+        self.threads.rows[thread as usize].samples.push(HostSampleView::new(sample, class));
     }
 
     pub(super) fn push_range(&mut self, event: &RangeEvent, dictionary: &Dictionary) {
@@ -48,9 +48,9 @@ impl Attributor {
             match finding {
                 Finding::Step { thread, at } => self.marks.push(thread, Timestamp::from_nanos(at)),
                 Finding::LoaderBegins { thread, at, cause } => {
-                    self.threads.rows[thread as usize].looks.enter_loader(at, cause);
+                    self.threads.rows[thread as usize].samples.enter_loader(at, cause);
                 }
-                Finding::LoaderEnds { thread, at } => self.threads.rows[thread as usize].looks.leave_loader(at),
+                Finding::LoaderEnds { thread, at } => self.threads.rows[thread as usize].samples.leave_loader(at),
             }
         }
         let ranges = &self.ranges;

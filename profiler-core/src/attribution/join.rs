@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
-use crate::correlated::Correlated;
-use crate::line::Line;
+use crate::collections::correlation_map::Correlated;
+use crate::collections::queue::Queue;
 use crate::record::{CorrelationId, DeviceId, StreamId};
 
 /// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than
@@ -36,7 +36,7 @@ const REMEMBERED: usize = 65_536;
 const WAITING_LIMIT: usize = 1 << 20;
 /// Launches that memory is kept for, of each thread.
 const FEWEST_WAITING: usize = 1_024;
-/// Lost launches that gaps are checked against.
+/// LostLaunch launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
 const GRAPH_STREAM_LIMIT: usize = 4_096;
@@ -53,19 +53,19 @@ pub(super) struct Launch {
 
 /// A kernel launch whose record never came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lost {
+pub(super) struct LostLaunch {
     pub(super) thread: u32,
     pub(super) end: u64,
 }
 
 /// Where a launch waits: the lower half of its sequence number says it all, as fewer than that many wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct QueueSlot {
     thread: u32,
     sequence: u32,
 }
 
-impl Place {
+impl QueueSlot {
     fn new(thread: u32, sequence: u64) -> Self {
         Self { thread, sequence: sequence as u32 }
     }
@@ -73,16 +73,16 @@ impl Place {
 
 /// A launch that has left its queue, or that a call inside it leads to by an id of its own.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct DequeuedLaunch {
     launch: Launch,
-    /// Place in the thread's queue, in which it may be no more.
+    /// QueueSlot in the thread's queue, in which it may be no more.
     sequence: u64,
     /// Counted as a launch without activity.
     lost: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedCall {
     start: u64,
     end: u64,
     correlation: u32,
@@ -95,26 +95,26 @@ struct Waiting {
     remembered: bool,
 }
 
-impl Waiting {
+impl QueuedCall {
     fn launch(&self, thread: u32) -> Launch {
         Launch { start: self.start, end: self.end, thread, class: self.class }
     }
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct LaunchQueue {
     /// Sequence number of the front.
     base: u64,
-    waiting: Line<Waiting>,
+    waiting: Queue<QueuedCall>,
 }
 
-impl Queue {
-    fn get_mut(&mut self, sequence: u64) -> Option<&mut Waiting> {
+impl LaunchQueue {
+    fn get_mut(&mut self, sequence: u64) -> Option<&mut QueuedCall> {
         self.waiting.get_mut(usize::try_from(sequence.checked_sub(self.base)?).ok()?)
     }
 
     /// The sequence of what lies at a place of this queue.
-    fn sequence(&self, place: Place) -> u64 {
+    fn sequence(&self, place: QueueSlot) -> u64 {
         self.base + u64::from(place.sequence.wrapping_sub(self.base as u32))
     }
 
@@ -127,7 +127,7 @@ impl Queue {
 
     /// Drops what nothing waits for in front of what still waits, up to what is to be remembered.
     fn drop_resolved(&mut self) {
-        let done = |waiting: &&Waiting| waiting.resolved && !waiting.remembered;
+        let done = |waiting: &&QueuedCall| waiting.resolved && !waiting.remembered;
         let count = self.waiting.iter().take_while(done).count();
         self.waiting.skip_first(count);
         self.base += count as u64;
@@ -137,14 +137,14 @@ impl Queue {
 /// Launches by correlation id, and the queue of those that wait, by thread.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    places: Correlated<Place>,
-    queues: Vec<Queue>,
+    places: Correlated<QueueSlot>,
+    queues: Vec<LaunchQueue>,
     /// By correlation id, which is in no place then.
-    kept: FxHashMap<u32, Kept>,
+    kept: FxHashMap<u32, DequeuedLaunch>,
     /// Those that are kept, or will be: id, thread and sequence, the oldest first.
     remembered: VecDeque<(u32, u32, u64)>,
     newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
-    lost: VecDeque<Lost>,
+    lost: VecDeque<LostLaunch>,
     flush: u64,
     /// The newest node of a graph that was joined during this flush: the ones behind it need no more than its launch.
     newest_node: Option<(CorrelationId, DeviceId, StreamId, Launch)>,
@@ -158,11 +158,11 @@ impl Launches {
         self.newest_node = None;
         let thread = launch.thread as usize;
         if self.queues.len() <= thread {
-            self.queues.resize_with(thread + 1, Queue::default);
+            self.queues.resize_with(thread + 1, LaunchQueue::default);
         }
         let queue = &mut self.queues[thread];
         let sequence = queue.base + queue.waiting.len() as u64;
-        queue.waiting.push(Waiting {
+        queue.waiting.push(QueuedCall {
             start: launch.start,
             end: launch.end,
             correlation: correlation.0,
@@ -172,7 +172,7 @@ impl Launches {
             has_record: false,
             remembered: false,
         });
-        let before = self.places.insert(correlation.0, Place::new(launch.thread, sequence));
+        let before = self.places.insert(correlation.0, QueueSlot::new(launch.thread, sequence));
         if before.is_some() || !self.kept.is_empty() {
             self.replaced(correlation.0, before);
         }
@@ -184,12 +184,12 @@ impl Launches {
 
     /// The id wrapped round: whatever it stood for four billion calls ago is over.
     #[cold]
-    fn replaced(&mut self, correlation: u32, before: Option<Place>) {
+    fn replaced(&mut self, correlation: u32, before: Option<QueueSlot>) {
         if let Some(before) = before {
             let sequence = self.queues[before.thread as usize].sequence(before);
             self.resolve(before.thread, sequence);
         }
-        if let Some(Kept { launch, sequence, .. }) = self.kept.remove(&correlation) {
+        if let Some(DequeuedLaunch { launch, sequence, .. }) = self.kept.remove(&correlation) {
             self.resolve(launch.thread, sequence);
         }
     }
@@ -197,7 +197,7 @@ impl Launches {
     /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
     pub(super) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
         if self.places.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
-            self.kept.insert(correlation.0, Kept { launch, sequence, lost: false });
+            self.kept.insert(correlation.0, DequeuedLaunch { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
         }
     }
@@ -234,7 +234,7 @@ impl Launches {
 
     #[cold]
     fn join_kept(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
-        let &Kept { launch, sequence, lost } = self.kept.get(&correlation.0)?;
+        let &DequeuedLaunch { launch, sequence, lost } = self.kept.get(&correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
             let flush = self.flush;
             if let Some(waiting) = self.queues[launch.thread as usize].get_mut(sequence) {
@@ -297,10 +297,10 @@ impl Launches {
         if self.remembered.len() > REMEMBERED
             && let Some((old, thread, sequence)) = self.remembered.pop_front()
         {
-            if self.places.get(old) == Some(&Place::new(thread, sequence)) {
+            if self.places.get(old) == Some(&QueueSlot::new(thread, sequence)) {
                 self.places.remove(old);
             }
-            let same = |kept: &Kept| kept.launch.thread == thread && kept.sequence == sequence;
+            let same = |kept: &DequeuedLaunch| kept.launch.thread == thread && kept.sequence == sequence;
             if self.kept.get(&old).is_some_and(same) {
                 self.kept.remove(&old);
             }
@@ -312,7 +312,7 @@ impl Launches {
         self.flush += 1;
         self.newest_node = None;
         let mut oldest: Option<u64> = None;
-        self.queues.iter_mut().for_each(Queue::drop_resolved);
+        self.queues.iter_mut().for_each(LaunchQueue::drop_resolved);
         let threads = self.queues.len();
         let waiting: usize = self.queues.iter().map(|queue| queue.waiting.len()).sum();
         let part = if waiting > WAITING_LIMIT { WAITING_LIMIT / threads } else { WAITING_LIMIT };
@@ -355,14 +355,14 @@ impl Launches {
             self.remember(front.correlation, thread, sequence);
         }
         if (front.remembered || !front.resolved)
-            && self.places.get(front.correlation) == Some(&Place::new(thread, sequence))
+            && self.places.get(front.correlation) == Some(&QueueSlot::new(thread, sequence))
         {
             self.places.remove(front.correlation);
-            self.kept.insert(front.correlation, Kept { launch: front.launch(thread), sequence, lost });
+            self.kept.insert(front.correlation, DequeuedLaunch { launch: front.launch(thread), sequence, lost });
         }
         if lost {
             self.without_activity += 1;
-            self.lost.push_back(Lost { thread, end: front.end });
+            self.lost.push_back(LostLaunch { thread, end: front.end });
             if self.lost.len() > LOST_LIMIT {
                 self.lost.pop_front();
             }
@@ -374,12 +374,12 @@ impl Launches {
         if self.lost.is_empty() {
             return None;
         }
-        let inside = |lost: &&Lost| lost.thread == thread && from < lost.end && lost.end < to;
+        let inside = |lost: &&LostLaunch| lost.thread == thread && from < lost.end && lost.end < to;
         self.lost.iter().filter(inside).map(|lost| lost.end).min()
     }
 }
 
-fn gives_up(waiting: &Waiting, at: u64, flush: u64) -> bool {
+fn gives_up(waiting: &QueuedCall, at: u64, flush: u64) -> bool {
     let age = at.saturating_sub(waiting.start);
     let flushes = flush - waiting.flush;
     match waiting.class {

@@ -13,17 +13,17 @@ use rustc_hash::FxHashMap;
 use super::CLOCK_SLACK_NANOS;
 use super::step_sequence::StepSequence;
 use super::sweep::Operation;
+use crate::collections::slab::Slab;
+use crate::collections::sorted_runs::InOrder;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
-use crate::runs::InOrder;
-use crate::slab::Slab;
 use crate::steps::{Cut, LaunchKind, StepDetector};
 
-/// Marks that are remembered: steps that a program can be ahead of its device by.
+/// StepMarks that are remembered: steps that a program can be ahead of its device by.
 const MARK_LIMIT: usize = 65_536;
 
 /// Whether and how an operation begins a step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct LaunchStatus {
     /// It was shown to the detector, or is past it.
     pub(super) shown: bool,
     /// It is the first that was launched in a named step.
@@ -36,13 +36,13 @@ pub(super) struct Standing {
 
 /// Host times at which named steps begin, in order.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct StepMarks {
     /// One thread marks the steps of a process: the first that did. Others would cut its steps in pieces.
     thread: Option<ThreadId>,
     times: VecDeque<u64>,
 }
 
-impl Marks {
+impl StepMarks {
     pub(super) fn push(&mut self, thread: ThreadId, at: Timestamp) {
         if at == Timestamp::ZERO || *self.thread.get_or_insert(thread) != thread {
             return;
@@ -99,7 +99,7 @@ impl LaunchOrder {
     }
 
     /// Shows those that come before `watermark` in launch order.
-    pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &Marks) {
+    pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &StepMarks) {
         let mut hidden = std::mem::take(&mut self.hidden);
         for &(_, index) in hidden.take_while(|&(place, _)| place < watermark || watermark == u64::MAX) {
             let operation = &mut pending[index];
@@ -114,7 +114,7 @@ impl LaunchOrder {
 
     /// What the operation at `place` of the slab means for the steps; to be asked before the place is used again.
     #[inline]
-    pub(super) fn take_cut(&mut self, place: u32, standing: &Standing) -> Option<Cut> {
+    pub(super) fn take_cut(&mut self, place: u32, standing: &LaunchStatus) -> Option<Cut> {
         if standing.cuts { self.cuts.remove(&place) } else { None }
     }
 
@@ -124,7 +124,7 @@ impl LaunchOrder {
     }
 
     #[inline]
-    fn standing(&mut self, operation: &Operation, marks: &Marks) -> (Standing, Option<Cut>) {
+    fn standing(&mut self, operation: &Operation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
         let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);
@@ -136,7 +136,7 @@ impl LaunchOrder {
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
             self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
-            return (Standing { shown: true, marked, first: false, cuts: false }, None);
+            return (LaunchStatus { shown: true, marked, first: false, cuts: false }, None);
         }
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
@@ -153,7 +153,7 @@ impl LaunchOrder {
             _ => {}
         }
         self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
-        (Standing { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
+        (LaunchStatus { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
     }
 }
 
@@ -174,7 +174,7 @@ fn between_equals(operation: &Operation) -> (u64, CorrelationId, u64, StreamId, 
 mod tests {
     use super::*;
 
-    fn marks(thread: u32, times: &[u64], marks: &mut Marks) {
+    fn marks(thread: u32, times: &[u64], marks: &mut StepMarks) {
         for &at in times {
             marks.push(ThreadId(thread), Timestamp::from_nanos(at));
         }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_newest_mark_before_a_launch_counts_once() {
-        let mut all = Marks::default();
+        let mut all = StepMarks::default();
         marks(1, &[300, 100, 200], &mut all);
         marks(2, &[150], &mut all);
         assert_eq!(all.passed(0, 99), None);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn marks_are_bounded() {
-        let mut all = Marks::default();
+        let mut all = StepMarks::default();
         marks(1, &(1..=MARK_LIMIT as u64 + 5).collect::<Vec<_>>(), &mut all);
         assert_eq!((all.times.len(), all.times[0]), (MARK_LIMIT, 6));
     }

@@ -18,7 +18,7 @@ pub(super) enum Stage {
 }
 
 /// Where a stage is.
-enum Place {
+enum PathPattern {
     /// A file whose path ends so.
     File(&'static str),
     /// Any file with this in its path.
@@ -26,13 +26,13 @@ enum Place {
 }
 
 struct Entry {
-    place: Place,
+    place: PathPattern,
     /// Last parts of qualified function names; empty for any.
     functions: &'static [&'static str],
     stage: Stage,
 }
 
-const fn entry(place: Place, functions: &'static [&'static str], stage: Stage) -> Entry {
+const fn entry(place: PathPattern, functions: &'static [&'static str], stage: Stage) -> Entry {
     Entry { place, functions, stage }
 }
 
@@ -43,24 +43,24 @@ const fn entry(place: Place, functions: &'static [&'static str], stage: Stage) -
 /// NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`), `MosaicML` Streaming (`base/dataset.py`), Grain
 /// and TensorFlow's `tf.data` (`python/data/ops/iterator_ops.py`).
 const LOADERS: [Entry; 14] = [
-    entry(Place::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
-    entry(Place::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),
-    entry(Place::File("torch/utils/data/_utils/fetch.py"), &[], Stage::Inline),
-    entry(Place::File("torch/utils/data/dataloader.py"), &["_get_data", "_try_get_data"], Stage::Receive),
-    entry(Place::File("torch/utils/data/dataloader.py"), &["__next__", "_next_data"], Stage::Next),
-    entry(Place::Within("/torchdata/"), &["__next__", "next", "_next_data"], Stage::Next),
-    entry(Place::Within("/torchdata/"), &["_get_data", "_try_get_data"], Stage::Receive),
-    entry(Place::Within("/site-packages/webdataset/"), &[], Stage::Next),
-    entry(Place::File("site-packages/datasets/iterable_dataset.py"), &["__iter__", "__next__"], Stage::Next),
+    entry(PathPattern::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
+    entry(PathPattern::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),
+    entry(PathPattern::File("torch/utils/data/_utils/fetch.py"), &[], Stage::Inline),
+    entry(PathPattern::File("torch/utils/data/dataloader.py"), &["_get_data", "_try_get_data"], Stage::Receive),
+    entry(PathPattern::File("torch/utils/data/dataloader.py"), &["__next__", "_next_data"], Stage::Next),
+    entry(PathPattern::Within("/torchdata/"), &["__next__", "next", "_next_data"], Stage::Next),
+    entry(PathPattern::Within("/torchdata/"), &["_get_data", "_try_get_data"], Stage::Receive),
+    entry(PathPattern::Within("/site-packages/webdataset/"), &[], Stage::Next),
+    entry(PathPattern::File("site-packages/datasets/iterable_dataset.py"), &["__iter__", "__next__"], Stage::Next),
     entry(
-        Place::File("site-packages/datasets/arrow_dataset.py"),
+        PathPattern::File("site-packages/datasets/arrow_dataset.py"),
         &["__getitem__", "__getitems__", "_getitem", "__iter__"],
         Stage::Inline,
     ),
-    entry(Place::Within("nvidia/dali/plugin/"), &["__next__", "next", "_get_outputs"], Stage::Next),
-    entry(Place::Within("/ffcv/loader/"), &["__next__", "__iter__"], Stage::Next),
-    entry(Place::Within("/site-packages/streaming/base/"), &["__iter__", "__getitem__"], Stage::Next),
-    entry(Place::Within("/site-packages/grain/"), &["__next__"], Stage::Next),
+    entry(PathPattern::Within("nvidia/dali/plugin/"), &["__next__", "next", "_get_outputs"], Stage::Next),
+    entry(PathPattern::Within("/ffcv/loader/"), &["__next__", "__iter__"], Stage::Next),
+    entry(PathPattern::Within("/site-packages/streaming/base/"), &["__iter__", "__getitem__"], Stage::Next),
+    entry(PathPattern::Within("/site-packages/grain/"), &["__next__"], Stage::Next),
 ];
 
 /// `tf.data` has wrappers whose names change; the file has not.
@@ -71,8 +71,8 @@ pub(super) fn stage_of(file: &str, function: &str) -> Option<Stage> {
     let (class, last) = function.rsplit_once('.').unwrap_or(("", function));
     let fits = |entry: &&Entry| {
         let here = match entry.place {
-            Place::File(end) => file.ends_with(end),
-            Place::Within(part) => file.contains(part),
+            PathPattern::File(end) => file.ends_with(end),
+            PathPattern::Within(part) => file.contains(part),
         };
         here && (entry.functions.is_empty() || entry.functions.contains(&last))
     };

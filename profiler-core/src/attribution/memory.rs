@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::memory::{Holding, Holdings, Place};
+use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::record::{ApiCall, ApiFunctionId, MemoryEvent, NameId, ThreadId};
 
 /// Events that wait for a flush (112 bytes each); beyond that the older half is taken in as it is.
@@ -33,7 +33,7 @@ pub struct PeakCaller {
 pub(super) struct Memory {
     pending: Vec<MemoryEvent>,
     holdings: Holdings,
-    callers: BTreeMap<Place, Option<PeakCaller>>,
+    callers: BTreeMap<MemoryOwner, Option<PeakCaller>>,
 }
 
 impl Memory {
@@ -79,7 +79,7 @@ impl Memory {
         }
     }
 
-    /// Looks for the ranges of new callers; `range_of` knows which was open on a thread at a time.
+    /// HostSamples for the ranges of new callers; `range_of` knows which was open on a thread at a time.
     pub(super) fn place(&mut self, range_of: impl Fn(u32, u64) -> Option<NameId>) {
         for caller in self.callers.values_mut().flatten().filter(|caller| !caller.placed) {
             caller.range = range_of(caller.index, caller.start);
@@ -93,7 +93,7 @@ impl Memory {
     }
 
     /// Each place, with who took it to its peak.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (Place, &Holding, Option<PeakCaller>)> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
         self.holdings.rows().map(|(place, holding)| (place, holding, self.callers.get(&place).copied().flatten()))
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Records come in any order within a flush. [`Attributor::push`] counts them at once and puts them aside;
 //! [`Attributor::flushed`] joins operations to their launching calls, works out the watermark before which nothing
-//! can change any more, and enters everything before it into the books of each device. The work is O(1) amortised a
+//! can change any more, and enters everything before it into the books of each device. The work is O(1) amortized a
 //! record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by what is in flight.
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who launched what),
-//! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `looks` (what the host did), `account` (the books),
+//! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `samples` (what the host did), `account` (the books),
 //! `answers` (what can be asked).
 //!
 //! Beside the books the same records drive the what-if replay ([`crate::whatif`]), by way of `replay_feed`.
@@ -16,7 +16,6 @@
 
 mod account;
 mod activity;
-mod answers;
 pub mod api;
 mod arrival;
 mod calls;
@@ -25,28 +24,29 @@ mod gap;
 pub mod host_cause;
 mod host_lead;
 mod host_records;
+mod host_samples;
 mod idle_log;
 mod join;
 mod launch_order;
 pub mod leaf;
 mod link_time;
 mod loaders;
-mod looks;
 mod memory;
+mod phases;
 mod quantile;
+mod queries;
 mod ranges;
-mod replay_feed;
 mod running;
+mod simulation_feed;
 mod stacks;
 pub mod statistics;
 pub mod step_sequence;
-mod stretches;
 mod sweep;
 mod thread_table;
 mod threads;
 mod waiting;
 
-pub use account::{DeviceAccount, Subject, Tally};
+pub use account::{DeviceAccount, GapTotals, Subject};
 pub use activity::is_communication;
 pub use dependencies::Producer;
 pub use gap::{
@@ -55,7 +55,7 @@ pub use gap::{
 };
 pub use host_lead::HostLead;
 
-pub use looks::LookTotals;
+pub use host_samples::SampleTotals;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
@@ -66,19 +66,19 @@ use self::api::ApiClasses;
 use self::arrival::Arrivals;
 use self::dependencies::Dependencies;
 use self::join::Launches;
-use self::launch_order::Marks;
+use self::launch_order::StepMarks;
 use self::memory::Memory;
 use self::ranges::Ranges;
-use self::replay_feed::ReplayFeed;
+use self::simulation_feed::SimulationFeed;
 use self::stacks::Stacks;
 use self::statistics::ApiTable;
 use self::sweep::{Host, Operation, Timeline};
 use self::thread_table::ThreadTable;
 use self::threads::HostThread;
+use crate::collections::slab::Slab;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::report::Completeness;
-use crate::slab::Slab;
 
 /// Host and device clocks are mapped to each other with an error; an operation may seem to begin this much before
 /// the call that launched it. Measured differences stay under 20 us.
@@ -118,8 +118,8 @@ pub struct Attributor {
     /// Records pushed that may wait; see `waiting`.
     waiting: usize,
     timelines: Vec<Timeline>,
-    marks: Marks,
-    replay: ReplayFeed,
+    marks: StepMarks,
+    replay: SimulationFeed,
     completeness: Completeness,
     /// First begin and last end of what has times.
     observed: Option<(u64, u64)>,
@@ -170,8 +170,8 @@ impl Attributor {
     }
 
     /// A step that the program or its framework named begins on the host at `at`: on each device, the first operation
-    /// launched at or after it, by whichever thread, begins the step. Marks must come before the flush that passes
-    /// them, else the step begins with a later operation. A mark at the end of the last step closes it. Marks of
+    /// launched at or after it, by whichever thread, begins the step. StepMarks must come before the flush that passes
+    /// them, else the step begins with a later operation. A mark at the end of the last step closes it. StepMarks of
     /// other threads than the first one's are left out.
     pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
         self.marks.push(thread, at);

@@ -32,7 +32,7 @@ pub struct HostLine {
     pub function: NameId,
     /// File.
     pub file: NameId,
-    /// Line, from 1; 0 when unknown.
+    /// Line number, from 1; 0 when unknown.
     pub line: u32,
     /// Function and file of the innermost frame, when that is another one.
     pub within: Option<(NameId, NameId)>,

@@ -111,7 +111,7 @@ pub struct DeviceStatistics {
     /// Places in `kernels`.
     places: FxHashMap<NameId, u32>,
     other_kernels: KernelStatistics,
-    kernels_beyond_table: u64,
+    kernel_table_overflow: u64,
     /// With the place in `kernels` of the newest kernel of each.
     configs: Vec<(ConfigTally, u32)>,
     copies: FxHashMap<CopyPath, CopyStatistics>,
@@ -137,8 +137,8 @@ impl DeviceStatistics {
 
     /// Kernels (not names) in the shared row.
     #[must_use]
-    pub fn kernels_beyond_table(&self) -> u64 {
-        self.kernels_beyond_table
+    pub fn kernel_table_overflow(&self) -> u64 {
+        self.kernel_table_overflow
     }
 
     /// Counts a kernel.
@@ -164,7 +164,7 @@ impl DeviceStatistics {
             return;
         }
         let Some(place) = self.find_or_add_kernel(name, communication) else {
-            self.kernels_beyond_table += 1;
+            self.kernel_table_overflow += 1;
             self.other_kernels.durations.add(nanos);
             return;
         };

@@ -15,7 +15,7 @@ const PATIENCE: u32 = 3;
 
 /// One operation of a step, over the steps that launched the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StepOperation {
     /// What it does.
     pub leaf: Leaf,
     /// Which kernel it is.
@@ -36,7 +36,7 @@ struct Launched {
     nanos: u64,
 }
 
-impl Place {
+impl StepOperation {
     fn new(&Launched { leaf, subject, nanos }: &Launched) -> Self {
         Self { leaf, subject, total_ns: nanos, min_ns: nanos, max_ns: nanos }
     }
@@ -55,7 +55,7 @@ impl Place {
 /// The sequence of one device.
 #[derive(Debug, Default)]
 pub(super) struct StepSequence {
-    kept: Vec<Place>,
+    kept: Vec<StepOperation>,
     steps: u64,
     open: Option<Vec<Launched>>,
     different: u32,
@@ -75,7 +75,7 @@ impl StepSequence {
         }
         self.different += 1;
         if self.kept.is_empty() || self.different >= PATIENCE {
-            (self.kept, self.steps, self.different) = (step.iter().map(Place::new).collect(), 1, 0);
+            (self.kept, self.steps, self.different) = (step.iter().map(StepOperation::new).collect(), 1, 0);
         }
     }
 
@@ -95,7 +95,7 @@ impl StepSequence {
     }
 
     /// The places of a step, and how many steps launched just these. Empty without steps.
-    pub(super) fn places(&self) -> (&[Place], u64) {
+    pub(super) fn places(&self) -> (&[StepOperation], u64) {
         (&self.kept, self.steps)
     }
 }

@@ -11,16 +11,16 @@ use super::dependencies::Dependencies;
 use super::gap::{self, Next};
 use super::idle_log::Idle;
 use super::join::{Launch, Launches};
-use super::launch_order::{LaunchOrder, Marks, Standing};
+use super::launch_order::{LaunchOrder, LaunchStatus, StepMarks};
 use super::leaf::Leaf;
 use super::ranges::Ranges;
-use super::replay_feed::ReplayFeed;
 use super::running::Running;
+use super::simulation_feed::SimulationFeed;
 use super::step_sequence::StepSequence;
 use super::threads::HostThread;
+use crate::collections::slab::Slab;
+use crate::collections::sorted_runs::InOrder;
 use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
-use crate::runs::InOrder;
-use crate::slab::Slab;
 use crate::steps::Cut;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
@@ -44,7 +44,7 @@ pub(super) struct Operation {
     pub(super) flush: u64,
     /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
     pub(super) symbol: u32,
-    pub(super) standing: Standing,
+    pub(super) standing: LaunchStatus,
     /// It came when its begin was entered already.
     pub(super) late: bool,
     /// How many kernels with its grid run at once with a block to each multiprocessor; 0 for less than two.
@@ -77,7 +77,7 @@ impl Operation {
             input: false,
             flush: 0,
             symbol: 0,
-            standing: Standing::default(),
+            standing: LaunchStatus::default(),
             late: false,
             fit: 0,
             link: 0,
@@ -109,7 +109,7 @@ pub(super) struct Timeline {
 pub(super) struct Host<'a> {
     pub(super) threads: &'a [HostThread],
     pub(super) launches: &'a Launches,
-    pub(super) marks: &'a Marks,
+    pub(super) marks: &'a StepMarks,
     pub(super) dependencies: &'a Dependencies,
 }
 
@@ -143,7 +143,7 @@ impl Timeline {
     /// Adds the operation that lies at `place`, which is freed once it is entered. If its time is entered already, it
     /// takes what idle time it can; the rest goes on.
     #[inline]
-    pub(super) fn push(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut ReplayFeed) -> Late {
+    pub(super) fn push(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut SimulationFeed) -> Late {
         let operation = &operations[place];
         self.account.operations += 1;
         if operation.graph {
@@ -160,7 +160,7 @@ impl Timeline {
     }
 
     #[cold]
-    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut ReplayFeed) -> Late {
+    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut SimulationFeed) -> Late {
         let operation = &mut operations[place];
         replay.operation(operation);
         let position = self.account.position();
@@ -210,7 +210,7 @@ impl Timeline {
         watermark: u64,
         operations: &mut Slab<Operation>,
         host: &Host<'_>,
-        replay: &mut ReplayFeed,
+        replay: &mut SimulationFeed,
         ranges: &mut Ranges,
     ) -> u64 {
         let mut refused = 0;

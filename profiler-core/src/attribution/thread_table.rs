@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 
+use super::host_samples::SampleTotals;
 use super::join::Launches;
-use super::looks::LookTotals;
 use super::threads::HostThread;
 use crate::record::ThreadId;
 
@@ -30,7 +30,7 @@ pub(super) struct ThreadTable {
     quiet: Vec<u32>,
     quiet_at: Option<u64>,
     /// Of launching threads that are forgotten.
-    forgotten_looks: LookTotals,
+    forgotten_samples: SampleTotals,
 }
 
 impl ThreadTable {
@@ -57,7 +57,7 @@ impl ThreadTable {
         } else if let Some(place) = self.take_quiet(launches, flush) {
             let old = std::mem::take(&mut self.rows[place]);
             if old.launches {
-                self.forgotten_looks.add(old.looks.totals());
+                self.forgotten_samples.add(old.samples.totals());
             }
             self.places.remove(&std::mem::replace(&mut self.ids[place], id));
             place as u32
@@ -68,13 +68,13 @@ impl ThreadTable {
         place
     }
 
-    /// Looks at the threads that launched, summed.
-    pub(super) fn look_totals(&self) -> LookTotals {
-        let mut sum = self.forgotten_looks;
+    /// HostSamples at the threads that launched, summed.
+    pub(super) fn sample_totals(&self) -> SampleTotals {
+        let mut sum = self.forgotten_samples;
         // Where no launch was recorded, all that were looked at: the sampler chose them.
         let any = self.rows.iter().any(|thread| thread.launches);
         for thread in self.rows.iter().filter(|thread| thread.launches || !any) {
-            sum.add(thread.looks.totals());
+            sum.add(thread.samples.totals());
         }
         sum
     }

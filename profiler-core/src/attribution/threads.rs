@@ -2,7 +2,7 @@
 //!
 //! Records of one thread arrive in any order within a flush. A call is placed only when it ended before the horizon
 //! and no unfinished call began before it, because an enclosing call ends (and is delivered) after those inside it.
-//! Nested calls are recognised by containment, not by correlation id: the tracing library gives a runtime call and
+//! Nested calls are recognized by containment, not by correlation id: the tracing library gives a runtime call and
 //! the driver call inside it the same id in some versions only.
 
 use std::cell::Cell;
@@ -10,11 +10,11 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use super::api::ApiClass;
-use super::looks::Looks;
+use super::host_samples::HostSamples;
 use super::waiting::WAITING_LIMIT;
-use crate::line::Line;
+use crate::collections::queue::Queue;
+use crate::collections::sorted_runs::InOrder;
 use crate::record::{ApiCall, ApiFunctionId};
-use crate::runs::InOrder;
 
 /// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
 /// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
@@ -49,7 +49,7 @@ pub(super) enum Nesting {
 pub(super) struct HostThread {
     /// Calls that are not placed.
     pending: InOrder<ApiCall>,
-    calls: Line<Call>,
+    calls: Queue<Call>,
     /// Where the last search in `calls` ended: gaps come in order, so the next one ends near it.
     searched: Cell<usize>,
     overheads: VecDeque<(u64, u64)>,
@@ -57,7 +57,7 @@ pub(super) struct HostThread {
     pub(super) capturing: bool,
     /// Whether it made a launching call.
     pub(super) launches: bool,
-    pub(super) looks: Looks,
+    pub(super) samples: HostSamples,
 }
 
 impl HostThread {
@@ -65,7 +65,7 @@ impl HostThread {
         self.pending.push(call);
     }
 
-    /// Tracing took this thread's time. Kept sorted and disjoint.
+    /// Tracing took this thread's time. DequeuedLaunch sorted and disjoint.
     pub(super) fn push_overhead(&mut self, start: u64, end: u64) {
         let index = self.overheads.partition_point(|&(begin, _)| begin < start);
         let start = index.checked_sub(1).and_then(|i| self.overheads.get(i)).map_or(start, |&(_, e)| start.max(e));
@@ -134,7 +134,7 @@ impl HostThread {
     /// Keeps no more of anything than this thread's part, there being `threads`.
     pub(super) fn limit(&mut self, threads: usize) {
         self.limit_calls(threads);
-        self.looks.limit(threads);
+        self.samples.limit(threads);
         let waiting = (WAITING_LIMIT / threads.max(1)).max(FEWEST_CALLS);
         self.pending.keep_room_for(waiting);
         let overheads = (OVERHEAD_LIMIT / threads.max(1)).max(FEWEST_CALLS);
@@ -243,7 +243,7 @@ impl HostThread {
         }
         // A hole may have begun before the gap that needs it.
         let hole_from = self.calls.first().map_or(keep_from, |call| call.end.min(keep_from));
-        self.looks.forget_before(hole_from);
+        self.samples.forget_before(hole_from);
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::Side;
 use crate::attribution::leaf::Group;
+use crate::process_info::End;
 use crate::report::Report;
-use crate::session::End;
 
 /// The sentences for both runs, those about one run first.
 pub(super) fn caveats(a: &Report, b: &Report) -> Vec<String> {
@@ -59,8 +59,8 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
         End::Abrupt => sentences.push(format!("{side} has no end: the process was killed or still runs.")),
         End::TimedOut => sentences.push(format!("{side} may lack its last records: the wait at exit timed out.")),
     }
-    if completeness.kernels_beyond_table > 0 {
-        let count = completeness.kernels_beyond_table;
+    if completeness.kernel_table_overflow > 0 {
+        let count = completeness.kernel_table_overflow;
         sentences.push(format!("{count} kernels of {side} have names beyond the table and are in one row."));
     }
     if report.verdict.group == Group::CannotTell {

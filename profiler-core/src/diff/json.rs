@@ -74,10 +74,10 @@ struct PredictionJson {
     step_ns: u64,
     predicted_step_ns: u64,
     predicted_speedup: f64,
-    got_step_ns: u64,
-    got_speedup: f64,
+    actual_step_ns: u64,
+    actual_speedup: f64,
     base_error: f64,
-    beyond_ns: u64,
+    over_ceiling_ns: u64,
     other_leaf_changes: Vec<ChangeJson>,
 }
 
@@ -208,10 +208,10 @@ fn prediction(from: &Prediction) -> PredictionJson {
         step_ns: from.step_ns,
         predicted_step_ns: from.predicted_step_ns,
         predicted_speedup: from.predicted_speedup,
-        got_step_ns: from.got_step_ns,
-        got_speedup: from.got_speedup,
+        actual_step_ns: from.actual_step_ns,
+        actual_speedup: from.actual_speedup,
         base_error: from.base_error,
-        beyond_ns: from.beyond_ns(),
+        over_ceiling_ns: from.over_ceiling_ns(),
         other_leaf_changes: leaf_changes(&from.others),
     }
 }

@@ -34,7 +34,7 @@ pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::record::DeviceId;
 use crate::report::Report;
-use crate::terminal::WIDTH;
+use crate::text_format::WIDTH;
 use pair::Run;
 
 /// Below this similarity of what they execute, two runs are of different programs.

@@ -8,7 +8,7 @@ use super::places::Places;
 use super::prediction::Prediction;
 use super::rows;
 use super::significance::{RankTest, mann_whitney};
-use super::unit::{self, Basis, OPERATIONS, Representative, Stretch};
+use super::unit::{self, Basis, DeviceSum, OPERATIONS, Representative};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::report::{DeviceReport, Report};
 
@@ -101,10 +101,10 @@ fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Rep
         (Some(step), None) | (None, Some(step)) if step.operations > 0 => step.operations,
         _ => OPERATIONS,
     };
-    let warm = |run: &Run<'_>| Stretch::warm(run.device);
+    let warm = |run: &Run<'_>| DeviceSum::warm(run.device);
     let (first, second, start_up) = match warm(a).zip(warm(b)) {
         Some((first, second)) => (first, second, "left out"),
-        None => (Stretch::whole(a.device, a.operations), Stretch::whole(b.device, b.operations), "included"),
+        None => (DeviceSum::whole(a.device, a.operations), DeviceSum::whole(b.device, b.operations), "included"),
     };
     let id = a.device.device.id;
     let sentence = format!("Device {id}: {reason}; compared by {operations} operations, start-up {start_up}.");

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::attribution::Subject;
     use crate::attribution::leaf::Leaf;
-    use crate::attribution::step_sequence::Place;
+    use crate::attribution::step_sequence::StepOperation;
 
     /// Names and durations; a run of 20 steps.
     fn run(places: &[(&str, u64)]) -> Sequence {
@@ -178,7 +178,7 @@ mod tests {
                 sequence.names.len() - 1
             });
             let (leaf, subject) = (Leaf::Compute, Subject::None);
-            let place = Place { leaf, subject, total_ns: 20 * nanos, min_ns: nanos - 1, max_ns: nanos + 1 };
+            let place = StepOperation { leaf, subject, total_ns: 20 * nanos, min_ns: nanos - 1, max_ns: nanos + 1 };
             sequence.places.push((index as u32, place));
         }
         sequence

@@ -31,9 +31,9 @@ pub struct Prediction {
     /// The first divided by the second: a ceiling.
     pub predicted_speedup: f64,
     /// Lower median of the steps of B, nanoseconds.
-    pub got_step_ns: u64,
+    pub actual_step_ns: u64,
     /// `step_ns` divided by it; below 1 when B is slower.
-    pub got_speedup: f64,
+    pub actual_speedup: f64,
     /// Median error of the base replay of A, 0 to 1.
     pub base_error: f64,
     /// Leaves that the scenario left as they were and that changed, of the mean step, nanoseconds; the largest change
@@ -48,14 +48,14 @@ impl Prediction {
         let what_if = a.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
         let (before, after) = (steps(a)?, steps(b)?);
         let step_ns = what_if.step_ns()?;
-        let (a_median, got_step_ns) = (before.median_ns?, after.median_ns?);
+        let (a_median, actual_step_ns) = (before.median_ns?, after.median_ns?);
         let same_steps = alike(before.operations, after.operations) && alike(step_ns, a_median);
         let (group, lost) = Group::ALL
             .into_iter()
             .map(|group| (group, group.total(&before.leaves).saturating_sub(group.total(&after.leaves))))
             .max_by_key(|&(group, lost)| (lost, std::cmp::Reverse(group)))?;
         let ceiling = what_if.ceiling(ScenarioKind::without(group)?).filter(|ceiling| ceiling.step_ns > 0)?;
-        if !same_steps || got_step_ns == 0 || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE {
+        if !same_steps || actual_step_ns == 0 || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE {
             return None;
         }
         Some(Self {
@@ -64,8 +64,8 @@ impl Prediction {
             step_ns,
             predicted_step_ns: ceiling.step_ns,
             predicted_speedup: ceiling.speedup,
-            got_step_ns,
-            got_speedup: step_ns as f64 / got_step_ns as f64,
+            actual_step_ns,
+            actual_speedup: step_ns as f64 / actual_step_ns as f64,
             base_error: what_if.base_error?,
             others: others(ceiling, group, &before, &after),
         })
@@ -73,8 +73,8 @@ impl Prediction {
 
     /// By how much the steps of B are shorter than the ceiling allows, nanoseconds; 0 when they are not.
     #[must_use]
-    pub fn beyond_ns(&self) -> u64 {
-        self.predicted_step_ns.saturating_sub(self.got_step_ns)
+    pub fn over_ceiling_ns(&self) -> u64 {
+        self.predicted_step_ns.saturating_sub(self.actual_step_ns)
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::significance::{SIGNIFICANCE, Spread, mean_shift};
 use crate::attribution::statistics::Durations;
 use crate::report::{CopyRow, DeviceReport, KernelRow};
-use crate::terminal::path_name;
+use crate::text_format::path_name;
 
 /// A mean duration that changed by less is called the same. Two runs of one program on one H200 (78 kernels of a
 /// ResNet-50) differ by up to 1 % in kernels of over 10 us, and by the resolution of the clock in shorter ones.
@@ -91,7 +91,7 @@ impl Row {
 
 /// Executions of one name.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct KernelTotals {
     count: u64,
     total: u64,
     min: u64,
@@ -99,7 +99,7 @@ struct Tally {
     bytes: u64,
 }
 
-impl Tally {
+impl KernelTotals {
     fn add(&mut self, durations: &Durations, bytes: u64) {
         self.min = if self.count == 0 { durations.min() } else { self.min.min(durations.min()) };
         self.max = self.max.max(durations.max());
@@ -161,18 +161,18 @@ pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
     aligned(&tally(a), &tally(b), scale)
 }
 
-fn tallies<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTreeMap<String, Tally> {
-    let mut tallies = BTreeMap::<String, Tally>::new();
+fn tallies<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTreeMap<String, KernelTotals> {
+    let mut tallies = BTreeMap::<String, KernelTotals>::new();
     for (name, durations, bytes) in rows {
         tallies.entry(name).or_default().add(durations, bytes);
     }
     tallies
 }
 
-fn aligned(a: &BTreeMap<String, Tally>, b: &BTreeMap<String, Tally>, scale: (f64, f64)) -> Vec<Row> {
+fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals>, scale: (f64, f64)) -> Vec<Row> {
     // Bonferroni: with a test for each row, chance may call one of all of them significant this seldom.
     let level = SIGNIFICANCE / a.keys().filter(|name| b.contains_key(*name)).count().max(1) as f64;
-    let absent = Tally::default();
+    let absent = KernelTotals::default();
     let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
     let mut rows: Vec<_> = names
         .map(|name| {
@@ -214,8 +214,8 @@ mod tests {
     use super::*;
 
     /// Names and durations, as rows of a report.
-    fn run(rows: &[(&str, &[u64])]) -> BTreeMap<String, Tally> {
-        let mut tallies = BTreeMap::<String, Tally>::new();
+    fn run(rows: &[(&str, &[u64])]) -> BTreeMap<String, KernelTotals> {
+        let mut tallies = BTreeMap::<String, KernelTotals>::new();
         for (name, nanos) in rows {
             let mut durations = Durations::default();
             nanos.iter().for_each(|&nanos| durations.add(nanos));

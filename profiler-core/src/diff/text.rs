@@ -1,13 +1,13 @@
 //! The comparison for people: what changed in one line, then the tables behind it.
 //!
-//! Plain ASCII, at most 100 columns, no colour.
+//! Plain ASCII, at most 100 columns, no color.
 
 use std::fmt::Write;
 
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Fate, Outcome, Prediction};
-use crate::terminal::{Page, counted, duration, short_name, wrapped};
+use crate::text_format::{Page, counted, duration, short_name, wrapped};
 
 /// Where the text of a row begins.
 const INDENT: usize = 17;
@@ -81,10 +81,10 @@ fn predicted(prediction: &Prediction) -> String {
         duration(prediction.step_ns),
         duration(prediction.predicted_step_ns),
         prediction.group.name(),
-        prediction.got_speedup,
-        duration(prediction.got_step_ns)
+        prediction.actual_speedup,
+        duration(prediction.actual_step_ns)
     );
-    let beyond = prediction.beyond_ns();
+    let beyond = prediction.over_ceiling_ns();
     if beyond == 0 {
         return line;
     }

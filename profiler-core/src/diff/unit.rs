@@ -87,12 +87,12 @@ pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
 
 /// Device time by cause, and the operations that ran in it.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch {
+pub struct DeviceSum {
     leaves: [u128; LEAF_COUNT],
     operations: u64,
 }
 
-impl Stretch {
+impl DeviceSum {
     /// The whole window of a device, start-up included.
     #[must_use]
     pub fn whole(device: &DeviceReport, operations: u64) -> Self {

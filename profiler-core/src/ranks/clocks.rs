@@ -3,7 +3,7 @@
 //! The ranks of one host share its clock. Between hosts, clocks are off by what their time service leaves, up to
 //! milliseconds; but a collective ends on all ranks within the time of its last message. So the median difference of the
 //! ends is the offset, and how far the differences scatter is how exactly it is known. A drift of the clocks against each
-//! other during the run is not modelled; it shows in the scatter.
+//! other during the run is not modeled; it shows in the scatter.
 
 use super::collectives::{Operation, Paired};
 
@@ -56,8 +56,8 @@ pub(super) fn clocks(hosts: &[&str], paired: &Paired) -> (Vec<HostClock>, Vec<us
         if index == 0 {
             clock.offset_ns = Some(0);
         }
-        let has_neighbour = index > 0 || of_ranks.iter().filter(|&&of| of == 0).count() > 1;
-        if differences.len() < FEWEST || !has_neighbour {
+        let has_neighbor = index > 0 || of_ranks.iter().filter(|&&of| of == 0).count() > 1;
+        if differences.len() < FEWEST || !has_neighbor {
             continue;
         }
         let offset = if index == 0 { 0 } else { quantile(&mut differences, 0.5).unwrap_or_default() };

@@ -28,13 +28,13 @@ pub(super) struct Span {
 /// Collective operations of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
-    places: FxHashMap<NameId, Place>,
+    places: FxHashMap<NameId, CollectiveClass>,
     sequences: Vec<Sequence>,
     others: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum CollectiveClass {
     /// Does not communicate.
     Nowhere,
     /// Communicates, but not as a collective of everybody.
@@ -64,9 +64,9 @@ impl Collectives {
             }
         };
         match place {
-            Place::Nowhere => {}
-            Place::Others => self.others += 1,
-            Place::Sequence(index) => {
+            CollectiveClass::Nowhere => {}
+            CollectiveClass::Others => self.others += 1,
+            CollectiveClass::Sequence(index) => {
                 let sequence = &mut self.sequences[index];
                 sequence.count += 1;
                 if sequence.spans.len() < SPANS_LIMIT {
@@ -77,15 +77,15 @@ impl Collectives {
         }
     }
 
-    fn place(&mut self, name: &str) -> Place {
+    fn place(&mut self, name: &str) -> CollectiveClass {
         let plain = name.to_ascii_lowercase().replace('_', "");
         let is_of_everybody = OF_EVERYBODY.iter().any(|part| plain.contains(part));
         match (is_communication(name), is_of_everybody && self.sequences.len() < NAMES_LIMIT) {
-            (false, _) => Place::Nowhere,
-            (true, false) => Place::Others,
+            (false, _) => CollectiveClass::Nowhere,
+            (true, false) => CollectiveClass::Others,
             (true, true) => {
                 self.sequences.push(Sequence { name: name.to_owned(), ..Sequence::default() });
-                Place::Sequence(self.sequences.len() - 1)
+                CollectiveClass::Sequence(self.sequences.len() - 1)
             }
         }
     }

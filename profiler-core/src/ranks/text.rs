@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{RankRow, RanksReport};
 use crate::attribution::leaf::{Group, Leaf};
-use crate::terminal::{Page, WIDTH, duration, shortened, wrapped};
+use crate::text_format::{Page, WIDTH, duration, shortened, wrapped};
 
 /// Ranks of the table; the others are counted.
 const SHOWN: usize = 32;

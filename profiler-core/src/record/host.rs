@@ -1,4 +1,4 @@
-//! What a host thread did: API calls, synchronisations, events, and what tracing itself took.
+//! What a host thread did: API calls, synchronizations, events, and what tracing itself took.
 
 use super::{ApiFunctionId, ContextId, CorrelationId, NameId, StreamId, ThreadId, Timestamp};
 
@@ -39,7 +39,7 @@ pub struct ApiCall {
     pub return_value: u32,
 }
 
-/// What a synchronisation waited for.
+/// What a synchronization waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SyncKind {
     /// Not reported, or a value this version does not know.
@@ -55,7 +55,7 @@ pub enum SyncKind {
     Context,
 }
 
-/// A synchronisation.
+/// A synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sync {
     /// Begin on the host.
@@ -68,7 +68,7 @@ pub struct Sync {
     pub context: ContextId,
     /// The stream waited for, or told to wait; `u32::MAX` when none.
     pub stream: StreamId,
-    /// The call that synchronised.
+    /// The call that synchronized.
     pub correlation: CorrelationId,
     /// Event id, or `u32::MAX`. Ids are reused: prefer `event_sync_id` when it is not 0.
     pub event_id: u32,

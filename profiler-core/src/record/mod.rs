@@ -70,11 +70,11 @@ pub struct Loss {
     pub undelivered_buffers: u64,
     /// Range events of the program that were thrown away because there were too many at once.
     pub dropped_ranges: u64,
-    /// Looks at host threads that gave nothing: torn reads, threads that were gone.
+    /// HostSamples at host threads that gave nothing: torn reads, threads that were gone.
     pub failed_samples: u64,
     /// How often a name, launch configuration, function, frame, device or context found its table full and became
     /// one with others (see [`Dictionary`](crate::dictionary::Dictionary)).
-    pub beyond_dictionary: u64,
+    pub dictionary_overflow: u64,
     /// Time of captures in which nothing could be recorded, because another tool held the tracing library or because that
     /// refused; nanoseconds.
     pub unobserved_ns: u64,
@@ -99,7 +99,7 @@ impl Loss {
             undelivered_buffers: self.undelivered_buffers.saturating_sub(earlier.undelivered_buffers),
             dropped_ranges: self.dropped_ranges.saturating_sub(earlier.dropped_ranges),
             failed_samples: self.failed_samples.saturating_sub(earlier.failed_samples),
-            beyond_dictionary: self.beyond_dictionary.saturating_sub(earlier.beyond_dictionary),
+            dictionary_overflow: self.dictionary_overflow.saturating_sub(earlier.dictionary_overflow),
             unobserved_ns: self.unobserved_ns.saturating_sub(earlier.unobserved_ns),
         }
     }

@@ -53,7 +53,7 @@ pub struct RangeEvent {
     pub message: NameId,
     /// Name of the category, or its number where it has no name; the empty name when there is none.
     pub category: NameId,
-    /// Colour, `0xAARRGGBB`; 0 when none was given.
+    /// Color, `0xAARRGGBB`; 0 when none was given.
     pub color: u32,
     /// Pairs a start with its end, unique in the process; 0 for the others.
     pub range_id: u64,

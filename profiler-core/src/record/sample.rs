@@ -57,10 +57,10 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// A look at one thread, and how it spent the time since the look before.
+/// A look at one thread, and how it spent the time since the sample before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSample {
-    /// The look before this one at the same thread, or the begin of sampling.
+    /// The sample before this one at the same thread, or the begin of sampling.
     pub since: Timestamp,
     /// When the thread was looked at.
     pub at: Timestamp,

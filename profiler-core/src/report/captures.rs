@@ -8,7 +8,7 @@ use super::Report;
 use crate::attribution::leaf::Group;
 use crate::capture::Trigger;
 use crate::record::Timestamp;
-use crate::terminal::{Page, duration};
+use crate::text_format::{Page, duration};
 
 /// Lines of the text; the JSON has all.
 const SHOWN: usize = 12;

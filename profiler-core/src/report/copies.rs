@@ -9,7 +9,7 @@ use super::{CopyRow, DeviceReport};
 use crate::attribution::leaf::{Leaf, Leaves, Overlap, Work};
 use crate::attribution::statistics::{CopyPath, CopyStatistics, OctaveTally};
 use crate::record::{CopyKind, MemoryKind, PcieLink};
-use crate::terminal::path_name;
+use crate::text_format::path_name;
 
 /// From this part of the link's best rate on, the link is the limit.
 pub const BANDWIDTH_SHARE: f64 = 0.70;

@@ -3,7 +3,7 @@
 use super::Report;
 use crate::cost::{Cost, GRAPH_NODE_NANOS, Mode};
 use crate::record::Timestamp;
-use crate::terminal::{Page, duration, wrapped};
+use crate::text_format::{Page, duration, wrapped};
 
 /// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to them is
 /// estimated at 26 %; a program that launches ahead of the device loses less (docs/design/overhead.md).
@@ -19,7 +19,7 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
     {
         parts.push("CUDA graphs as a whole".to_owned());
     }
-    if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Watch) {
+    if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Monitor) {
         let but = if cost.mode == Mode::Full { ", without the calls that only this mode records" } else { "" };
         parts.push(format!(
             "launching threads held up by at most about {:.1} % (records priced as on an H200{but})",
@@ -66,14 +66,14 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
         };
         return Some(format!(
             "CUDA graphs were recorded as a whole, {operations} launches. {why}; --cuda-graph-trace node \
-             (GPUWHY_CUDA_GRAPHS=node) tells what runs inside."
+             (GPUWHY_CUDA_GRAPH_TRACE=node) tells what runs inside."
         ));
     }
     let nanos = operations * GRAPH_NODE_NANOS;
     (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
         format!(
             "Of that {} for {operations} nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch and so \
-             part of launch_api above; --cuda-graph-trace graph (GPUWHY_CUDA_GRAPHS=graph) records a launch as one, with \
+             part of launch_api above; --cuda-graph-trace graph (GPUWHY_CUDA_GRAPH_TRACE=graph) records a launch as one, with \
              CUPTI 13.2 or later. That cannot be changed while the program runs.",
             percent(nanos, cost.observed_ns)
         )
@@ -84,7 +84,7 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
 pub(super) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
     let sentence = |at: u64, to: Mode| {
         let lost = match to {
-            Mode::Watch => {
+            Mode::Monitor => {
                 "device work and API calls are not recorded since then, and the answer is about the time before; the launch \
                  path does not get its full speed back"
             }

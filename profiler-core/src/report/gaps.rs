@@ -6,11 +6,11 @@
 
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Leaf;
-use crate::attribution::{DeviceAccount, Producer, Subject, Tally};
+use crate::attribution::{DeviceAccount, GapTotals, Producer, Subject};
 use crate::dictionary::Dictionary;
 use crate::report::names;
 use crate::report::waits::waited_for;
-use crate::terminal::{counted, duration, short_name};
+use crate::text_format::{counted, duration, short_name};
 
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
 const ROWS: usize = 8;
@@ -23,7 +23,7 @@ pub struct GapRow {
     /// What it is blamed on.
     pub subject: GapSubject,
     /// How often and how long.
-    pub tally: Tally,
+    pub tally: GapTotals,
 }
 
 /// What idle time is blamed on.
@@ -97,7 +97,7 @@ impl GapRow {
             GapSubject::Awaited(producer) => format!("Gaps behind an event after {}", waited_for(*producer)),
             GapSubject::Host(cause) => format!("The launching thread seen in {}", cause.name()),
         };
-        let Tally { count, total_ns, longest_ns } = self.tally;
+        let GapTotals { count, total_ns, longest_ns } = self.tally;
         format!(
             "{what}: {}, {} in all, the longest {}.",
             counted(count, "gap"),

@@ -1,34 +1,34 @@
 //! What the launching threads were doing while devices were idle, as far as looks at them tell.
 //!
-//! Idle time is that of steady device time, by the gap rule: what a look says of a thread while the device was busy costs
-//! nothing and is not here. The sums over looks are about the threads, whatever the device did.
+//! Idle time is that of steady device time, by the gap rule: what a sample says of a thread while the device was busy costs
+//! nothing and is not here. The sums over samples are about the threads, whatever the device did.
 
 use std::fmt::Write;
 
 use super::DeviceReport;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};
-use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, LookTotals, Subject};
+use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, SampleTotals, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
-use crate::terminal::{Page, duration, shortened, wrapped};
+use crate::text_format::{Page, duration, shortened, wrapped};
 
 /// Lines of code that are listed.
 const LINES: usize = 32;
 /// Lines of code in the short report.
 const LINES_SHOWN: usize = 3;
 
-/// What looks at the launching threads say. There is none without looks.
+/// What samples of the launching threads say. There is none without samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostReport {
-    /// Sums over the looks at launching threads.
-    pub totals: LookTotals,
-    /// Looks at any thread that gave nothing.
+    /// Sums over the samples of launching threads.
+    pub totals: SampleTotals,
+    /// HostSamples at any thread that gave nothing.
     pub failed: u64,
     /// Steady idle time in which the host was late outside CUDA for long: `host_cpu`, `host_blocked`, `data_loading`.
-    pub late_ns: u64,
-    /// The part of it for which a look speaks.
-    pub seen_ns: u64,
+    pub outside_cuda_ns: u64,
+    /// The part of it for which a sample speaks.
+    pub sampled_ns: u64,
     /// That part by what was seen, the largest first.
     pub causes: Vec<CauseRow>,
     /// The same by line of code, the largest first; at most 32.
@@ -51,7 +51,7 @@ pub struct LineRow {
     pub cause: HostCause,
     /// File.
     pub file: String,
-    /// Line, from 1; 0 when unknown.
+    /// Line number, from 1; 0 when unknown.
     pub line: u32,
     /// Qualified name of the function.
     pub function: String,
@@ -78,15 +78,16 @@ impl LineRow {
 }
 
 impl HostReport {
-    /// What is known now; `None` when no look was taken, none failed, and no range named a data loader.
+    /// What is known now; `None` when no sample was taken, none failed, and no range named a data loader.
     #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, devices: &[DeviceReport], failed: u64) -> Option<Self> {
-        let totals = attributor.look_totals();
+        let totals = attributor.sample_totals();
         let steady: u64 = devices.iter().flat_map(|device| device.steady_leaves).sum();
         let late = [Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading];
-        let late_ns = devices.iter().flat_map(|device| late.map(|leaf| device.steady_leaves[leaf as usize])).sum();
+        let outside_cuda_ns =
+            devices.iter().flat_map(|device| late.map(|leaf| device.steady_leaves[leaf as usize])).sum();
         let seen = seen(attributor, &late);
-        if totals.looks == 0 && failed == 0 && seen.is_empty() {
+        if totals.samples == 0 && failed == 0 && seen.is_empty() {
             return None;
         }
         let mut causes: Vec<CauseRow> =
@@ -96,7 +97,7 @@ impl HostReport {
             causes[cause as usize].total_ns += nanos;
             by_line.push((line, cause, nanos));
         }
-        let seen_ns = causes.iter().map(|row| row.total_ns).sum();
+        let sampled_ns = causes.iter().map(|row| row.total_ns).sum();
         causes.retain(|row| row.total_ns > 0);
         causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
@@ -115,13 +116,20 @@ impl HostReport {
                 step_ns: step.map(|nanos| (share * nanos as f64) as u64),
             }
         };
-        // Lines are numbered as looks come; their names do not depend on that.
+        // Lines are numbered as samples come; their names do not depend on that.
         let mut lines: Vec<_> = lines_of(by_line)
             .into_iter()
             .filter_map(|(id, cause, nanos)| Some((attributor.host_line(id)?, cause, nanos)))
             .collect();
         lines.sort_by_key(|&(line, _, nanos)| (std::cmp::Reverse(nanos), line));
-        Some(Self { totals, failed, late_ns, seen_ns, causes, lines: lines.into_iter().take(LINES).map(row).collect() })
+        Some(Self {
+            totals,
+            failed,
+            outside_cuda_ns,
+            sampled_ns,
+            causes,
+            lines: lines.into_iter().take(LINES).map(row).collect(),
+        })
     }
 
     /// Lines with a cause of `group`.
@@ -137,7 +145,7 @@ impl HostReport {
     /// Appends the section of the short report.
     pub(super) fn write(&self, out: &mut Page) {
         let totals = &self.totals;
-        if totals.looks == 0 && self.failed == 0 {
+        if totals.samples == 0 && self.failed == 0 {
             return;
         }
         let percent = |nanos: u64| nanos as f64 / totals.covered_ns.max(1) as f64 * 100.0;
@@ -146,13 +154,13 @@ impl HostReport {
             format!("ready {:.1} %", percent(totals.runnable_ns)),
         ];
         let mut waits: Vec<_> =
-            HostCause::ALL.into_iter().map(|cause| (totals.off_ns[cause as usize], cause)).collect();
+            HostCause::ALL.into_iter().map(|cause| (totals.off_cpu_ns[cause as usize], cause)).collect();
         waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
         for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
             parts.push(format!("waiting ({}) {:.1} %, {}", cause.name(), percent(nanos), duration(nanos)));
         }
         let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
-        wrapped(out, "host: ", &format!("{} looks at launching threads{failed}; {}", totals.looks, parts.join("; ")));
+        wrapped(out, "host: ", &format!("{} samples of launching threads{failed}; {}", totals.samples, parts.join("; ")));
         for row in self.lines.iter().take(LINES_SHOWN).filter(|row| row.share >= 0.005) {
             let cost =
                 row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));

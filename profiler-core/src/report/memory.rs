@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::names;
+use crate::allocations::Holding;
 use crate::attribution::{Attributor, template};
 use crate::dictionary::Dictionary;
-use crate::memory::Holding;
 use crate::record::{DeviceId, MemoryKind, ThreadId, Timestamp};
-use crate::terminal::{Page, bytes, duration, wrapped};
+use crate::text_format::{Page, bytes, duration, wrapped};
 
 /// Memory that was allocated while measuring.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct MemoryReport {
     pub rows: Vec<MemoryRow>,
     /// Releases of memory whose allocation is not known: it was held before.
     pub unknown_releases: u64,
-    /// Allocations whose release cannot be recognised because too many were held at once.
-    pub beyond_table: u64,
+    /// Allocations whose release cannot be recognized because too many were held at once.
+    pub table_overflow: u64,
 }
 
 /// Memory of one kind on one device.
@@ -69,7 +69,7 @@ impl MemoryReport {
             })
             .collect();
         rows.sort_by(|a, b| b.holding.peak.cmp(&a.holding.peak).then((a.device, a.kind).cmp(&(b.device, b.kind))));
-        Some(Self { rows, unknown_releases: holdings.unknown_releases(), beyond_table: holdings.beyond_table() })
+        Some(Self { rows, unknown_releases: holdings.unknown_releases(), table_overflow: holdings.table_overflow() })
     }
 
     /// Appends the section of the short report. `start` is when measuring began.
@@ -81,8 +81,8 @@ impl MemoryReport {
         if self.unknown_releases > 0 {
             parts.push(format!("{} releases of what was held before", self.unknown_releases));
         }
-        if self.beyond_table > 0 {
-            parts.push(format!("{} allocations whose release is not recognised", self.beyond_table));
+        if self.table_overflow > 0 {
+            parts.push(format!("{} allocations whose release is not recognized", self.table_overflow));
         }
         if !parts.is_empty() {
             wrapped(out, "memory: ", &parts.join(", "));

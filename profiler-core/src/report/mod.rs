@@ -2,7 +2,7 @@
 //!
 //! One model serves every output: [`text`] for people, `json` (with the feature `serde`) for programs, one line
 //! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
-//! Nothing here reads a clock or decides about colours or destinations.
+//! Nothing here reads a clock or decides about colors or destinations.
 
 pub mod captures;
 pub mod compute;
@@ -13,6 +13,7 @@ pub mod host;
 #[cfg(feature = "serde")]
 pub mod json;
 pub mod memory;
+pub(crate) mod monitor;
 mod names;
 pub mod ranges;
 mod sequence;
@@ -20,7 +21,6 @@ mod tables;
 pub mod text;
 pub(crate) mod verdict;
 mod waits;
-pub(crate) mod watched;
 
 use std::fmt;
 
@@ -40,18 +40,18 @@ use crate::attribution::statistics::{CopyPath, Durations};
 use crate::attribution::{Attributor, DeviceAccount, HostLead};
 use crate::cost::{Cost, Mode};
 use crate::dictionary::Dictionary;
+use crate::process_info::{End, ProcessInfo};
 use crate::record::{Device, Loss, PcieLink, Timestamp};
-use crate::session::{End, Session};
 use crate::steps::Steps;
-use crate::terminal::{Page, WIDTH};
-use crate::utilisation::Gauges;
+use crate::text_format::{Page, WIDTH};
+use crate::utilization::Utilization;
 use crate::whatif::WhatIf;
 
 /// Everything that is reported about one process.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The traced process.
-    pub process: Session,
+    pub process: ProcessInfo,
     /// From the first record of any kind to the last, nanoseconds.
     pub observed_ns: u64,
     /// What is missing or doubtful.
@@ -71,7 +71,7 @@ pub struct Report {
     /// What tracing itself took; `None` when the trace does not say. Filled in by [`crate::capture`].
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
-    pub gauges: Gauges,
+    pub gauges: Utilization,
     /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.
     pub part: Option<Part>,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
@@ -102,7 +102,7 @@ pub struct Completeness {
     pub api_calls: u64,
     /// API calls made by another API call on the same thread; left out of the API statistics.
     pub nested_api_calls: u64,
-    /// Synchronisations received.
+    /// Synchronizations received.
     pub syncs: u64,
     /// Event recordings received.
     pub events: u64,
@@ -110,7 +110,7 @@ pub struct Completeness {
     pub overheads: u64,
     /// Begins and ends of ranges, and marks, received.
     pub ranges: u64,
-    /// Looks at host threads received.
+    /// HostSamples at host threads received.
     pub samples: u64,
     /// Allocations, releases and changes of memory pools received.
     pub memory_events: u64,
@@ -129,9 +129,9 @@ pub struct Completeness {
     /// Device time that arrived after its place on the timeline was final, nanoseconds.
     pub late_ns: u64,
     /// The part of `late_ns` that was corrected afterwards, nanoseconds.
-    pub patched_ns: u64,
+    pub late_corrected_ns: u64,
     /// Distinct kernels whose statistics were merged into one row because the table was full.
-    pub kernels_beyond_table: u64,
+    pub kernel_table_overflow: u64,
     /// After an abrupt end: the newest flush mark, before which everything that was complete is here, and the
     /// nanoseconds between it and the one before.
     pub whole_until: Option<(Timestamp, u64)>,
@@ -249,7 +249,7 @@ impl Report {
     /// Describes what `attributor` knows now. `damage` is what a trace reader had to skip; empty when live.
     #[must_use]
     pub fn new(
-        session: &Session,
+        session: &ProcessInfo,
         attributor: &Attributor,
         dictionary: &Dictionary,
         loss: &Loss,
@@ -273,7 +273,7 @@ impl Report {
             memory: MemoryReport::of(attributor, dictionary),
             verdict,
             cost: None,
-            gauges: Gauges::default(),
+            gauges: Utilization::default(),
             part: None,
             captures: CaptureTable::default(),
         }
@@ -290,7 +290,7 @@ impl Report {
     /// Whether no device work was recorded on purpose: the verdict then rests on gauges and looks, and has no share.
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Watch)
+        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Monitor)
     }
 
     /// How long the run was observed, nanoseconds: without records, for as long as tracing was on.

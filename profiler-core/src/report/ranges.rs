@@ -10,7 +10,7 @@ use crate::attribution::leaf::{Leaf, Leaves};
 use crate::attribution::statistics::Durations;
 use crate::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread, template};
 use crate::dictionary::Dictionary;
-use crate::terminal::{Page, duration, shortened, wrapped};
+use crate::text_format::{Page, duration, shortened, wrapped};
 
 /// Ranges in the short report.
 const SHOWN: usize = 3;
@@ -86,9 +86,9 @@ impl RangesReport {
         let parts: Vec<_> = [
             (counts.unmatched, "ends without begin"),
             (self.open, "open"),
-            (counts.beyond_table, "without a row"),
-            (counts.kernels_beyond, "kernels without a row"),
-            (counts.forgotten, "operations too late to be placed"),
+            (counts.table_overflow, "without a row"),
+            (counts.kernel_overflow, "kernels without a row"),
+            (counts.evicted, "operations too late to be placed"),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)

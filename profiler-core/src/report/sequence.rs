@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::names;
-use crate::attribution::step_sequence::Place;
+use crate::attribution::step_sequence::StepOperation;
 use crate::attribution::{Attributor, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::DeviceId;
@@ -18,7 +18,7 @@ pub struct Sequence {
     /// Names that occur.
     pub names: Vec<String>,
     /// Index of the name, and the durations over the steps.
-    pub places: Vec<(u32, Place)>,
+    pub places: Vec<(u32, StepOperation)>,
 }
 
 impl Sequence {

@@ -10,7 +10,7 @@ use super::text::write_short;
 use super::{DeviceReport, Report};
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::terminal::{Page, duration, path_name, short_names, shortened, wrapped};
+use crate::text_format::{Page, duration, path_name, short_names, shortened, wrapped};
 
 /// Longest name in a row. With the numbers before it a row takes at most 181 columns.
 const NAME_WIDTH: usize = 80;

@@ -1,6 +1,6 @@
 //! The report for people: a short form that fits a terminal, and one line for a run that is still going.
 //!
-//! Plain ASCII, at most 100 columns, no colour: the caller knows whether there is a terminal.
+//! Plain ASCII, at most 100 columns, no color: the caller knows whether there is a terminal.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
 use super::verdict::WORTH_SHARE;
 use super::waits::awaited_sentence;
-use super::{DeviceReport, Part, Report, captures, cost, watched};
+use super::{DeviceReport, Part, Report, captures, cost, monitor};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
-use crate::session::End;
+use crate::process_info::End;
 use crate::steps::{StepSource, Steps};
-use crate::terminal::{Page, WIDTH, bytes, counted, duration, path_name, short_names, shortened, wrapped};
+use crate::text_format::{Page, WIDTH, bytes, counted, duration, path_name, short_names, shortened, wrapped};
 use crate::whatif::{WORTH_SHOWING, at_most};
 
 /// The largest few; the rest is in the JSON.
@@ -35,7 +35,7 @@ pub fn live_line(report: &Report) -> String {
     let (group, of_steady) = report.verdict.live;
     let mut line = format!("gpuwhy: {}", group.name());
     if report.is_watched() {
-        let gauges = watched::live_part(&report.gauges).unwrap_or_else(|| "watched".to_owned());
+        let gauges = monitor::live_part(&report.gauges).unwrap_or_else(|| "watched".to_owned());
         let _ = write!(line, " | whole {}: {gauges}", duration(report.shown_ns()));
         return shortened(&line, WIDTH);
     }
@@ -108,7 +108,7 @@ pub(super) fn write_short(out: &mut Page, report: &Report) {
     if let Some(memory) = &report.memory {
         memory.write(out, report.process.start);
     }
-    watched::lines(out, report);
+    monitor::lines(out, report);
     cost::lines(out, report);
     completeness_lines(out, report);
 }
@@ -256,12 +256,12 @@ fn completeness_lines(out: &mut Page, report: &Report) {
         (loss.broken_buffers, "broken buffer", ""),
         (loss.undelivered_buffers, "buffer", "never delivered"),
         (loss.dropped_ranges, "range event", "(NVTX) dropped"),
-        (loss.beyond_dictionary, "record", "with a name or configuration beyond the table"),
+        (loss.dictionary_overflow, "record", "with a name or configuration beyond the table"),
         (completeness.bad_timestamps, "record", "without usable times"),
         (completeness.launches_without_activity, "launch", "without kernel"),
         (completeness.activities_without_launch, "operation", "without launch"),
         (completeness.clamped_clocks, "clamped clock", ""),
-        (completeness.kernels_beyond_table, "kernel", "beyond the table"),
+        (completeness.kernel_table_overflow, "kernel", "beyond the table"),
     ] {
         if count > 0 {
             parts.push(format!("{} {how}", counted(count, what)).trim_end().to_owned());
@@ -277,7 +277,7 @@ fn completeness_lines(out: &mut Page, report: &Report) {
         parts.push(format!(
             "{} late, {} of it put right",
             duration(completeness.late_ns),
-            duration(completeness.patched_ns)
+            duration(completeness.late_corrected_ns)
         ));
     }
     match completeness.end {

@@ -1,8 +1,8 @@
 //! What queued operations waited for while the device was idle, as far as events say so.
 
 use crate::attribution::leaf::Leaf;
-use crate::attribution::{DeviceAccount, Producer, Subject, Tally};
-use crate::terminal::duration;
+use crate::attribution::{DeviceAccount, GapTotals, Producer, Subject};
+use crate::text_format::duration;
 
 /// Idle time behind events of one kind, after start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Awaited {
     /// What was waited for.
     pub producer: Producer,
     /// How often and how long.
-    pub tally: Tally,
+    pub tally: GapTotals,
 }
 
 /// The waits of a device that events resolve, the longest first.
@@ -34,6 +34,6 @@ pub(super) fn awaited_sentence(row: &Awaited) -> String {
 
 /// A producer in words.
 pub(super) fn waited_for(producer: Producer) -> String {
-    let place = if producer.elsewhere { "another device" } else { "another stream" };
+    let place = if producer.other_device { "another device" } else { "another stream" };
     format!("{} on {place}", producer.work.name())
 }

@@ -17,7 +17,7 @@ const SLACK_PART: u32 = 10;
 const REGULAR_SHARE: f64 = 0.8;
 /// Part of the epoch that lies between the first and the last appearance.
 const COVERAGE: f64 = 0.6;
-/// Similarity that nine in ten neighbouring segments must reach: launches in common by launches, 0 to 1. Survives 5 %
+/// Similarity that nine in ten neighboring segments must reach: launches in common by launches, 0 to 1. Survives 5 %
 /// of inserted launches; a mix of prompts and tokens, which has no step, stays below.
 const SIMILARITY: f64 = 0.8;
 /// Symbols whose segments are compared, those with the longest distances first.
@@ -32,7 +32,7 @@ pub(super) struct Anchor {
     pub(super) distance: u32,
 }
 
-/// Looks for an anchor; `current` is kept as long as it is one and none comes much less often.
+/// HostSamples for an anchor; `current` is kept as long as it is one and none comes much less often.
 pub(super) fn find(symbols: &[u32], current: Option<u32>) -> Option<Anchor> {
     let mut places: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     for (place, &symbol) in symbols.iter().enumerate() {
@@ -52,7 +52,7 @@ pub(super) fn find(symbols: &[u32], current: Option<u32>) -> Option<Anchor> {
     Some(kept.map_or(longest, |&(anchor, _)| anchor))
 }
 
-/// The median distance between neighbours if most are near it and they cover `length` places.
+/// The median distance between neighbors if most are near it and they cover `length` places.
 fn regular(places: &[u32], length: usize) -> Option<u32> {
     let (&first, &last) = (places.first()?, places.last()?);
     if places.len() < FEWEST || f64::from(last - first) < COVERAGE * length as f64 {
@@ -66,7 +66,7 @@ fn regular(places: &[u32], length: usize) -> Option<u32> {
     (near as f64 >= REGULAR_SHARE * distances.len() as f64).then_some(median)
 }
 
-/// Whether nine in ten segments between neighbouring places have mostly the launches of the one before.
+/// Whether nine in ten segments between neighboring places have mostly the launches of the one before.
 fn alike(symbols: &[u32], places: &[u32]) -> bool {
     let mut balance: FxHashMap<u32, i64> = FxHashMap::default();
     let mut different = 0;

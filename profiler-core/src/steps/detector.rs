@@ -4,14 +4,14 @@
 //! anchor that comes less often, because with inserted launches the layers of a model still repeat and its steps do
 //! not. Steps are published after two findings that
 //! agree, since the first epoch often sees layers before it has seen a step, and given up after two that find
-//! nothing. The work is O(1) amortised a launch and the memory is bounded; time is known only as the pause before a
+//! nothing. The work is O(1) amortized a launch and the memory is bounded; time is known only as the pause before a
 //! launch, and decides nothing but where in its cycle a step is said to begin.
 //!
 //! Not found: the iterations of a server that mixes prompts and tokens; they have no fixed sequence.
 
 use super::anchor::{self, Anchor};
-use super::exchange::Exchanges;
-use super::graph_beat::GraphBeat;
+use super::graph_period::GraphBeat;
+use super::host_copy_period::Exchanges;
 use super::lags::Lags;
 use super::sequence::{CAPACITY, Launched, Sequence};
 use super::tracker::Tracker;

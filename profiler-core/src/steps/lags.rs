@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use super::sequence::{CAPACITY, Sequence};
-use crate::correlated::Correlated;
+use crate::collections::correlation_map::Correlated;
 
 /// Lags that are scored at a time. Steps of ten public training and inference traces were found with 24.
 const CANDIDATES: usize = 24;

@@ -7,17 +7,17 @@
 //! are its parts), `books` (from boundaries to steps), `steady` (what steps say about all steps).
 
 mod anchor;
-pub(crate) mod books;
 mod detector;
-mod exchange;
-mod graph_beat;
+mod graph_period;
+mod host_copy_period;
 mod lags;
+pub(crate) mod ledger;
 mod sequence;
 mod steady;
 mod tracker;
 
-pub use books::{REMEMBERED, WINDOW_NANOS};
 pub use detector::StepDetector;
+pub use ledger::{REMEMBERED, WINDOW_NANOS};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 
 use crate::attribution::leaf::Leaves;

@@ -1,6 +1,6 @@
 //! Framing: the file header and the block header, encoder and decoder next to each other.
 //!
-//! A block is written with its neighbours by one `write`, so a killed process leaves whole blocks and at most one
+//! A block is written with its neighbors by one `write`, so a killed process leaves whole blocks and at most one
 //! torn one. The header carries its own checksum: its lengths and times can be trusted even when the body cannot.
 //! Sequence numbers make a block that vanished without a trace countable.
 
@@ -43,7 +43,7 @@ pub(super) mod kind {
     /// What tracing itself took so far.
     pub(in crate::trace) const COST: u16 = 8;
     /// What the gauges of a device said so far.
-    pub(in crate::trace) const UTILISATION: u16 = 9;
+    pub(in crate::trace) const UTILIZATION: u16 = 9;
     /// The report that a long run ended with.
     pub(in crate::trace) const ANSWER: u16 = 10;
 }
@@ -130,7 +130,7 @@ pub(super) fn check_file_header(bytes: &[u8]) -> Result<bool, TraceError> {
     }
     let seen = bytes.len().min(MAGIC.len());
     if bytes[..seen] != MAGIC[..seen] {
-        return Err(TraceError::NotATrace { looks_like: recognise(bytes) });
+        return Err(TraceError::NotATrace { looks_like: recognize(bytes) });
     }
     let Some(header) = bytes.first_chunk::<FILE_HEADER>() else {
         return Err(TraceError::Truncated { offset: bytes.len() as u64 });
@@ -146,7 +146,7 @@ pub(super) fn check_file_header(bytes: &[u8]) -> Result<bool, TraceError> {
 }
 
 /// A guess for the message, from well-known first bytes.
-fn recognise(bytes: &[u8]) -> Option<&'static str> {
+fn recognize(bytes: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&[u8], &str); 8] = [
         (b"\x1f\x8b", "gzip"),
         (b"\x28\xb5\x2f\xfd", "zstd"),

@@ -12,8 +12,8 @@ use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
 use super::{Damage, Item, TraceError, events, gauges, meta, pack};
+use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
-use crate::session::Session;
 
 /// The block version that is read, of every kind.
 const BLOCK_VERSION: u8 = 1;
@@ -35,7 +35,7 @@ impl Block {
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
-                Content::Session(_) => size_of::<Session>(),
+                Content::ProcessInfo(_) => size_of::<ProcessInfo>(),
                 Content::Dictionary(body) => body.len(),
                 Content::Items(items) => size_of_val(items.as_slice()),
             }
@@ -45,7 +45,7 @@ impl Block {
 /// What a block holds.
 #[derive(Debug)]
 pub(super) enum Content {
-    Session(Box<Session>),
+    ProcessInfo(Box<ProcessInfo>),
     /// New rows of the dictionary, which have to be put behind those that there are.
     Dictionary(Vec<u8>),
     Items(Vec<Item>),
@@ -180,9 +180,9 @@ impl<R: Read> BlockReader<R> {
         }
         let at = Timestamp::from_nanos(header.t_max);
         let item = match header.kind {
-            kind::SESSION => return Ok(Content::Session(Box::new(meta::decode_session(body)?))),
+            kind::SESSION => return Ok(Content::ProcessInfo(Box::new(meta::decode_session(body)?))),
             kind::DICTIONARY => return Ok(Content::Dictionary(body.to_vec())),
-            // Not a part of what was recorded: `Answer::read` is for it.
+            // Not a part of what was recorded: `StoredReport::read` is for it.
             kind::ANSWER => return Ok(Content::Items(Vec::new())),
             kind::EVENTS => {
                 let mut items = self.spare.pop().unwrap_or_default();
@@ -193,7 +193,7 @@ impl<R: Read> BlockReader<R> {
             kind::LOSS => Item::Loss(meta::decode_loss(body)?),
             kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
             kind::COST => Item::Cost(meta::decode_cost(body)?),
-            kind::UTILISATION => Item::Utilisation(gauges::decode(body)?),
+            kind::UTILIZATION => Item::Utilization(gauges::decode(body)?),
             kind::FLUSH => Item::Flush(at),
             _ => Item::End(meta::decode_end(body)?, at),
         };

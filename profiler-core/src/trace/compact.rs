@@ -7,8 +7,8 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 use super::{Item, TraceError, TraceReader, TraceWriter};
+use crate::process_info::End;
 use crate::record::{Loss, Record, Timestamp};
-use crate::session::End;
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
             }
             Item::Capture(mark) => writer.capture(mark, dictionary),
             Item::Cost(cost) => writer.cost(at, &cost, dictionary),
-            Item::Utilisation(reading) => writer.utilisation(at, &reading, dictionary),
+            Item::Utilization(reading) => writer.utilization(at, &reading, dictionary),
             Item::End(how, at) => {
                 end = Some((how, at));
                 Ok(())
@@ -160,7 +160,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
                     writer.flush(at, &loss, dictionary).map_err(CompactError::Write)?;
                 }
             }
-            Item::Loss(_) | Item::Capture(_) | Item::Cost(_) | Item::Utilisation(_) | Item::End(..) => {}
+            Item::Loss(_) | Item::Capture(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
         }
     }
     let mut written = Vec::new();
@@ -180,7 +180,7 @@ const KIND_NAMES: [&str; 11] = [
     "copies",
     "memsets",
     "API calls",
-    "synchronisations",
+    "synchronizations",
     "events",
     "overheads",
     "range events",

@@ -39,7 +39,7 @@ pub enum TraceError {
         /// Where it starts, bytes.
         offset: u64,
     },
-    /// Reading failed.
+    /// UtilizationReading failed.
     Io {
         /// How far reading had come, bytes.
         offset: u64,

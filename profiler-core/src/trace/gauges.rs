@@ -1,11 +1,11 @@
-//! The body of a UTILISATION block: totals of the gauges of one device, or why there are none.
+//! The body of a UTILIZATION block: totals of the gauges of one device, or why there are none.
 //!
 //! Written about once a second where no device work is recorded. Each block is complete, so the last of a device is the
 //! mean of the run, and two of them differ by what lay between.
 
 use super::varint::{self, Cursor, Malformed};
 use crate::record::DeviceId;
-use crate::utilisation::{Absence, Counter, Reading, Total, Utilisation};
+use crate::utilization::{Absence, Counter, DeviceUtilization, Total, UtilizationReading};
 
 /// What a block is about. Numbers are never reused.
 mod about {
@@ -48,20 +48,20 @@ fn absence(cursor: &mut Cursor<'_>) -> Result<Option<Absence>, Malformed> {
 }
 
 /// Appends `reading`.
-pub(super) fn encode(reading: &Reading, body: &mut Vec<u8>) {
+pub(super) fn encode(reading: &UtilizationReading, body: &mut Vec<u8>) {
     match reading {
-        Reading::Absent(why) => {
+        UtilizationReading::Absent(why) => {
             body.push(about::NOTHING);
             put_absence(Some(*why), body);
         }
-        Reading::Device(utilisation) => {
+        UtilizationReading::Device(utilization) => {
             body.push(about::DEVICE);
-            varint::put(body, utilisation.device.0.into());
-            put_absence(utilisation.no_rates, body);
-            put_absence(utilisation.no_counters, body);
-            varint::put(body, utilisation.failed);
+            varint::put(body, utilization.device.0.into());
+            put_absence(utilization.no_rates, body);
+            put_absence(utilization.no_counters, body);
+            varint::put(body, utilization.failed);
             varint::put(body, Counter::ALL.len() as u64);
-            for total in [utilisation.busy, utilisation.memory].iter().chain(&utilisation.counters) {
+            for total in [utilization.busy, utilization.memory].iter().chain(&utilization.counters) {
                 varint::put(body, total.over_ns);
                 varint::put(body, total.sum);
             }
@@ -71,29 +71,29 @@ pub(super) fn encode(reading: &Reading, body: &mut Vec<u8>) {
 
 /// The inverse of [`encode`]. Counters that an older writer did not have were never read; those of a newer one are left
 /// out.
-pub(super) fn decode(body: &[u8]) -> Result<Reading, Malformed> {
+pub(super) fn decode(body: &[u8]) -> Result<UtilizationReading, Malformed> {
     let mut cursor = Cursor::new(body);
     match cursor.byte()? {
-        about::NOTHING => Ok(Reading::Absent(absence(&mut cursor)?.ok_or(Malformed)?)),
+        about::NOTHING => Ok(UtilizationReading::Absent(absence(&mut cursor)?.ok_or(Malformed)?)),
         about::DEVICE => {
-            let mut utilisation = Utilisation {
+            let mut utilization = DeviceUtilization {
                 device: DeviceId(cursor.varint32()?),
                 no_rates: absence(&mut cursor)?,
                 no_counters: absence(&mut cursor)?,
                 failed: cursor.varint()?,
-                ..Utilisation::default()
+                ..DeviceUtilization::default()
             };
             let counters = cursor.varint()?;
             if counters > MAX_COUNTERS {
                 return Err(Malformed);
             }
             let mut total = || Ok(Total { over_ns: cursor.varint()?, sum: cursor.varint()? });
-            utilisation.busy = total()?;
-            utilisation.memory = total()?;
-            for place in utilisation.counters.iter_mut().take(counters as usize) {
+            utilization.busy = total()?;
+            utilization.memory = total()?;
+            for place in utilization.counters.iter_mut().take(counters as usize) {
                 *place = total()?;
             }
-            Ok(Reading::Device(utilisation))
+            Ok(UtilizationReading::Device(utilization))
         }
         _ => Err(Malformed),
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn readings_come_back() {
-        let mut full = Utilisation { device: DeviceId(3), failed: 2, ..Utilisation::default() };
+        let mut full = DeviceUtilization { device: DeviceId(3), failed: 2, ..DeviceUtilization::default() };
         full.busy.add(1_000, 0.25);
         full.counters[Counter::NvlinkReceived as usize].add(500, 3.5);
         full.no_rates = Some(Absence::Refused(999));
@@ -119,7 +119,7 @@ mod tests {
             Absence::Refused(17),
             Absence::Unknown,
         ];
-        let readings = absences.map(Reading::Absent).into_iter().chain([Reading::Device(full)]);
+        let readings = absences.map(UtilizationReading::Absent).into_iter().chain([UtilizationReading::Device(full)]);
         for reading in readings {
             let mut body = Vec::new();
             encode(&reading, &mut body);
@@ -130,12 +130,12 @@ mod tests {
     #[test]
     fn counters_of_another_version_cost_nothing_else() {
         let mut body = vec![1, 3, 0, 0, 0, 1, 10, 5, 10, 4, 10, 9];
-        let Ok(Reading::Device(older)) = decode(&body) else { panic!("a device with one counter") };
+        let Ok(UtilizationReading::Device(older)) = decode(&body) else { panic!("a device with one counter") };
         assert_eq!((older.busy.mean(), older.counter(Counter::Active)), (Some(0.5), Some(0.9)));
         assert_eq!(older.counter(Counter::Multiprocessors), None);
         body[5] = 20;
         body.extend([7; 38]);
-        let Ok(Reading::Device(newer)) = decode(&body) else { panic!("a device with twenty counters") };
+        let Ok(UtilizationReading::Device(newer)) = decode(&body) else { panic!("a device with twenty counters") };
         assert_eq!(newer.counter(Counter::NvlinkReceived), Some(1.0));
         assert!(decode(&body[..20]).is_err(), "cut");
     }

@@ -6,10 +6,10 @@
 use super::varint::{self, Cursor, Malformed};
 use crate::capture::{CaptureMark, Trigger};
 use crate::cost::{Cost, Mode};
+use crate::process_info::{End, ProcessInfo};
 use crate::record::{Loss, Timestamp};
-use crate::session::{End, Session};
 
-/// Session fields. Numbers are never reused. A list is a tag that occurs once for each element.
+/// ProcessInfo fields. Numbers are never reused. A list is a tag that occurs once for each element.
 mod tag {
     pub(super) const PROCESS_ID: u64 = 1;
     pub(super) const PARENT_PROCESS_ID: u64 = 2;
@@ -26,7 +26,7 @@ mod tag {
 }
 
 /// Appends every field as tag, length, bytes.
-pub(super) fn encode_session(session: &Session, body: &mut Vec<u8>) {
+pub(super) fn encode_session(session: &ProcessInfo, body: &mut Vec<u8>) {
     let mut field = |tag: u64, bytes: &[u8]| {
         varint::put(body, tag);
         varint::put_bytes(body, bytes);
@@ -60,9 +60,9 @@ pub(super) fn encode_session(session: &Session, body: &mut Vec<u8>) {
 }
 
 /// The inverse of [`encode_session`]; fields that are missing keep their default.
-pub(super) fn decode_session(body: &[u8]) -> Result<Session, Malformed> {
+pub(super) fn decode_session(body: &[u8]) -> Result<ProcessInfo, Malformed> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut session = Session::default();
+    let mut session = ProcessInfo::default();
     let mut cursor = Cursor::new(body);
     while !cursor.is_empty() {
         let tag = cursor.varint()?;
@@ -98,7 +98,7 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
         loss.undelivered_buffers,
         loss.dropped_ranges,
         loss.failed_samples,
-        loss.beyond_dictionary,
+        loss.dictionary_overflow,
         loss.unobserved_ns,
     ] {
         varint::put(body, counter);
@@ -117,13 +117,13 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         undelivered_buffers: cursor.optional()?,
         dropped_ranges: cursor.optional()?,
         failed_samples: cursor.optional()?,
-        beyond_dictionary: cursor.optional()?,
+        dictionary_overflow: cursor.optional()?,
         unobserved_ns: cursor.optional()?,
     })
 }
 
 /// Modes by their number in the file; never reordered.
-const MODES: [Mode; 4] = [Mode::Unknown, Mode::Watch, Mode::Light, Mode::Full];
+const MODES: [Mode; 4] = [Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full];
 
 /// What else stands behind the totals of a COST block, beside steps down to a mode.
 const NODES_SINCE: u64 = 64;

@@ -5,13 +5,12 @@
 //! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
 //! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
 //!
-//! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
+//! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
 //! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `answer`, `pack`, `writer`, `source` (recovery),
 //! `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
-mod answer;
 mod block;
 mod blocks;
 mod column;
@@ -27,20 +26,21 @@ mod reader;
 mod row;
 mod source;
 mod split;
+mod stored_report;
 mod varint;
 mod writer;
 
-pub use answer::{ANSWER_FROM, Answer};
 pub use blocks::{Block, BlockReader};
 pub use error::{Damage, TraceError};
 pub use reader::{Assembly, TraceReader};
+pub use stored_report::{STORED_REPORT_FROM, StoredReport};
 pub use writer::TraceWriter;
 
 use crate::capture::CaptureMark;
 use crate::cost::Cost;
+use crate::process_info::End;
 use crate::record::{Loss, Record, Timestamp};
-use crate::session::End;
-use crate::utilisation::Reading;
+use crate::utilization::UtilizationReading;
 
 /// What a trace consists of, apart from its session and its dictionary.
 ///
@@ -59,7 +59,7 @@ pub enum Item {
     /// What tracing itself took so far. Totals; the last one counts.
     Cost(Cost),
     /// What the gauges of devices said so far. Totals; the last one of a device counts.
-    Utilisation(Reading),
+    Utilization(UtilizationReading),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

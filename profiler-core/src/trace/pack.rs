@@ -13,7 +13,7 @@ use zstd::zstd_safe::{self, CCtx, ResetDirective, zstd_sys::ZSTD_EndDirective};
 use super::block::MAX_BODY;
 use super::varint::Malformed;
 
-/// Parts below this many bytes share a block with their neighbours: a header and a table of its own take some 60 bytes.
+/// Parts below this many bytes share a block with their neighbors: a header and a table of its own take some 60 bytes.
 const SMALLEST_PART: usize = 1 << 10;
 /// What a boundary may add to the bound of one frame: the header of a block that is stored as it is, and its rounding.
 const BOUNDARY_BYTES: usize = 32;

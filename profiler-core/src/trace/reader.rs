@@ -9,13 +9,13 @@ use super::blocks::{Block, BlockReader, Content};
 use super::entry::Rebuilt;
 use super::{Damage, Item, TraceError};
 use crate::dictionary::Dictionary;
+use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
-use crate::session::Session;
 
 /// What the blocks of a trace add up to, taken in order.
 #[derive(Default)]
 pub struct Assembly {
-    session: Session,
+    session: ProcessInfo,
     has_session: bool,
     rebuilt: Rebuilt,
     /// Blocks that were whole and made no sense behind those before them.
@@ -28,8 +28,8 @@ impl Assembly {
         match block.content {
             Content::Items(items) => return items,
             // A second one is damage, and counted as such; the records are those of the first.
-            Content::Session(_) if self.has_session => {}
-            Content::Session(session) => (self.session, self.has_session) = (*session, true),
+            Content::ProcessInfo(_) if self.has_session => {}
+            Content::ProcessInfo(session) => (self.session, self.has_session) = (*session, true),
             Content::Dictionary(body) => {
                 if self.rebuilt.apply(&body).is_err() {
                     self.rejected.reject(block.offset, block.bytes);
@@ -41,7 +41,7 @@ impl Assembly {
 
     /// Who was traced.
     #[must_use]
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
@@ -94,7 +94,7 @@ impl<R: Read> TraceReader<R> {
 
     /// Who was traced.
     #[must_use]
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &ProcessInfo {
         self.assembly.session()
     }
 
@@ -112,7 +112,7 @@ impl<R: Read> TraceReader<R> {
 
     /// The session, dictionary and damage of a trace that has been read.
     #[must_use]
-    pub fn into_parts(self) -> (Session, Dictionary, Damage) {
+    pub fn into_parts(self) -> (ProcessInfo, Dictionary, Damage) {
         let damage = self.damage();
         (self.assembly.session, self.assembly.rebuilt.dictionary, damage)
     }

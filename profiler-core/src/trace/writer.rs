@@ -12,13 +12,13 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{Answer, answer, gauges, meta};
+use super::{StoredReport, gauges, meta, stored_report};
 use crate::capture::CaptureMark;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
+use crate::process_info::{End, ProcessInfo};
 use crate::record::{Loss, Record, Timestamp};
-use crate::session::{End, Session};
-use crate::utilisation::Reading;
+use crate::utilization::UtilizationReading;
 
 /// Rows of a full chunk, all kinds together. In `benches/trace.rs` 64 Ki rows take 9 % fewer bytes, 4 Ki rows 4 % more;
 /// but what waits here is memory of the traced process (about 1 MB now) and lost when that process is killed.
@@ -67,7 +67,7 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// What the sink answers; `InvalidInput` when the session is larger than a block may be (16 MiB); or out of
     /// memory for the compressor.
-    pub fn new(sink: W, session: &Session) -> io::Result<Self> {
+    pub fn new(sink: W, session: &ProcessInfo) -> io::Result<Self> {
         let (encoder, packer) = (Encoder::new(), Packer::new(ZSTD_LEVEL)?);
         Self::with(sink, session, encoder, packer, CHUNK_ROWS, false)
     }
@@ -79,14 +79,14 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn compact(sink: W, session: &Session) -> io::Result<Self> {
+    pub fn compact(sink: W, session: &ProcessInfo) -> io::Result<Self> {
         let encoder = Encoder::thorough(Packer::new(COMPACT_LEVEL)?);
         Self::with(sink, session, encoder, Packer::new(COMPACT_LEVEL)?, COMPACT_ROWS, true)
     }
 
     fn with(
         sink: W,
-        session: &Session,
+        session: &ProcessInfo,
         encoder: Encoder,
         packer: Packer,
         chunk_rows: usize,
@@ -178,11 +178,16 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     ///
     /// What the sink answers.
-    pub fn utilisation(&mut self, at: Timestamp, reading: &Reading, dictionary: &Dictionary) -> io::Result<()> {
+    pub fn utilization(
+        &mut self,
+        at: Timestamp,
+        reading: &UtilizationReading,
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
             gauges::encode(reading, &mut writer.body);
-            writer.stage(kind::UTILISATION, 0, (at.nanos(), at.nanos()))
+            writer.stage(kind::UTILIZATION, 0, (at.nanos(), at.nanos()))
         })
     }
 
@@ -191,10 +196,10 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     ///
     /// What the sink answers.
-    pub fn answer(&mut self, at: Timestamp, answer: &Answer, dictionary: &Dictionary) -> io::Result<()> {
+    pub fn answer(&mut self, at: Timestamp, answer: &StoredReport, dictionary: &Dictionary) -> io::Result<()> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
-            answer::encode(answer, &mut writer.body);
+            stored_report::encode(answer, &mut writer.body);
             if writer.body.is_empty() { Ok(()) } else { writer.stage(kind::ANSWER, 0, (at.nanos(), at.nanos())) }
         })
     }

@@ -13,7 +13,7 @@ use crate::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 pub enum CallClass {
     /// Launches a kernel, a graph, a copy or a memset. It waits when the queue is full or memory is pageable.
     Launch,
-    /// Waits for the device, or may: synchronises, copies and returns when done.
+    /// Waits for the device, or may: synchronizes, copies and returns when done.
     Wait,
     /// Allocates or frees memory, and may wait for the device as well.
     Memory,

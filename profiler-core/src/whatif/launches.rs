@@ -5,7 +5,7 @@
 //! replayed as one whose launch is not known.
 
 use super::device::Launch;
-use crate::correlated::Correlated;
+use crate::collections::correlation_map::Correlated;
 use crate::record::CorrelationId;
 
 /// Launching calls remembered (112 bytes each). A stream takes about a thousand launches before the host has to wait.

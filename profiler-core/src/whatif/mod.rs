@@ -16,25 +16,25 @@
 //!
 //! # Where the attributor calls in
 //!
-//! All input may come in any order as long as it comes before [`Replay::advance`] passes its time (a late call or
+//! All input may come in any order as long as it comes before [`Simulation::advance`] passes its time (a late call or
 //! operation is replayed as if it came now, a late boundary is left out):
 //!
-//! 1. a call placed as outermost (or nested, if it launches): [`Replay::call`];
-//! 2. an operation that has been joined with its launch, on its way to the timeline: [`Replay::operation`];
-//! 3. a small grid that has been joined with its launch: [`Replay::small_grid`], before the watermark passes that launch;
-//! 4. a hole explained as a wait for input: [`Replay::input_wait`], with the whole hole, not only the idle part of it;
-//! 5. a step found: [`Replay::step_boundary`], at the begin of its first operation;
-//! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Replay::advance`] to the same one.
+//! 1. a call placed as outermost (or nested, if it launches): [`Simulation::call`];
+//! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
+//! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that launch;
+//! 4. a hole explained as a wait for input: [`Simulation::input_wait`], with the whole hole, not only the idle part of it;
+//! 5. a step found: [`Simulation::step_boundary`], at the begin of its first operation;
+//! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Simulation::advance`] to the same one.
 //!
 //! After some hundred steps the replay pauses most of the time (`sampling`).
 //!
 //! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
 //! [`crate::ranks`]), and any price of removing a cost.
 
-mod answer;
 mod batches;
 mod ceiling;
 mod device;
+mod estimate;
 mod gaps;
 mod host;
 mod input;
@@ -44,9 +44,9 @@ mod sampling;
 mod scenario;
 mod steps;
 
-pub use answer::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub(crate) use ceiling::at_most;
 pub use ceiling::{Ceiling, WORTH_SHOWING};
+pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass, SmallGrid};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
@@ -82,7 +82,7 @@ struct Device {
 
 /// The streaming replay. See the [module](self).
 #[derive(Clone, Debug, Default)]
-pub struct Replay {
+pub struct Simulation {
     queue: Queue,
     threads: Threads,
     streams: Streams,
@@ -97,7 +97,7 @@ pub struct Replay {
     stopped: bool,
 }
 
-impl Replay {
+impl Simulation {
     /// Knows nothing yet.
     #[must_use]
     pub fn new() -> Self {

@@ -11,8 +11,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::input::{Call, Operation};
+use crate::collections::sorted_runs::InOrder;
 use crate::record::{DeviceId, ThreadId};
-use crate::runs::InOrder;
 use crate::steps::StepSeries;
 
 /// What may wait for the watermark (at most 64 bytes each): several seconds of the densest programs measured.

@@ -4,7 +4,7 @@
 //! everything that began before the next. Real and replayed times are read at the same operations, so a scenario in
 //! which a copy runs far ahead does not seem to have no steps.
 //!
-//! The steps of the whole run count, in bounded memory: when the rows are full, neighbours become one. The newest few
+//! The steps of the whole run count, in bounded memory: when the rows are full, neighbors become one. The newest few
 //! would not do. Fifty steps of five kernels are 2 ms, in which a program that launches eagerly is a third slower or
 //! faster than over a second; and where a step that is found is part of the program's own, an allocator that is emptied
 //! after every sixteenth is in few of them.
@@ -12,9 +12,9 @@
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use crate::steps::StepSeries;
-use crate::steps::books::SERIES_LIMIT;
+use crate::steps::ledger::SERIES_LIMIT;
 
-/// Rows kept of a series (120 bytes each). Even, so that neighbours can be joined in pairs.
+/// Rows kept of a series (120 bytes each). Even, so that neighbors can be joined in pairs.
 const ROW_LIMIT: usize = 128;
 
 /// Consecutive steps: how long they took and how long they would have taken, nanoseconds.
@@ -25,7 +25,7 @@ pub struct StepTimes {
     /// How many there are; never 0.
     pub steps: u64,
     /// How many steps of the run they stand for; all that follows is for as many.
-    pub stand_for: u64,
+    pub represented_steps: u64,
     /// Real time. Never 0.
     pub real: u64,
     /// Replayed time in each scenario, indexed by `ScenarioKind as usize`.
@@ -46,7 +46,7 @@ impl StepTimes {
     /// Adds the steps that come right after these.
     fn append(&mut self, next: &Self) {
         self.steps += next.steps;
-        self.stand_for += next.stand_for;
+        self.represented_steps += next.represented_steps;
         self.real = self.real.saturating_add(next.real);
         for (sum, nanos) in self.replayed.iter_mut().zip(next.replayed) {
             *sum = sum.saturating_add(nanos);
@@ -69,7 +69,7 @@ pub(super) struct Steps {
 struct Series {
     id: StepSeries,
     rows: Vec<StepTimes>,
-    /// How often neighbours were joined: a full row has two to the power of this many steps.
+    /// How often neighbors were joined: a full row has two to the power of this many steps.
     joined: u32,
 }
 
@@ -91,7 +91,7 @@ impl Steps {
             self.find_or_add(id).push(&StepTimes {
                 began: last.real,
                 steps: 1,
-                stand_for: stands_for,
+                represented_steps: stands_for,
                 real: times(real),
                 replayed: replayed.map(times),
                 error: times(replayed[ScenarioKind::Base as usize].abs_diff(real)),

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use crate::counting::LIVE;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 
 /// Beyond every ceiling of the dictionary.
@@ -26,7 +26,7 @@ fn a_program_of_which_nothing_repeats_does_not_grow_without_end() {
     let _alone = crate::counting::alone();
     let mut dictionary = Dictionary::new();
     let mut attributor = Attributor::new();
-    let session = Session { start: Timestamp::from_nanos(START), ..Session::default() };
+    let session = ProcessInfo { start: Timestamp::from_nanos(START), ..ProcessInfo::default() };
     let mut trace = TraceWriter::new(std::io::sink(), &session).unwrap();
     let loss = Loss::default();
     let mut sampled = Vec::new();

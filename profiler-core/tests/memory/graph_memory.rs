@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::counting::{LIVE, PEAK};
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 
 /// MiB. Two flushes' worth of operations wait at the start, when no launch is known yet; all that waits for the oldest
 /// unfinished graph was 210.
@@ -77,7 +77,8 @@ fn graphs_launched_far_ahead_do_not_pile_up() {
     let peak = (PEAK.load(Relaxed) - before) as f64 / f64::from(1 << 20);
     println!("{delivered} operations, at most {peak:.1} MiB held");
 
-    let report = Report::new(&Session::default(), &attributor, &dictionary, &Loss::default(), End::Clean, Vec::new());
+    let report =
+        Report::new(&ProcessInfo::default(), &attributor, &dictionary, &Loss::default(), End::Clean, Vec::new());
     assert_eq!(report.completeness.kernels, GRAPHS * NODES);
     assert_eq!(report.completeness.late_ns, 0);
     assert_eq!(report.completeness.activities_without_launch, 0);

@@ -9,8 +9,8 @@ use crate::counting::{LIVE, PEAK};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::{CaptureMark, Captures, Trigger};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::*;
-use profiler_core::session::Session;
 
 const START: u64 = 1_790_000_000_000_000_000;
 
@@ -166,7 +166,7 @@ fn records_that_nothing_passes_take_bounded_memory() {
 fn captures_share_it(names: &Names, dictionary: &Dictionary) {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let (session, loss) = (Session::default(), Loss::default());
+    let (session, loss) = (ProcessInfo::default(), Loss::default());
     let mut captures = Captures::new(None);
     for number in 1..=40 {
         let begin = CaptureMark::Begin { number, at: time(START), trigger: Trigger::Range };

@@ -7,9 +7,9 @@
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 
 /// Nanoseconds of the scenario's zero.
 pub const ZERO: u64 = 1_000_000_000;
@@ -174,7 +174,7 @@ impl Scenario {
 
     /// A look at a thread over the time since `since`, spent as `sample` says (nanoseconds), with a stack, innermost
     /// frame first: file, function and line.
-    pub fn look(&mut self, thread: u32, since: u64, at: u64, sample: HostSample, stack: &[(&str, &str, u32)]) {
+    pub fn sample(&mut self, thread: u32, since: u64, at: u64, sample: HostSample, stack: &[(&str, &str, u32)]) {
         let stack = stack.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
             let (function, file) = (self.dictionary.intern_name(function), self.dictionary.intern_name(file));
             self.dictionary.intern_frame(Frame { caller, function, file, line })
@@ -320,7 +320,7 @@ impl Scenario {
 
     /// A report, complete and clean.
     pub fn report_of(&self, attributor: &Attributor) -> Report {
-        let session = Session { process_id: 42, command: vec!["train".to_owned()], ..Session::default() };
+        let session = ProcessInfo { process_id: 42, command: vec!["train".to_owned()], ..ProcessInfo::default() };
         Report::new(&session, attributor, &self.dictionary, &Loss::default(), End::Clean, Vec::new())
     }
 

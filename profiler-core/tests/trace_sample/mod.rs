@@ -8,8 +8,8 @@ pub mod since_1_2;
 pub mod since_1_3;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::{Damage, Item, TraceError, TraceReader, TraceWriter};
 
 /// Bytes of the file header.
@@ -19,7 +19,7 @@ pub const BLOCK_HEADER: usize = 40;
 
 /// What a reader got out of some bytes.
 pub struct Read {
-    pub session: Session,
+    pub session: ProcessInfo,
     pub dictionary: Dictionary,
     pub items: Vec<Item>,
     pub damage: Damage,
@@ -69,9 +69,9 @@ pub fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(START + nanos)
 }
 
-pub fn session() -> Session {
+pub fn session() -> ProcessInfo {
     let text = str::to_owned;
-    Session {
+    ProcessInfo {
         process_id: 4242,
         parent_process_id: 4200,
         command: vec![text("python"), text("train.py"), text("--name=größe")],

@@ -4,8 +4,8 @@
 
 use profiler_core::capture::{CaptureMark, Trigger};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::End;
 use profiler_core::record::*;
-use profiler_core::session::End;
 use profiler_core::trace::TraceWriter;
 
 use crate::trace_sample::{at, session};
@@ -63,8 +63,8 @@ fn samples(names: &mut Dictionary) -> Vec<Record> {
     let states = [State::Running, State::Futex, State::Poll, State::Io, State::Disk, State::Sleep];
     let locks = [InterpreterLock::ThisThread, InterpreterLock::OtherThread, InterpreterLock::Free];
     let states = states.into_iter().chain([State::Child, State::Memory, State::Driver, State::Other, State::Unknown]);
-    let looks = states.zip(0..).map(|(state, number)| {
-        let at = |look: u64| at(10_000 * look);
+    let samples = states.zip(0..).map(|(state, number)| {
+        let at = |sample: u64| at(10_000 * sample);
         Record::Sample(HostSample {
             since: at(number),
             at: at(number + 1),
@@ -80,7 +80,7 @@ fn samples(names: &mut Dictionary) -> Vec<Record> {
             children_in_io: 1,
         })
     });
-    looks.collect()
+    samples.collect()
 }
 
 /// Two captures, the second of which begins before everything of the first has come.

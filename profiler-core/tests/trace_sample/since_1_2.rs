@@ -3,8 +3,8 @@
 //! The golden file of version 1.3 is exactly this trace: changing anything here changes what that file must hold.
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::End;
 use profiler_core::record::*;
-use profiler_core::session::End;
 use profiler_core::trace::TraceWriter;
 
 use crate::trace_sample::{at, session};

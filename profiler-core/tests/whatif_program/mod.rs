@@ -1,7 +1,7 @@
 //! A tiny CUDA program and the machine it runs on: the truth that the replay is measured against.
 //!
 //! A program is a list of what one host thread does in a step. The machine runs it by the rules of CUDA (streams are
-//! in order, a synchronisation waits for everything) and writes down the records a profiler would see. To learn what
+//! in order, a synchronization waits for everything) and writes down the records a profiler would see. To learn what
 //! a change really brings, change the program or the machine and run it again: the machine never looks at the replay.
 #![allow(dead_code)]
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
-use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Replay, SmallGrid};
+use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Simulation, SmallGrid};
 
 pub const DEVICE: DeviceId = DeviceId(0);
 pub const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
@@ -51,7 +51,7 @@ pub struct Machine {
     pub between: u64,
     /// From the end of an operation to the begin of one on another stream that waited for it.
     pub event: u64,
-    /// From the end of the last operation to the return of a synchronisation.
+    /// From the end of the last operation to the return of a synchronization.
     pub wake_up: u64,
     /// Launches that wait at most: a call that brings one more lasts until the oldest of them has run (on one stream).
     pub queue: usize,
@@ -166,23 +166,23 @@ impl Recording {
     }
 
     /// Replays everything at once.
-    pub fn replay(&self) -> Replay {
-        self.replayed(Replay::new())
+    pub fn replay(&self) -> Simulation {
+        self.replayed(Simulation::new())
     }
 
     /// As [`replay`](Self::replay), when a step broke off at `at`.
-    pub fn replay_with_break(&self, at: u64) -> Replay {
-        let mut replay = Replay::new();
+    pub fn replay_with_break(&self, at: u64) -> Simulation {
+        let mut replay = Simulation::new();
         replay.step_break(DEVICE, at);
         self.replayed(replay)
     }
 
     /// As [`replay`](Self::replay), all steps of it.
-    pub fn replay_whole(&self) -> Replay {
-        self.replayed(Replay::of_all_steps())
+    pub fn replay_whole(&self) -> Simulation {
+        self.replayed(Simulation::of_all_steps())
     }
 
-    fn replayed(&self, mut replay: Replay) -> Replay {
+    fn replayed(&self, mut replay: Simulation) -> Simulation {
         self.grids.iter().for_each(|&(thread, launch, grid)| replay.small_grid(thread, launch, grid));
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));
@@ -193,8 +193,8 @@ impl Recording {
     }
 
     /// Replays every so many nanoseconds what began until then, on one stream in the order in which it is launched.
-    pub fn replay_by(&self, flush: u64) -> Replay {
-        let mut replay = Replay::new();
+    pub fn replay_by(&self, flush: u64) -> Simulation {
+        let mut replay = Simulation::new();
         let end = self.finished.last().map_or(ORIGIN, |last| last + 1_000_000_000);
         let mut from = 0;
         let mut to = ORIGIN;

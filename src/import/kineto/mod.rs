@@ -29,9 +29,9 @@ use std::rc::Rc;
 
 use profiler_core::attribution::Attributor;
 use profiler_core::bounded::Counted;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
-use profiler_core::session::{End, Session};
 use profiler_core::trace::TraceWriter;
 use serde::de::DeserializeSeed;
 
@@ -130,7 +130,7 @@ pub fn translate_kineto(source: impl Read, out: impl Write) -> Result<(), Kineto
 /// What a file holds, in the order in which a live run would have delivered it.
 struct Imported {
     collector: Collector,
-    session: Session,
+    session: ProcessInfo,
     /// What was not used, and where reading stopped.
     notes: Vec<String>,
     end: End,
@@ -166,14 +166,14 @@ impl Imported {
         }
         // A stable order even where two records end together, and the one in which they would have been delivered.
         collector.records.sort_by_key(|record| span(record).1);
-        let session = Session {
+        let session = ProcessInfo {
             process_id: collector.process_id,
             command: vec!["Kineto trace".to_owned()],
             host: std::mem::take(&mut collector.host),
             start: collector.records.iter().map(|record| span(record).0).min().unwrap_or_default(),
             rank_variables: std::mem::take(&mut collector.rank_variables),
             notes: vec![format!("imported from a Kineto trace with {} rows", collector.rows)],
-            ..Session::default()
+            ..ProcessInfo::default()
         };
         let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
         let mut notes: Vec<String> = stopped.into_iter().collect();

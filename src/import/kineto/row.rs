@@ -128,20 +128,20 @@ enum ArgumentKey {
 impl Shape for Row {
     fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
         let mut row = Self::default();
-        let mut categorised = false;
+        let mut categorized = false;
         while let Some(key) = map.next_key::<RowKey>()? {
             match key {
                 RowKey::Ph => row.complete = map.next_value::<Scalar>()?.text() == "X",
                 RowKey::Cat => {
                     row.category = Category::of(map.next_value::<Scalar>()?.text());
-                    categorised = true;
+                    categorized = true;
                 }
                 RowKey::Name => row.name = map.next_value::<Scalar>()?.into_text(),
                 RowKey::Pid => row.process = map.next_value()?,
                 RowKey::Tid => row.thread = map.next_value()?,
                 RowKey::Ts => row.start = Some(map.next_value()?),
                 RowKey::Dur => row.duration = Some(map.next_value()?),
-                RowKey::Args if !(categorised && matches!(row.category, Category::Range | Category::Other)) => {
+                RowKey::Args if !(categorized && matches!(row.category, Category::Range | Category::Other)) => {
                     row.arguments = map.next_value::<Lenient<Arguments>>()?.0.unwrap_or_default();
                 }
                 RowKey::Args | RowKey::Other => {

@@ -67,7 +67,7 @@ pub enum Child {
 pub enum Fork {
     /// Before the profiler is loaded.
     Before,
-    /// After it was initialised, before anything is played.
+    /// After it was initialized, before anything is played.
     After,
     /// After everything was played.
     End,

@@ -11,7 +11,7 @@ use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 /// Longest text that is shown of an error or a violation.
 const TEXT: usize = 4096;
 
-/// Loads the profiler and has it initialise, on this thread, as `cuInit` does. Answers what it answered.
+/// Loads the profiler and has it initialize, on this thread, as `cuInit` does. Answers what it answered.
 pub fn inject(path: &OsStr) -> Result<i32, String> {
     let shown = path.to_string_lossy();
     // SAFETY: the caller of this program asks for this library's initialisers to run.

@@ -7,7 +7,7 @@
 mod args;
 mod leave;
 mod libraries;
-mod neighbour;
+mod neighbor;
 mod ranges;
 
 use std::env;
@@ -75,7 +75,7 @@ fn run(args: &Args) -> Result<(), Failure> {
             replay.play(*at)?;
             match function.split_once('=') {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
-                Some(("otherTool", does)) => neighbour::does(&replay_path()?, does)?,
+                Some(("otherTool", does)) => neighbor::does(&replay_path()?, does)?,
                 _ if function == "nvtxRangePop" => ranges::pop(),
                 _ => replay.call(function)?,
             }

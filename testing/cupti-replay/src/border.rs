@@ -1,6 +1,6 @@
 //! Calls into the client: on which thread, and with that thread marked.
 //!
-//! The mark is how a flush from inside a callback is recognised, which deadlocks the real library.
+//! The mark is how a flush from inside a callback is recognized, which deadlocks the real library.
 #![expect(unsafe_code, reason = "calls the client's C functions")]
 
 use std::cell::Cell;

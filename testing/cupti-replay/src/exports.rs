@@ -191,7 +191,7 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
         player.violations.note(Rule::EarlyKernelDisable, || format!("the library played is version {version}"));
     }
     // As seen with CUPTI 13.0 on an H200.
-    if on && kind == Kind::UNIFIED_MEMORY_COUNTER && !player.is_initialised() {
+    if on && kind == Kind::UNIFIED_MEMORY_COUNTER && !player.is_initialized() {
         return Err(CuptiResult::NOT_READY);
     }
     let concurrent = || player.client().filter.wants(Kind::CONCURRENT_KERNEL.0, None, player.clock.now());

@@ -2,7 +2,7 @@
 //!
 //! Offsets in bytes from the start of a record, the same from CUDA 11.8 to 13.4 (records only ever grew at the
 //! end). Pointers are here and not in `cupti-sys` because only a player has to replace them: the recorded address
-//! means nothing in this process. Kinds that are not listed have no times and are played with their neighbours.
+//! means nothing in this process. Kinds that are not listed have no times and are played with their neighbors.
 
 use cupti_sys::Kind;
 

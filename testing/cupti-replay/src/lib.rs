@@ -11,7 +11,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`exports`], [`control`] | the C functions: CUPTI's, and those for the host program |
-//! | [`instance`] | one player in a process; no panic leaves; forks are recognised |
+//! | [`instance`] | one player in a process; no panic leaves; forks are recognized |
 //! | [`player`], [`clock`] | when which record goes out |
 //! | [`client`], [`filter`] | what the client has set up and wants |
 //! | [`lend`], [`held`], [`border`] | the client's memory and functions |

@@ -1,6 +1,6 @@
 //! What a [`RecordFault`] makes of a record.
 //!
-//! The same record is spoilt in the same way on each run: noise comes from a fixed sequence, not from a clock.
+//! The same record is spoiled in the same way on each run: noise comes from a fixed sequence, not from a clock.
 
 use crate::fault::RecordFault;
 use crate::layout;

@@ -104,7 +104,7 @@ fn overhead_kinds() {
 }
 
 #[test]
-fn synchronisation_types() {
+fn synchronization_types() {
     same_numbers! { SyncType, CUpti_ActivitySynchronizationType:
         UNKNOWN = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN
         EVENT_SYNCHRONIZE = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE

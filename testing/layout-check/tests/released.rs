@@ -28,7 +28,7 @@ const STRUCT_SIZE: &str = "cuptiActivityGetStructSize";
 const GRAPH_EXEC_ID: &str = "cuptiGetGraphExecId";
 
 /// Sizes measured on these releases. Kinds: kernel 10, memcpy 1, memset 2, peer copy 22, driver 4, runtime 5,
-/// synchronisation 38, event 36, overhead 17, device 8, context 9, graph 51.
+/// synchronization 38, event 36, overhead 17, device 8, context 9, graph 51.
 const RELEASES: &[Release] = &[
     Release {
         package: "nvidia-cuda-cupti-cu11",

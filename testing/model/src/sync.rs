@@ -1,7 +1,7 @@
 //! What `inject/src/sync.rs` is in libprof.so.
 
 pub use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-/// Not modelled: a reader only looks behind it at words that the writer has counted.
+/// Not modeled: a reader only looks behind it at words that the writer has counted.
 pub use std::sync::OnceLock;
 
 /// Words of a segment, few, so that every border is met.

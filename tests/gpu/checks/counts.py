@@ -50,7 +50,7 @@ def compare_time(name: str, trace: Trace, nsys: Counts) -> Result:
 def check_program(suite: Suite, program: Program) -> Iterator[Result]:
     prefix = f"counts.{program.name}"
     # By nodes of graphs, as the oracles count.
-    run = suite.run(f"{program.name}-counts", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPHS": "node"})
+    run = suite.run(f"{program.name}-counts", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPH_TRACE": "node"})
     yield expect(f"{prefix}.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     intact = trace.end == "clean" and trace.exit_code == 0
@@ -79,7 +79,7 @@ def one_program(name: str) -> Check:
 
 def threads(suite: Suite) -> Iterator[Result]:
     """8 threads, 8 streams, kernels, copies and graphs as fast as they go: the hardest case for the collector."""
-    run = suite.run("threads", [suite.microbench, "threads", "3"], Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPHS": "node"})
+    run = suite.run("threads", [suite.microbench, "threads", "3"], Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPH_TRACE": "node"})
     yield expect("counts.threads.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     yield from compare("counts.threads.program", trace, oracles.printed(run.stdout))

@@ -33,12 +33,12 @@ GRAPHS = ("relaunch", "parameters", "update", "recapture", "instantiate", "child
 def settings(suite: Suite) -> dict[str, dict[str, str]]:
     """The variables of each run, by its name."""
     found: dict[str, dict[str, str]] = {
-        "default": {}, "node": {"GPUWHY_CUDA_GRAPHS": "node"}, "graph": {"GPUWHY_CUDA_GRAPHS": "graph"},
-        "full": {"GPUWHY_MODE": "full"}, "watch": {"GPUWHY_MODE": "watch"}}
+        "default": {}, "node": {"GPUWHY_CUDA_GRAPH_TRACE": "node"}, "graph": {"GPUWHY_CUDA_GRAPH_TRACE": "graph"},
+        "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}}
     if suite.other_cupti:
         # With the library of the program `node` and `graph` may both be what the default is.
-        found = {name: found[name] for name in ("default", "full", "watch")}
-        found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPHS": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
+        found = {name: found[name] for name in ("default", "full", "monitor")}
+        found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPH_TRACE": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 
 

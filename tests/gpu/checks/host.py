@@ -51,8 +51,8 @@ def one_cause(name: str) -> Check:
         host = trace.report.get("host")
         if not own["causes"]:
             return
-        if not host or not host["looks"]:
-            yield expect(f"{prefix}.looks", False, f"nothing was seen: {trace.report['process']['notes']}")
+        if not host or not host["samples"]:
+            yield expect(f"{prefix}.samples", False, f"nothing was seen: {trace.report['process']['notes']}")
             return
         seen = host["causes"]
         right, all_seen = sum(seen.get(cause, 0) for cause in own["causes"]), sum(seen.values())

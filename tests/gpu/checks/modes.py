@@ -24,7 +24,7 @@ NOT_WHOLE = "this CUPTI is older than 13.2 and records no whole graphs: give --o
 
 def with_whole_graphs(suite: Suite, level: str) -> dict[str, str]:
     """Variables for a level of graphs, with a libcupti that records whole ones if one was given."""
-    return {"GPUWHY_CUDA_GRAPHS": level, **({"GPUWHY_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
+    return {"GPUWHY_CUDA_GRAPH_TRACE": level, **({"GPUWHY_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
 
 
 def is_whole(trace: Trace) -> bool:
@@ -35,7 +35,7 @@ def is_whole(trace: Trace) -> bool:
 def whole_graphs(suite: Suite) -> Iterator[Result]:
     """A launch of a graph of 1000 kernels is 1000 records, or one."""
     program = programs(suite)["graph"]
-    nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPHS": "node"})).kernel_counts()
+    nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPH_TRACE": "node"})).kernel_counts()
     run = suite.run("modes-graphs", program.quiet(), Mode.VARIABLE, extra=with_whole_graphs(suite, "graph"))
     if not is_whole(single(suite, run)):
         yield skipped("modes.graphs", NOT_WHOLE)
@@ -122,7 +122,7 @@ def full(suite: Suite) -> Iterator[Result]:
     yield expect("modes.full.unknown", more["completeness"]["unknown_kinds"] == 0, str(more["completeness"]["unknown_kinds"]))
 
 
-def smi_utilisation(stop: threading.Event, readings: list[float]) -> None:
+def smi_utilization(stop: threading.Event, readings: list[float]) -> None:
     """What nvidia-smi says of the first device, again and again."""
     command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--id=0"]
     while not stop.wait(0.1):
@@ -135,14 +135,14 @@ def gauges(suite: Suite) -> Iterator[Result]:
     """What a watched run reads: as nvidia-smi, and as the records of the same program say."""
     command = [str(suite.microbench), "sm", "20000", "--reps", "10", "--quiet-times"]
     stop, readings = threading.Event(), []
-    thread = threading.Thread(target=smi_utilisation, args=(stop, readings))
+    thread = threading.Thread(target=smi_utilization, args=(stop, readings))
     if shutil.which("nvidia-smi"):
         thread.start()
-    run = suite.run("modes-gauges", command, Mode.VARIABLE, extra={"GPUWHY_MODE": "watch"})
+    run = suite.run("modes-gauges", command, Mode.VARIABLE, extra={"GPUWHY_MODE": "monitor"})
     stop.set()
     if readings:
         thread.join()
-    said = single(suite, run).report["utilisation"]
+    said = single(suite, run).report["utilization"]
     device = said["devices"][0] if said["devices"] else {}
     yield expect("modes.gauges.read", device.get("busy") is not None, str(said))
     if device.get("busy") is None:
@@ -167,7 +167,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
 
 def watch(suite: Suite) -> Iterator[Result]:
     """Nothing of the device, said so, and nothing claimed."""
-    extra = {"GPUWHY_MODE": "watch", "GPUWHY_REPORT": "summary"}
+    extra = {"GPUWHY_MODE": "monitor", "GPUWHY_REPORT": "summary"}
     run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra=extra)
     yield expect("modes.watch.exit", run.code == 0, run.ending())
     words = " ".join(run.stderr.split())
@@ -182,7 +182,7 @@ def budget(suite: Suite) -> Iterator[Result]:
     yield expect("modes.budget.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     steps = trace.report["cost"]["steps_down"]
-    yield expect("modes.budget.steps", [step["to"] for step in steps] == ["watch"], str(steps))
+    yield expect("modes.budget.steps", [step["to"] for step in steps] == ["monitor"], str(steps))
     kernels = trace.report["completeness"]["records"]["kernels"]
     yield expect("modes.budget.kernels", 0 < kernels < 4_000_000, f"{kernels} kernels were recorded")
 

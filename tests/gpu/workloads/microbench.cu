@@ -4,9 +4,9 @@
 // instead of against another tool. The timed part stays free of everything but the operation in question, because the
 // overhead comparison reads its nanoseconds. It does no useful work on purpose: an empty kernel shows a tool's cost best.
 //
-//   microbench launch N          N empty kernels a repetition, synchronised every 1000
+//   microbench launch N          N empty kernels a repetition, synchronized every 1000
 //   microbench graph NODES N     a graph of NODES empty kernels, launched N times a repetition
-//   microbench copy N            N copies of 4 pinned bytes to the device a repetition, synchronised every 1000
+//   microbench copy N            N copies of 4 pinned bytes to the device a repetition, synchronized every 1000
 //   microbench sm N              N kernels of about 20 us that fill the device
 //   microbench threads S         8 threads, each with its own stream: kernels, copies and graphs for S seconds
 //   microbench init              a context and nothing else

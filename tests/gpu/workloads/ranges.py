@@ -55,7 +55,7 @@ def other_threads(counts: collections.Counter[str]) -> None:
 
 
 def package(counts: collections.Counter[str]) -> bool:
-    """A domain, a category, a colour and a payload, through a copy of NVTX that is not PyTorch's."""
+    """A domain, a category, a color and a payload, through a copy of NVTX that is not PyTorch's."""
     try:
         import nvtx as nvtx_package
     except ImportError:

@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use super::fit::Widths;
 use super::format::Printer;
-use super::subject::{self, Labelled};
+use super::subject::{self, Labeled};
 use super::table::{Cell, Heading, RowSink as _, TimeUnit, columns};
 use super::{Input, Notes, StatsOptions, Subject, TableFormat, print, printing};
 use crate::error::ExportError;
@@ -28,7 +28,7 @@ type Found = (Vec<Vec<Cell>>, u64);
 const ROWS: usize = 50;
 /// Shortest gap, nanoseconds (nsys: 500 ms).
 const GAP: u64 = 500_000_000;
-/// Utilisation below which a stretch is shown, percent, and into how many stretches the time is divided (nsys's own).
+/// Utilization below which a stretch is shown, percent, and into how many stretches the time is divided (nsys's own).
 const THRESHOLD: f64 = 50.0;
 const CHUNKS: u32 = 30;
 
@@ -119,7 +119,7 @@ pub struct Request {
     pub rows: usize,
     /// Shortest gap, nanoseconds.
     pub gap: u64,
-    /// Utilisation below which a stretch is shown, percent.
+    /// Utilization below which a stretch is shown, percent.
     pub threshold: f64,
     /// Into how many stretches the time is divided.
     pub chunks: u32,
@@ -209,7 +209,7 @@ pub fn analyze(
     }
     print(&heading, options, output, |sink| {
         for (subject, rows) in &tables {
-            let mut sink = Labelled::new(subject, several, sink);
+            let mut sink = Labeled::new(subject, several, sink);
             rows.iter().try_for_each(|row| sink.row(row)).map_err(printing)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Tracing is switched on before a capture begins and off some time after it ended, because device work that was
 //! launched in it may still be running; and two captures may follow each other without tracing ever being off. So
-//! records come that belong to nothing, or to a neighbour. What decides is when the program made the call: an API
+//! records come that belong to nothing, or to a neighbor. What decides is when the program made the call: an API
 //! record by its own begin, device work by that of its launching call, the rest by its own time.
 //!
 //! Device work carries no time of its call, only the call's correlation id. Ids count up, so the calls seen in the

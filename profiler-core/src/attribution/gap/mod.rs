@@ -5,7 +5,7 @@
 //! call the device was slow to start or waited for something else. The host's part is then told apart by what the
 //! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
 //!
-//! What a thread did between two calls is told by the looks at it, where there are any (`looks`); other time goes by how
+//! What a thread did between two calls is told by the samples of it, where there are any (`samples`); other time goes by how
 //! long it was and by what came next.
 //!
 //! Not here: what a queued operation waited for, which `dependencies` tells where events do.
@@ -13,8 +13,8 @@
 use super::account::{DeviceAccount, InputWait, Subject};
 use super::api::ApiClass;
 use super::dependencies::Producer;
+use super::host_samples::SampleEvidence;
 use super::leaf::Leaf;
-use super::looks::Claim;
 use super::sweep::Operation;
 use super::threads::{Call, HostThread};
 
@@ -186,8 +186,8 @@ fn recurring_input(
     next.operation.input && inputs >= 3 && inputs * 2 >= *filled
 }
 
-/// What looks saw in the newest holes before a batch came from the host. Looks are too sparse for short holes: one that
-/// no look fell into goes by its like. A look falls anywhere in a hole, so the part of looks that saw the data loader is
+/// What samples saw in the newest holes before a batch came from the host. HostSamples are too sparse for short holes: one that
+/// no sample fell into goes by its like. A sample falls anywhere in a hole, so the part of samples that saw the data loader is
 /// the part of such holes that is loading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InputHoles {
@@ -224,7 +224,7 @@ struct Writer<'a> {
     /// There is nothing to carve out.
     whole: bool,
     lost_end: u64,
-    /// Holes that are long enough are waits for an input batch, should looks not know better.
+    /// Holes that are long enough are waits for an input batch, should samples not know better.
     input_wait: bool,
     slack: Slack,
 }
@@ -251,7 +251,7 @@ impl Writer<'_> {
         let hole = hole_end.saturating_sub(start);
         let end = hole_end.clamp(self.account.position(), self.to);
         if hole <= DISPATCH_NANOS {
-            // Shorter than what looks resolve.
+            // Shorter than what samples resolve.
             self.drain(end);
             self.write(Leaf::Dispatch, end, Subject::None);
         } else {
@@ -262,7 +262,7 @@ impl Writer<'_> {
     /// Enters up to `end` the time between two calls that is more than the framework's cost of one operation.
     fn long_hole(&mut self, start: u64, hole_end: u64, end: u64) {
         let (hole, next) = (hole_end - start, self.next);
-        let claims = self.thread.looks.claims(start, hole_end);
+        let claims = self.thread.samples.claims(start, hole_end);
         let rest = end - self.account.position();
         let loading = match self.account.input_holes.part_of(rest) {
             Some(part) if next.operation.input => part,
@@ -271,13 +271,13 @@ impl Writer<'_> {
         };
         if !claims.is_empty() {
             if next.operation.input {
-                self.account.input_holes.seen(claims.iter().any(Claim::is_loader));
+                self.account.input_holes.seen(claims.iter().any(SampleEvidence::is_loader));
             }
             self.seen(&claims, end, hole > PARKED_NANOS);
         } else if hole > PARKED_NANOS {
             self.write(Leaf::NoWork, end, next.operation.subject);
         } else {
-            if loading > 0 && !self.thread.looks.loader_named_before(hole_end) {
+            if loading > 0 && !self.thread.samples.loader_named_before(hole_end) {
                 let loaded = self.account.position() + loading;
                 self.load(loaded, next.operation.subject);
                 if let Some(launch) = next.operation.launch {
@@ -290,8 +290,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Enters what is left of the hole up to `end`, as far as looks speak for it by what they saw.
-    fn seen(&mut self, claims: &[Claim], end: u64, parked: bool) {
+    /// Enters what is left of the hole up to `end`, as far as samples speak for it by what they saw.
+    fn seen(&mut self, claims: &[SampleEvidence], end: u64, parked: bool) {
         let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
         for claim in claims {
             if claim.is_loader()

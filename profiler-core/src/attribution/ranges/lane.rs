@@ -26,7 +26,7 @@ struct Change {
 
 /// The stack of one thread and domain, or one place for a range that is started and ended.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct OpenRangeStack {
     /// Open ranges, the innermost last; `None` for one without a row.
     pub(super) stack: Vec<Option<Open>>,
     /// Pushes beyond the deepest that is kept.
@@ -36,7 +36,7 @@ pub(super) struct Lane {
     forgot: bool,
 }
 
-impl Lane {
+impl OpenRangeStack {
     /// The innermost open range that has a row.
     pub(super) fn innermost(&self) -> Option<Open> {
         self.stack.iter().rev().find_map(|open| *open)

@@ -14,7 +14,7 @@ mod table;
 
 use rustc_hash::FxHashMap;
 
-use self::lane::Lane;
+use self::lane::OpenRangeStack;
 pub(crate) use self::messages::template;
 use self::messages::{MessageClass, Messages};
 use self::table::Table;
@@ -42,11 +42,11 @@ pub struct RangeCounts {
     /// Ends without a begin that was seen.
     pub unmatched: u64,
     /// Ranges without a row of their own: beyond 1,024 names, 4,096 paths, 64 lanes, 64 levels or 8 started at once.
-    pub beyond_table: u64,
+    pub table_overflow: u64,
     /// Kernels beyond the 4,096 rows of kernels by path.
-    pub kernels_beyond: u64,
+    pub kernel_overflow: u64,
     /// Operations whose ranges had been forgotten.
-    pub forgotten: u64,
+    pub evicted: u64,
 }
 
 /// What ran and idled in ranges of one name, in ranges within them too.
@@ -88,11 +88,11 @@ pub(super) enum Finding {
 pub(super) struct Ranges {
     pending: Vec<Event>,
     messages: Messages,
-    lanes: Vec<Lane>,
+    lanes: Vec<OpenRangeStack>,
     /// By thread and domain; place 0 is the stack.
     lane_ids: FxHashMap<(u32, NameId, u8), usize>,
     of_thread: FxHashMap<u32, Vec<usize>>,
-    /// Lane of each open started range; `None` when it has none.
+    /// OpenRangeStack of each open started range; `None` when it has none.
     started: FxHashMap<u64, Option<usize>>,
     /// For each thread its open ranges in stacks: whether they are loaders'. Only threads with loaders have entries.
     loaders: FxHashMap<(u32, NameId), Vec<bool>>,
@@ -185,12 +185,12 @@ impl Ranges {
 
     fn begin(&mut self, lane: Option<usize>, event: &Event, style: RangeStyle) {
         let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) else {
-            self.counts.beyond_table += 1;
+            self.counts.table_overflow += 1;
             return;
         };
         if lane.stack.len() >= DEPTH_LIMIT {
             lane.too_deep += 1;
-            self.counts.beyond_table += 1;
+            self.counts.table_overflow += 1;
             return;
         }
         let around = lane.innermost();
@@ -254,7 +254,7 @@ impl Ranges {
         if self.lanes.len() >= LANE_LIMIT {
             return None;
         }
-        self.lanes.push(Lane::default());
+        self.lanes.push(OpenRangeStack::default());
         let lane = self.lanes.len() - 1;
         self.lane_ids.insert((thread, domain, place), lane);
         self.of_thread.entry(thread).or_default().push(lane);
@@ -275,7 +275,7 @@ impl Ranges {
             match self.lanes[lane].at(launched) {
                 Ok(Some(open)) => self.table.operation(open.node, open.instance, (start, end), kernel),
                 Ok(None) => {}
-                Err(lane::Forgotten) => self.counts.forgotten += 1,
+                Err(lane::Forgotten) => self.counts.evicted += 1,
             }
         }
     }
@@ -298,8 +298,8 @@ impl Ranges {
     /// What came and could not be placed.
     pub(super) fn counts(&self) -> RangeCounts {
         RangeCounts {
-            beyond_table: self.counts.beyond_table + self.table.beyond,
-            kernels_beyond: self.table.kernels_beyond,
+            table_overflow: self.counts.table_overflow + self.table.beyond,
+            kernel_overflow: self.table.kernel_overflow,
             ..self.counts
         }
     }

@@ -129,7 +129,7 @@ pub(super) struct Table {
     /// Ranges that have no row because a table is full.
     pub(super) beyond: u64,
     /// Kernels that have none.
-    pub(super) kernels_beyond: u64,
+    pub(super) kernel_overflow: u64,
 }
 
 impl Table {
@@ -231,7 +231,7 @@ impl Table {
             let full = self.kernels.len() >= KERNEL_LIMIT;
             match self.kernels.get_mut(&(node, kernel)) {
                 Some(durations) => durations.add(end - start),
-                None if full => self.kernels_beyond += 1,
+                None if full => self.kernel_overflow += 1,
                 None => self.kernels.entry((node, kernel)).or_default().add(end - start),
             }
         }

@@ -37,10 +37,10 @@ pub(super) struct DeviceJson {
 /// Ceilings: what could be gained at most.
 #[derive(Debug, Serialize)]
 struct WhatIfJson {
-    replayed: bool,
+    simulated: bool,
     refused: Option<String>,
     steps: u64,
-    stand_for: u64,
+    represented_steps: u64,
     base_error: Option<f64>,
     scenarios: Vec<ScenarioJson>,
 }
@@ -65,7 +65,7 @@ struct GapJson {
 #[derive(Debug, Serialize)]
 struct AwaitedJson {
     work: &'static str,
-    elsewhere: bool,
+    other_device: bool,
     count: u64,
     total_ns: u64,
     longest_ns: u64,
@@ -184,10 +184,10 @@ fn what_if(from: &WhatIf) -> WhatIfJson {
         speedup: Some(ceiling.speedup).filter(|speedup| speedup.is_finite()),
     };
     WhatIfJson {
-        replayed: from.refused.is_none(),
+        simulated: from.refused.is_none(),
         refused: from.refused.map(|reason| reason.to_string()),
         steps: from.steps,
-        stand_for: from.stand_for,
+        represented_steps: from.represented_steps,
         base_error: from.base_error,
         scenarios: from.ceilings.iter().map(scenario).collect(),
     }
@@ -225,7 +225,7 @@ fn awaited(from: &Awaited) -> AwaitedJson {
     let Awaited { producer, tally } = *from;
     AwaitedJson {
         work: producer.work.name(),
-        elsewhere: producer.elsewhere,
+        other_device: producer.other_device,
         count: tally.count,
         total_ns: tally.total_ns,
         longest_ns: tally.longest_ns,

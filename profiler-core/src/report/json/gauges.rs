@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::utilisation::{Counter, Gauges, Utilisation};
+use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
 #[derive(Debug, Serialize)]
 pub(super) struct GaugesJson {
@@ -25,8 +25,8 @@ struct DeviceGaugesJson {
 }
 
 /// `None` when nobody looked.
-pub(super) fn gauges(gauges: &Gauges) -> Option<GaugesJson> {
-    let device = |device: &Utilisation| DeviceGaugesJson {
+pub(super) fn gauges(gauges: &Utilization) -> Option<GaugesJson> {
+    let device = |device: &DeviceUtilization| DeviceGaugesJson {
         device: device.device.0,
         covered_ns: device.busy.over_ns,
         busy: device.busy.mean(),

@@ -9,16 +9,16 @@ use crate::report::host::{HostReport, LineRow};
 
 #[derive(Debug, Serialize)]
 pub(super) struct HostJson {
-    looks: u64,
-    failed_looks: u64,
-    collecting_garbage_looks: u64,
+    samples: u64,
+    failed_samples: u64,
+    garbage_collection_samples: u64,
     covered_ns: u64,
     on_cpu_ns: u64,
     runnable_ns: u64,
-    loading_ns: u64,
-    off_ns: BTreeMap<&'static str, u64>,
-    late_ns: u64,
-    seen_ns: u64,
+    data_loading_ns: u64,
+    off_cpu_ns: BTreeMap<&'static str, u64>,
+    outside_cuda_ns: u64,
+    sampled_ns: u64,
     causes: BTreeMap<&'static str, u64>,
     lines: Vec<LineJson>,
 }
@@ -44,18 +44,18 @@ struct WithinJson {
 impl HostJson {
     pub(super) fn new(from: &HostReport) -> Self {
         let totals = &from.totals;
-        let off = HostCause::ALL.into_iter().map(|cause| (cause.name(), totals.off_ns[cause as usize]));
+        let off = HostCause::ALL.into_iter().map(|cause| (cause.name(), totals.off_cpu_ns[cause as usize]));
         Self {
-            looks: totals.looks,
-            failed_looks: from.failed,
-            collecting_garbage_looks: totals.collecting,
+            samples: totals.samples,
+            failed_samples: from.failed,
+            garbage_collection_samples: totals.collecting,
             covered_ns: totals.covered_ns,
             on_cpu_ns: totals.on_cpu_ns,
             runnable_ns: totals.runnable_ns,
-            loading_ns: totals.loading_ns,
-            off_ns: off.filter(|&(_, nanos)| nanos > 0).collect(),
-            late_ns: from.late_ns,
-            seen_ns: from.seen_ns,
+            data_loading_ns: totals.data_loading_ns,
+            off_cpu_ns: off.filter(|&(_, nanos)| nanos > 0).collect(),
+            outside_cuda_ns: from.outside_cuda_ns,
+            sampled_ns: from.sampled_ns,
             causes: from.causes.iter().map(|row| (row.cause.name(), row.total_ns)).collect(),
             lines: from.lines.iter().map(line).collect(),
         }

@@ -9,7 +9,7 @@ use crate::report::memory::{MemoryReport, MemoryRow};
 pub(super) struct MemoryJson {
     places: Vec<PlaceJson>,
     unknown_releases: u64,
-    beyond_table: u64,
+    table_overflow: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -39,7 +39,7 @@ impl MemoryJson {
         Self {
             places: report.rows.iter().map(place).collect(),
             unknown_releases: report.unknown_releases,
-            beyond_table: report.beyond_table,
+            table_overflow: report.table_overflow,
         }
     }
 }

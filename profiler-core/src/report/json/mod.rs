@@ -22,7 +22,7 @@ use self::memory::MemoryJson;
 use self::ranges::RangesJson;
 use super::captures::CaptureRow;
 use super::{Ranked, Report};
-use crate::session::End;
+use crate::process_info::End;
 
 /// Version of the schema below.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -45,7 +45,7 @@ pub struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    utilisation: Option<GaugesJson>,
+    utilization: Option<GaugesJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -79,16 +79,16 @@ struct CompletenessJson {
     undelivered_buffers: u64,
     dropped_ranges: u64,
     failed_samples: u64,
-    beyond_dictionary: u64,
+    dictionary_overflow: u64,
     unobserved_ns: u64,
-    zero_timestamps: u64,
+    bad_timestamps: u64,
     launches_without_activity: u64,
     activities_without_launch: u64,
-    clamped: u64,
+    clamped_clocks: u64,
     late_ns: u64,
-    patched_ns: u64,
-    kernels_beyond_table: u64,
-    whole_until_unix_ns: Option<u64>,
+    late_corrected_ns: u64,
+    kernel_table_overflow: u64,
+    complete_until_unix_ns: Option<u64>,
     flush_interval_ns: Option<u64>,
     end: &'static str,
     damage: Vec<String>,
@@ -166,7 +166,7 @@ impl Document {
             ranges: report.ranges.as_ref().map(RangesJson::new),
             memory: report.memory.as_ref().map(MemoryJson::new),
             cost: report.cost.as_ref().map(cost),
-            utilisation: gauges(&report.gauges),
+            utilization: gauges(&report.gauges),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,
@@ -246,16 +246,16 @@ fn completeness(report: &Report) -> CompletenessJson {
         undelivered_buffers: from.loss.undelivered_buffers,
         dropped_ranges: from.loss.dropped_ranges,
         failed_samples: from.loss.failed_samples,
-        beyond_dictionary: from.loss.beyond_dictionary,
+        dictionary_overflow: from.loss.dictionary_overflow,
         unobserved_ns: from.loss.unobserved_ns,
-        zero_timestamps: from.bad_timestamps,
+        bad_timestamps: from.bad_timestamps,
         launches_without_activity: from.launches_without_activity,
         activities_without_launch: from.activities_without_launch,
-        clamped: from.clamped_clocks,
+        clamped_clocks: from.clamped_clocks,
         late_ns: from.late_ns,
-        patched_ns: from.patched_ns,
-        kernels_beyond_table: from.kernels_beyond_table,
-        whole_until_unix_ns: from.whole_until.map(|(until, _)| until.nanos()),
+        late_corrected_ns: from.late_corrected_ns,
+        kernel_table_overflow: from.kernel_table_overflow,
+        complete_until_unix_ns: from.whole_until.map(|(until, _)| until.nanos()),
         flush_interval_ns: from.whole_until.map(|(_, interval)| interval),
         end: match from.end {
             End::Clean => "clean",

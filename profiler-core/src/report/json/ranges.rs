@@ -14,9 +14,9 @@ const KERNELS: usize = 16;
 pub(super) struct RangesJson {
     open: u64,
     unmatched: u64,
-    beyond_table: u64,
-    kernels_beyond: u64,
-    forgotten: u64,
+    table_overflow: u64,
+    kernel_overflow: u64,
+    evicted: u64,
     rows: Vec<RowJson>,
 }
 
@@ -59,9 +59,9 @@ impl RangesJson {
         Self {
             open: from.open,
             unmatched: from.counts.unmatched,
-            beyond_table: from.counts.beyond_table,
-            kernels_beyond: from.counts.kernels_beyond,
-            forgotten: from.counts.forgotten,
+            table_overflow: from.counts.table_overflow,
+            kernel_overflow: from.counts.kernel_overflow,
+            evicted: from.counts.evicted,
             rows: from.rows.iter().map(row).collect(),
         }
     }

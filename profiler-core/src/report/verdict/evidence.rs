@@ -12,7 +12,7 @@ use crate::report::compute::compute_evidence;
 use crate::report::copies::{CopyClass, copy_evidence};
 use crate::report::gaps::GapRow;
 use crate::steps::Step;
-use crate::terminal::{bytes, counted, duration, path_name, short_names};
+use crate::text_format::{bytes, counted, duration, path_name, short_names};
 use crate::whatif::{Ceiling, ScenarioKind, WhatIf, at_most};
 
 /// The longest name of a kernel in a sentence.
@@ -81,7 +81,7 @@ pub(super) fn gain_sentence(group: Group, ranking: &Ranking, devices: &[DeviceRe
         ));
     }
     let ranked = ranking.ranked();
-    let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Replay;
+    let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Simulation;
     let row = ranked.iter().filter(large).max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(format!(
         "{} has {:.1} % of the time, but by the replay only {:.1} % could be had back: something else is as late.",
@@ -136,7 +136,11 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
 
 /// What `ceiling` takes away of the steps that were replayed.
 fn saved_in_replay(what_if: &WhatIf, ceiling: &Ceiling) -> String {
-    let of = if what_if.stand_for > what_if.steps { format!(" of {}", what_if.stand_for) } else { String::new() };
+    let of = if what_if.represented_steps > what_if.steps {
+        format!(" of {}", what_if.represented_steps)
+    } else {
+        String::new()
+    };
     format!("{:.1} % less time in a replay of {}{of} steps", ceiling.saved() * 100.0, what_if.steps)
 }
 

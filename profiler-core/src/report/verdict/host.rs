@@ -1,14 +1,14 @@
 //! Evidence and advice where the launching threads were looked at: which line, and what it waited for.
 //!
-//! A line is named with what it costs; the advice follows the cause that has most of what was seen. Where looks speak for
+//! A line is named with what it costs; the advice follows the cause that has most of what was seen. Where samples speak for
 //! less than half of the group's time, the inference without them stands.
 
 use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
 use crate::report::host::{HostReport, LineRow};
-use crate::terminal::duration;
+use crate::text_format::duration;
 
-/// Looks must speak for this part of a group's time to replace what is inferred without them.
+/// HostSamples must speak for this part of a group's time to replace what is inferred without them.
 const SPEAKING_SHARE: f64 = 0.5;
 
 const WAITS: [Cause; 4] = [Cause::LoaderWait, Cause::LoaderWaitBusy, Cause::LoaderWaitIo, Cause::LoaderWaitIdle];
@@ -66,10 +66,10 @@ pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
 
 fn line_sentence(row: &LineRow) -> String {
     let a_step = row.step_ns.map_or_else(String::new, |nanos| format!(", {} a step", duration(nanos)));
-    format!("{} at {}: {:.1} % of the time{a_step}.", capitalised(words(row.cause)), row.place(), row.share * 100.0)
+    format!("{} at {}: {:.1} % of the time{a_step}.", capitalized(words(row.cause)), row.place(), row.share * 100.0)
 }
 
-fn capitalised(words: &str) -> String {
+fn capitalized(words: &str) -> String {
     let mut rest = words.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }

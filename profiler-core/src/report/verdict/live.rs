@@ -22,7 +22,7 @@ pub(crate) const LEAD_UNITS: usize = 5;
 
 /// What is named, and who is about to be.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Follower {
+pub(crate) struct LiveVerdict {
     /// `None` before there are enough units.
     named: Option<Group>,
     /// First in the newest unit, and in how many units in a row ahead of what is named.
@@ -32,7 +32,7 @@ pub(crate) struct Follower {
     until: Timestamp,
 }
 
-impl Follower {
+impl LiveVerdict {
     /// The group that the line should name and its share now.
     ///
     /// Before there are enough units that is the verdict. Where there is no verdict at all, that is said at once: it is a
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn named(shares: &[(u64, u64)], part: impl Fn(Group) -> f64) -> Group {
-        Follower::default().take(&units(shares), Group::Launch, part)
+        LiveVerdict::default().take(&units(shares), Group::Launch, part)
     }
 
     const LAUNCH: (u64, u64) = (600, 0);
@@ -137,8 +137,8 @@ mod tests {
             remembered in 10..40usize,
         ) {
             let units = units(&shares);
-            let mut each = Follower::default();
-            let mut some = Follower::default();
+            let mut each = LiveVerdict::default();
+            let mut some = LiveVerdict::default();
             let (mut before, mut changed) = (Group::Launch, 0);
             for now in 1..=units.len() {
                 let seen = &units[now.saturating_sub(remembered)..now];
@@ -166,7 +166,7 @@ mod tests {
                     std::iter::repeat_n(if index % 2 == 0 { (0, share) } else { (share, 0) }, count)
                 })
                 .collect();
-            let (units, mut follower) = (units(&shares), Follower::default());
+            let (units, mut follower) = (units(&shares), LiveVerdict::default());
             for now in 1..=units.len() {
                 prop_assert_eq!(follower.take(&units[..now], Group::Launch, |_| 1.0), Group::Launch);
             }

@@ -13,7 +13,7 @@ mod recoverable;
 
 use self::advice::GraphFit;
 pub(in crate::report) use self::evidence::ceiling_if_fixed;
-pub(crate) use self::live::Follower;
+pub(crate) use self::live::LiveVerdict;
 use self::ranking::Ranking;
 pub use self::recoverable::{Ranked, RecoverableBy};
 use super::host::HostReport;
@@ -22,7 +22,7 @@ use super::{Completeness, DeviceReport};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::steps::Interval;
-use crate::terminal::{counted, duration};
+use crate::text_format::{counted, duration};
 use crate::whatif::WORTH_SHOWING;
 
 /// A group other than computation is the verdict when this part of steady time could be had back: without its cause
@@ -120,14 +120,14 @@ pub fn verdict_of(
     let by_sight = seen.and_then(|seen| host::advice(seen, group));
     let recommendation = match by_sight {
         Some(advice) => advice.to_owned(),
-        None => without_looks(group, &whole, graphs, devices),
+        None => without_samples(group, &whole, graphs, devices),
     };
     let (share, ranking) = (interval.median, ranking.ranked());
     Verdict { group, share, ranking, basis, live: (group, share), evidence, recommendation }
 }
 
 /// Advice where nobody has looked at the launching threads.
-fn without_looks(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
+fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
     let usual = advice::advice(group, whole, graphs);
     match group {
         Group::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
@@ -198,7 +198,7 @@ fn abstention(
         return Some((
             Group::CannotTell,
             format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
-            "Look at the gaps on a timeline; waits between streams and inside graphs need event tracing.",
+            "HostSampleView at the gaps on a timeline; waits between streams and inside graphs need event tracing.",
         ));
     }
     None

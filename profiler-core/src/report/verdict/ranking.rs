@@ -84,7 +84,7 @@ impl Row {
     /// be had back of it, weighted by the steady time of the devices.
     fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport]) -> Self {
         let mut share = Interval { median: 0.0, low: 0.0, high: 0.0 };
-        let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Replay, 0.0);
+        let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
         for (index, device) in devices.iter().enumerate() {
             let steady = steady.and_then(|steady| steady.get(index));
             let weight = device.steady_leaves.iter().sum::<u64>() as f64;
@@ -99,7 +99,7 @@ impl Row {
                 * match gain(group, device, steady) {
                     Some(gain) => gain.min(interval.median),
                     None => {
-                        by = RecoverableBy::Books;
+                        by = RecoverableBy::Additive;
                         interval.median
                     }
                 };

@@ -17,10 +17,10 @@ use crate::whatif::ScenarioKind;
 /// What a recoverable time rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoverableBy {
-    /// The replay without the group's cause, but never more than the group has on the books.
-    Replay,
-    /// The group's time on the books: the additive bound.
-    Books,
+    /// The simulation without the group's cause, but never more than the group takes.
+    Simulation,
+    /// The group's time: the additive bound.
+    Additive,
 }
 
 impl RecoverableBy {
@@ -28,8 +28,8 @@ impl RecoverableBy {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Replay => "replay",
-            Self::Books => "books",
+            Self::Simulation => "simulation",
+            Self::Additive => "additive",
         }
     }
 }

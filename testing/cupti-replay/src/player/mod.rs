@@ -64,7 +64,7 @@ pub struct Player {
     flushing: AtomicU32,
     /// Whether a buffer was ever asked for.
     begun: AtomicBool,
-    initialised: AtomicBool,
+    initialized: AtomicBool,
     /// Dropped records that the client has not asked for yet.
     unreported: AtomicUsize,
 }
@@ -121,7 +121,7 @@ impl Player {
             delivery: Mutex::new(delivery),
             flushing: AtomicU32::new(0),
             begun: AtomicBool::new(false),
-            initialised: AtomicBool::new(false),
+            initialized: AtomicBool::new(false),
             unreported: AtomicUsize::new(0),
         }
     }
@@ -142,8 +142,8 @@ impl Player {
     }
 
     /// Whether `cuInit` is done.
-    pub fn is_initialised(&self) -> bool {
-        self.initialised.load(Ordering::SeqCst)
+    pub fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::SeqCst)
     }
 
     /// Dropped records since the last call.
@@ -262,7 +262,7 @@ impl Player {
                 border::tell_resource(&subscriber, id, context, graph);
             }
         };
-        self.initialised.store(true, Ordering::SeqCst);
+        self.initialized.store(true, Ordering::SeqCst);
         tell(ResourceCallback::CU_INIT_FINISHED, None, None);
         for context in self.session.contexts() {
             tell(ResourceCallback::CONTEXT_CREATED, Some(context), None);

@@ -90,11 +90,7 @@ fn a_flush_withholds_a_buffer_with_something_incomplete_in_it() {
     client.play(130);
     assert_eq!(client.flush(0), CuptiResult::SUCCESS);
     let got = client.take();
-    assert_eq!(
-        got.iter().map(|got| got.kind).collect::<Vec<_>>(),
-        [10, 36, 10, 10],
-        "an event goes with its neighbour"
-    );
+    assert_eq!(got.iter().map(|got| got.kind).collect::<Vec<_>>(), [10, 36, 10, 10], "an event goes with its neighbor");
     assert_eq!([got[0].u32(92), got[2].u32(92), got[3].u32(92)], [2, 3, 4]);
     assert!(got[0].thread != "cupti-replay", "on the flushing thread");
 

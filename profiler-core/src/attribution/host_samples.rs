@@ -1,10 +1,10 @@
-//! Looks at one host thread, and what they say about a hole in which it made no CUDA call. Beside them stand the ranges
+//! HostSamples at one host thread, and what they say about a hole in which it made no CUDA call. Beside them stand the ranges
 //! that the program put around its data loader.
 //!
-//! A look says where the thread was at one moment, and how long it was on a core, ready, or off since the look before.
-//! Looks are sparse and may be absent. So a look speaks only for the hole it falls in: back to the look before it, and
-//! ahead, until the next look or the end of the hole, for as long as it reaches back. Other time has no evidence, and a
-//! look that is lost takes its evidence with it. What looks claim is disjoint, so the parts of a hole sum to it.
+//! A sample says where the thread was at one moment, and how long it was on a core, ready, or off since the sample before.
+//! HostSamples are sparse and may be absent. So a sample speaks only for the hole it falls in: back to the sample before it, and
+//! ahead, until the next sample or the end of the hole, for as long as it reaches back. Other time has no evidence, and a
+//! sample that is lost takes its evidence with it. What samples claim is disjoint, so the parts of a hole sum to it.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ use super::loaders::Stage;
 use super::stacks::{LineId, StackClass};
 use crate::record::{HostSample, InterpreterLock, ThreadState};
 
-/// Looks kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 looks a second. What is older than an open gap is
+/// HostSamples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap is
 /// dropped sooner.
-const LOOK_LIMIT: usize = 32_768;
+const SAMPLE_LIMIT: usize = 32_768;
 
-/// Looks kept of all threads together, in equal parts, but at least [`FEWEST_LOOKS`] of each.
-const LOOKS_TOGETHER: usize = 32 * LOOK_LIMIT;
+/// HostSamples kept of all threads together, in equal parts, but at least [`FEWEST_LOOKS`] of each.
+const LOOKS_TOGETHER: usize = 32 * SAMPLE_LIMIT;
 const FEWEST_LOOKS: usize = 256;
 
 /// Ranges around data loaders kept of one thread (24 bytes each).
@@ -27,7 +27,7 @@ const LOADER_LIMIT: usize = 16_384;
 
 /// A look at the thread, judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct HostSampleView {
     since: u64,
     at: u64,
     /// Of the time since `since`, nanoseconds; together at most that.
@@ -40,9 +40,9 @@ pub(super) struct Look {
     causes: [HostCause; 3],
 }
 
-/// Time for which one look speaks, or a range that the program put around its data loader.
+/// Time for which one sample speaks, or a range that the program put around its data loader.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim {
+pub(super) struct SampleEvidence {
     pub(super) from: u64,
     pub(super) to: u64,
     source: Source,
@@ -50,7 +50,7 @@ pub(super) struct Claim {
 
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    Look(Look),
+    HostSampleView(HostSampleView),
     Range(HostCause),
 }
 
@@ -63,12 +63,12 @@ struct InLoader {
     cause: HostCause,
 }
 
-/// Sums over the looks at a thread, nanoseconds unless it says otherwise.
+/// Sums over the samples of a thread, nanoseconds unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LookTotals {
-    /// Looks.
-    pub looks: u64,
-    /// Looks at which the interpreter was collecting garbage.
+pub struct SampleTotals {
+    /// HostSamples.
+    pub samples: u64,
+    /// HostSamples at which the interpreter was collecting garbage.
     pub collecting: u64,
     /// Time that they cover.
     pub covered_ns: u64,
@@ -77,45 +77,45 @@ pub struct LookTotals {
     /// Of it, ready and waiting for one.
     pub runnable_ns: u64,
     /// Of it, in a data loader, on a core or off.
-    pub loading_ns: u64,
-    /// What it was neither on a core nor ready, by the cause seen at the look; indexed by `HostCause as usize`.
-    pub off_ns: [u64; HostCause::ALL.len()],
+    pub data_loading_ns: u64,
+    /// What it was neither on a core nor ready, by the cause seen at the sample; indexed by `HostCause as usize`.
+    pub off_cpu_ns: [u64; HostCause::ALL.len()],
 }
 
-impl LookTotals {
+impl SampleTotals {
     pub(super) fn add(&mut self, other: &Self) {
-        self.looks += other.looks;
+        self.samples += other.samples;
         self.collecting += other.collecting;
         self.covered_ns = self.covered_ns.saturating_add(other.covered_ns);
         self.on_cpu_ns = self.on_cpu_ns.saturating_add(other.on_cpu_ns);
         self.runnable_ns = self.runnable_ns.saturating_add(other.runnable_ns);
-        self.loading_ns = self.loading_ns.saturating_add(other.loading_ns);
-        for (sum, nanos) in self.off_ns.iter_mut().zip(other.off_ns) {
+        self.data_loading_ns = self.data_loading_ns.saturating_add(other.data_loading_ns);
+        for (sum, nanos) in self.off_cpu_ns.iter_mut().zip(other.off_cpu_ns) {
             *sum = sum.saturating_add(nanos);
         }
     }
 }
 
-/// The looks at one thread.
+/// The samples of one thread.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
-    looks: VecDeque<Look>,
+pub(super) struct HostSamples {
+    samples: VecDeque<HostSampleView>,
     /// Disjoint, in order.
     loaders: VecDeque<InLoader>,
     /// Loaders that were entered within the newest.
     within: u32,
     /// When the program first named its loader.
     named_from: Option<u64>,
-    totals: LookTotals,
+    totals: SampleTotals,
 }
 
-impl Look {
+impl HostSampleView {
     /// Judges a look at a thread with the stack `class`.
     pub(super) fn new(sample: &HostSample, class: StackClass) -> Self {
         let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
         let length = at - since;
         let ran = sample.state == ThreadState::Running;
-        // Without a clock there is only what the look saw.
+        // Without a clock there is only what the sample saw.
         let clocked = sample.on_cpu > 0 || sample.runnable > 0;
         let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
         let off = off_cause(sample, class);
@@ -140,8 +140,8 @@ impl Look {
         self.causes[0].leaf() == Leaf::DataLoading
     }
 
-    /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the look before, what
-    /// the look saw the thread do comes first: the rest was outside the hole as likely as in it.
+    /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the sample before, what
+    /// the sample saw the thread do comes first: the rest was outside the hole as likely as in it.
     fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
         let off = self.length() - self.on_cpu - self.runnable;
         let [on_cause, ready_cause, off_cause] = self.causes;
@@ -158,17 +158,17 @@ impl Look {
             let (away, ready) = (take(off), take(self.runnable));
             (take(self.on_cpu), ready, away)
         };
-        // A claim is at most as long as the time since the look before, so nothing is left over.
+        // A claim is at most as long as the time since the sample before, so nothing is left over.
         debug_assert_eq!(rest, 0);
         [(on_cause, on), (ready_cause, ready), (off_cause, away)]
     }
 }
 
-impl Claim {
-    /// The line that the look names.
+impl SampleEvidence {
+    /// The line that the sample names.
     pub(super) fn line(&self) -> LineId {
         match self.source {
-            Source::Look(look) => look.line,
+            Source::HostSampleView(sample) => sample.line,
             Source::Range(_) => LineId::NONE,
         }
     }
@@ -176,7 +176,7 @@ impl Claim {
     /// Whether the thread was in a data loader.
     pub(super) fn is_loader(&self) -> bool {
         match self.source {
-            Source::Look(look) => look.is_loader(),
+            Source::HostSampleView(sample) => sample.is_loader(),
             Source::Range(_) => true,
         }
     }
@@ -185,48 +185,48 @@ impl Claim {
     pub(super) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
         let nanos = self.to.min(to).saturating_sub(self.from.max(from));
         match self.source {
-            Source::Look(look) => look.split(nanos),
+            Source::HostSampleView(sample) => sample.split(nanos),
             Source::Range(cause) => [(cause, nanos), (cause, 0), (cause, 0)],
         }
     }
 }
 
-impl Looks {
-    pub(super) fn push(&mut self, look: Look) {
+impl HostSamples {
+    pub(super) fn push(&mut self, sample: HostSampleView) {
         let totals = &mut self.totals;
-        let off = look.length() - look.on_cpu - look.runnable;
-        totals.looks += 1;
-        totals.collecting += u64::from(look.causes[0] == HostCause::GarbageCollection);
-        totals.covered_ns = totals.covered_ns.saturating_add(look.length());
-        totals.on_cpu_ns = totals.on_cpu_ns.saturating_add(look.on_cpu);
-        totals.runnable_ns = totals.runnable_ns.saturating_add(look.runnable);
-        if look.is_loader() {
-            totals.loading_ns = totals.loading_ns.saturating_add(look.length());
+        let off = sample.length() - sample.on_cpu - sample.runnable;
+        totals.samples += 1;
+        totals.collecting += u64::from(sample.causes[0] == HostCause::GarbageCollection);
+        totals.covered_ns = totals.covered_ns.saturating_add(sample.length());
+        totals.on_cpu_ns = totals.on_cpu_ns.saturating_add(sample.on_cpu);
+        totals.runnable_ns = totals.runnable_ns.saturating_add(sample.runnable);
+        if sample.is_loader() {
+            totals.data_loading_ns = totals.data_loading_ns.saturating_add(sample.length());
         }
-        let sum = &mut totals.off_ns[look.causes[2] as usize];
+        let sum = &mut totals.off_cpu_ns[sample.causes[2] as usize];
         *sum = sum.saturating_add(off);
-        // Almost every look is the newest one.
-        let index = match self.looks.back() {
-            Some(last) if last.at > look.at => self.looks.partition_point(|known| known.at <= look.at),
-            _ => self.looks.len(),
+        // Almost every sample is the newest one.
+        let index = match self.samples.back() {
+            Some(last) if last.at > sample.at => self.samples.partition_point(|known| known.at <= sample.at),
+            _ => self.samples.len(),
         };
-        self.looks.insert(index, look);
-        if self.looks.len() > LOOK_LIMIT {
-            self.looks.pop_front();
+        self.samples.insert(index, sample);
+        if self.samples.len() > SAMPLE_LIMIT {
+            self.samples.pop_front();
         }
     }
 
-    /// Keeps no more looks than this thread's part, there being `threads`.
+    /// Keeps no more samples than this thread's part, there being `threads`.
     pub(super) fn limit(&mut self, threads: usize) {
         let limit = (LOOKS_TOGETHER / threads.max(1)).max(FEWEST_LOOKS);
-        if self.looks.len() > limit {
-            self.looks.drain(..self.looks.len() - limit);
-            self.looks.shrink_to(2 * limit);
+        if self.samples.len() > limit {
+            self.samples.drain(..self.samples.len() - limit);
+            self.samples.shrink_to(2 * limit);
         }
     }
 
-    /// Sums over all looks.
-    pub(super) fn totals(&self) -> &LookTotals {
+    /// Sums over all samples.
+    pub(super) fn totals(&self) -> &SampleTotals {
         &self.totals
     }
 
@@ -258,42 +258,43 @@ impl Looks {
     }
 
     /// What is claimed of the hole from `from` to `to`: disjoint, in order, within it. A range around the data loader
-    /// goes before what looks saw, unless they saw the loader too: they know more of it.
-    pub(super) fn claims(&self, from: u64, to: u64) -> Vec<Claim> {
-        let looks = self.claims_of_looks(from, to);
+    /// goes before what samples saw, unless they saw the loader too: they know more of it.
+    pub(super) fn claims(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
+        let samples = self.claims_of_samples(from, to);
         let first = self.loaders.partition_point(|loader| loader.end <= from);
         let mut loaders = self.loaders.range(first..).take_while(|loader| loader.start < to).peekable();
         if loaders.peek().is_none() {
-            return looks;
+            return samples;
         }
         let named: Vec<(u64, u64, HostCause)> =
             loaders.map(|loader| (loader.start.max(from), loader.end.min(to), loader.cause)).collect();
-        let (seen, other): (Vec<Claim>, Vec<Claim>) = looks.into_iter().partition(Claim::is_loader);
+        let (seen, other): (Vec<SampleEvidence>, Vec<SampleEvidence>) =
+            samples.into_iter().partition(SampleEvidence::is_loader);
         let seen_times: Vec<_> = seen.iter().map(|claim| (claim.from, claim.to)).collect();
         let named_times: Vec<_> = named.iter().map(|&(from, to, _)| (from, to)).collect();
         let mut claims = seen;
         for (from, to, cause) in named {
             let parts = without((from, to), &seen_times);
-            claims.extend(parts.map(|(from, to)| Claim { from, to, source: Source::Range(cause) }));
+            claims.extend(parts.map(|(from, to)| SampleEvidence { from, to, source: Source::Range(cause) }));
         }
         for claim in other {
             let parts = without((claim.from, claim.to), &named_times);
-            claims.extend(parts.map(|(from, to)| Claim { from, to, ..claim }));
+            claims.extend(parts.map(|(from, to)| SampleEvidence { from, to, ..claim }));
         }
         claims.sort_by_key(|claim| claim.from);
         claims
     }
 
-    fn claims_of_looks(&self, from: u64, to: u64) -> Vec<Claim> {
-        let first = self.looks.partition_point(|look| look.at <= from);
-        let mut inside = self.looks.range(first..).take_while(|look| look.at <= to).peekable();
+    fn claims_of_samples(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
+        let first = self.samples.partition_point(|sample| sample.at <= from);
+        let mut inside = self.samples.range(first..).take_while(|sample| sample.at <= to).peekable();
         let (mut claims, mut position) = (Vec::new(), from);
-        while let Some(&look) = inside.next() {
-            let ahead = inside.peek().map_or(to, |next| next.since.clamp(look.at, to));
-            let end = look.at.saturating_add(look.length()).min(ahead);
-            for (from, to) in [(look.since.max(position), look.at), (look.at, end)] {
+        while let Some(&sample) = inside.next() {
+            let ahead = inside.peek().map_or(to, |next| next.since.clamp(sample.at, to));
+            let end = sample.at.saturating_add(sample.length()).min(ahead);
+            for (from, to) in [(sample.since.max(position), sample.at), (sample.at, end)] {
                 if from < to {
-                    claims.push(Claim { from, to, source: Source::Look(look) });
+                    claims.push(SampleEvidence { from, to, source: Source::HostSampleView(sample) });
                     position = to;
                 }
             }
@@ -301,10 +302,10 @@ impl Looks {
         claims
     }
 
-    /// Forgets looks that no hole from `keep_from` on can need.
+    /// Forgets samples that no hole from `keep_from` on can need.
     pub(super) fn forget_before(&mut self, keep_from: u64) {
-        while self.looks.front().is_some_and(|look| look.at < keep_from) {
-            self.looks.pop_front();
+        while self.samples.front().is_some_and(|sample| sample.at < keep_from) {
+            self.samples.pop_front();
         }
         while self.loaders.front().is_some_and(|loader| loader.end < keep_from) {
             self.loaders.pop_front();
@@ -366,41 +367,41 @@ mod tests {
 
     const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false };
 
-    fn look(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> Look {
+    fn sample(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> HostSampleView {
         let time = Timestamp::from_nanos;
         let sample = HostSample { since: time(since), at: time(at), on_cpu, runnable, state, ..HostSample::default() };
-        Look::new(&sample, PLAIN)
+        HostSampleView::new(&sample, PLAIN)
     }
 
-    fn claimed(looks: &[Look], from: u64, to: u64) -> Vec<(u64, u64)> {
-        let mut all = Looks::default();
-        for &look in looks {
-            all.push(look);
+    fn claimed(samples: &[HostSampleView], from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut all = HostSamples::default();
+        for &sample in samples {
+            all.push(sample);
         }
         all.claims(from, to).iter().map(|claim| (claim.from, claim.to)).collect()
     }
 
     #[test]
     fn a_look_speaks_for_its_hole_only_and_ahead_as_far_as_back() {
-        let at = |since, at| look(since, at, 0, 0, ThreadState::Sleep);
+        let at = |since, at| sample(since, at, 0, 0, ThreadState::Sleep);
         assert_eq!(claimed(&[at(0, 40)], 50, 90), [], "it fell before the hole");
         assert_eq!(claimed(&[at(0, 100)], 50, 90), [], "it fell behind the hole");
         assert_eq!(claimed(&[at(0, 60)], 50, 90), [(50, 60), (60, 90)]);
         assert_eq!(claimed(&[at(55, 60)], 50, 90), [(55, 60), (60, 65)]);
         assert_eq!(claimed(&[at(70, 80), at(55, 60)], 50, 90), [(55, 60), (60, 65), (70, 80), (80, 90)]);
         assert_eq!(claimed(&[at(60, 80), at(50, 60)], 50, 90), [(50, 60), (60, 80), (80, 90)]);
-        // Damage: overlapping looks, and one that ends before it begins.
+        // Damage: overlapping samples, and one that ends before it begins.
         assert_eq!(claimed(&[at(50, 70), at(55, 60)], 50, 90), [(55, 60), (60, 70), (70, 90)]);
         assert_eq!(claimed(&[at(70, 60)], 50, 90), []);
     }
 
     #[test]
     fn a_named_loader_goes_before_other_looks_and_after_those_that_saw_it() {
-        let mut all = Looks::default();
-        all.push(look(10, 30, 20, 0, ThreadState::Running));
+        let mut all = HostSamples::default();
+        all.push(sample(10, 30, 20, 0, ThreadState::Running));
         let class = StackClass { stage: Some(Stage::Collate), ..PLAIN };
         let time = Timestamp::from_nanos;
-        all.push(Look::new(&HostSample { since: time(50), at: time(60), ..HostSample::default() }, class));
+        all.push(HostSampleView::new(&HostSample { since: time(50), at: time(60), ..HostSample::default() }, class));
         // A loader within a loader is that loader.
         for (at, enters) in [(20, true), (25, true), (26, false), (80, false), (95, true)] {
             if enters { all.enter_loader(at, HostCause::LoaderInline) } else { all.leave_loader(at) }
@@ -418,25 +419,28 @@ mod tests {
 
     #[test]
     fn the_parts_sum_and_what_was_seen_comes_first() {
-        let sleeping = look(0, 100, 30, 10, ThreadState::Sleep);
+        let sleeping = sample(0, 100, 30, 10, ThreadState::Sleep);
         assert_eq!(sleeping.split(100).map(|(_, nanos)| nanos), [30, 10, 60]);
         assert_eq!(sleeping.split(50), [(HostCause::Code, 0), (HostCause::Preempted, 0), (HostCause::Sleep, 50)]);
-        let running = look(0, 100, 30, 10, ThreadState::Running);
+        let running = sample(0, 100, 30, 10, ThreadState::Running);
         assert_eq!(running.split(50), [(HostCause::Code, 30), (HostCause::Preempted, 10), (HostCause::OtherWait, 10)]);
-        assert_eq!(look(0, 100, 0, 0, ThreadState::Running).split(100)[0], (HostCause::Code, 100), "no clock");
-        assert_eq!(look(0, 100, u64::MAX, 7, ThreadState::Running).split(100)[0], (HostCause::Code, 100), "damage");
+        assert_eq!(sample(0, 100, 0, 0, ThreadState::Running).split(100)[0], (HostCause::Code, 100), "no clock");
+        assert_eq!(sample(0, 100, u64::MAX, 7, ThreadState::Running).split(100)[0], (HostCause::Code, 100), "damage");
     }
 
     #[test]
     fn looks_are_bounded_and_forgotten() {
-        let mut looks = Looks::default();
-        for at in 1..=LOOK_LIMIT as u64 + 9 {
-            looks.push(look(at - 1, at, 0, 0, ThreadState::Io));
+        let mut samples = HostSamples::default();
+        for at in 1..=SAMPLE_LIMIT as u64 + 9 {
+            samples.push(sample(at - 1, at, 0, 0, ThreadState::Io));
         }
-        assert_eq!(looks.looks.len(), LOOK_LIMIT);
-        looks.forget_before(LOOK_LIMIT as u64);
-        assert_eq!(looks.looks.len(), 10);
-        let totals = looks.totals();
-        assert_eq!((totals.looks, totals.off_ns[HostCause::Io as usize]), (LOOK_LIMIT as u64 + 9, totals.covered_ns));
+        assert_eq!(samples.samples.len(), SAMPLE_LIMIT);
+        samples.forget_before(SAMPLE_LIMIT as u64);
+        assert_eq!(samples.samples.len(), 10);
+        let totals = samples.totals();
+        assert_eq!(
+            (totals.samples, totals.off_cpu_ns[HostCause::Io as usize]),
+            (SAMPLE_LIMIT as u64 + 9, totals.covered_ns)
+        );
     }
 }

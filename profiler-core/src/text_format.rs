@@ -1,7 +1,7 @@
 //! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that cannot
 //! control the terminal.
 //!
-//! Plain ASCII and no colour, since nobody here knows whether there is a terminal. What the texts say is decided in
+//! Plain ASCII and no color, since nobody here knows whether there is a terminal. What the texts say is decided in
 //! `report` and `diff`.
 
 use std::borrow::Cow;

@@ -4,7 +4,7 @@ use crate::record::Timestamp;
 
 /// The process that was traced. Written once, at the start of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Session {
+pub struct ProcessInfo {
     /// Process id.
     pub process_id: u32,
     /// Parent process id.
@@ -40,7 +40,7 @@ const RANKS: &[(&str, &str)] = &[
     ("SLURM_PROCID", "SLURM_NTASKS"),
 ];
 
-impl Session {
+impl ProcessInfo {
     /// The rank of the process in its job, if its launcher said so.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
@@ -89,7 +89,7 @@ mod tests {
     fn the_nearest_launcher_says_the_rank() {
         let with = |pairs: &[(&str, &str)]| {
             let rank_variables = pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-            Session { rank_variables, ..Session::default() }.place()
+            ProcessInfo { rank_variables, ..ProcessInfo::default() }.place()
         };
         assert_eq!(with(&[("SLURM_PROCID", "0"), ("WORLD_SIZE", "8"), ("RANK", "3")]).unwrap(), "rank 3 of 8");
         assert_eq!(with(&[("SLURM_PROCID", "5")]).unwrap(), "rank 5");

@@ -134,7 +134,7 @@ impl Total {
 
 /// What the gauges of one device said so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Utilisation {
+pub struct DeviceUtilization {
     /// The device.
     pub device: DeviceId,
     /// Share of time in which kernels or copies ran.
@@ -151,7 +151,7 @@ pub struct Utilisation {
     pub no_counters: Option<Absence>,
 }
 
-impl Utilisation {
+impl DeviceUtilization {
     /// The mean of a counter; see [`Total::mean`].
     #[must_use]
     pub fn counter(&self, counter: Counter) -> Option<f64> {
@@ -161,28 +161,28 @@ impl Utilisation {
 
 /// What a reader of gauges tells: totals, of which the last of a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum UtilizationReading {
     /// There are none of any device.
     Absent(Absence),
     /// Those of one device.
-    Device(Utilisation),
+    Device(DeviceUtilization),
 }
 
 /// The gauges of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gauges {
+pub struct Utilization {
     /// Why there are none; `None` also when nobody looked.
     pub absence: Option<Absence>,
     /// By device, in the order in which they were first read.
-    pub devices: Vec<Utilisation>,
+    pub devices: Vec<DeviceUtilization>,
 }
 
-impl Gauges {
+impl Utilization {
     /// Takes a newer state.
-    pub fn take(&mut self, reading: Reading) {
+    pub fn take(&mut self, reading: UtilizationReading) {
         match reading {
-            Reading::Absent(why) => self.absence = Some(why),
-            Reading::Device(newer) => {
+            UtilizationReading::Absent(why) => self.absence = Some(why),
+            UtilizationReading::Device(newer) => {
                 let known = self.devices.iter().position(|known| known.device == newer.device);
                 match known {
                     Some(place) => self.devices[place] = newer,
@@ -236,12 +236,16 @@ mod tests {
 
     #[test]
     fn the_newest_state_of_a_device_counts_and_devices_are_bounded() {
-        let mut gauges = Gauges::default();
+        let mut gauges = Utilization::default();
         assert!(gauges.is_empty() && gauges.busy().is_none());
         let reading = |device, share| {
             let mut busy = Total::default();
             busy.add(100, share);
-            Reading::Device(Utilisation { device: DeviceId(device), busy, ..Utilisation::default() })
+            UtilizationReading::Device(DeviceUtilization {
+                device: DeviceId(device),
+                busy,
+                ..DeviceUtilization::default()
+            })
         };
         gauges.take(reading(0, 0.9));
         gauges.take(reading(0, 0.2));

@@ -14,14 +14,14 @@ use super::block::{Header, MAX_BODY, ZSTD, kind};
 use super::pack;
 use super::source::Source;
 use super::varint::{self, Cursor, Malformed};
-use crate::terminal::printable;
+use crate::text_format::printable;
 
 /// Runs with fewer records keep no answer: it would be a good part of the trace, and is made anew in a moment.
-pub const ANSWER_FROM: u64 = 1_000_000;
+pub const STORED_REPORT_FROM: u64 = 1_000_000;
 
 /// What a run said at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredReport {
     /// Version of gpuwhy that said it.
     pub gpuwhy_version: String,
     /// The short report.
@@ -32,7 +32,7 @@ pub struct Answer {
     pub ranges: String,
 }
 
-impl Answer {
+impl StoredReport {
     /// The answer in `source`, without decoding a record. Every block is checked; `None` when the trace holds no answer, is
     /// damaged, or did not come to an end.
     ///
@@ -63,16 +63,16 @@ fn unpacked(header: &Header, body: &[u8]) -> Result<Vec<u8>, Malformed> {
 }
 
 /// Appends the texts. Nothing when they are longer than a block may be.
-pub(super) fn encode(answer: &Answer, body: &mut Vec<u8>) {
+pub(super) fn encode(answer: &StoredReport, body: &mut Vec<u8>) {
     let texts = [&answer.gpuwhy_version, &answer.summary, &answer.full, &answer.ranges];
     if texts.iter().map(|text| text.len() + 10).sum::<usize>() <= MAX_BODY {
         texts.into_iter().for_each(|text| varint::put_bytes(body, text.as_bytes()));
     }
 }
 
-fn decode(body: &[u8]) -> Result<Answer, Malformed> {
+fn decode(body: &[u8]) -> Result<StoredReport, Malformed> {
     let mut cursor = Cursor::new(body);
-    Ok(Answer {
+    Ok(StoredReport {
         gpuwhy_version: cursor.string()?,
         summary: lines(&cursor.string()?),
         full: lines(&cursor.string()?),
@@ -88,15 +88,15 @@ fn lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crate::dictionary::Dictionary;
+    use crate::process_info::{End, ProcessInfo};
     use crate::record::{ApiCall, Loss, Record, Timestamp};
-    use crate::session::{End, Session};
     use crate::trace::{TraceReader, TraceWriter};
 
     use super::*;
 
-    fn trace(answer: Option<&Answer>, more: bool, end: bool) -> Vec<u8> {
+    fn trace(answer: Option<&StoredReport>, more: bool, end: bool) -> Vec<u8> {
         let (dictionary, mut trace) = (Dictionary::new(), Vec::new());
-        let mut writer = TraceWriter::new(&mut trace, &Session::default()).unwrap();
+        let mut writer = TraceWriter::new(&mut trace, &ProcessInfo::default()).unwrap();
         let call = |at| {
             let at = Timestamp::from_nanos(at);
             Record::Api(ApiCall { start: at, end: at, ..ApiCall::default() })
@@ -117,9 +117,9 @@ mod tests {
         trace
     }
 
-    fn answer() -> Answer {
+    fn answer() -> StoredReport {
         let text = |words: &str| words.repeat(50);
-        Answer {
+        StoredReport {
             gpuwhy_version: "0.1.0".to_owned(),
             summary: text("verdict: launch "),
             full: text("kernel "),
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn the_answer_of_a_whole_trace_comes_back() {
         let whole = trace(Some(&answer()), false, true);
-        assert_eq!(Answer::read(&whole[..]).unwrap(), Some(answer()));
+        assert_eq!(StoredReport::read(&whole[..]).unwrap(), Some(answer()));
         let mut reader = TraceReader::new(&whole[..]).unwrap();
         let records = reader.by_ref().filter(|item| matches!(item, Ok(crate::trace::Item::Record(_)))).count();
         assert!(records == 99 && reader.damage().is_none(), "readers of records pass it over");
@@ -138,22 +138,22 @@ mod tests {
 
     #[test]
     fn an_answer_cannot_control_the_terminal() {
-        let hostile = Answer { summary: "verdict:\n  \x1b]0;x\x07\tfine\n".to_owned(), ..answer() };
-        let read = Answer::read(&trace(Some(&hostile), false, true)[..]).unwrap().unwrap();
+        let hostile = StoredReport { summary: "verdict:\n  \x1b]0;x\x07\tfine\n".to_owned(), ..answer() };
+        let read = StoredReport::read(&trace(Some(&hostile), false, true)[..]).unwrap().unwrap();
         assert_eq!(read.summary, "verdict:\n  \\x1b]0;x\\x07\\tfine\n");
     }
 
     #[test]
     fn a_trace_that_is_not_whole_has_none() {
-        assert_eq!(Answer::read(&trace(None, false, true)[..]).unwrap(), None, "none was written");
-        assert_eq!(Answer::read(&trace(Some(&answer()), true, true)[..]).unwrap(), None, "records behind it");
-        assert_eq!(Answer::read(&trace(Some(&answer()), false, false)[..]).unwrap(), None, "no end");
+        assert_eq!(StoredReport::read(&trace(None, false, true)[..]).unwrap(), None, "none was written");
+        assert_eq!(StoredReport::read(&trace(Some(&answer()), true, true)[..]).unwrap(), None, "records behind it");
+        assert_eq!(StoredReport::read(&trace(Some(&answer()), false, false)[..]).unwrap(), None, "no end");
         let whole = trace(Some(&answer()), false, true);
         for place in (16..whole.len()).step_by(7) {
             let mut damaged = whole.clone();
             damaged[place] ^= 0x10;
-            assert_eq!(Answer::read(&damaged[..]).unwrap(), None, "damaged at byte {place}");
+            assert_eq!(StoredReport::read(&damaged[..]).unwrap(), None, "damaged at byte {place}");
         }
-        assert!(Answer::read(&b"{\"traceEvents\": []}"[..]).is_err());
+        assert!(StoredReport::read(&b"{\"traceEvents\": []}"[..]).is_err());
     }
 }

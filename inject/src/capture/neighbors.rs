@@ -1,7 +1,7 @@
 //! CUPTI shared with other tools: whether one has taken its buffers, and taking them again when it is done.
 //!
 //! What can be seen of another tool, and what that rests on, is in docs/design/reliability.md; [`Company`] judges it. All of it is done
-//! only where CUPTI is left to others (`GPUWHY_NEIGHBOURS=yield`).
+//! only where CUPTI is left to others (`GPUWHY_CUPTI_SHARING=yield`).
 
 use std::sync::atomic::Ordering;
 
@@ -85,7 +85,7 @@ impl Director {
             log::warning!(
                 "copies of CUPTI in the program: {}. {}=yield is for tools that use {ours}; one that uses another copy is refused (39)",
                 copies.join(", "),
-                settings::NEIGHBOURS
+                settings::CUPTI_SHARING
             );
         }
     }

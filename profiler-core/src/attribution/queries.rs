@@ -3,11 +3,11 @@
 //! Nothing is worked out that was not entered before; what is final and what may still change is told by the last flush.
 
 use super::statistics::ApiStatistics;
-use super::step_sequence::Place;
+use super::step_sequence::StepOperation;
 use super::{
-    Attributor, DeviceAccount, HostLine, LineId, LookTotals, PeakCaller, RangeCounts, RangeInside, RangeTally,
+    Attributor, DeviceAccount, HostLine, LineId, PeakCaller, RangeCounts, RangeInside, RangeTally, SampleTotals,
 };
-use crate::memory::{Holding, Holdings, Place as MemoryPlace};
+use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::record::{ApiFunctionId, DeviceId, Timestamp};
 use crate::report::Completeness;
 use crate::whatif::WhatIf;
@@ -30,14 +30,14 @@ impl Attributor {
     }
 
     /// Memory by device and kind, with who took it to its peak, where that is known.
-    pub fn memory(&self) -> impl Iterator<Item = (MemoryPlace, &Holding, Option<PeakCaller>)> {
+    pub fn memory(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
         self.memory.rows()
     }
 
-    /// Looks at the threads that launched, summed.
+    /// HostSamples at the threads that launched, summed.
     #[must_use]
-    pub fn look_totals(&self) -> LookTotals {
-        self.threads.look_totals()
+    pub fn sample_totals(&self) -> SampleTotals {
+        self.threads.sample_totals()
     }
 
     /// The line that a [`Subject::Host`](super::Subject::Host) names.
@@ -68,7 +68,7 @@ impl Attributor {
 
     /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
     #[must_use]
-    pub fn step_sequence(&self, device: DeviceId) -> (&[Place], u64) {
+    pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
         let timeline = self.timelines.iter().find(|timeline| timeline.account.id() == device);
         timeline.map_or((&[], 0), |timeline| timeline.sequence().places())
     }
@@ -88,10 +88,10 @@ impl Attributor {
     /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
     #[must_use]
     pub fn completeness(&self) -> Completeness {
-        let beyond = self.devices().map(|account| account.statistics.kernels_beyond_table()).sum();
+        let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
         Completeness {
             launches_without_activity: self.launches.without_activity,
-            kernels_beyond_table: beyond,
+            kernel_table_overflow: beyond,
             ..self.completeness.clone()
         }
     }

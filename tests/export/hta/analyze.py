@@ -1,6 +1,6 @@
 """Runs HolisticTraceAnalysis over a folder of traces and prints what it found as JSON.
 
-usage: analyse.py FOLDER [STEP_RANGE]
+usage: analyze.py FOLDER [STEP_RANGE]
 
 Every analysis that works on traces without operators is run; one that fails is named with its error. With STEP_RANGE
 ("ProfilerStep") those that need steps are run as well. Times are in microseconds, by rank.
@@ -60,9 +60,9 @@ def main():
             analyses["steps"] = lambda: len(analysis.get_profiler_steps())
             analyses["difference"] = lambda: difference(analysis)
             analyses["critical_path"] = lambda: critical_path(analysis, rank, annotation)
-        for name, analyse in analyses.items():
+        for name, analyze in analyses.items():
             try:
-                found[name] = analyse()
+                found[name] = analyze()
             except Exception as error:  # noqa: BLE001 - the library raises whatever it meets
                 failed[name] = f"{type(error).__name__}: {error}"
     text = json.dumps({"ranks": [int(rank) for rank in ranks], "found": found, "failed": failed}, default=float)

@@ -2,7 +2,7 @@
 //!
 //! Only what was allocated while measuring counts: what the program held before is not known, and a release of it is
 //! counted and changes nothing. That needs the addresses that are held, whose table is bounded; an allocation beyond
-//! it counts as long as nobody looks, that is, its release is not recognised and the sum stays too high. Those are
+//! it counts as long as nobody samples, that is, its release is not recognized and the sum stays too high. Those are
 //! counted too.
 //!
 //! Memory from a pool (`cudaMallocAsync`) counts when it is handed out. What the pool itself holds is another number,
@@ -14,13 +14,13 @@ use rustc_hash::FxHashMap;
 
 use crate::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, Timestamp};
 
-/// Allocations that are held at once and recognised when they are released (some 40 bytes each, 10 MB).
+/// Allocations that are held at once and recognized when they are released (some 40 bytes each, 10 MB).
 const HELD_LIMIT: usize = 1 << 18;
 /// Devices times kinds; beyond that ordinals are damage.
 const PLACE_LIMIT: usize = 1024;
 
 /// Whose memory: host memory is that of the device whose context allocated it.
-pub type Place = (DeviceId, MemoryKind);
+pub type MemoryOwner = (DeviceId, MemoryKind);
 
 /// Memory of one kind on one device; bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,17 +48,17 @@ pub struct Holding {
 /// All memory that is held.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
-    places: BTreeMap<Place, Holding>,
-    /// Place and size by address. Addresses are unique in a process.
-    held: FxHashMap<u64, (Place, u64)>,
+    places: BTreeMap<MemoryOwner, Holding>,
+    /// MemoryOwner and size by address. Addresses are unique in a process.
+    held: FxHashMap<u64, (MemoryOwner, u64)>,
     pools: FxHashMap<u64, (DeviceId, u64)>,
     unknown_releases: u64,
-    beyond_table: u64,
+    table_overflow: u64,
 }
 
 impl Holdings {
     /// Takes the next event. The place that it concerns, with what is held there now; `None` when nothing changed.
-    pub fn take(&mut self, event: &MemoryEvent) -> Option<(Place, Holding)> {
+    pub fn take(&mut self, event: &MemoryEvent) -> Option<(MemoryOwner, Holding)> {
         if event.pool != 0 {
             self.pool(event);
         }
@@ -69,12 +69,12 @@ impl Holdings {
         }
     }
 
-    fn allocate(&mut self, event: &MemoryEvent) -> Option<(Place, Holding)> {
+    fn allocate(&mut self, event: &MemoryEvent) -> Option<(MemoryOwner, Holding)> {
         let place = (event.device, event.kind);
         if self.held.len() < HELD_LIMIT {
             self.held.insert(event.address, (place, event.bytes));
         } else {
-            self.beyond_table += 1;
+            self.table_overflow += 1;
         }
         let holding = self.holding(place)?;
         holding.allocations += 1;
@@ -88,7 +88,7 @@ impl Holdings {
         Some((place, *holding))
     }
 
-    fn release(&mut self, event: &MemoryEvent) -> Option<(Place, Holding)> {
+    fn release(&mut self, event: &MemoryEvent) -> Option<(MemoryOwner, Holding)> {
         let Some((place, bytes)) = self.held.remove(&event.address) else {
             self.unknown_releases += 1;
             return None;
@@ -115,7 +115,7 @@ impl Holdings {
         }
     }
 
-    fn holding(&mut self, place: Place) -> Option<&mut Holding> {
+    fn holding(&mut self, place: MemoryOwner) -> Option<&mut Holding> {
         if self.places.len() >= PLACE_LIMIT && !self.places.contains_key(&place) {
             return None;
         }
@@ -123,13 +123,13 @@ impl Holdings {
     }
 
     /// Every place with its numbers, by device and kind.
-    pub fn rows(&self) -> impl Iterator<Item = (Place, &Holding)> {
+    pub fn rows(&self) -> impl Iterator<Item = (MemoryOwner, &Holding)> {
         self.places.iter().map(|(&place, holding)| (place, holding))
     }
 
     /// The numbers of one place.
     #[must_use]
-    pub fn get(&self, place: Place) -> Option<&Holding> {
+    pub fn get(&self, place: MemoryOwner) -> Option<&Holding> {
         self.places.get(&place)
     }
 
@@ -147,8 +147,8 @@ impl Holdings {
 
     /// Allocations that found no room among those that are held: their release will be one of those.
     #[must_use]
-    pub const fn beyond_table(&self) -> u64 {
-        self.beyond_table
+    pub const fn table_overflow(&self) -> u64 {
+        self.table_overflow
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
         for address in 0..=HELD_LIMIT as u64 {
             holdings.take(&event(MemoryOperation::Allocation, 1, address, 1));
         }
-        assert_eq!(holdings.beyond_table(), 1);
+        assert_eq!(holdings.table_overflow(), 1);
         assert_eq!(holdings.rows().next().unwrap().1.current, HELD_LIMIT as u64 + 1);
     }
 }

@@ -7,15 +7,15 @@ use super::api::ApiClass;
 use super::sweep::Operation;
 use super::{CLOCK_SLACK_NANOS, DeviceAccount};
 use crate::record::{ApiCall, ThreadId};
-use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Replay, SmallGrid, WhatIf};
+use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};
 
 /// Tells the replay what it needs of calls, operations and steps.
 #[derive(Debug, Default)]
-pub(super) struct ReplayFeed {
-    replay: Replay,
+pub(super) struct SimulationFeed {
+    replay: Simulation,
 }
 
-impl ReplayFeed {
+impl SimulationFeed {
     /// Gives the replay up.
     pub(super) fn stop(&mut self) {
         self.replay.stop();

@@ -1,7 +1,7 @@
 //! A queue that lies in one piece of memory, so that what waits is a slice.
 //!
-//! A ring needs two slices for that, and pays for it with each look. Here the front moves on, and the room it leaves is used
-//! again when the memory would have to grow, which costs O(1) amortised a thing. It takes at most four times the memory of the
+//! A ring needs two slices for that, and pays for it with each sample. Here the front moves on, and the room it leaves is used
+//! again when the memory would have to grow, which costs O(1) amortized a thing. It takes at most four times the memory of the
 //! most that ever waited.
 
 use std::ops::{Deref, DerefMut};
@@ -11,19 +11,19 @@ const MOVED_PART: usize = 8;
 
 /// See the [module](self). As a slice: what waits, the oldest first.
 #[derive(Clone, Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct Queue<T> {
     items: Vec<T>,
     /// So many of the first are gone.
     gone: usize,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self { items: Vec::new(), gone: 0 }
     }
 }
 
-impl<T> Deref for Line<T> {
+impl<T> Deref for Queue<T> {
     type Target = [T];
 
     #[inline]
@@ -32,14 +32,14 @@ impl<T> Deref for Line<T> {
     }
 }
 
-impl<T> DerefMut for Line<T> {
+impl<T> DerefMut for Queue<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.items[self.gone..]
     }
 }
 
-impl<T: Copy> Line<T> {
+impl<T: Copy> Queue<T> {
     /// Adds the newest.
     #[inline]
     pub(crate) fn push(&mut self, item: T) {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_makes_room_for_what_comes() {
-        let (mut line, mut model) = (Line::default(), VecDeque::new());
+        let (mut line, mut model) = (Queue::default(), VecDeque::new());
         for number in 0..10_000u32 {
             line.push(number);
             model.push_back(number);

@@ -71,7 +71,7 @@ impl Series {
 
 /// All series of one device.
 #[derive(Debug)]
-pub(crate) struct StepBooks {
+pub(crate) struct StepLedger {
     /// The first are the windows.
     series: Vec<Series>,
     /// When the open window has its length; 0 before the first.
@@ -80,13 +80,13 @@ pub(crate) struct StepBooks {
     operations: u64,
 }
 
-impl Default for StepBooks {
+impl Default for StepLedger {
     fn default() -> Self {
         Self { series: vec![Series::new(StepSource::Window, 0)], window_end: 0, operations: 0 }
     }
 }
 
-impl StepBooks {
+impl StepLedger {
     /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device so far.
     /// `annotated`: a named step begins with it.
     pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
@@ -215,13 +215,13 @@ mod tests {
 
     /// Step books beside the books of their device.
     struct Device {
-        books: StepBooks,
+        books: StepLedger,
         leaves: Leaves,
     }
 
     impl Device {
         fn new() -> Self {
-            Self { books: StepBooks::default(), leaves: [0; LEAF_COUNT] }
+            Self { books: StepLedger::default(), leaves: [0; LEAF_COUNT] }
         }
 
         fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>) {

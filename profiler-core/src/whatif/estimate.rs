@@ -63,11 +63,11 @@ pub struct WhatIf {
     /// Complete steps looked at: all after start-up that were replayed.
     pub steps: u64,
     /// How many steps of the run they stand for: more than `steps` where it was replayed in part.
-    pub stand_for: u64,
+    pub represented_steps: u64,
     /// How long the steps that these stand for took, nanoseconds.
     pub covers_ns: u64,
     /// Median over the steps of how far the base replay is off, as a part of the step, without sign (over means of
-    /// neighbours when there are more than 128). `None` without steps.
+    /// neighbors when there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
     /// Why the ceilings are additive bounds (or missing), and not replayed.
     pub refused: Option<Refusal>,
@@ -79,7 +79,8 @@ impl WhatIf {
     /// Judges these steps.
     pub(super) fn of(rows: &[StepTimes]) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
-        let (steps, stand_for, real) = (sum(&|row| row.steps), sum(&|row| row.stand_for), sum(&|row| row.real));
+        let (steps, represented_steps, real) =
+            (sum(&|row| row.steps), sum(&|row| row.represented_steps), sum(&|row| row.real));
         let base_error = median(rows.iter().map(StepTimes::base_error).collect());
         let unexplained = if real == 0 { 0.0 } else { sum(&|row| row.unexplained) as f64 / real as f64 };
         let refused = match base_error {
@@ -95,10 +96,14 @@ impl WhatIf {
             for kind in ScenarioKind::ALL.into_iter().filter(|&kind| kind != ScenarioKind::Base) {
                 // The base error is in both, so the ratio is better than either.
                 let possible = real as f64 * replayed(kind) as f64 / base as f64;
-                ceilings.push(Ceiling::new(kind, real / stand_for, (possible / stand_for as f64) as u64));
+                ceilings.push(Ceiling::new(
+                    kind,
+                    real / represented_steps,
+                    (possible / represented_steps as f64) as u64,
+                ));
             }
         }
-        Self { steps, stand_for, covers_ns: real, base_error, refused, ceilings }
+        Self { steps, represented_steps, covers_ns: real, base_error, refused, ceilings }
     }
 
     /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the others.
@@ -144,12 +149,12 @@ impl fmt::Display for WhatIf {
         for ceiling in shown {
             match self.base_error {
                 _ if self.refused.is_some() => writeln!(f, "{ceiling}; additive bound")?,
-                Some(error) if self.stand_for > self.steps => writeln!(
+                Some(error) if self.represented_steps > self.steps => writeln!(
                     f,
                     "{ceiling}; base replay within {:.1} % in {} of {} steps",
                     error * 1e2,
                     self.steps,
-                    self.stand_for
+                    self.represented_steps
                 )?,
                 Some(error) => writeln!(f, "{ceiling}; base replay within {:.1} %", error * 1e2)?,
                 None => writeln!(f, "{ceiling}")?,

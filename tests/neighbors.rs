@@ -33,7 +33,7 @@ fn host(stage: &Stage, policy: &str, ranges: &[(u64, u64)], other: &[(u64, &str)
     if !ranges.is_empty() {
         host.env("GPUWHY_CAPTURE_RANGE", "nvtx").env("GPUWHY_NVTX_CAPTURE", "epoch");
     }
-    host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_NEIGHBOURS", policy);
+    host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_CUPTI_SHARING", policy);
     host.env("LD_PRELOAD", stage.driver());
     // A third of the recorded speed and frequent looks: what a look finds is not old also on a busy machine.
     host.env("GPUWHY_REPLAY_SPEED", "0.3").env("GPUWHY_FLUSH", "20ms").env("GPUWHY_LOG", "info");
@@ -207,8 +207,8 @@ fn a_program_that_announces_its_captures_to_cupti_is_told_that_it_cannot_yield()
         host.args(["--call", call]);
     }
     host.env("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi").env("GPUWHY_CAPTURE_RANGE_END", "repeat");
-    let text = stderr(&run(host.env("GPUWHY_NEIGHBOURS", "yield").env("GPUWHY_REPLAY_SPEED", "1")));
+    let text = stderr(&run(host.env("GPUWHY_CUPTI_SHARING", "yield").env("GPUWHY_REPLAY_SPEED", "1")));
     assert!(text.contains("other tool: refused"), "{text}");
     let notes = stage.report()["process"]["notes"].to_string();
-    assert!(notes.contains("GPUWHY_NEIGHBOURS=yield has no effect"), "{notes}");
+    assert!(notes.contains("GPUWHY_CUPTI_SHARING=yield has no effect"), "{notes}");
 }

@@ -9,13 +9,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::account::{Subject, Tally};
+use super::account::{GapTotals, Subject};
 use super::host_lead::HostLead;
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::link_time::LinkTime;
 
-/// Stretches that are told apart; beyond, the two neighbours with the fewest operations are joined.
+/// Stretches that are told apart; beyond, the two neighbors with the fewest operations are joined.
 const LIMIT: usize = 64;
 /// Distinct causes of a stretch with a row of their own; further ones go to the row without subject.
 const CAUSE_LIMIT: usize = 1_024;
@@ -24,11 +24,11 @@ const CAUSE_LIMIT: usize = 1_024;
 const GAP_CAUSES: usize = 64;
 
 /// Idle time by leaf and by what it is blamed on.
-pub(super) type Causes = FxHashMap<(Leaf, Subject), Tally>;
+pub(super) type Causes = FxHashMap<(Leaf, Subject), GapTotals>;
 
 /// From one new kernel to the next.
 #[derive(Clone, Debug)]
-pub(super) struct Stretch {
+pub(super) struct Phase {
     /// When it began, nanoseconds on the clock of the trace.
     start: u64,
     /// Operations before it.
@@ -43,7 +43,7 @@ pub(super) struct Stretch {
 /// All stretches, which together are the window.
 #[derive(Debug)]
 pub(super) struct Stretches {
-    rows: Vec<Stretch>,
+    rows: Vec<Phase>,
     operations: u64,
     /// What stood in the books of the device when the newest began.
     books: Leaves,
@@ -54,7 +54,7 @@ pub(super) struct Stretches {
 impl Stretches {
     /// The first stretch, from `start`, at which nothing is in the books.
     pub(super) fn new(start: u64) -> Self {
-        Self { rows: vec![Stretch::new(start, 0)], operations: 0, books: [0; LEAF_COUNT], of_gap: Vec::new() }
+        Self { rows: vec![Phase::new(start, 0)], operations: 0, books: [0; LEAF_COUNT], of_gap: Vec::new() }
     }
 
     /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device; `novel`: for the
@@ -73,7 +73,7 @@ impl Stretches {
             }
             last.leaves = difference(leaves, &self.books);
         }
-        self.rows.push(Stretch::new(at, self.operations));
+        self.rows.push(Phase::new(at, self.operations));
         self.books = *leaves;
         if self.rows.len() > LIMIT {
             self.join_the_smallest();
@@ -105,7 +105,7 @@ impl Stretches {
         let Some(last) = self.rows.last_mut() else { return };
         let full = last.causes.len() >= CAUSE_LIMIT && !last.causes.contains_key(&(leaf, subject));
         let subject = if full { Subject::None } else { subject };
-        last.causes.entry((leaf, subject)).or_default().add(Tally { count, total_ns: nanos, longest_ns });
+        last.causes.entry((leaf, subject)).or_default().add(GapTotals { count, total_ns: nanos, longest_ns });
     }
 
     /// An operation of the newest stretch is the first of `launch`; see [`HostLead`].
@@ -140,7 +140,7 @@ impl Stretches {
     pub(super) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
         let (was, is) = (was as usize, is as usize);
         let Some((newest, over)) = self.rows.split_last_mut() else { return };
-        // A joined neighbour may have moved a boundary: what is not there cannot be taken.
+        // A joined neighbor may have moved a boundary: what is not there cannot be taken.
         let has = leaves[was].wrapping_sub(self.books[was]);
         let mut end = to;
         let taken = end.saturating_sub(newest.start.max(from)).min(has);
@@ -162,7 +162,7 @@ impl Stretches {
     }
 
     /// The stretches after start-up, oldest first.
-    pub(super) fn steady(&self) -> &[Stretch] {
+    pub(super) fn steady(&self) -> &[Phase] {
         let first = self.rows.iter().rposition(|row| row.operations_before <= self.operations / 2).unwrap_or(0);
         &self.rows[first..]
     }
@@ -182,7 +182,7 @@ impl Stretches {
         let end = |index: usize| self.rows.get(index + 1).map_or(self.operations, |next| next.operations_before);
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
         let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
-        let Stretch { leaves, causes, lead, link, .. } = self.rows.remove(index + 1);
+        let Phase { leaves, causes, lead, link, .. } = self.rows.remove(index + 1);
         let newest = index + 1 == self.rows.len();
         let row = &mut self.rows[index];
         if newest {
@@ -208,7 +208,7 @@ fn total(a: &Leaves, b: &Leaves) -> Leaves {
     std::array::from_fn(|leaf| a[leaf].wrapping_add(b[leaf]))
 }
 
-impl Stretch {
+impl Phase {
     fn new(start: u64, operations_before: u64) -> Self {
         Self {
             start,

@@ -2,19 +2,19 @@
 //!
 //! Nothing here divides device time: gauges tell how much of it was used, looks at the launching thread tell what that
 //! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
-//! synchronisation looks as one that computes, and one that waits for a lock may wait for the device, so neither is a
-//! cause here. Shares of a verdict are 0: none was measured. The utilisation rate counts copies as well as kernels, and is
+//! synchronization samples as one that computes, and one that waits for a lock may wait for the device, so neither is a
+//! cause here. Shares of a verdict are 0: none was measured. The utilization rate counts copies as well as kernels, and is
 //! coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it (docs/design/overhead.md).
 
 use std::fmt::Write;
 
 use super::Report;
 use super::verdict::{Verdict, WORTH_SHARE};
-use crate::attribution::LookTotals;
+use crate::attribution::SampleTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;
-use crate::terminal::{Page, duration, wrapped};
-use crate::utilisation::{Absence, Counter, Gauges, Utilisation};
+use crate::text_format::{Page, duration, wrapped};
+use crate::utilization::{Absence, Counter, DeviceUtilization, Utilization};
 
 /// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
 /// part as where idle time itself is looked at (`verdict::host`).
@@ -24,7 +24,7 @@ const FILLED_SHARE: f64 = 0.5;
 /// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of empty
 /// launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/design/overhead.md).
 const COPYING: f64 = 1.0;
-/// Looks and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses between them.
+/// HostSamples and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses between them.
 const SHORTEST: u64 = 2_500_000_000;
 
 /// Waits that are not for the device and need no stack to be understood.
@@ -39,9 +39,9 @@ const MEASURE: &str = "Run with GPUWHY_MODE=light, or capture a part of the run 
                        the cause and what it costs.";
 
 /// Judges by gauges and looks.
-pub(crate) fn verdict(gauges: &Gauges, looks: &LookTotals) -> Verdict {
-    let mut evidence = evidence(gauges, looks);
-    let (group, because) = judged(gauges, looks);
+pub(crate) fn verdict(gauges: &Utilization, samples: &SampleTotals) -> Verdict {
+    let mut evidence = evidence(gauges, samples);
+    let (group, because) = judged(gauges, samples);
     evidence.insert(0, because);
     Verdict {
         group,
@@ -54,7 +54,7 @@ pub(crate) fn verdict(gauges: &Gauges, looks: &LookTotals) -> Verdict {
     }
 }
 
-fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
+fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
     const WATCHED: &str = "the run was only watched (mode watch): no device work was recorded, so device time is not divided \
                            by cause";
     let cannot = |why: &str| (Group::CannotTell, format!("Cannot tell, because {WATCHED}; {why}."));
@@ -65,7 +65,7 @@ fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
     let Some(busy) = gauges.busy() else { return cannot("how busy the device was is not known either") };
     let covered = gauges.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
     if covered < SHORTEST {
-        return cannot(&format!("its utilisation was read over {} only", duration(covered)));
+        return cannot(&format!("its utilization was read over {} only", duration(covered)));
     }
     let computing = gauges.counter(Counter::Active).unwrap_or(busy);
     let idle = 1.0 - computing;
@@ -81,7 +81,7 @@ fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
             ),
             Some(filled) => cannot(&format!(
                 "a kernel ran nearly all the time, on {:.0} % of the multiprocessors: kernels may be small, or many and \
-                 short with gaps that utilisation does not show",
+                 short with gaps that utilization does not show",
                 filled * 100.0
             )),
             None => cannot("a kernel ran nearly all the time, but how much of the device it used is not known"),
@@ -97,16 +97,16 @@ fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
         );
         return likely(Group::Copy, why);
     }
-    if looks.covered_ns < SHORTEST {
+    if samples.covered_ns < SHORTEST {
         return cannot("the device was idle, but what the launching thread did was not seen");
     }
-    let share = |nanos: u64| nanos as f64 / looks.covered_ns as f64;
-    let loading = share(looks.loading_ns);
+    let share = |nanos: u64| nanos as f64 / samples.covered_ns as f64;
+    let loading = share(samples.data_loading_ns);
     if loading >= SPEAKING_SHARE * idle {
         let why = format!("the launching thread was in its data loader {:.0} % of the time", loading * 100.0);
         return likely(Group::DataLoading, format!("the device was idle {:.0} %, and {why}", idle * 100.0));
     }
-    let waits = CLEAR_WAITS.map(|(cause, words)| (share(looks.off_ns[cause as usize]), words));
+    let waits = CLEAR_WAITS.map(|(cause, words)| (share(samples.off_cpu_ns[cause as usize]), words));
     let longest = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((share, words)) = longest.filter(|(share, _)| *share >= SPEAKING_SHARE * idle) {
         let why = format!("the launching thread was {words} {:.0} % of the time", share * 100.0);
@@ -118,34 +118,34 @@ fn judged(gauges: &Gauges, looks: &LookTotals) -> (Group, String) {
 }
 
 /// What was read, a sentence for each device and one for the thread.
-fn evidence(gauges: &Gauges, looks: &LookTotals) -> Vec<String> {
+fn evidence(gauges: &Utilization, samples: &SampleTotals) -> Vec<String> {
     let mut sentences: Vec<String> = gauges.devices.iter().take(4).map(device_sentence).collect();
     if let Some(absence) = gauges.absence {
-        sentences.push(format!("Utilisation was not read: {}.", absence.words()));
+        sentences.push(format!("DeviceUtilization was not read: {}.", absence.words()));
     }
-    if looks.covered_ns > 0 {
-        let percent = |nanos: u64| nanos as f64 / looks.covered_ns as f64 * 100.0;
+    if samples.covered_ns > 0 {
+        let percent = |nanos: u64| nanos as f64 / samples.covered_ns as f64 * 100.0;
         sentences.push(format!(
-            "The launching thread in {} looks: on a core {:.0} %, in its data loader {:.0} %.",
-            looks.looks,
-            percent(looks.on_cpu_ns),
-            percent(looks.loading_ns)
+            "The launching thread in {} samples: on a core {:.0} %, in its data loader {:.0} %.",
+            samples.samples,
+            percent(samples.on_cpu_ns),
+            percent(samples.data_loading_ns)
         ));
     }
     sentences
 }
 
-fn device_sentence(device: &Utilisation) -> String {
+fn device_sentence(device: &DeviceUtilization) -> String {
     format!("Device {}: {}.", device.device, gauge_words(device).join(", "))
 }
 
 /// Rates and counters in words, absent ones with their reason.
-fn gauge_words(device: &Utilisation) -> Vec<String> {
+fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
     let mut words = Vec::new();
     let percent = |share: f64| share * 100.0;
     match device.busy.mean() {
         Some(busy) => words.push(format!("busy {:.0} % of {} (NVML)", percent(busy), duration(device.busy.over_ns))),
-        None => words.push(format!("no utilisation: {}", device.no_rates.unwrap_or(Absence::Unknown).words())),
+        None => words.push(format!("no utilization: {}", device.no_rates.unwrap_or(Absence::Unknown).words())),
     }
     if let Some(why) = device.no_counters {
         words.push(format!("no hardware counters: {}", why.words()));
@@ -184,7 +184,7 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
 }
 
 /// The part of the live line that stands for how device time divides.
-pub(super) fn live_part(gauges: &Gauges) -> Option<String> {
+pub(super) fn live_part(gauges: &Utilization) -> Option<String> {
     let mut part = format!("device busy {:.0} % (NVML)", gauges.busy()? * 100.0);
     if let Some(filled) = gauges.counter(Counter::Multiprocessors) {
         let _ = write!(part, ", multiprocessors {:.0} %", filled * 100.0);
@@ -196,40 +196,58 @@ pub(super) fn live_part(gauges: &Gauges) -> Option<String> {
 mod tests {
     use super::*;
     use crate::record::DeviceId;
-    use crate::utilisation::Reading;
+    use crate::utilization::UtilizationReading;
 
     const RUN: u64 = 10_000_000_000;
 
-    fn gauges(busy: f64, filled: Option<f64>) -> Gauges {
-        let mut device = Utilisation { device: DeviceId(0), ..Utilisation::default() };
+    fn gauges(busy: f64, filled: Option<f64>) -> Utilization {
+        let mut device = DeviceUtilization { device: DeviceId(0), ..DeviceUtilization::default() };
         device.busy.add(RUN, busy);
         match filled {
             Some(share) => device.counters[Counter::Multiprocessors as usize].add(RUN, share),
             None => device.no_counters = Some(Absence::NotSupported),
         }
-        let mut gauges = Gauges::default();
-        gauges.take(Reading::Device(device));
+        let mut gauges = Utilization::default();
+        gauges.take(UtilizationReading::Device(device));
         gauges
     }
 
-    fn looks(loading: f64, asleep: f64) -> LookTotals {
+    fn samples(loading: f64, asleep: f64) -> SampleTotals {
         let part = |share: f64| (RUN as f64 * share) as u64;
-        let mut off_ns = [0; HostCause::ALL.len()];
-        off_ns[HostCause::Sleep as usize] = part(asleep);
-        LookTotals { looks: 1_000, covered_ns: RUN, loading_ns: part(loading), off_ns, ..LookTotals::default() }
+        let mut off_cpu_ns = [0; HostCause::ALL.len()];
+        off_cpu_ns[HostCause::Sleep as usize] = part(asleep);
+        SampleTotals {
+            samples: 1_000,
+            covered_ns: RUN,
+            data_loading_ns: part(loading),
+            off_cpu_ns,
+            ..SampleTotals::default()
+        }
     }
 
     #[test]
     fn a_cause_is_named_only_where_gauges_and_looks_agree() {
-        let group = |gauges: &Gauges, looks: &LookTotals| verdict(gauges, looks).group;
-        assert_eq!(group(&gauges(0.34, Some(0.12)), &looks(0.61, 0.0)), Group::DataLoading);
-        assert_eq!(group(&gauges(0.34, None), &looks(0.1, 0.5)), Group::HostCpu);
-        assert_eq!(group(&gauges(0.34, None), &looks(0.1, 0.1)), Group::CannotTell, "a busy thread may launch or wait");
-        assert_eq!(group(&gauges(0.97, Some(0.8)), &looks(0.9, 0.0)), Group::GpuCompute, "loading that costs nothing");
-        assert_eq!(group(&gauges(0.97, Some(0.05)), &looks(0.0, 0.0)), Group::CannotTell, "small kernels");
-        assert_eq!(group(&gauges(0.97, None), &looks(0.0, 0.0)), Group::CannotTell);
-        assert_eq!(group(&Gauges::default(), &looks(0.9, 0.0)), Group::CannotTell, "an idle device was not seen");
-        assert_eq!(group(&gauges(0.2, None), &LookTotals::default()), Group::CannotTell, "nobody looked");
+        let group = |gauges: &Utilization, samples: &SampleTotals| verdict(gauges, samples).group;
+        assert_eq!(group(&gauges(0.34, Some(0.12)), &samples(0.61, 0.0)), Group::DataLoading);
+        assert_eq!(group(&gauges(0.34, None), &samples(0.1, 0.5)), Group::HostCpu);
+        assert_eq!(
+            group(&gauges(0.34, None), &samples(0.1, 0.1)),
+            Group::CannotTell,
+            "a busy thread may launch or wait"
+        );
+        assert_eq!(
+            group(&gauges(0.97, Some(0.8)), &samples(0.9, 0.0)),
+            Group::GpuCompute,
+            "loading that costs nothing"
+        );
+        assert_eq!(group(&gauges(0.97, Some(0.05)), &samples(0.0, 0.0)), Group::CannotTell, "small kernels");
+        assert_eq!(group(&gauges(0.97, None), &samples(0.0, 0.0)), Group::CannotTell);
+        assert_eq!(
+            group(&Utilization::default(), &samples(0.9, 0.0)),
+            Group::CannotTell,
+            "an idle device was not seen"
+        );
+        assert_eq!(group(&gauges(0.2, None), &SampleTotals::default()), Group::CannotTell, "nobody looked");
     }
 
     #[test]
@@ -237,19 +255,19 @@ mod tests {
         let mut copying = gauges(1.0, Some(0.0));
         copying.devices[0].counters[Counter::Active as usize].add(RUN, 0.01);
         assert_eq!(
-            verdict(&copying, &looks(0.0, 0.0)).group,
+            verdict(&copying, &samples(0.0, 0.0)).group,
             Group::CannotTell,
             "the rate is coarse: launches may be short"
         );
         copying.devices[0].counters[Counter::PcieReceived as usize].add(RUN, 55.0);
-        let found = verdict(&copying, &looks(0.0, 0.0));
+        let found = verdict(&copying, &samples(0.0, 0.0));
         assert_eq!(found.group, Group::Copy, "{:?}", found.evidence);
         assert!(found.evidence[0].contains("55.0 GB/s over PCI Express"), "{:?}", found.evidence);
     }
 
     #[test]
     fn no_share_is_claimed_and_every_reason_is_said() {
-        let verdict = verdict(&gauges(0.34, None), &looks(0.61, 0.0));
+        let verdict = verdict(&gauges(0.34, None), &samples(0.61, 0.0));
         assert_eq!((verdict.share, verdict.ranking.len(), verdict.basis), (0.0, 0, None));
         let text = verdict.evidence.join(" ");
         for wanted in
@@ -263,7 +281,7 @@ mod tests {
     fn readings_over_a_moment_are_no_evidence() {
         let mut short = gauges(0.1, None);
         short.devices[0].busy.over_ns = SHORTEST - 1;
-        let verdict = verdict(&short, &looks(0.9, 0.0));
+        let verdict = verdict(&short, &samples(0.9, 0.0));
         assert_eq!(verdict.group, Group::CannotTell);
         assert!(verdict.evidence[0].contains("read over 2.50 s only"), "{:?}", verdict.evidence);
     }

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::line::Line;
+use crate::collections::queue::Queue;
 
 /// Runs of a mean length below this are no buffers.
 const SHORTEST_RUN: usize = 8;
@@ -16,14 +16,14 @@ const CUTS: usize = 4;
 /// Things that wait to be taken in order, put aside in any.
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
-    items: Line<T>,
+    items: Queue<T>,
     /// So many of the last are not in order yet.
     new: usize,
 }
 
 impl<T> Default for InOrder<T> {
     fn default() -> Self {
-        Self { items: Line::default(), new: 0 }
+        Self { items: Queue::default(), new: 0 }
     }
 }
 

@@ -1,0 +1,6 @@
+//! Containers of the engine: each bounds what it keeps, or is cheap where the standard one is not.
+
+pub mod correlation_map;
+pub mod queue;
+pub mod slab;
+pub mod sorted_runs;
