@@ -24,6 +24,7 @@ pub mod record;
 pub mod report;
 pub mod steps;
 pub mod text_format;
+pub mod thresholds;
 pub mod trace;
 pub mod utilization;
 pub mod whatif;

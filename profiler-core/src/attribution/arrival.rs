@@ -6,14 +6,14 @@
 
 use super::activity::{KernelClass, leaf_of_copy, symbol};
 use super::api::ApiClass;
-use super::gap::INPUT_BYTES;
 use super::leaf::Leaf;
 use super::statistics::CopyPath;
 use super::sweep::Operation;
-use super::{Attributor, FUTURE_NANOS, Subject, is_no_time};
+use super::{Attributor, Subject, is_no_time};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
 use crate::report::Completeness;
+use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.

@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::CLOCK_SLACK_NANOS;
 use super::step_sequence::StepSequence;
 use super::sweep::Operation;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
 use crate::steps::{Cut, LaunchKind, StepDetector};
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// StepMarks that are remembered: steps that a program can be ahead of its device by.
 const MARK_LIMIT: usize = 65_536;

@@ -49,10 +49,6 @@ mod waiting;
 pub use account::{DeviceAccount, GapTotals, Subject};
 pub use activity::is_communication;
 pub use dependencies::Producer;
-pub use gap::{
-    DISPATCH_NANOS, INPUT_BYTES, INPUT_HOLE_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS,
-    SYNC_SLACK_NANOS,
-};
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
@@ -79,12 +75,8 @@ use crate::collections::slab::Slab;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::report::Completeness;
+use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
-/// Host and device clocks are mapped to each other with an error; an operation may seem to begin this much before
-/// the call that launched it. Measured differences stay under 20 us.
-pub const CLOCK_SLACK_NANOS: u64 = 50_000;
-/// A record that ends this much after the flush that delivered it cannot be true.
-const FUTURE_NANOS: u64 = 10_000_000_000;
 /// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:
 /// bounded memory goes before exact order, and what then comes late is counted. Only programs that launch large graphs
 /// far ahead get here: a graph does not say how many records it will leave, so all that ran since the launch of the oldest

@@ -5,7 +5,6 @@
 
 use std::cmp::Ordering;
 
-use super::CLOCK_SLACK_NANOS;
 use super::account::{DeviceAccount, Subject};
 use super::dependencies::Dependencies;
 use super::gap::{self, Next};
@@ -22,6 +21,7 @@ use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
 use crate::steps::Cut;
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
 pub(super) const LONGEST_WINDOW: u64 = 1 << 54;

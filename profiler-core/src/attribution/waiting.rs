@@ -7,8 +7,9 @@
 
 use super::sweep::Timeline;
 use super::threads::HostThread;
-use super::{Attributor, CLOCK_SLACK_NANOS, PENDING_LIMIT};
+use super::{Attributor, PENDING_LIMIT};
 use crate::dictionary::Dictionary;
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Records that may wait: operations for the watermark, and as many records of each of two flushes.
 pub(super) const WAITING_LIMIT: usize = 3 * PENDING_LIMIT;

@@ -18,9 +18,9 @@ mod text;
 pub use clocks::HostClock;
 pub use collectives::Collectives;
 
-use crate::attribution::CLOCK_SLACK_NANOS;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::Report;
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 use self::clocks::{clocks, quantile};
 use self::collectives::{Operation, Paired, paired};

@@ -6,12 +6,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::verdict::WORTH_SHARE;
 use crate::attribution::DeviceAccount;
 use crate::attribution::statistics::{ConfigTally, TINY_NANOS};
 use crate::dictionary::Dictionary;
 use crate::geometry::{Geometry, Limiter, Multiprocessors};
 use crate::record::{Device, NameId};
+use crate::thresholds::WORTH_SHARE;
 
 /// From this tail loss on, a grid counts as one that wastes its last wave: the same part of its time as makes a group
 /// of causes worth a verdict.

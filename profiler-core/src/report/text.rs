@@ -6,7 +6,6 @@ use std::fmt::Write;
 
 use super::compute::{ComputeSplit, GridClass};
 use super::copies::CopyClass;
-use super::verdict::WORTH_SHARE;
 use super::waits::awaited_sentence;
 use super::{DeviceReport, Part, Report, captures, cost, monitor};
 use crate::attribution::HostLead;
@@ -14,6 +13,7 @@ use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::process_info::End;
 use crate::steps::{StepSource, Steps};
 use crate::text_format::{Page, WIDTH, bytes, counted, duration, path_name, short_names, shortened, wrapped};
+use crate::thresholds::WORTH_SHARE;
 use crate::whatif::{WORTH_SHOWING, at_most};
 
 /// The largest few; the rest is in the JSON.

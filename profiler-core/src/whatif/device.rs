@@ -12,8 +12,8 @@ use super::gaps::{QueuedGaps, between_nodes};
 use super::host::Thread;
 use super::input::{Call, Operation, OperationClass};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
-use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 use crate::record::{DeviceId, StreamId, ThreadId};
+use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
 /// Longest time from the end of an operation to the begin of one on another stream that waited for it: an event
 /// takes a few microseconds more than the order within a stream.

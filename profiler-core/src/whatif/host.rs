@@ -14,8 +14,8 @@ use super::batches::Batches;
 use super::device::Begun;
 use super::input::{Call, CallClass, SmallGrid};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, latest};
-use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
+use crate::thresholds::DISPATCH_NANOS;
 
 /// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that only
 /// allocate, never get there.

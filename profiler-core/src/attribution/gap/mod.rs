@@ -17,24 +17,9 @@ use super::host_samples::SampleEvidence;
 use super::leaf::Leaf;
 use super::sweep::Operation;
 use super::threads::{Call, HostThread};
-
-/// Longest gap before a queued operation that the device needs for itself. Measured medians are 1 to 4 us and the
-/// 99th percentile at most 9 us, from V100 to B200.
-pub const INTER_KERNEL_NANOS: u64 = 10_000;
-/// Longest time from the return of a launch to the begin of its kernel on an idle device that is plain latency.
-/// Measured medians are 1 to 7 us.
-pub const LAUNCH_LATENCY_NANOS: u64 = 20_000;
-/// Longest time between two CUDA calls that is the framework's cost of one operation. Eager PyTorch takes 5 to 50 us.
-pub const DISPATCH_NANOS: u64 = 100_000;
-/// Shortest time between CUDA calls that can be a wait for input: below, fetching is not worth a mention.
-pub const INPUT_HOLE_NANOS: u64 = 1_000_000;
-/// Smallest copy that can be an input batch: scalars and flags that programs move about are smaller.
-pub const INPUT_BYTES: u64 = 4_096;
-/// Time between CUDA calls after which a process is more likely parked (a server, a notebook) than slow.
-pub const PARKED_NANOS: u64 = 10_000_000_000;
-/// A wait that returned at most this long before the gap opened had let the device run dry: waking a thread takes
-/// some microseconds and clocks differ a little.
-pub const SYNC_SLACK_NANOS: u64 = 20_000;
+use crate::thresholds::{
+    DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
+};
 
 /// The operation that ends a gap.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +113,7 @@ fn host_part(
         return slack;
     }
     // No hole is longer than all of the time since the call before.
-    let long = to - previous_end > INPUT_HOLE_NANOS;
+    let long = to - previous_end > INPUT_GAP_NANOS;
     let input_wait = long && recurring_input(account, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
     let mut writer = Writer { account, thread, next, to, whole, lost_end, input_wait, slack };
@@ -176,7 +161,7 @@ fn recurring_input(
         }
         previous_end = end;
     }
-    if longest <= INPUT_HOLE_NANOS {
+    if longest <= INPUT_GAP_NANOS {
         return false;
     }
     let (bits, filled) = &mut account.long_holes;
@@ -266,7 +251,7 @@ impl Writer<'_> {
         let rest = end - self.account.position();
         let loading = match self.account.input_holes.part_of(rest) {
             Some(part) if next.operation.input => part,
-            None if self.input_wait && hole > INPUT_HOLE_NANOS => rest,
+            None if self.input_wait && hole > INPUT_GAP_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {

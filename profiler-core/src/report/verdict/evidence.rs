@@ -2,9 +2,9 @@
 //!
 //! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
 
+use super::Ranked;
 use super::ranking::{Ranking, median_duration};
 use super::recoverable::RecoverableBy;
-use super::{Ranked, WORTH_SHARE};
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
 use crate::report::DeviceReport;
@@ -13,6 +13,7 @@ use crate::report::copies::{CopyClass, copy_evidence};
 use crate::report::gaps::GapRow;
 use crate::steps::Step;
 use crate::text_format::{bytes, counted, duration, path_name, short_names};
+use crate::thresholds::WORTH_SHARE;
 use crate::whatif::{Ceiling, ScenarioKind, WhatIf, at_most};
 
 /// The longest name of a kernel in a sentence.

@@ -25,9 +25,6 @@ use crate::steps::Interval;
 use crate::text_format::{counted, duration};
 use crate::whatif::WORTH_SHOWING;
 
-/// A group other than computation is the verdict when this part of steady time could be had back: without its cause
-/// the program would be 1.18 times as fast.
-pub const WORTH_SHARE: f64 = 0.15;
 /// Beyond this share of steady time without a known cause there is no verdict.
 pub const UNKNOWN_SHARE: f64 = 0.20;
 /// Beyond this share of lost records there is no verdict.
