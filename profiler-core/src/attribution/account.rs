@@ -10,10 +10,10 @@ use super::host_lead::HostLead;
 use super::idle_log::{Idle, IdleLog};
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
+use super::operation::{InputWait, Operation};
 use super::phases::{Causes, Stretches};
 use super::stacks::LineId;
 use super::statistics::DeviceStatistics;
-use super::sweep::Operation;
 use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
 use crate::steps::ledger::StepLedger;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
@@ -58,15 +58,6 @@ impl GapTotals {
         self.total_ns += other.total_ns;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
-}
-
-/// A host thread waited for an input batch, nanoseconds on the clock of the trace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InputWait {
-    /// Index of the thread.
-    pub(super) thread: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
 }
 
 /// The accounts of one device.

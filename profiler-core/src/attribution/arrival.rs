@@ -7,8 +7,8 @@
 use super::activity::{KernelClass, leaf_of_copy, symbol};
 use super::api::ApiClass;
 use super::leaf::Leaf;
+use super::operation::Operation;
 use super::statistics::CopyPath;
-use super::sweep::Operation;
 use super::{Attributor, Subject, is_no_time};
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};

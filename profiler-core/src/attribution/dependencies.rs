@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use super::leaf::Work;
-use super::sweep::Operation;
+use super::operation::Operation;
 use crate::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 
 /// Event records and waits that are remembered, the newest.

@@ -3,9 +3,8 @@
 //! The books never depend on the replay, so all calls go this way only.
 
 use super::DeviceAccount;
-use super::account::InputWait;
 use super::api::ApiClass;
-use super::sweep::Operation;
+use super::operation::{InputWait, Operation};
 use crate::record::{ApiCall, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};

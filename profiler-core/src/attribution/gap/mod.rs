@@ -10,12 +10,12 @@
 //!
 //! Not here: what a queued operation waited for, which `dependencies` tells where events do.
 
-use super::account::{DeviceAccount, InputWait, Subject};
+use super::account::{DeviceAccount, Subject};
 use super::api::ApiClass;
 use super::dependencies::Producer;
 use super::host_samples::SampleEvidence;
 use super::leaf::Leaf;
-use super::sweep::Operation;
+use super::operation::{InputWait, Operation};
 use super::threads::{Call, HostThread};
 use crate::thresholds::{
     DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
