@@ -26,6 +26,7 @@ mod host_lead;
 mod host_records;
 mod host_samples;
 mod idle_log;
+mod input_gaps;
 mod join;
 mod launch_order;
 pub mod leaf;
@@ -42,14 +43,14 @@ mod simulation_feed;
 mod stacks;
 pub mod statistics;
 pub mod step_sequence;
+mod subject;
 mod sweep;
 mod thread_table;
 mod threads;
 mod waiting;
 
-pub use account::{DeviceAccount, GapTotals, Subject};
+pub use account::DeviceAccount;
 pub use activity::is_communication;
-pub use dependencies::Producer;
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
@@ -57,6 +58,7 @@ pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
 pub use stacks::{HostLine, LineId};
+pub use subject::{GapTotals, Producer, Subject};
 
 use self::activity::KernelClasses;
 use self::api::ApiClasses;

@@ -1,8 +1,8 @@
 //! What the stages of the engine hand to each other: an operation of a device, and what is found out about it on the way.
 
-use super::Subject;
 use super::join::Launch;
 use super::leaf::Leaf;
+use super::subject::Subject;
 use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
 
 /// A kernel, copy or memset on its way to the timeline.

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::account::{DeviceAccount, Subject};
+use super::account::DeviceAccount;
 use super::dependencies::Dependencies;
 use super::gap::{self, Next};
 use super::idle_log::Idle;
@@ -16,6 +16,7 @@ use super::ranges::Ranges;
 use super::running::Running;
 use super::simulation_feed::SimulationFeed;
 use super::step_sequence::StepSequence;
+use super::subject::Subject;
 use super::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;

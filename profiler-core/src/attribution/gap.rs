@@ -10,12 +10,12 @@
 //!
 //! Not here: what a queued operation waited for, which `dependencies` tells where events do.
 
-use super::account::{DeviceAccount, Subject};
+use super::account::DeviceAccount;
 use super::api::ApiClass;
-use super::dependencies::Producer;
 use super::host_samples::SampleEvidence;
 use super::leaf::Leaf;
 use super::operation::{InputWait, Operation};
+use super::subject::{Producer, Subject};
 use super::threads::{Call, HostThread};
 use crate::thresholds::{
     DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
@@ -171,34 +171,6 @@ fn recurring_input(
     next.operation.input && inputs >= 3 && inputs * 2 >= *filled
 }
 
-/// What samples saw in the newest holes before a batch came from the host. HostSamples are too sparse for short holes: one that
-/// no sample fell into goes by its like. A sample falls anywhere in a hole, so the part of samples that saw the data loader is
-/// the part of such holes that is loading.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct InputHoles {
-    holes: u64,
-    /// How many of them were seen in a data loader.
-    loading: u64,
-}
-
-impl InputHoles {
-    /// Holes that count: from twice as many on, the older half is forgotten.
-    const NEWEST: u64 = 64;
-
-    fn seen(&mut self, loader: bool) {
-        self.holes += 1;
-        self.loading += u64::from(loader);
-        if self.holes >= 2 * Self::NEWEST {
-            (self.holes, self.loading) = (self.holes / 2, self.loading / 2);
-        }
-    }
-
-    /// How much of `nanos` in such a hole is loading; `None` until three were seen.
-    fn part_of(self, nanos: u64) -> Option<u64> {
-        (self.holes >= 3).then(|| (u128::from(nanos) * u128::from(self.loading) / u128::from(self.holes)) as u64)
-    }
-}
-
 /// Enters the pieces of a gap, with what the tracing library took and what is unknowable carved out.
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
@@ -249,14 +221,14 @@ impl Writer<'_> {
         let (hole, next) = (hole_end - start, self.next);
         let claims = self.thread.samples.claims(start, hole_end);
         let rest = end - self.account.position();
-        let loading = match self.account.input_holes.part_of(rest) {
+        let loading = match self.account.input_gaps.part_of(rest) {
             Some(part) if next.operation.input => part,
             None if self.input_wait && hole > INPUT_GAP_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {
             if next.operation.input {
-                self.account.input_holes.seen(claims.iter().any(SampleEvidence::is_loader));
+                self.account.input_gaps.seen(claims.iter().any(SampleEvidence::is_loader));
             }
             self.seen(&claims, end, hole > PARKED_NANOS);
         } else if hole > PARKED_NANOS {
@@ -351,6 +323,3 @@ impl Writer<'_> {
         self.account.idle(Leaf::Unobserved, to, Subject::None);
     }
 }
-
-#[cfg(test)]
-mod tests;
