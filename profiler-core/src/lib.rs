@@ -13,6 +13,7 @@ pub mod attribution;
 pub mod bounded;
 pub mod capture;
 mod collections;
+pub mod completeness;
 pub mod cost;
 pub mod demangle;
 pub mod dictionary;

@@ -11,9 +11,9 @@ use super::operation::Operation;
 use super::statistics::CopyPath;
 use super::subject::Subject;
 use super::{Attributor, is_no_time};
+use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
-use crate::report::Completeness;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::SmallGrid;
 

@@ -76,9 +76,9 @@ use self::sweep::{Host, Timeline};
 use self::thread_table::ThreadTable;
 use self::threads::HostThread;
 use crate::collections::slab::Slab;
+use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
-use crate::report::Completeness;
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
 /// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:

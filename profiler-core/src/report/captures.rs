@@ -6,8 +6,7 @@ use std::fmt::Write;
 
 use super::Report;
 use crate::attribution::leaf::Group;
-use crate::capture::Trigger;
-use crate::record::Timestamp;
+use crate::record::{Timestamp, Trigger};
 use crate::text_format::{Page, duration};
 
 /// Lines of the text; the JSON has all.
