@@ -13,10 +13,9 @@ use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
-use crate::report::Report;
-use crate::report::captures::{CaptureRow, CaptureTable};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
+use crate::report::{CaptureRow, CaptureTable, Report};
 use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.

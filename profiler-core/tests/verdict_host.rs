@@ -5,8 +5,7 @@ use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause as Cause;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::completeness::Completeness;
-use profiler_core::report::host::{CauseRow, HostReport, LineRow};
-use profiler_core::report::{Verdict, verdict_of};
+use profiler_core::report::{CauseRow, HostReport, LineRow, Verdict, verdict_of};
 
 const MS: u64 = 1_000_000;
 

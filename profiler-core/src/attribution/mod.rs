@@ -30,6 +30,7 @@ mod input_gaps;
 mod join;
 mod launch_order;
 pub mod leaf;
+mod limits;
 mod link_time;
 mod loaders;
 mod memory;
@@ -66,6 +67,7 @@ use self::arrival::Arrivals;
 use self::dependencies::Dependencies;
 use self::join::Launches;
 use self::launch_order::StepMarks;
+use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
 use self::operation::Operation;
 use self::ranges::Ranges;
@@ -81,11 +83,6 @@ use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
-/// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:
-/// bounded memory goes before exact order, and what then comes late is counted. Only programs that launch large graphs
-/// far ahead get here: a graph does not say how many records it will leave, so all that ran since the launch of the oldest
-/// unfinished one would wait, a million operations a second.
-const PENDING_LIMIT: usize = 1 << 17;
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
 /// Operations of the busiest device that are entered, and replayed, at a time: they stay in the processor's caches meanwhile.

@@ -8,8 +8,7 @@
 
 use std::fmt::Write;
 
-use super::Report;
-use super::verdict::Verdict;
+use super::{Report, Verdict};
 use crate::attribution::SampleTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;

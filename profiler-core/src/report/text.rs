@@ -4,10 +4,8 @@
 
 use std::fmt::Write;
 
-use super::compute::{ComputeSplit, GridClass};
-use super::copies::CopyClass;
 use super::waits::awaited_sentence;
-use super::{DeviceReport, Part, Report, captures, cost, monitor};
+use super::{ComputeSplit, CopyClass, DeviceReport, GridClass, Part, Report, captures, cost, monitor};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::process_info::End;

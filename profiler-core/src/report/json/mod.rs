@@ -20,8 +20,7 @@ use self::gauges::{GaugesJson, gauges};
 use self::host::HostJson;
 use self::memory::MemoryJson;
 use self::ranges::RangesJson;
-use super::captures::CaptureRow;
-use super::{Ranked, Report};
+use super::{CaptureRow, Ranked, Report};
 use crate::process_info::End;
 
 /// Version of the schema below.

@@ -2,15 +2,12 @@
 //!
 //! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
 
-use super::Ranked;
 use super::ranking::{Ranking, median_duration};
-use super::recoverable::RecoverableBy;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
-use crate::report::DeviceReport;
 use crate::report::compute::compute_evidence;
-use crate::report::copies::{CopyClass, copy_evidence};
-use crate::report::gaps::GapRow;
+use crate::report::copies::copy_evidence;
+use crate::report::{CopyClass, DeviceReport, GapRow, Ranked, RecoverableBy};
 use crate::steps::Step;
 use crate::text_format::{bytes, counted, duration, path_name, short_names};
 use crate::thresholds::WORTH_SHARE;

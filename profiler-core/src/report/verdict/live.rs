@@ -6,11 +6,11 @@
 //! so what is named does not depend on how often a line is printed, but for units that are forgotten before (1,024 are
 //! remembered). Nothing here is part of the verdict: the report at the end knows nothing of what was named.
 
-use super::Verdict;
 use super::ranking::{first_of, share_of};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
 use crate::record::Timestamp;
+use crate::report::Verdict;
 use crate::steps::{Interval, Step, StepSource, WINDOW_NANOS};
 use crate::thresholds::WORTH_SHARE;
 

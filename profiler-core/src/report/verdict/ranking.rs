@@ -5,10 +5,10 @@
 //! not used when the unusual ones take more time than can be left out, or when those remembered are a small part
 //! of the run: then the whole says more.
 
-use super::recoverable::{Ranked, RecoverableBy, gain};
+use super::recoverable::gain;
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
-use crate::report::DeviceReport;
+use crate::report::{DeviceReport, Ranked, RecoverableBy};
 use crate::steps::{Interval, Steady, Step};
 use crate::thresholds::WORTH_SHARE;
 
