@@ -63,13 +63,12 @@ pub use subject::{GapTotals, Producer, Subject};
 
 use self::activity::KernelClasses;
 use self::api::ApiClasses;
-use self::arrival::Arrivals;
 use self::dependencies::Dependencies;
 use self::join::Launches;
 use self::launch_order::StepMarks;
 use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
-use self::operation::Operation;
+use self::operation::{Arrivals, Operation};
 use self::ranges::Ranges;
 use self::simulation_feed::SimulationFeed;
 use self::stacks::Stacks;

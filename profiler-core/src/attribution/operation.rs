@@ -73,6 +73,38 @@ impl Operation {
     }
 }
 
+/// Operations that came since the last flush before those whose launch is known go on to their timeline.
+const ARRIVALS: usize = 1 << 14;
+
+/// Operations whose launch is not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// Where they lie.
+    pub(super) places: Vec<u32>,
+    /// So many are looked through for those whose launch is known by now.
+    due: usize,
+}
+
+impl Arrivals {
+    /// Where they lie.
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().copied()
+    }
+
+    /// Whether so many wait that they should be looked through.
+    pub(super) fn is_due(&self) -> bool {
+        self.places.len() >= self.due.max(ARRIVALS)
+    }
+
+    /// What is left is looked at again when as much has come.
+    pub(super) fn looked_through(&mut self) {
+        self.due = ARRIVALS.max(self.places.len() * 2);
+        if self.places.capacity() > 4 * self.due {
+            self.places.shrink_to(self.due);
+        }
+    }
+}
+
 /// Whether and how an operation begins a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LaunchStatus {

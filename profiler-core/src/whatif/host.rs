@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::batches::Batches;
-use super::device::Begun;
 use super::input::{Call, CallClass, SmallGrid};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, latest};
 use crate::record::ThreadId;
@@ -44,6 +43,15 @@ pub(super) struct Thread {
     clocks: Clocks,
     launches: u32,
     pub(super) batches: Batches,
+}
+
+/// The begin of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When it begins, in every scenario.
+    pub(super) clocks: Clocks,
 }
 
 /// The launching thread that returned last.

@@ -111,13 +111,6 @@ impl Row {
     }
 }
 
-/// Lower median of the durations, nanoseconds; 0 without any.
-pub(super) fn median_duration(rows: &[Step]) -> u64 {
-    let mut durations: Vec<u64> = rows.iter().map(Step::duration).collect();
-    durations.sort_unstable();
-    durations.get(durations.len().saturating_sub(1) / 2).copied().unwrap_or(0)
-}
-
 pub(super) fn share_of(group: Group, step: &Step) -> f64 {
     group.total(&step.leaves) as f64 / step.duration().max(1) as f64
 }

@@ -8,7 +8,6 @@
 //! Nothing is said of computation: how much faster a kernel could be is not in the records, but for small grids, which have
 //! a ceiling of their own.
 
-use super::ranking::median_duration;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::DeviceReport;
 use crate::steps::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
@@ -26,7 +25,7 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
     let replayed = what_if.step_ns()? as f64;
     let alike = match steady {
         Some(steady) => {
-            let typical = median_duration(&steady.rows) as f64;
+            let typical = steady.median_duration() as f64;
             replayed <= UNUSUAL * typical && typical <= UNUSUAL * replayed
         }
         None => what_if.steps >= FEWEST_STEADY as u64 + WARM_UP_STEPS,
