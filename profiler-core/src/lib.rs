@@ -27,3 +27,4 @@ pub mod text_format;
 pub mod trace;
 pub mod utilization;
 pub mod whatif;
+mod words;

@@ -2,7 +2,7 @@
 
 use crate::attribution::leaf::Leaf;
 use crate::attribution::{DeviceAccount, GapTotals, Producer, Subject};
-use crate::text_format::duration;
+use crate::text_format::{counted, duration};
 
 /// Idle time behind events of one kind, after start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +29,12 @@ pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
 
 /// One of them in words.
 pub(super) fn awaited_sentence(row: &Awaited) -> String {
-    format!("{} {} x{}", waited_for(row.producer), duration(row.tally.total_ns), row.tally.count)
+    let times = counted(row.tally.count, "time");
+    format!("{} {} ({times})", waited_for(row.producer), duration(row.tally.total_ns))
 }
 
 /// A producer in words.
 pub(super) fn waited_for(producer: Producer) -> String {
-    let place = if producer.other_device { "another device" } else { "another stream" };
+    let place = if producer.other_device { "another GPU" } else { "another stream" };
     format!("{} on {place}", producer.work.name())
 }
