@@ -194,7 +194,7 @@ const PLAIN_ARGUMENTS: [&str; 6] = [
 /// A name of C++ without template arguments that are numbers, flags, or what [`PLAIN_ARGUMENTS`] lists. Arguments of a list
 /// in which nothing else is stay, since they are all there is.
 fn without_plain_arguments(name: &str) -> String {
-    let Some(open) = name.find('<').filter(|_| name.trim_end().ends_with('>')) else { return name.to_owned() };
+    let Some(open) = name.find('<').filter(|_| name.trim_end().ends_with('>')) else { return without_lambdas(name) };
     let inner = name.trim_end();
     let inner = &inner[open + 1..inner.len() - 1];
     let (mut depth, mut begin, mut arguments) = (0_i32, 0, Vec::new());
@@ -244,6 +244,21 @@ fn without_namespaces(name: &str, width: usize) -> String {
         }
     }
     short
+}
+
+/// A lambda by the function that it is in and what it takes: `clamp(Tensor&)::{lambda()#1}::operator()() const::{lambda(float)#2}` is
+/// `clamp(float)`.
+fn without_lambdas(name: &str) -> String {
+    let Some(last) = name.rfind("{lambda(") else { return name.to_owned() };
+    let mut depth = 0;
+    let function = name.char_indices().find(|&(_, character)| {
+        depth += i32::from(character == '<') - i32::from(character == '>');
+        character == '(' && depth == 0
+    });
+    let Some((end, _)) = function.filter(|&(end, _)| 0 < end && end < last) else { return name.to_owned() };
+    let function = name[..end].trim_end_matches("::operator");
+    let takes = name[last + "{lambda(".len()..].split(')').next().unwrap_or_default();
+    if takes.is_empty() { function.to_owned() } else { format!("{function}({takes})") }
 }
 
 fn without_parameters(name: &str) -> &str {
@@ -405,8 +420,10 @@ pub(crate) fn listed(out: &mut Page, lead: &str, items: &[(Paint, String)]) {
     out.paint(Paint::Plain, lead);
     for (number, (paint, item)) in items.iter().enumerate() {
         let length = item.chars().count();
-        if number > 0 && used + 3 + length > columns {
-            let _ = write!(out, "\n    ");
+        // The next separator must fit as well.
+        let after = if number + 1 < items.len() { 2 } else { 0 };
+        if number > 0 && used + 3 + length + after > columns {
+            let _ = write!(out, " |\n    ");
             used = 4;
         } else if number > 0 {
             let _ = write!(out, " | ");
@@ -450,7 +467,10 @@ mod tests {
             listed(&mut out, "GPU 0: ", &items);
             out.into_text()
         };
-        assert_eq!(text(false), "Bottleneck: kernel launches.\nGPU 0: waiting for launches 62 %\n    computing 38 %\n");
+        assert_eq!(
+            text(false),
+            "Bottleneck: kernel launches.\nGPU 0: waiting for launches 62 % |\n    computing 38 %\n"
+        );
         assert!(text(true).starts_with("\x1b[1mBottleneck: kernel launches.\x1b[0m\nGPU 0: \x1b[33mwaiting"));
         let plain =
             ["\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[0m"].iter().fold(text(true), |text, code| text.replace(code, ""));
@@ -492,6 +512,8 @@ mod tests {
             "vectorized_kernel<AddFunctor<float>>",
             "then numbers and arrays"
         );
+        let lambda = "vectorized_kernel<4, clamp(Base&, Limits)::{lambda()#1}::operator()() const::{lambda(float)#7}, array<char*, 2> >";
+        assert_eq!(short_name(lambda, 40), "vectorized_kernel<clamp(float)>", "then what lambdas are in");
         let long = |first: &str, last: &str| format!("kernel_{first}_{}_{last}", "x".repeat(60));
         let names = [long("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1", "z"), long("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2", "z")];
         let of_width = |width| short_names(names.iter().map(String::as_str), width);

@@ -12,7 +12,7 @@ const NODES_SHARE: f64 = 0.02;
 /// Some lines on what recording took; none for traces that do not say.
 pub(super) fn lines(out: &mut Page, report: &Report) {
     let Some(cost) = &report.cost else { return };
-    let mut parts = vec![format!("recording mode {}", cost.mode.name())];
+    let mut parts = vec![format!("mode {}", cost.mode.name())];
     if cost.whole_graphs
         && cost.nodes_since == Timestamp::ZERO
         && report.devices.iter().any(|device| device.graph_operations > 0)

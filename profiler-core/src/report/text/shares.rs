@@ -10,7 +10,7 @@ use crate::words;
 pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport) {
     let name = if device.device.name.is_empty() { String::new() } else { format!(" ({})", device.device.name) };
     let (of, shares) = shares(report, device);
-    let items: Vec<_> = whole_percent(&shares)
+    let items: Vec<_> = whole_percent(&shares, report.verdict.group)
         .into_iter()
         .map(|(group, percent)| (paint(group), format!("{} {percent} %", words::spent(group))))
         .collect();
@@ -72,13 +72,17 @@ fn typical_steps(device: &DeviceReport) -> Option<Leaves> {
     sum.iter().any(|&nanos| nanos > 0).then_some(sum)
 }
 
-/// Whole numbers that sum to 100: each rounded down, and what is missing goes to those with the largest remainders. Those
-/// of less than 1 are left out.
-fn whole_percent(shares: &[(Group, f64)]) -> Vec<(Group, u32)> {
+/// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is missing goes to
+/// those with the largest remainders. Those of less than 1 are left out.
+fn whole_percent(shares: &[(Group, f64)], first: Group) -> Vec<(Group, u32)> {
     let total: f64 = shares.iter().map(|(_, share)| share).sum();
-    let exact = |share: f64| share / total.max(f64::MIN_POSITIVE) * 100.0;
-    let mut rows: Vec<(Group, u32, f64)> =
-        shares.iter().map(|&(group, share)| (group, exact(share).floor() as u32, exact(share).fract())).collect();
+    let alone = shares.len() == 1;
+    let whole = |&(group, share): &(Group, f64)| {
+        let exact = share / total.max(f64::MIN_POSITIVE) * 100.0;
+        let fixed = group == first && !alone;
+        if fixed { (group, exact.round() as u32, -1.0) } else { (group, exact.floor() as u32, exact.fract()) }
+    };
+    let mut rows: Vec<(Group, u32, f64)> = shares.iter().map(whole).collect();
     let missing = 100_u32.saturating_sub(rows.iter().map(|(_, whole, _)| whole).sum());
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| rows[b].2.total_cmp(&rows[a].2));
@@ -104,11 +108,13 @@ mod tests {
     fn percentages_sum_to_a_hundred_and_none_is_0() {
         let of = |shares: &[f64]| -> Vec<u32> {
             let groups = Group::ALL.into_iter().zip(shares).map(|(group, &share)| (group, share)).collect::<Vec<_>>();
-            whole_percent(&groups).into_iter().map(|(_, percent)| percent).collect()
+            whole_percent(&groups, Group::Copy).into_iter().map(|(_, percent)| percent).collect()
         };
         assert_eq!(of(&[0.617, 0.139, 0.244]), [62, 14, 24]);
         assert_eq!(of(&[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]), [34, 33, 33]);
         assert_eq!(of(&[0.9999, 0.0001]), [100]);
+        assert_eq!(of(&[0.164, 0.153, 0.616, 0.067]), [16, 15, 62, 7], "the third is the verdict");
+        assert_eq!(of(&[0.169, 0.156, 0.604, 0.071]), [17, 16, 60, 7], "no more than it rounds to");
         assert_eq!(of(&[0.994, 0.003, 0.003]).iter().sum::<u32>(), 100);
         assert!(of(&[]).is_empty());
     }

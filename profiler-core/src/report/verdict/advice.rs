@@ -107,7 +107,7 @@ fn launch_advice(fit: GraphFit) -> &'static str {
          node costs the GPU a moment, however it is launched."
     } else if fit.fits() {
         "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or torch.cuda.graph(). Tensor \
-         addresses must stay the same too, and nothing in the step may wait for the CPU."
+         addresses must stay the same too, and the CPU must not wait for the GPU within the step (no .item())."
     } else {
         "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
          batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
@@ -123,7 +123,7 @@ pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static s
              CPU cores are free."
         }
         Group::HostCpu => {
-            "Find what the launching thread does in these gaps (gpuwhy run --sampling auto, or py-spy) and move it out of \
+            "Find what the launching thread does in these gaps (record with gpuwhy run, or use py-spy) and move it out of \
              the loop, into another thread or process."
         }
         Group::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
