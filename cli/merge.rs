@@ -10,7 +10,7 @@ use gpuwhy_export::tables::{Label, labels};
 use gpuwhy_export::{Destination, ExportError, Format, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
-use crate::{complain, interrupt, progress, traces};
+use crate::{complain, interrupt, progress, terminal, traces};
 
 /// Exit code when a trace lacks something.
 const INCOMPLETE: u8 = 1;
@@ -51,7 +51,7 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let text = match props.json {
         true => serde_json::to_string(&RanksDocument::new(&compared))? + "\n",
-        false => compared.text(),
+        false => compared.text_within(terminal::style()),
     };
     match to_stdout {
         true => io::stderr().write_all(text.as_bytes())?,

@@ -13,7 +13,7 @@ use anyhow::Result;
 use gpuwhy::Report;
 use gpuwhy_export::TraceFile;
 use profiler_core::report::json::Document;
-use profiler_core::text_format::printable;
+use profiler_core::text_format::{Style, printable};
 use profiler_core::trace::StoredReport;
 
 use crate::{complain, progress, terminal, traces};
@@ -24,14 +24,6 @@ const BUFFER_BYTES: usize = 1 << 20;
 const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
 pub const UNREADABLE: u8 = 2;
-
-/// Columns where standard output is no terminal: what is piped or kept looks the same everywhere.
-const USUAL_COLUMNS: usize = 100;
-
-/// Columns of a line of text on standard output.
-pub fn columns() -> usize {
-    terminal::columns().map_or(USUAL_COLUMNS, usize::from)
-}
 
 /// Which traces to print and how.
 #[derive(Debug, Default)]
@@ -70,7 +62,7 @@ pub enum Extent {
 /// reading it in full.
 fn kept(props: &Props, file: &Path) -> Option<String> {
     // It was made for a terminal of the usual width; and a pipe can be read once.
-    if columns() < USUAL_COLUMNS
+    if terminal::style().width < Style::default().width
         || !file.is_file()
         || props.recompute
         || props.window.is_some()
@@ -101,7 +93,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
-    let columns = columns();
+    let style = terminal::style();
     let files = traces::expanded(&props.files)?;
     for file in &files {
         if let Some(text) = kept(props, file) {
@@ -133,9 +125,9 @@ pub fn run(props: &Props) -> Result<u8> {
                         writeln!(text, "== {}", file.display())?;
                     }
                     text.push_str(&match props.extent {
-                        Extent::Summary => report.summary_within(columns),
-                        Extent::Full => report.full_within(usize::MAX, columns),
-                        Extent::Top(kernels) => report.full_within(kernels, columns),
+                        Extent::Summary => report.summary_within(style),
+                        Extent::Full => report.full_within(usize::MAX, style),
+                        Extent::Top(kernels) => report.full_within(kernels, style),
                     });
                     if props.ranges {
                         text.push_str(&report.range_tables());

@@ -1,8 +1,17 @@
 //! The terminal that standard output goes to.
 
 use console::Term;
+use profiler_core::text_format::Style;
 
 /// Characters of a line; `None` when standard output is no terminal, or one that does not say.
 pub fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|(_, columns)| columns).filter(|&columns| columns > 0)
+}
+
+/// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set; what is piped or
+/// kept looks the same everywhere.
+pub fn style() -> Style {
+    let usual = Style::default();
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    Style { width: columns().map_or(usual.width, usize::from), color: Term::stdout().is_term() && !no_color }
 }

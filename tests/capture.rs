@@ -132,7 +132,7 @@ fn the_report_at_exit_is_that_of_the_newest_capture_from_the_trace() {
         let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
         let live = live.rsplit_once("trace: ").unwrap().0;
         assert_eq!(live.trim(), String::from_utf8(again.stdout).unwrap().trim(), "{speed}");
-        assert!(live.contains("captures: 2; this is the report of number 2"), "{live}");
+        assert!(live.contains("Captures: 2; this is the report of number 2"), "{live}");
     }
 }
 

@@ -74,7 +74,7 @@ fn all_text_goes_to_stdout_and_the_traces_to_a_folder_of_this_user_alone() {
     let [traces] = &entries(folder.path())[..] else { panic!("{:?}", entries(folder.path())) };
     assert_eq!(fs::metadata(traces).unwrap().permissions().mode() & 0o777, 0o700);
     let read = format!("{GPUWHY} report {}", traces.join("copy_pageable.gpuwhy").display());
-    let places = ["== copy_pageable", "\nverdict: ", &read].map(|part| text.find(part));
+    let places = ["== copy_pageable", "\nBottleneck: ", &read].map(|part| text.find(part));
     assert!(places.is_sorted() && places[0].is_some(), "{text}");
     assert!(traces.join("copy_pageable.gpuwhy").is_file());
 }

@@ -141,8 +141,12 @@ fn a_process_can_be_told_to_let_others_have_cupti() {
 fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     // 500 launches of 40 nodes, whole at first.
     let released = || {
-        let variables =
-            [("GPUWHY_CUDA_GRAPH_TRACE", "auto"), ("GPUWHY_MAX_OVERHEAD", "0.1%"), ("GPUWHY_REPLAY_VERSION", "130200")];
+        let variables = [
+            ("GPUWHY_CUDA_GRAPH_TRACE", "auto"),
+            ("GPUWHY_MAX_OVERHEAD", "0.1%"),
+            ("GPUWHY_REPLAY_VERSION", "130200"),
+            ("GPUWHY_REPORT", "full"),
+        ];
         let program = Program::playing("graph_torch", "0.1", &variables);
         program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 50);
         assert_eq!(program.ask("release")["changed"], true);
@@ -159,7 +163,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     let kernels = [0, 1].map(|capture| captures[capture]["kernels"].as_u64().unwrap());
     assert!(kernels[0] < 500 && kernels[1] > 2_000, "{kernels:?} {text}");
     let text: Vec<_> = text.split_whitespace().collect();
-    assert!(text.join(" ").contains("by nodes since CUPTI was left to other tools"), "{text:?}");
+    assert!(text.join(" ").contains("node by node since CUPTI was shared with other tools"), "{text:?}");
 }
 
 #[test]
@@ -214,8 +218,8 @@ fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
     let program = Program::start("0.3", &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 100);
     let snapshot = program.tell("snapshot");
-    assert!(snapshot.starts_with("gpuwhy: process") && snapshot.contains("verdict: "), "{snapshot}");
-    assert!(snapshot.contains("trace: ") && snapshot.contains("no end was written"), "{snapshot}");
+    assert!(snapshot.starts_with("gpuwhy: process") && snapshot.contains("Bottleneck: "), "{snapshot}");
+    assert!(snapshot.contains("trace: ") && snapshot.contains("The trace has no end"), "{snapshot}");
     let output = program.gpuwhy(&["watch", "--interval", "100ms", &program.child.id().to_string()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let lines: Vec<Value> =

@@ -10,13 +10,13 @@ use serde_json::Value;
 #[test]
 fn watching_claims_no_division_of_device_time() {
     let stage = Stage::new();
-    let output = stage.host("mlp").env("GPUWHY_MODE", "monitor").output().unwrap();
-    let text = stderr(&output);
+    let output = stage.host("mlp").envs([("GPUWHY_MODE", "monitor"), ("GPUWHY_REPORT", "full")]).output().unwrap();
+    let text = words(&output);
     assert!(output.status.success(), "{text}");
-    for wanted in ["verdict: cannot_tell", "the run was only watched", "tracing: mode watch", "watched only"] {
+    for wanted in ["No verdict. The run was only monitored", "Cost of recording: mode monitor", "Monitored only"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
-    assert!(!text.contains("device 0"), "{text}");
+    assert!(!text.contains("GPU 0"), "{text}");
     // Nothing of the GPU was seen and no thread looked at: there is nothing to keep.
     assert!(!stage.path("trace.gpuwhy").exists());
 }
@@ -83,11 +83,15 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let begun = Instant::now();
     let text = words(&watched(&stage, Some("busy=34,memory=5,sm=12,pcie=1024")));
     let lasted = begun.elapsed().as_nanos();
-    for wanted in ["busy 34 % of ", "multiprocessors active 12 %", "PCI Express 1.07 GB/s out", "no share was measured"]
-    {
+    for wanted in [
+        "busy 34 % of ",
+        "multiprocessors active 12 %",
+        "PCI Express 1.07 GB/s out",
+        "mode monitor records no GPU work",
+    ] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
-    assert!(text.contains("verdict: cannot_tell"), "nobody looked at a thread of this program: {text}");
+    assert!(text.contains("No verdict. "), "nobody looked at a thread of this program: {text}");
     let gauges = stage.report()["utilization"].clone();
     let device = &gauges["devices"][0];
     // Totals are whole nanoseconds and bytes.
@@ -124,8 +128,9 @@ fn a_gauge_that_is_not_there_is_told_with_its_reason() {
 fn a_mode_is_named_with_its_price_in_report_and_json() {
     for mode in ["light", "full"] {
         let stage = Stage::new();
-        let output = stage.host("graph_torch").env("GPUWHY_MODE", mode).output().unwrap();
-        assert!(stderr(&output).contains(&format!("tracing: mode {mode}")), "{}", stderr(&output));
+        let output =
+            stage.host("graph_torch").envs([("GPUWHY_MODE", mode), ("GPUWHY_REPORT", "full")]).output().unwrap();
+        assert!(stderr(&output).contains(&format!("Cost of recording: mode {mode}")), "{}", stderr(&output));
         let cost = &stage.report()["cost"];
         assert_eq!(cost["mode"], mode);
         // 20,043 kernels, nearly all of them nodes of graphs.
@@ -143,7 +148,7 @@ fn a_budget_steps_down_and_the_report_says_when() {
     host.env("GPUWHY_REPLAY_REPEAT", "12").env("GPUWHY_REPLAY_SPEED", "4").env("GPUWHY_MAX_OVERHEAD", "0.01%");
     let output = host.output().unwrap();
     let text = stderr(&output);
-    assert!(text.contains("Stepped down to watch after"), "{text}");
+    assert!(text.contains("Recording was reduced to mode monitor after"), "{text}");
     let report = stage.report();
     let steps = report.pointer("/cost/steps_down").and_then(Value::as_array).unwrap();
     assert_eq!(steps.len(), 1, "{report:#}");
@@ -152,13 +157,17 @@ fn a_budget_steps_down_and_the_report_says_when() {
     // What was recorded by then is judged as ever.
     assert_eq!(report["devices"].as_array().unwrap().len(), 1);
     let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
-    assert!(String::from_utf8_lossy(&again.stdout).contains("Stepped down to watch after"));
+    assert!(String::from_utf8_lossy(&again.stdout).contains("Recording was reduced to mode monitor after"));
 }
 
 #[test]
 fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
     let stage = Stage::new();
-    let output = stage.with_whole_graphs("graph_torch").env("GPUWHY_CUDA_GRAPH_TRACE", "graph").output().unwrap();
+    let output = stage
+        .with_whole_graphs("graph_torch")
+        .envs([("GPUWHY_CUDA_GRAPH_TRACE", "graph"), ("GPUWHY_REPORT", "full")])
+        .output()
+        .unwrap();
     assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
     let report = stage.report();
     let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
@@ -224,11 +233,12 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
         .env("GPUWHY_REPLAY_SPEED", "1")
         .env("GPUWHY_REPLAY_REPEAT", "4")
         .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")
+        .env("GPUWHY_REPORT", "full")
         .output()
         .unwrap();
     let text = words(&output);
     assert!(
-        text.contains("CUDA graphs were recorded as a whole for") && text.contains("by nodes since then"),
+        text.contains("CUDA graphs were recorded as a whole for") && text.contains("node by node since then"),
         "{text}"
     );
     let report = stage.report();
@@ -237,8 +247,9 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
     assert!((4_000..76_000).contains(&kernels), "{kernels} kernels: neither all as a whole nor all by nodes");
     // Written down, and read again.
-    let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
-    assert!(String::from_utf8_lossy(&again.stdout).contains("by nodes since"), "{again:?}");
+    let again = Command::new(GPUWHY).args(["report", "--full"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
+    let again = String::from_utf8_lossy(&again.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(again.contains("node by node since"), "{again}");
 }
 
 #[test]
@@ -249,13 +260,14 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
         let mut host = stage.with_whole_graphs(fixture);
         host.env("GPUWHY_REPLAY_SPEED", "1")
             .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")
+            .env("GPUWHY_REPORT", "full")
             .envs(budget.map(|budget| ("GPUWHY_MAX_OVERHEAD", budget)));
         let text = words(&host.output().unwrap());
         assert!(
-            text.contains("CUDA graphs were recorded as a whole") && text.contains("Their nodes would take"),
+            text.contains("CUDA graphs were recorded as one unit") && text.contains("Recording their nodes would take"),
             "{text}"
         );
-        assert!(text.contains("--cuda-graph-trace node") && !text.contains("by nodes since"), "{text}");
+        assert!(text.contains("--cuda-graph-trace node") && !text.contains("node by node since"), "{text}");
     }
 }
 
@@ -263,8 +275,12 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
 fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
     let recommends = |fixture: &str, value: &str| {
         let stage = Stage::new();
-        let output = stage.with_whole_graphs(fixture).env("GPUWHY_CUDA_GRAPH_TRACE", value).output().unwrap();
-        words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it within cudaGraphLaunch")
+        let output = stage
+            .with_whole_graphs(fixture)
+            .envs([("GPUWHY_CUDA_GRAPH_TRACE", value), ("GPUWHY_REPORT", "full")])
+            .output()
+            .unwrap();
+        words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it inside cudaGraphLaunch")
     };
     // 20,000 nodes in 0.1 s and in 1.1 s.
     assert!(recommends("graph_dense", "node") && !recommends("graph_torch", "node"));

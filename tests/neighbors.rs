@@ -121,7 +121,7 @@ fn a_capture_that_finds_another_tool_recording_says_what_it_missed() {
     let (most, least) = (truth.between(700 * MS, second.end), truth.between(second.begin + missed, second.end));
     assert!(second.work.iter().all(|id| most.contains(id)) && least.iter().all(|id| second.work.contains(id)));
     assert!(least.len() > 20, "{}", least.len());
-    assert!(text.contains("nothing recorded for"), "the report says so: {text}");
+    assert!(text.contains("Nothing was recorded for"), "the report says so: {text}");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn nothing_is_recorded_by_a_clock_that_another_tool_has_left() {
     let work: Vec<_> = captures.values().flat_map(|capture| capture.work.clone()).collect();
     let whole = truth.between(0, 600 * MS);
     assert!(work.len() > 20 && whole.starts_with(&work), "{} of {}: {text}", work.len(), whole.len());
-    assert!(unobserved(&stage, "1") > 0 && text.contains("nothing recorded for"), "{text}");
+    assert!(unobserved(&stage, "1") > 0 && text.contains("Nothing was recorded for"), "{text}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_live_verdict_appears_while_the_program_runs() {
     let mut host = stage.host("mlp");
     let output = host.env("GPUWHY_LIVE", "200ms").env("GPUWHY_REPLAY_SPEED", "1").output().unwrap();
     let text = stderr(&output);
-    let live: Vec<_> = text.lines().filter(|line| line.starts_with("gpuwhy") && line.contains("launch")).collect();
+    let live: Vec<_> = text.lines().filter(|line| line.starts_with("gpuwhy [") && line.contains("GPU busy")).collect();
     assert!(live.len() >= 2, "{text}");
 }
 
@@ -248,7 +248,7 @@ fn a_process_that_only_looks_at_the_gpu_leaves_no_trace() {
         let stage = Stage::new();
         fs::write(stage.path("session.cupti"), writer.finish().unwrap()).unwrap();
         let output = stage.host("gpt").env("GPUWHY_REPLAY", stage.path("session.cupti")).output().unwrap();
-        assert!(output.status.success() && stderr(&output).contains("verdict: "), "{}", stderr(&output));
+        assert!(output.status.success() && stderr(&output).contains("Recorded "), "{}", stderr(&output));
         let found = stage.path("trace.gpuwhy").exists().then(|| {
             let report = stage.report();
             let records = |kind| number(&report, &format!("/completeness/records/{kind}"));

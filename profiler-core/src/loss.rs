@@ -21,8 +21,8 @@ pub struct LossKind {
 /// How a count becomes a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wording {
-    /// What was lost, in the singular, and how.
-    Counted(&'static str, &'static str),
+    /// Words before the count, what was lost in the singular, words behind it.
+    Counted(&'static str, &'static str, &'static str),
     /// The count is a time.
     Unobserved,
     /// Another part of the report says it.
@@ -30,14 +30,16 @@ enum Wording {
 }
 
 impl LossKind {
-    /// For people; `None` when nothing was lost, or when another part of the report says it.
+    /// A sentence for people; `None` when nothing was lost, or when another part of the report says it.
     #[must_use]
     pub fn sentence(&self) -> Option<String> {
         match self.wording {
             _ if self.count == 0 => None,
-            Wording::Counted(what, how) => Some(format!("{} {how}", counted(self.count, what)).trim_end().to_owned()),
+            Wording::Counted(before, what, after) => {
+                Some(format!("{}.", format!("{before} {} {after}", counted(self.count, what)).trim_end()))
+            }
             Wording::Unobserved => Some(format!(
-                "nothing recorded for {}, because another tool held CUPTI or CUPTI refused",
+                "Nothing was recorded for {}, because another tool used CUPTI or CUPTI refused.",
                 duration(self.count)
             )),
             Wording::Elsewhere => None,
@@ -66,20 +68,20 @@ impl Loss {
         let blocks = |name, count, wording| LossKind { name, count, blocks_judgement: true, wording };
         let allows = |name, count, wording| LossKind { name, count, blocks_judgement: false, wording };
         [
-            blocks("dropped_by_cupti", dropped_by_cupti, Counted("record", "dropped by CUPTI")),
-            blocks("dropped_by_gpuwhy", dropped_by_gpuwhy, Counted("record", "dropped by gpuwhy")),
-            allows("unknown_kinds", unknown_kinds, Counted("record", "of unknown kind")),
-            blocks("broken_buffers", broken_buffers, Counted("broken buffer", "")),
+            blocks("dropped_by_cupti", dropped_by_cupti, Counted("CUPTI dropped", "record", "")),
+            blocks("dropped_by_gpuwhy", dropped_by_gpuwhy, Counted("gpuwhy dropped", "record", "")),
+            allows("unknown_kinds", unknown_kinds, Counted("Not understood:", "record", "of an unknown kind")),
+            blocks("broken_buffers", broken_buffers, Counted("CUPTI delivered", "broken buffer", "")),
             // The sentence of the buffers is enough.
             allows("broken_bytes", broken_bytes, Elsewhere),
-            blocks("undelivered_buffers", undelivered_buffers, Counted("buffer", "never delivered")),
-            allows("dropped_ranges", dropped_ranges, Counted("range event", "(NVTX) dropped")),
+            blocks("undelivered_buffers", undelivered_buffers, Counted("CUPTI never delivered", "buffer", "")),
+            allows("dropped_ranges", dropped_ranges, Counted("gpuwhy dropped", "NVTX range event", "")),
             // The samples that failed stand beside those that did not.
             allows("failed_samples", failed_samples, Elsewhere),
             allows(
                 "dictionary_overflow",
                 dictionary_overflow,
-                Counted("record", "whose name or configuration is merged with others (table full)"),
+                Counted("Too many names: counted without theirs", "record", ""),
             ),
             allows("unobserved_ns", unobserved_ns, Unobserved),
         ]
@@ -101,8 +103,8 @@ mod tests {
         let loss =
             Loss { dropped_by_cupti: 1, broken_buffers: 2, broken_bytes: 96, unobserved_ns: 2_000, ..Loss::default() };
         let sentences: Vec<_> = loss.sentences().collect();
-        assert_eq!(sentences[..2], ["1 record dropped by CUPTI", "2 broken buffers"]);
-        assert!(sentences[2].starts_with("nothing recorded for 2.00 us"), "{sentences:?}");
+        assert_eq!(sentences[..2], ["CUPTI dropped 1 record.", "CUPTI delivered 2 broken buffers."]);
+        assert!(sentences[2].starts_with("Nothing was recorded for 2.00 us"), "{sentences:?}");
         assert_eq!(sentences.len(), 3);
     }
 

@@ -1,8 +1,8 @@
 //! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that cannot
 //! control the terminal.
 //!
-//! Plain ASCII and no color, since nobody here knows whether there is a terminal. What the texts say is decided in
-//! `report` and `diff`.
+//! Plain ASCII. Nobody here knows whether there is a terminal: its width, and whether it shows colors, are in the [`Style`] that
+//! the caller gives. What the texts say is decided in `report`, `diff` and `ranks`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,10 +11,50 @@ use std::fmt::{self, Write};
 use crate::attribution::statistics::CopyPath;
 
 /// Columns of a line where nothing is known of a terminal.
-pub(crate) const WIDTH: usize = 100;
+const WIDTH: usize = 100;
 /// Columns that a text is made for at least and at most: longer lines are hard to read.
 const NARROWEST: usize = 40;
 const WIDEST: usize = 160;
+
+/// For what a text is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of a line; less than 40 counts as 40, more than 160 as 160.
+    pub width: usize,
+    /// Whether colors and bold letters are wanted, as ANSI escape sequences.
+    pub color: bool,
+}
+
+impl Default for Style {
+    /// 100 columns without color: for files, pipes, and where nothing is known.
+    fn default() -> Self {
+        Self { width: WIDTH, color: false }
+    }
+}
+
+/// How a piece of text stands out where colors are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    /// As it is.
+    Plain,
+    /// What must be seen first.
+    Bold,
+    /// Time well spent.
+    Green,
+    /// Time that could be had back.
+    Yellow,
+}
+
+impl Paint {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Bold => "\x1b[1m",
+            Self::Green => "\x1b[32m",
+            Self::Yellow => "\x1b[33m",
+        }
+    }
+}
 
 /// Three or four significant digits and a unit.
 pub(crate) fn duration(nanos: u64) -> String {
@@ -42,15 +82,42 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// `count` and the word for it, in the plural unless there is one.
 pub(crate) fn counted(count: u64, what: &str) -> String {
-    let ending = match what.ends_with("ch") {
-        _ if count == 1 => "",
-        true => "es",
-        false => "s",
-    };
-    format!("{count} {what}{ending}")
+    match what.strip_suffix('y') {
+        _ if count == 1 => format!("1 {what}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        None if what.ends_with("ch") => format!("{count} {what}es"),
+        None => format!("{count} {what}s"),
+    }
 }
 
-/// Direction and memory of a copy.
+/// A share, 0 to 1, in whole percent; never 0 of something.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".to_owned(),
+        little if little < 0.95 => "less than 1 %".to_owned(),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+/// A rate in 10^9 bytes per second; slow ones in a smaller unit.
+pub(crate) fn rate(gigabytes_per_second: f64) -> String {
+    match gigabytes_per_second {
+        slow if slow < 0.000_95 => format!("{:.1} kB/s", slow * 1e6),
+        slow if slow < 0.095 => format!("{:.1} MB/s", slow * 1e3),
+        rate => format!("{rate:.1} GB/s"),
+    }
+}
+
+/// A part of a whole in the unit of the whole: `3.0 of 4.9 ms`.
+pub(crate) fn part_of(part: u64, whole: u64) -> String {
+    let (part, whole) = (duration(part), duration(whole));
+    match (part.split_once(' '), whole.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} of {whole}"),
+        _ => format!("{part} of {whole}"),
+    }
+}
+
+/// Direction and memory of a copy, as the JSON names it.
 pub(crate) fn path_name(path: CopyPath) -> String {
     format!("{} ({} to {})", path.kind.name(), path.source.name(), path.destination.name())
 }
@@ -67,7 +134,8 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
 /// The names of kernels in at most `width` characters each: of those that are too long, the begin, and what comes from where
 /// they differ from the one most like them.
 pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
-    let plain: Vec<String> = names.map(|name| without_namespaces(&printable(name), width)).collect();
+    let names: Vec<&str> = names.collect();
+    let plain: Vec<String> = names.iter().map(|name| without_noise(name, width)).collect();
     // The one most like a name is beside it in order.
     let mut order: Vec<&String> = plain.iter().collect();
     order.sort_unstable();
@@ -80,12 +148,83 @@ pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize
             *most = same.max(*most);
         }
     }
-    plain.iter().map(|name| cut_before(name, alike.get(name).copied().unwrap_or(0), width)).collect()
+    let mut short: Vec<String> =
+        plain.iter().map(|name| cut_before(name, alike.get(name).copied().unwrap_or(0), width)).collect();
+    number_the_alike(&mut short, &names, width);
+    short
+}
+
+/// Two kernels never print alike: where what tells them apart was left out, the later ones get a number.
+fn number_the_alike(short: &mut [String], names: &[&str], width: usize) {
+    let mut known: HashMap<String, Vec<&str>> = HashMap::new();
+    for (shown, &name) in short.iter_mut().zip(names) {
+        let of_it = known.entry(shown.clone()).or_default();
+        let place = of_it.iter().position(|other| *other == name).unwrap_or_else(|| {
+            of_it.push(name);
+            of_it.len() - 1
+        });
+        if place > 0 {
+            let number = format!(" #{}", place + 1);
+            *shown = shortened(shown, width.saturating_sub(number.len())) + &number;
+        }
+    }
 }
 
 /// As [`short_names`], of one name.
 pub(crate) fn short_name(name: &str, width: usize) -> String {
-    cut_in_the_middle(&without_namespaces(&printable(name), width), width)
+    cut_in_the_middle(&without_noise(name, width), width)
+}
+
+/// A name without what tells least apart, as far as it is longer than `width`.
+fn without_noise(name: &str, width: usize) -> String {
+    let name = without_namespaces(&printable(name), width);
+    if name.chars().count() <= width { name } else { without_plain_arguments(&name) }
+}
+
+/// Template arguments that PyTorch's kernels have beside the functor that names their work.
+const PLAIN_ARGUMENTS: [&str; 6] = [
+    "array<",
+    "TrivialOffsetCalculator<",
+    "OffsetCalculator<",
+    "LoadWithoutCast",
+    "StoreWithoutCast",
+    "(unsigned long)",
+];
+
+/// A name of C++ without template arguments that are numbers, flags, or what [`PLAIN_ARGUMENTS`] lists. Arguments of a list
+/// in which nothing else is stay, since they are all there is.
+fn without_plain_arguments(name: &str) -> String {
+    let Some(open) = name.find('<').filter(|_| name.trim_end().ends_with('>')) else { return without_lambdas(name) };
+    let inner = name.trim_end();
+    let inner = &inner[open + 1..inner.len() - 1];
+    let (mut depth, mut begin, mut arguments) = (0_i32, 0, Vec::new());
+    for (at, character) in inner.char_indices() {
+        match character {
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth -= 1,
+            ',' if depth == 0 => {
+                arguments.push(inner[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    arguments.push(inner[begin..].trim());
+    if depth != 0 {
+        return name.to_owned();
+    }
+    let is_plain = |argument: &&str| {
+        let number = argument.strip_suffix("ul").or_else(|| argument.strip_suffix('u')).unwrap_or(argument);
+        number.parse::<i64>().is_ok()
+            || matches!(*argument, "true" | "false")
+            || PLAIN_ARGUMENTS.iter().any(|plain| argument.starts_with(plain))
+    };
+    let kept: Vec<String> = arguments
+        .iter()
+        .filter(|argument| !is_plain(argument))
+        .map(|argument| without_plain_arguments(argument))
+        .collect();
+    if kept.is_empty() { name.to_owned() } else { format!("{}<{}>", &name[..open], kept.join(", ")) }
 }
 
 /// A name of C++ without what says least, when it is longer than `width`: return type, parameters, namespaces.
@@ -105,6 +244,21 @@ fn without_namespaces(name: &str, width: usize) -> String {
         }
     }
     short
+}
+
+/// A lambda by the function that it is in and what it takes: `clamp(Tensor&)::{lambda()#1}::operator()() const::{lambda(float)#2}` is
+/// `clamp(float)`.
+fn without_lambdas(name: &str) -> String {
+    let Some(last) = name.rfind("{lambda(") else { return name.to_owned() };
+    let mut depth = 0;
+    let function = name.char_indices().find(|&(_, character)| {
+        depth += i32::from(character == '<') - i32::from(character == '>');
+        character == '(' && depth == 0
+    });
+    let Some((end, _)) = function.filter(|&(end, _)| 0 < end && end < last) else { return name.to_owned() };
+    let function = name[..end].trim_end_matches("::operator");
+    let takes = name[last + "{lambda(".len()..].split(')').next().unwrap_or_default();
+    if takes.is_empty() { function.to_owned() } else { format!("{function}({takes})") }
 }
 
 fn without_parameters(name: &str) -> &str {
@@ -181,15 +335,28 @@ fn controls(character: char) -> bool {
 }
 
 /// A text that is being written, and how many columns it may take. Whatever is written to it can control no terminal;
-/// only line breaks are let through, since they are ours where names are escaped before.
+/// only line breaks are let through, since they are ours where names are escaped before, and what [`Page::paint`] adds.
 pub(crate) struct Page {
     text: String,
     columns: usize,
+    color: bool,
 }
 
 impl Page {
-    pub(crate) fn new(columns: usize) -> Self {
-        Self { text: String::new(), columns: columns.clamp(NARROWEST, WIDEST) }
+    pub(crate) fn new(style: Style) -> Self {
+        Self { text: String::new(), columns: style.width.clamp(NARROWEST, WIDEST), color: style.color }
+    }
+
+    /// Writes a piece of a line so that it stands out, where colors are wanted.
+    pub(crate) fn paint(&mut self, paint: Paint, text: &str) {
+        let painted = self.color && paint != Paint::Plain;
+        if painted {
+            self.text.push_str(paint.code());
+        }
+        self.text.push_str(&printable(text));
+        if painted {
+            self.text.push_str("\x1b[0m");
+        }
     }
 
     /// Columns of a line.
@@ -218,22 +385,54 @@ impl Write for Page {
 /// Writes `lead` and `text`, broken at spaces; what follows the first line is indented by the width of `lead`, at least
 /// by two and at most by a third of the line.
 pub(crate) fn wrapped(out: &mut Page, lead: &str, text: &str) {
+    wrapped_as(out, Paint::Plain, lead, text);
+}
+
+/// As [`wrapped`], every line of it painted.
+pub(crate) fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
     let columns = out.columns();
     let mut line = lead.to_owned();
     let mut is_empty = true;
-    for word in text.split_whitespace() {
+    // A number and its percent sign stay together.
+    let text = text.replace(" %", "\u{a0}%");
+    for word in text.split(|c: char| c.is_ascii_whitespace()).filter(|word| !word.is_empty()) {
+        let word = word.replace('\u{a0}', " ");
         if !is_empty && line.chars().count() + 1 + word.chars().count() > columns {
-            let _ = writeln!(out, "{line}");
+            out.paint(paint, &line);
+            let _ = writeln!(out);
             line = " ".repeat(lead.chars().count().clamp(2, columns / 3));
             is_empty = true;
         }
         if !is_empty {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
         is_empty = false;
     }
-    let _ = writeln!(out, "{line}");
+    out.paint(paint, &line);
+    let _ = writeln!(out);
+}
+
+/// Writes `lead` and the items with ` | ` between them, broken between items only.
+pub(crate) fn listed(out: &mut Page, lead: &str, items: &[(Paint, String)]) {
+    let columns = out.columns();
+    let mut used = lead.chars().count();
+    out.paint(Paint::Plain, lead);
+    for (number, (paint, item)) in items.iter().enumerate() {
+        let length = item.chars().count();
+        // The next separator must fit as well.
+        let after = if number + 1 < items.len() { 2 } else { 0 };
+        if number > 0 && used + 3 + length + after > columns {
+            let _ = write!(out, " |\n    ");
+            used = 4;
+        } else if number > 0 {
+            let _ = write!(out, " | ");
+            used += 3;
+        }
+        out.paint(*paint, item);
+        used += length;
+    }
+    let _ = writeln!(out);
 }
 
 #[cfg(test)]
@@ -246,6 +445,36 @@ mod tests {
         for (nanos, text) in cases {
             assert_eq!(duration(nanos), text);
         }
+    }
+
+    #[test]
+    fn numbers_and_words_agree() {
+        assert_eq!([1, 2].map(|count| counted(count, "copy")), ["1 copy", "2 copies"]);
+        assert_eq!([1, 2].map(|count| counted(count, "launch")), ["1 launch", "2 launches"]);
+        assert_eq!([0.0, 0.004, 0.0096, 0.617, 1.0].map(percent), ["0 %", "less than 1 %", "1 %", "62 %", "100 %"]);
+        assert_eq!([0.000_5, 0.002, 16.94].map(rate), ["500.0 kB/s", "2.0 MB/s", "16.9 GB/s"]);
+        assert_eq!(part_of(3_000_000, 4_900_000), "3.0 of 4.9 ms");
+        assert_eq!(part_of(300_000, 4_900_000), "300.0 us of 4.9 ms");
+    }
+
+    #[test]
+    fn color_is_added_only_where_it_is_wanted_and_takes_no_columns() {
+        let items =
+            [(Paint::Yellow, "waiting for launches 62 %".to_owned()), (Paint::Green, "computing 38 %".to_owned())];
+        let text = |color| {
+            let mut out = Page::new(Style { width: 40, color });
+            wrapped_as(&mut out, Paint::Bold, "", "Bottleneck: kernel launches.");
+            listed(&mut out, "GPU 0: ", &items);
+            out.into_text()
+        };
+        assert_eq!(
+            text(false),
+            "Bottleneck: kernel launches.\nGPU 0: waiting for launches 62 % |\n    computing 38 %\n"
+        );
+        assert!(text(true).starts_with("\x1b[1mBottleneck: kernel launches.\x1b[0m\nGPU 0: \x1b[33mwaiting"));
+        let plain =
+            ["\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[0m"].iter().fold(text(true), |text, code| text.replace(code, ""));
+        assert_eq!(plain, text(false));
     }
 
     #[test]
@@ -278,12 +507,28 @@ mod tests {
         let short = short_names(names.iter().map(String::as_str), 44);
         assert_eq!(short[1], "cudnn_generate~bprop_wgmma_f16_knob_3_64x64~", "a word is not cut where it differs");
         assert_eq!(short_name("run<int>(int)", 8), "run<int>", "parameters go first");
+        assert_eq!(
+            short_name(&of("AddFunctor"), 40),
+            "vectorized_kernel<AddFunctor<float>>",
+            "then numbers and arrays"
+        );
+        let lambda = "vectorized_kernel<4, clamp(Base&, Limits)::{lambda()#1}::operator()() const::{lambda(float)#7}, array<char*, 2> >";
+        assert_eq!(short_name(lambda, 40), "vectorized_kernel<clamp(float)>", "then what lambdas are in");
+        let long = |first: &str, last: &str| format!("kernel_{first}_{}_{last}", "x".repeat(60));
+        let names = [long("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1", "z"), long("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2", "z")];
+        let of_width = |width| short_names(names.iter().map(String::as_str), width);
+        assert!((8..90).map(of_width).all(|short| short[0] != short[1]), "two kernels never print alike");
+        let numbers = ["f<1, functor_of_a_long_name>", "f<2, functor_of_a_long_name>", "f<1, functor_of_a_long_name>"];
+        assert_eq!(
+            short_names(numbers.into_iter(), 27),
+            ["f<functor_of_a_long_name>", "f<functor_of_a_long_nam~ #2", "f<functor_of_a_long_name>"]
+        );
         assert_eq!(short_name("gemm", 4), "gemm");
     }
 
     #[test]
     fn a_page_obeys_no_name() {
-        let mut out = Page::new(80);
+        let mut out = Page::new(Style { width: 80, color: false });
         let name = "a\x1b[2Jb";
         let _ = writeln!(out, "{name}");
         wrapped(&mut out, "- ", "x\ny\x07");
@@ -301,7 +546,7 @@ mod tests {
     #[test]
     fn lines_are_broken_and_indented() {
         for columns in [60, 80, 100, 140] {
-            let mut out = Page::new(columns);
+            let mut out = Page::new(Style { width: columns, color: false });
             wrapped(&mut out, "note: ", &"word ".repeat(30));
             let text = out.into_text();
             assert!(text.lines().all(|line| line.len() <= columns), "{text}");

@@ -352,9 +352,11 @@ fn an_event_names_what_a_queued_operation_waited_for() {
     assert_eq!(rows.len(), 1, "{rows:?}");
     assert_eq!(rows[0].producer, Producer { work: Work::Communication, other_device: true });
     assert_eq!((rows[0].tally.count, rows[0].tally.total_ns), (40, 40 * 413_000));
-    assert!(report.summary().contains("waited behind events for: communication on another device 16.5 ms x40"));
+    assert!(
+        report.full().contains("Queued work waited for events of: communication on another GPU 16.5 ms (40 times).")
+    );
     let reason = &report.verdict.evidence[0];
-    assert!(reason.contains("Behind events: communication on another device"), "{reason}");
+    assert!(reason.contains("Waits for events: communication on another GPU"), "{reason}");
     for (period, seed) in [(3_000, 5), (700, 0)] {
         let shuffled = program(true);
         assert_eq!(&shuffled.report_of(&shuffled.run_with(period, seed)).devices[0].awaited, rows);

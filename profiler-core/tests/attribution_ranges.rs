@@ -61,10 +61,10 @@ fn idle_time_belongs_to_the_range_in_which_the_host_spent_it() {
     let backward = row(&report, "backward");
     let causes = [(Leaf::HostCpu, 1_000_000), (Leaf::LaunchApi, 5_000), (Leaf::LaunchLatency, 5_000)];
     assert_eq!((backward.causes(), backward.device_ns), (causes.to_vec(), 100_000));
-    let summary = scenario.report().summary().split_whitespace().collect::<Vec<_>>().join(" ");
+    let summary = scenario.report().full().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        summary.contains("range: backward x1")
-            && summary.contains("device idle in it for 1.0 ms on average, most of it host_cpu (1.0 ms)"),
+        summary.contains("Range backward: 1 time, median 1.1 ms on the CPU and 100.0 us on the GPU")
+            && summary.contains("GPU idle in it for 1.0 ms on average, most of it CPU busy with other work (1.0 ms)"),
         "{summary}"
     );
 }

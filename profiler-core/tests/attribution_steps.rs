@@ -57,7 +57,7 @@ fn without_repetition_windows_remain() {
     let steps = report.devices[0].steps.as_ref().expect("windows");
     assert_eq!((steps.source, steps.seen, steps.period), (StepSource::Window, 5, None));
     assert!(steps.rows.iter().all(|row| row.duration() == 1_000_000_000));
-    assert!(report.summary().contains("windows of at least 1 s"));
+    assert!(report.summary().contains("Steps: none detected"));
     assert_eq!(report.verdict.basis, None, "windows are no steps");
 }
 
@@ -65,7 +65,7 @@ fn without_repetition_windows_remain() {
 fn a_short_run_has_no_steps() {
     let report = train(20, |_| 0).report();
     assert_eq!(report.devices[0].steps, None);
-    assert!(!report.summary().contains("steps:"));
+    assert!(!report.summary().contains("Steps:"));
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
     // 1.2 ms from the call before to the next one is the pause; the device knows 1,202 us of it.
     assert!((verdict.share - 0.6).abs() < 0.02, "{}", verdict.share);
     assert!(basis.share.low <= verdict.share && verdict.share <= basis.share.high);
-    assert!(verdict.evidence.iter().any(|line| line.contains("Set aside: 1 step of over 1.5 times")));
-    assert!(report.summary().contains("found by period of 20 operations, median 2.0 ms (p10 2.0 ms .. p90 2.0 ms)"));
+    assert!(verdict.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
+    assert!(report.summary().contains("of 2.0 ms (median), detected: the same 20 GPU operations repeat."));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
     let verdict = decode(|_| None).report().verdict;
     assert_eq!(verdict.group, Group::Launch);
     assert!(verdict.recommendation.contains("Capture the step in a CUDA graph"), "{}", verdict.recommendation);
-    assert!(verdict.evidence.iter().any(|line| line.starts_with("100.0 % of launches")));
+    assert!(verdict.evidence.iter().any(|line| line.starts_with("100 % of the launches are the same in every step")));
 
     // The same kernels as nodes of a graph, with the same gaps.
     let mut scenario = Scenario::new();
@@ -248,5 +248,9 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
     let verdict = report.verdict;
     assert_eq!(verdict.group, Group::Launch);
     assert!(verdict.recommendation.contains("fused"), "{}", verdict.recommendation);
-    assert!(verdict.evidence.iter().any(|line| line.starts_with("93.3 % of launches")), "{:?}", verdict.evidence);
+    assert!(
+        verdict.evidence.iter().any(|line| line.starts_with("Only 93 % of the launches are the same")),
+        "{:?}",
+        verdict.evidence
+    );
 }

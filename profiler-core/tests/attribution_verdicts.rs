@@ -12,9 +12,10 @@ fn assert_verdict(scenario: &Scenario, group: Group) -> Report {
     let report = scenario.report();
     assert_eq!(report.verdict.group, group, "\n{}", report.summary());
     for line in report.summary().lines().chain([report.live_line().as_str()]) {
-        assert!(line.chars().count() <= 100, "{line}");
+        let most = if line.starts_with("gpuwhy [") { 120 } else { 100 };
+        assert!(line.chars().count() <= most, "{line}");
     }
-    assert!(report.summary().lines().count() <= 28, "{}", report.summary());
+    assert!(report.summary().lines().count() <= 20, "{}", report.summary());
     let ranking = &report.verdict.ranking;
     assert!(ranking.is_sorted_by(|a, b| a.recoverable >= b.recoverable));
     assert!(ranking.iter().all(|row| row.recoverable <= row.share), "{ranking:?}");
@@ -70,13 +71,19 @@ fn small_grids_in_a_row_are_to_be_batched() {
     // 6.6 ms become two kernels of 100 us, their launches, and a host that wakes up and begins anew.
     assert!((26.0..30.0).contains(&gain), "{gain}");
     let text = report.summary();
-    assert!(text.contains(&format!("at most {gain:.2}x if equal small grids in a row were one kernel")), "{text}");
-    assert!(report.verdict.recommendation.starts_with("Give the work of equal kernels"), "{text}");
+    assert!(
+        text.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains(&format!("about {gain:.0}x faster if equal small kernels in a row were one")),
+        "{text}"
+    );
+    assert!(report.verdict.recommendation.starts_with("Join equal small kernels"), "{text}");
     // Grids of which no two fit beside each other have nothing to gain.
     let report = assert_verdict(&rows(67), Group::GpuCompute);
     let ceiling = report.devices[0].what_if.as_ref().and_then(|what_if| what_if.ceiling(ScenarioKind::GridsFilled));
     assert_eq!(ceiling.map(|ceiling| ceiling.speedup), Some(1.0));
-    assert!(report.verdict.recommendation.starts_with("The device is busy"), "{}", report.summary());
+    assert!(report.verdict.recommendation.starts_with("The GPU is busy"), "{}", report.summary());
 }
 
 #[test]
@@ -99,7 +106,7 @@ fn pageable_copies_in_a_loop_are_copy_bound() {
         scenario.call(1, "cudaDeviceSynchronize_v3020", at + 25_020, 4_975);
     });
     let report = assert_verdict(&scenario, Group::Copy);
-    assert!(report.verdict.recommendation.contains("page-locked"));
+    assert!(report.verdict.recommendation.contains("pinned memory"));
     assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("GB/s")));
 }
 
@@ -189,7 +196,8 @@ fn groups_are_ranked_by_what_could_be_had_back() {
 #[test]
 fn a_large_share_that_cannot_be_had_back_leaves_computation_first() {
     let report = assert_verdict(&late_host(600, 290), Group::GpuCompute);
-    let sentence = "communication has 29.0 % of the time, but by the replay only 0.0 % could be had back";
+    let sentence =
+        "Communication between GPUs takes 29 % of the time, but without it only 0 % would be saved (simulated)";
     assert!(report.verdict.evidence.iter().any(|line| line.starts_with(sentence)), "{:?}", report.verdict.evidence);
 }
 
@@ -235,7 +243,7 @@ fn little_data_unknown_waits_and_losses_are_no_ground_for_a_verdict() {
 
     let unlaunched = steps(200, 1_000, |scenario, at| scenario.add(gpu(0).kernel("k").at(at).lasting(300)));
     let report = assert_verdict(&unlaunched, Group::CannotTell);
-    assert!(report.verdict.evidence[0].contains("unobserved"));
+    assert!(report.verdict.evidence[0].contains("not recorded"));
 
     let busy = steps(200, 1_000, |scenario, at| {
         gpu(0).kernel("k").at(at + 500).lasting(999).launched(scenario, 1, at, 5);
@@ -250,7 +258,7 @@ fn little_data_unknown_waits_and_losses_are_no_ground_for_a_verdict() {
         vec!["a hole".to_owned()],
     );
     assert_eq!(lossy.verdict.group, Group::CannotTell);
-    assert!(lossy.summary().contains("1000 records dropped by CUPTI"));
-    assert!(lossy.summary().contains("no end was written"));
-    assert!(lossy.summary().contains("damage: a hole"));
+    assert!(lossy.summary().contains("CUPTI dropped 1000 records."));
+    assert!(lossy.summary().contains("The trace has no end"));
+    assert!(lossy.summary().contains("Damaged: a hole"));
 }

@@ -88,7 +88,7 @@ fn a_record_counts_in_its_own_capture_even_when_the_next_has_begun() {
     assert_eq!(rows, [(1, 2, Some(at(50))), (2, 1, Some(at(200)))]);
     assert_eq!(newest.captures.shown, Some(2));
     let text = newest.summary();
-    assert!(text.contains("captures: 2; this is the report of number 2"), "{text}");
+    assert!(text.contains("Captures: 2; this is the report of number 2"), "{text}");
     assert!(text.contains("1 by cudaProfilerApi: 50.0 us"), "{text}");
 }
 

@@ -127,7 +127,7 @@ fn less_loading_is_a_gain_by_data_loading() {
     let explained = device.leaves[0].1 as f64 / device.change_ns() as f64;
     assert!((0.9..1.1).contains(&explained), "{explained}: {}", diff.text(10));
     assert!(device.kernels.iter().chain(&device.copies).all(|row| !row.is_changed()), "{}", diff.text(10));
-    assert!(diff.headlines()[0].contains("faster") && diff.headlines()[0].contains("data_loading -"));
+    assert!(diff.headlines()[0].contains("faster") && diff.headlines()[0].contains("waiting for data -"));
     assert_eq!(diff.slower_percent(), 0.0);
     assert!((compared(&b, &a).slower_percent() - (1.0 / (1.0 - 1_500.0 / 4_600.0) - 1.0) * 100.0).abs() < 5.0);
 }
@@ -236,7 +236,7 @@ fn changes_are_told_by_their_place_in_the_step() {
     let optimizer = (added.at_a, added.at_b + 1);
     // Two layers on from the optimizer, whichever of its launches the step is said to begin with.
     assert_eq!((slower.at_a, slower.at_b), ((optimizer.0 + 5) % 9, (optimizer.1 + 5) % 10));
-    assert!(diff.text(10).contains("by place in the step (9 of 9 and 10 operations aligned)"));
+    assert!(diff.text(10).contains("by position in the step (9 of 9 and 10 GPU operations match)"));
 
     let same = compared(&layers(60, false).report(), &layers(60, false).report());
     assert!(same.devices[0].places.as_ref().unwrap().changed.is_empty());

@@ -185,10 +185,10 @@ fn a_link_that_is_known_is_the_measure() {
     };
     let (fast, evidence) = classes(5, 32_000, 16);
     assert_eq!(fast, (CopyClass::Staging, CopyClass::Mixed));
-    assert!(evidence.contains("at 11.2 GB/s (PCIe 5 x16 carries 63 GB/s)"), "{evidence}");
+    assert!(evidence.contains("at 11.2 GB/s (PCIe 5 x16 can do 63 GB/s)"), "{evidence}");
     let (slow, evidence) = classes(3, 8_000, 16);
     assert_eq!(slow, (CopyClass::Bandwidth, CopyClass::Bandwidth), "page-locked memory would not help");
-    assert!(evidence.contains("83 % of what the link reaches (PCIe 3 x16 carries 16 GB/s)"), "{evidence}");
+    assert!(evidence.contains("83 % of what the link reaches (PCIe 3 x16 can do 16 GB/s)"), "{evidence}");
 }
 
 #[test]

@@ -41,11 +41,11 @@ fn the_peak_is_found_with_its_call_and_range_whatever_the_order() {
 
 #[test]
 fn the_report_says_it_in_one_sentence() {
-    let text = program().report().summary().replace("\n        ", " ");
-    let sentence = "device 0 device: at most 8.0 MB held, 1.00 s after the start, by cudaMalloc on thread 2 in \"step *\"; \
-                    3 allocations of 9.0 MB, 4.0 MB at the end";
+    let text = program().report().full().replace("\n        ", " ");
+    let sentence = "GPU 0, device memory: peak 8.0 MB, 1.00 s after the start, by cudaMalloc on thread 2 in \"step *\"; \
+                    3 allocations, 9.0 MB in all; 4.0 MB at the end";
     assert!(text.contains(sentence), "{text}");
-    assert!(text.contains("1 releases of what was held before"), "{text}");
+    assert!(text.contains("1 release of memory that was allocated before"), "{text}");
 }
 
 #[test]
@@ -53,5 +53,5 @@ fn without_records_of_memory_there_is_no_section() {
     let mut scenario = Scenario::new();
     gpu(0).kernel("gemm").at(100).lasting(50).launched(&mut scenario, 1, 90, 5);
     let report = scenario.report();
-    assert!(report.memory.is_none() && !report.summary().contains("memory:"));
+    assert!(report.memory.is_none() && !report.full().contains("Memory:"));
 }

@@ -56,11 +56,11 @@ fn says(verdict: &Verdict, words: &str) -> bool {
 
 #[test]
 fn looks_speak_from_half_of_the_time_on() {
-    let seen = |millis| says(&judge(Leaf::HostCpu, &[(Cause::Code, millis)], &[]), "Seen of the launching thread");
+    let seen = |millis| says(&judge(Leaf::HostCpu, &[(Cause::Code, millis)], &[]), "the launching thread was");
     assert!(seen(300) && !seen(299));
     // What was seen of another group says nothing of this one.
     let other = judge(Leaf::HostCpu, &[(Cause::LoaderWait, 600)], &[]);
-    assert!(!says(&other, "Seen of the launching thread"), "{:?}", other.evidence);
+    assert!(!says(&other, "the launching thread was"), "{:?}", other.evidence);
     let inferred = judge(Leaf::DataLoading, &[(Cause::LoaderWait, 299)], &[]);
     assert!(says(&inferred, "Inferred from a pattern"), "{:?}", inferred.evidence);
     assert!(!says(&judge(Leaf::DataLoading, &[(Cause::LoaderWait, 300)], &[]), "Inferred from a pattern"));
@@ -83,14 +83,17 @@ fn two_lines_of_the_group_and_its_four_largest_causes_are_named() {
         (Cause::Sleep, 10),
     ];
     let verdict = judge(Leaf::HostCpu, &seen, &lines);
-    let about_host: Vec<_> =
-        verdict.evidence.iter().filter(|sentence| sentence.contains("train.py") || sentence.contains("Seen")).collect();
+    let about_host: Vec<_> = verdict
+        .evidence
+        .iter()
+        .filter(|sentence| sentence.contains("train.py") || sentence.contains("the launching thread was"))
+        .collect();
     assert_eq!(
         about_host,
         [
-            "Running code at train.py:42 (main): 30.0 % of the time, 3.0 ms a step.",
-            "Waiting for storage at train.py:43 (main): 10.0 % of the time.",
-            "Seen of the launching thread while the device was idle: running code 300.0 ms, waiting for storage 90.0 ms, \
+            "Running code at train.py:42 (main) takes 3.0 ms a step (30 %).",
+            "Waiting for storage at train.py:43 (main) takes 10 % of the time.",
+            "While the GPU was idle, the launching thread was running code 300.0 ms, waiting for storage 90.0 ms, \
          waiting for a lock or queue 80.0 ms, in input or output 20.0 ms."
         ]
     );
@@ -106,7 +109,7 @@ fn what_the_workers_did_is_told_where_it_is_known() {
     ];
     let verdict = judge(Leaf::DataLoading, &workers, &[line(Cause::LoaderWait, 42, 0.5, None)]);
     let place = |words: &str| verdict.evidence.iter().position(|sentence| sentence.contains(words));
-    let known = "worker processes were busy 50 %, only in input or output 38 %, all idle 12 % of the time";
+    let known = "worker processes were computing 50 %, only reading or writing 38 %, and all idle 12 % of the time";
     assert_eq!(place(known), place("train.py:42").map(|place| place + 1), "{:?}", verdict.evidence);
     assert!(!says(&judge(Leaf::DataLoading, &workers[..1], &[]), "worker processes"), "of none of them it is known");
     // Preparing the batch itself is no wait for workers.
@@ -117,14 +120,14 @@ fn what_the_workers_did_is_told_where_it_is_known() {
 fn without_a_stack_the_ranges_of_the_program_say_it() {
     let seen = [(Cause::LoaderWait, 400), (Cause::LoaderInline, 150), (Cause::LoaderCollate, 20)];
     let verdict = judge(Leaf::DataLoading, &seen, &[]);
-    let named = "Named by the program's ranges around its data loader: waiting for the data loader 400.0 ms, preparing the \
+    let named = "By the program's own ranges around its data loader: waiting for the data loader 400.0 ms, preparing the \
                  batch on the launching thread 150.0 ms.";
     assert!(says(&verdict, named), "{:?}", verdict.evidence);
     let with_line = judge(Leaf::DataLoading, &seen, &[line(Cause::LoaderWait, 42, 0.5, None)]);
-    assert!(!says(&with_line, "Named by the program's ranges"));
+    assert!(!says(&with_line, "By the program's own ranges"));
     let busy = judge(Leaf::DataLoading, &[(Cause::LoaderWaitBusy, 400)], &[]);
     let place = |words: &str| busy.evidence.iter().position(|sentence| sentence.contains(words)).unwrap();
-    assert!(place("Named by the program's ranges") < place("busy 100 %"), "{:?}", busy.evidence);
+    assert!(place("By the program's own ranges") < place("computing 100 %"), "{:?}", busy.evidence);
 }
 
 /// The advice for a group of `leaf`, when all that was seen are these causes.
@@ -137,15 +140,15 @@ fn each_cause_has_its_advice() {
     for (cause, words) in [
         (Cause::GarbageCollection, "gc.freeze()"),
         (Cause::InterpreterLock, "interpreter's lock"),
-        (Cause::Io, "input or output at the line above off"),
-        (Cause::Disk, "input or output at the line above off"),
+        (Cause::Io, "input or output at the line that does it to another thread"),
+        (Cause::Disk, "input or output at the line that does it to another thread"),
         (Cause::Preempted, "a free core"),
         (Cause::Lock, "waits for another thread or process"),
         (Cause::Poll, "waits for another thread or process"),
         (Cause::Child, "waits for another thread or process"),
         (Cause::Sleep, "Remove the sleep"),
         (Cause::Memory, "page faults"),
-        (Cause::Code, "Move the work at the lines above"),
+        (Cause::Code, "Move the work at the line that does it"),
         // Nothing is known that helps against these alone.
         (Cause::Driver, "Find what the launching thread does"),
         (Cause::OtherWait, "Find what the launching thread does"),
@@ -155,8 +158,8 @@ fn each_cause_has_its_advice() {
         assert!(advice.contains(words), "{cause:?}: {advice}");
     }
     for (cause, words) in [
-        (Cause::LoaderInline, "Prepare batches in other processes"),
-        (Cause::LoaderCollate, "Join and pin batches off the launching thread"),
+        (Cause::LoaderInline, "Prepare batches in worker processes"),
+        (Cause::LoaderCollate, "Join and pin batches outside of the launching thread"),
         (Cause::LoaderReceive, "taking it over costs"),
         (Cause::LoaderWait, "do not keep up"),
         (Cause::LoaderWaitBusy, "do not keep up"),

@@ -44,7 +44,7 @@ fn assert_told(report: &Report, sentence: &str, advice: &str) {
 #[test]
 fn launches_that_repeat_are_to_be_captured() {
     let report = program(0, 0, |_, _| false);
-    assert_told(&report, "100.0 % of launches had the kernel and grid of the one a period before", "Capture the step");
+    assert_told(&report, "100 % of the launches are the same in every step", "Capture the step");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn launches_of_which_some_differ_each_step_are_not() {
     let report = program(0, 0, |_, kernel| kernel == 7);
     assert_told(
         &report,
-        "of launches had the kernel and grid",
+        "of the launches are the same in every step; a CUDA graph needs 98 %.",
         "CUDA graphs need kernels and shapes that stay the same",
     );
 }
@@ -61,8 +61,9 @@ fn launches_of_which_some_differ_each_step_are_not() {
 #[test]
 fn a_program_without_a_period_is_told_so() {
     let report = program(0, 0, |step, kernel| (step * 31 + kernel * kernel * 17 + step * step) % 3 != 0);
-    let sentence = &report.verdict.evidence.iter().find(|line| line.contains("period")).expect("one of two sentences");
-    let words = "here they do not, or it is not known";
+    let sentence =
+        &report.verdict.evidence.iter().find(|line| line.contains("launches")).expect("one of two sentences");
+    let words = "here they do not, or it is unknown";
     assert_told(&report, sentence, words);
 }
 
@@ -71,7 +72,7 @@ fn from_half_of_the_operations_on_graphs_are_in_use_already() {
     let most = program(11, 0, |_, _| false);
     assert_told(&most, "CUDA graphs launched 55.0 % of the operations already.", "operations within the graphs fewer");
     let half = program(10, 0, |_, _| false);
-    assert_told(&half, "of launches had the kernel and grid", "Capture the step");
+    assert_told(&half, "of the launches are the same in every step; a CUDA graph needs 98 %.", "Capture the step");
 }
 
 #[test]
@@ -80,5 +81,9 @@ fn graphs_that_take_most_of_the_time_are_in_use_whatever_their_number() {
     let most = program(1, 50, |_, _| false);
     let sentence = "CUDA graphs took 57.8 % of the time in which the device worked already.";
     assert_told(&most, sentence, "operations within the graphs fewer");
-    assert_told(&program(1, 30, |_, _| false), "of launches had the kernel and grid", "Capture the step");
+    assert_told(
+        &program(1, 30, |_, _| false),
+        "of the launches are the same in every step; a CUDA graph needs 98 %.",
+        "Capture the step",
+    );
 }

@@ -405,7 +405,7 @@ fn a_gain_is_worth_a_line_from_one_percent_on() {
     let ceiling = |speedup| Ceiling { kind: NoSyncs, step_ns: 100, speedup };
     assert!(ceiling(1.01).is_worth_showing() && !ceiling(1.0099).is_worth_showing());
     assert_eq!(ceiling(1.25).saved(), 1.0 - 1.0 / 1.25);
-    assert_eq!(ceiling(1.25).to_string(), "ceiling: at most 1.25x if the host never waited for the device");
+    assert_eq!(ceiling(1.25).to_string(), "up to about 1.25x faster if the CPU never waited for the GPU");
 }
 
 #[test]

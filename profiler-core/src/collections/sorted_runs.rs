@@ -176,7 +176,7 @@ mod tests {
         items.skip_while(|&item| item < 6);
         assert_eq!(items.waiting(), [9]);
         while items.take().is_some() {}
-        assert_eq!(items.waiting(), []);
+        assert!(items.waiting().is_empty());
         items.push(2);
         items.sort(u32::cmp);
         assert_eq!(items.waiting(), [2]);

@@ -34,7 +34,7 @@ pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
 
 use crate::attribution::leaf::Group;
 use crate::report::Report;
-use crate::text_format::WIDTH;
+use crate::text_format::Style;
 use pair::Run;
 
 impl Diff {
@@ -47,13 +47,13 @@ impl Diff {
     /// The comparison for people, with at most `rows` kernels; at most 100 columns.
     #[must_use]
     pub fn text(&self, rows: usize) -> String {
-        self.text_within(rows, WIDTH)
+        self.text_within(rows, Style::default())
     }
 
-    /// As [`text`](Self::text), in lines of at most so many columns (40 to 160).
+    /// As [`text`](Self::text), in this style.
     #[must_use]
-    pub fn text_within(&self, rows: usize, columns: usize) -> String {
-        text::full(self, rows, columns)
+    pub fn text_within(&self, rows: usize, style: Style) -> String {
+        text::full(self, rows, style)
     }
 }
 

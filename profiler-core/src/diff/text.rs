@@ -1,13 +1,15 @@
 //! The comparison for people: what changed in one line, then the tables behind it.
 //!
-//! Plain ASCII, at most 100 columns, no color.
+//! Causes have plain words; their names in the JSON are in the table of causes.
 
 use std::fmt::Write;
 
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Fate, Outcome, Prediction};
-use crate::text_format::{Page, counted, duration, short_name, wrapped};
+use crate::text_format::{Page, Paint, Style, counted, duration, short_name, wrapped, wrapped_as};
+use crate::whatif::about;
+use crate::words;
 
 /// Where the text of a row begins.
 const INDENT: usize = 17;
@@ -19,7 +21,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     let (a, b) = (diff.a.unit_ns, diff.b.unit_ns);
     let what = match diff.basis {
         Basis::Step => "B's step".to_owned(),
-        Basis::Operations => format!("B's time for {} operations", diff.b.operations),
+        Basis::Operations => format!("B's time for {} GPU operations", diff.b.operations),
     };
     let chance = diff.test.map_or_else(|| "not tested".to_owned(), |test| chance(test.p));
     let times = format!("({} -> {}, {chance})", duration(a), duration(b));
@@ -34,7 +36,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
         .iter()
         .take_while(|(_, nanos)| nanos.unsigned_abs() >= worth)
         .take(3)
-        .map(|(leaf, nanos)| format!("{} {}", leaf.name(), signed(*nanos as f64)))
+        .map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64)))
         .collect();
     if !parts.is_empty() {
         let _ = write!(line, ": {}", parts.join(", "));
@@ -43,20 +45,20 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
 }
 
 /// Everything, with at most `limit` kernels for each device.
-pub(super) fn full(diff: &Diff, limit: usize, columns: usize) -> String {
-    let mut page = Page::new(columns);
+pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
+    let mut page = Page::new(style);
     let out = &mut page;
     for device in &diff.devices {
         let (a, b) = device.ids;
         if diff.devices.len() > 1 || a != b {
-            let _ = writeln!(out, "device {a} of A, device {b} of B");
+            let _ = writeln!(out, "GPU {a} of A, GPU {b} of B");
         }
-        wrapped(out, "", &headline(device));
+        wrapped_as(out, Paint::Bold, "", &headline(device));
         wrapped(out, "  A: ", &measured(&device.a));
         wrapped(out, "  B: ", &measured(&device.b));
         if let Some(test) = device.test {
             let percent = test.larger * 100.0;
-            let _ = writeln!(out, "  A step of B takes longer than one of A in {percent:.1} % of all pairs.");
+            let _ = writeln!(out, "  Of all pairs of steps, B's takes longer in {percent:.1} %.");
         }
         if let Some(prediction) = &device.prediction {
             wrapped(out, "  ", &predicted(prediction));
@@ -66,7 +68,7 @@ pub(super) fn full(diff: &Diff, limit: usize, columns: usize) -> String {
         row_table(out, "copies", &device.copies, limit, device);
         place_table(out, device, limit);
     }
-    let _ = writeln!(out, "{:.1} % of kernel executions agree by name.", diff.similarity * 100.0);
+    let _ = writeln!(out, "{:.1} % of the kernel launches have the same names in A and B.", diff.similarity * 100.0);
     for warning in &diff.warnings {
         wrapped(out, "note: ", warning);
     }
@@ -76,11 +78,11 @@ pub(super) fn full(diff: &Diff, limit: usize, columns: usize) -> String {
 /// The ceiling and what came of it; beyond the ceiling with the leaves that shrank besides.
 fn predicted(prediction: &Prediction) -> String {
     let mut line = format!(
-        "predicted at most {:.2}x ({} -> {}) without {}; got {:.2}x ({})",
-        prediction.predicted_speedup,
+        "Predicted from A: up to {} faster without {} ({} -> {}); got {:.2}x ({})",
+        about(prediction.predicted_speedup),
+        words::bottleneck(prediction.group),
         duration(prediction.step_ns),
         duration(prediction.predicted_step_ns),
-        prediction.group.name(),
         prediction.actual_speedup,
         duration(prediction.actual_step_ns)
     );
@@ -90,15 +92,15 @@ fn predicted(prediction: &Prediction) -> String {
     }
     let besides = prediction.others.iter().filter(|(_, nanos)| *nanos < 0 && nanos.unsigned_abs() >= beyond / 20);
     let besides: Vec<_> =
-        besides.take(3).map(|(leaf, nanos)| format!("{} {}", leaf.name(), signed(*nanos as f64))).collect();
+        besides.take(3).map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64))).collect();
     let _ = if besides.is_empty() {
         write!(
             line,
-            ", beyond the ceiling though nothing else shrank; the base replay is within {:.1} %",
+            ", more than predicted though nothing else became shorter; the simulation of A is {:.1} % off",
             prediction.base_error * 100.0
         )
     } else {
-        write!(line, ", beyond the ceiling because more than that changed: {}", besides.join(", "))
+        write!(line, ", more than predicted because more than that changed: {}", besides.join(", "))
     };
     line
 }
@@ -106,37 +108,37 @@ fn predicted(prediction: &Prediction) -> String {
 /// What a representative rests on.
 fn measured(unit: &Representative) -> String {
     let Some((source, median)) = unit.source.zip(unit.median_ns) else {
-        return format!("{} for {} operations", duration(unit.unit_ns), unit.operations);
+        return format!("{} for {}", duration(unit.unit_ns), counted(unit.operations, "GPU operation"));
     };
     format!(
-        "mean {} over {} of {} steps ({}), median {}, {} operations",
+        "mean {} over {} of {} steps ({}), median {}, {}",
         duration(unit.unit_ns),
         unit.averaged,
         unit.considered,
         source.name(),
         duration(median),
-        unit.operations
+        counted(unit.operations, "GPU operation")
     )
 }
 
 fn leaf_table(out: &mut Page, device: &DeviceDiff) {
     let (a, b) = (&device.a, &device.b);
     let least = a.unit_ns.max(b.unit_ns) as f64 * WORTH_A_LINE;
-    let _ = writeln!(out, "  {:<20}{:>12}{:>12}{:>13}", "cause", "A", "B", "change");
+    let _ = writeln!(out, "  {:>10}{:>12}{:>13}  cause (name in the JSON)", "A", "B", "change");
     let mut rest = device.change_ns();
     for &(leaf, nanos) in device.leaves.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
         let (in_a, in_b) = (a.leaves[leaf as usize], b.leaves[leaf as usize]);
-        leaf_line(out, leaf.name(), &duration(in_a), &duration(in_b), nanos);
+        leaf_line(out, &format!("{} ({})", words::cause(leaf), leaf.name()), &duration(in_a), &duration(in_b), nanos);
         rest -= nanos;
     }
     if rest != 0 {
-        leaf_line(out, "(all others)", "", "", rest);
+        leaf_line(out, "all others", "", "", rest);
     }
     leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
 }
 
 fn leaf_line(out: &mut Page, name: &str, a: &str, b: &str, nanos: i64) {
-    let _ = writeln!(out, "  {name:<20}{a:>12}{b:>12}{:>13}", signed(nanos as f64));
+    let _ = writeln!(out, "  {a:>10}{b:>12}{:>13}  {name}", signed(nanos as f64));
 }
 
 fn row_table(out: &mut Page, title: &str, rows: &[Row], limit: usize, device: &DeviceDiff) {
@@ -148,7 +150,7 @@ fn row_table(out: &mut Page, title: &str, rows: &[Row], limit: usize, device: &D
         let _ = writeln!(out, "  {title}: none of {} changed noticeably", rows.len());
         return;
     }
-    let _ = writeln!(out, "  {title} (start-up counts as well):");
+    let _ = writeln!(out, "  {title} (start-up included):");
     for row in changed {
         let _ = writeln!(
             out,
@@ -168,19 +170,19 @@ fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
     let places = match &device.places {
         Ok(places) => places,
         Err(reason) => {
-            wrapped(out, "  ", &format!("compared by name only, not by place in the step: {reason}"));
+            wrapped(out, "  ", &format!("compared by name only, not by position in the step: {reason}"));
             return;
         }
     };
     let (in_a, in_b) = places.operations;
     let least = device.a.unit_ns.max(device.b.unit_ns) as f64 * WORTH_A_LINE;
     let rows: Vec<_> = places.changed.iter().filter(|row| row.change_ns().abs() >= least).take(limit).collect();
-    let _ = writeln!(out, "  by place in the step ({} of {in_a} and {in_b} operations aligned):", places.aligned);
+    let _ = writeln!(out, "  by position in the step ({} of {in_a} and {in_b} GPU operations match):", places.aligned);
     for row in &rows {
         let nanos = |nanos: f64| duration(nanos.round() as u64);
         let what = match row.fate {
-            Fate::Added => format!("added, {}, as number {} of B", nanos(row.b_ns), row.at_b),
-            Fate::Removed => format!("removed, {}, was number {} of A", nanos(row.a_ns), row.at_a),
+            Fate::Added => format!("added, {}, number {} of B", nanos(row.b_ns), row.at_b),
+            Fate::Removed => format!("removed, {}, number {} of A", nanos(row.a_ns), row.at_a),
             Fate::Slower => format!("slower, {} -> {}, number {} of A", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
             Fate::Faster => format!("faster, {} -> {}, number {} of A", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
         };

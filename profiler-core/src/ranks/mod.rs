@@ -21,6 +21,7 @@ pub use collectives::Collectives;
 pub use model::{RankRow, RankTrace, RanksReport, Straggler};
 
 use crate::attribution::leaf::Leaf;
+use crate::text_format::Style;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
 use self::clocks::{clocks, quantile};
@@ -162,7 +163,13 @@ impl RanksReport {
     /// The comparison as text, at most 100 columns.
     #[must_use]
     pub fn text(&self) -> String {
-        text::text(self)
+        self.text_within(Style::default())
+    }
+
+    /// As [`text`](Self::text), in this style; the table has a fixed width.
+    #[must_use]
+    pub fn text_within(&self, style: Style) -> String {
+        text::text(self, style)
     }
 
     /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first; 0 where nothing is

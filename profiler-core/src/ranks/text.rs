@@ -4,19 +4,23 @@ use std::fmt::Write;
 
 use super::{RankRow, RanksReport};
 use crate::attribution::leaf::{Group, Leaf};
-use crate::text_format::{Page, WIDTH, duration, shortened, wrapped};
+use crate::text_format::{Page, Style, duration, shortened, wrapped};
+use crate::whatif::about;
+use crate::words;
 
 /// Ranks of the table; the others are counted.
 const SHOWN: usize = 32;
 /// A gain below this is not worth a line.
 const WORTH_SHOWING: f64 = 1.01;
 
-pub(super) fn text(report: &RanksReport) -> String {
-    let mut out = Page::new(WIDTH);
+pub(super) fn text(report: &RanksReport, style: Style) -> String {
+    let mut out = Page::new(style);
     let size = report.world_size.map_or_else(String::new, |world| format!(" of {world}"));
     let _ = writeln!(out, "ranks: {}{size}; hosts: {}", report.rows.len(), report.clocks.len());
-    let _ =
-        writeln!(out, "  rank  host         window computes    comm.    waited   awaited came last  late by  verdict");
+    let _ = writeln!(
+        out,
+        "  rank  host            run computes    comm.    waited    caused      last     late  bottleneck"
+    );
     for row in report.rows.iter().take(SHOWN) {
         let share = |nanos: u64| format!("{:.1} %", 100.0 * nanos as f64 / row.window_ns.max(1) as f64);
         let _ = writeln!(
@@ -31,33 +35,39 @@ pub(super) fn text(report: &RanksReport) -> String {
             duration(row.awaited_ns),
             row.last,
             duration(row.late_ns),
-            row.verdict.0.name(),
+            bottleneck(row.verdict.0),
         );
     }
     if report.rows.len() > SHOWN {
         let _ = writeln!(out, "  ... {} more", report.rows.len() - SHOWN);
     }
+    wrapped(
+        &mut out,
+        "  ",
+        "comm.: communicating. waited: for other ranks in collectives. caused: how long others waited for this rank. last: \
+         collectives that it began last. late: how long after the first rank it began them (median).",
+    );
     if report.collectives > 0 {
         let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
         let share = 100.0 * waited as f64 / report.collective_ns.max(1) as f64;
         let sentence = format!(
-            "{} on all ranks; {share:.1} % of their time is waiting for the last rank to begin, the rest moves data.",
+            "{} on all ranks; {share:.1} % of their time is spent waiting for the last rank, the rest moves data.",
             report.collectives
         );
         wrapped(&mut out, "collectives: ", &sentence);
     }
     if let Some(sentence) = ceiling(report) {
-        wrapped(&mut out, "ceiling: ", &sentence);
+        wrapped(&mut out, "best case: ", &sentence);
     }
     match report.straggler {
         Some(straggler) => {
             let row = &report.rows[straggler.row];
             let why = straggler.excess.map_or_else(String::new, |(leaf, more)| {
-                format!(" It spent {} more than the median of the others in {}.", duration(more), leaf.name())
+                format!(" It spent {} more than the median of the others with: {}.", duration(more), words::cause(leaf))
             });
             let sentence = format!(
-                "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, and by the median {} \
-                 after the first.{why}",
+                "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, {} after the first rank in \
+                 the median.{why}",
                 row.rank,
                 straggler.share * 100.0,
                 row.last,
@@ -69,7 +79,7 @@ pub(super) fn text(report: &RanksReport) -> String {
         None if report.collectives > 0 => {
             let _ = writeln!(
                 out,
-                "straggler: none: no rank causes more than half of the waiting, or there is little of it"
+                "straggler: none; no rank causes more than half of the waiting, or there is little waiting"
             );
         }
         None => {}
@@ -77,7 +87,7 @@ pub(super) fn text(report: &RanksReport) -> String {
     for (number, clock) in report.clocks.iter().enumerate() {
         let offset = match clock.offset_ns {
             _ if report.clocks.len() == 1 => "one clock for all".to_owned(),
-            _ if number == 0 => "the others are brought to its clock".to_owned(),
+            _ if number == 0 => "the reference; the others are adjusted to it".to_owned(),
             // What is added to its times is what it is behind.
             Some(offset) => {
                 format!("{} by {}", if offset > 0 { "behind" } else { "ahead" }, duration(offset.unsigned_abs()))
@@ -85,7 +95,7 @@ pub(super) fn text(report: &RanksReport) -> String {
             None => "offset unknown".to_owned(),
         };
         let scatter = clock.scatter_ns.map_or_else(String::new, |[half, most]| {
-            format!("; ends of one collective scatter by {} (median), {} (95 %)", duration(half), duration(most))
+            format!("; ends of the same collective differ by {} (median), {} (95 %)", duration(half), duration(most))
         });
         // What others recorded has no host.
         let host = match clock.host.as_str() {
@@ -101,15 +111,23 @@ pub(super) fn text(report: &RanksReport) -> String {
     out.into_text()
 }
 
+/// The bottleneck of a rank.
+fn bottleneck(group: Group) -> &'static str {
+    match group {
+        Group::NoWork | Group::CannotTell => "no verdict",
+        group => words::bottleneck(group),
+    }
+}
+
 /// What the rank that waits most could gain.
 fn ceiling(report: &RanksReport) -> Option<String> {
     let speedup = |row: &RankRow| row.window_ns as f64 / row.without_waiting_ns().max(1) as f64;
     let row = report.rows.iter().max_by(|a, b| speedup(a).total_cmp(&speedup(b)))?;
     (speedup(row) >= WORTH_SHOWING).then(|| {
         format!(
-            "rank {} would be at most {:.2}x as fast if it waited for nobody in collectives; additive bound",
+            "rank {}: up to {} faster if it never waited for other ranks in collectives (rough bound)",
             row.rank,
-            speedup(row)
+            about(speedup(row))
         )
     })
 }

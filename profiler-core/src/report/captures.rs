@@ -5,8 +5,10 @@
 use std::fmt::Write;
 
 use super::{CaptureRow, Report};
+use crate::attribution::leaf::Group;
 use crate::record::Timestamp;
-use crate::text_format::{Page, duration};
+use crate::text_format::{Page, counted, duration, percent};
+use crate::words;
 
 /// Lines of the text; the JSON has all.
 const SHOWN: usize = 12;
@@ -32,10 +34,11 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
     let count = table.rows.len() as u64 + table.beyond_rows;
     match table.shown {
         Some(number) => {
-            let _ = writeln!(out, "captures: {count}; this is the report of number {number}");
+            let _ =
+                writeln!(out, "Captures: {count}; this is the report of number {number} (--capture shows another).");
         }
         None => {
-            let _ = writeln!(out, "captures: {count}; there is none with the number asked for");
+            let _ = writeln!(out, "Captures: {count}; there is none with this number.");
         }
     }
     let skipped = table.rows.len().saturating_sub(SHOWN);
@@ -47,15 +50,18 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
             Some(end) => duration(end.since(row.begin)),
             None => "being taken".to_owned(),
         };
-        let verdict =
-            row.verdict.map_or_else(String::new, |(group, share)| format!(", {} {:.1} %", group.name(), share * 100.0));
+        let verdict = row.verdict.map_or_else(String::new, |(group, share)| match group {
+            Group::NoWork => ", no GPU work".to_owned(),
+            Group::CannotTell => ", no verdict".to_owned(),
+            group => format!(", {} {}", words::spent(group), percent(share)),
+        });
         let after = duration(row.begin.since(report.process.start));
         let _ = writeln!(
             out,
-            "  {:>3} by {}: {length} from {after} on, {} kernels{verdict}",
+            "  {:>3} by {}: {length} from {after} on, {}{verdict}",
             row.number,
             row.trigger.name(),
-            row.kernels
+            counted(row.kernels, "kernel")
         );
     }
 }

@@ -12,6 +12,7 @@ use crate::attribution::statistics::{ConfigTally, TINY_NANOS};
 use crate::dictionary::Dictionary;
 use crate::geometry::{Geometry, Limiter, Multiprocessors};
 use crate::record::{Device, NameId};
+use crate::text_format::percent;
 use crate::thresholds::WORTH_SHARE;
 
 /// From this tail loss on, a grid counts as one that wastes its last wave: the same part of its time as makes a group
@@ -142,11 +143,11 @@ pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
             let what = match class {
                 GridClass::Tiny => format!("kernels shorter than {} us", TINY_NANOS / 1_000),
                 GridClass::UnderFilled => {
-                    format!("grids with fewer blocks than the {} multiprocessors", compute.multiprocessors)
+                    format!("kernels with fewer blocks than the GPU's {} multiprocessors", compute.multiprocessors)
                 }
-                _ => format!("grids that leave {:.0} % of their waves' room or more empty", TAIL_SHARE * 100.0),
+                _ => format!("kernels whose last blocks leave {:.0} % of the GPU or more empty", TAIL_SHARE * 100.0),
             };
-            format!("{:.0} % of computing kernels' time is in {what}.", compute.share(class) * 100.0)
+            format!("{} of the kernels' time is in {what}.", percent(compute.share(class)))
         })
         .collect()
 }

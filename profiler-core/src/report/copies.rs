@@ -9,7 +9,8 @@ use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
 use crate::attribution::leaf::{Leaf, Leaves, Overlap, Work};
 use crate::attribution::statistics::{CopyPath, CopyStatistics, OctaveTally};
 use crate::record::{CopyKind, MemoryKind, PcieLink};
-use crate::text_format::path_name;
+use crate::text_format::{duration, percent, rate};
+use crate::words;
 
 /// From this part of the link's best rate on, the link is the limit.
 pub const BANDWIDTH_SHARE: f64 = 0.70;
@@ -150,33 +151,31 @@ pub fn copy_evidence(device: &DeviceReport) -> Vec<String> {
     let overlap = &device.copy_overlap;
     if overlap.serial {
         let copied = (overlap.exposed_ns + overlap.hidden_ns) as f64;
-        sentences.push(format!(
-            "Copies and kernels take turns: no kernel ran during {:.0} % of the time of copies.",
-            overlap.exposed_ns as f64 / copied * 100.0,
-        ));
+        sentences.push(match overlap.exposed_ns as f64 / copied {
+            alone if alone > 0.995 => "Copies and kernels take turns: they never run at the same time.".to_owned(),
+            alone => format!("Copies and kernels take turns: {} of the copy time no kernel runs.", percent(alone)),
+        });
     }
     if let Some(row) = device.copies.first() {
-        let (what, rate) = (path_name(row.path), row.gigabytes_per_second());
+        let (what, rate) = (words::capitalized(&words::copies(row.path, 2)), rate(row.gigabytes_per_second()));
         let link = device.pcie.filter(|_| matches!(row.path.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost));
         let link = link.map_or_else(String::new, |link| {
             let carries = link.bytes_per_second() / 1e9;
-            format!(" (PCIe {} x{} carries {carries:.0} GB/s)", link.generation, link.lanes)
+            format!(" (PCIe {} x{} can do {carries:.0} GB/s)", link.generation, link.lanes)
         });
         match (row.class, row.fit, row.link_gigabytes_per_second) {
             (CopyClass::Latency, Some(fit), _) => sentences.push(format!(
-                "Copies {what} take {:.1} us each whatever their size, {:.0} % of their time: fewer, larger ones \
-                 would take less.",
-                fit.latency_ns / 1e3,
+                "{what} take {} each whatever their size, {:.0} % of their time: fewer, larger ones would take less.",
+                duration(fit.latency_ns.round() as u64),
                 fit.latency_ns * row.durations.count() as f64 / row.durations.total().max(1) as f64 * 100.0,
             )),
-            (CopyClass::Latency, None, _) => sentences.push(format!("Copies {what} are too small for the link.")),
+            (CopyClass::Latency, None, _) => sentences.push(format!("{what} are too small to use the link well.")),
             (CopyClass::Bandwidth, _, Some(best)) => sentences.push(format!(
-                "Copies {what} run at {rate:.1} GB/s, {:.0} % of what the link reaches{link}.",
-                rate / best * 100.0,
+                "{what} run at {rate}, {:.0} % of what the link reaches{link}.",
+                row.gigabytes_per_second() / best * 100.0,
             )),
             (CopyClass::Staging, ..) => sentences.push(format!(
-                "Copies {what} pass through the driver's own buffer, at {rate:.1} GB/s{link}; page-locked memory avoids \
-                 that.",
+                "{what} go through a buffer of the driver, at {rate}{link}; pinned memory avoids that.",
             )),
             _ => {}
         }

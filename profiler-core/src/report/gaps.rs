@@ -11,6 +11,7 @@ use crate::attribution::leaf::Leaf;
 use crate::attribution::{DeviceAccount, GapTotals, Subject};
 use crate::dictionary::Dictionary;
 use crate::text_format::{counted, duration, short_name};
+use crate::words;
 
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
 const ROWS: usize = 8;
@@ -33,21 +34,17 @@ impl GapRow {
     /// For people.
     pub(super) fn sentence(&self) -> String {
         let what = match &self.subject {
-            GapSubject::None => "Gaps".to_owned(),
-            GapSubject::Call(function) => format!("Gaps in or after {function}"),
-            GapSubject::Kernel(name) => format!("Gaps before kernel {}", short_name(name, 72)),
-            GapSubject::HostToDevice => "Gaps before a copy from the host".to_owned(),
-            GapSubject::OtherTransfer => "Gaps before a copy or memset".to_owned(),
-            GapSubject::Awaited(producer) => format!("Gaps behind an event after {}", waited_for(*producer)),
-            GapSubject::Host(cause) => format!("The launching thread seen in {}", cause.name()),
+            GapSubject::None => "at various calls".to_owned(),
+            GapSubject::Call(function) => format!("in or after {function}"),
+            GapSubject::Kernel(name) => format!("before kernel {}", short_name(name, 56)),
+            GapSubject::HostToDevice => "before a copy from the host".to_owned(),
+            GapSubject::OtherTransfer => "before a copy or memset".to_owned(),
+            GapSubject::Awaited(producer) => format!("for an event after {}", waited_for(*producer)),
+            GapSubject::Host(cause) => format!("while the launching thread was {}", words::activity(*cause)),
         };
         let GapTotals { count, total_ns, longest_ns } = self.tally;
-        format!(
-            "{what}: {}, {} in all, the longest {}.",
-            counted(count, "gap"),
-            duration(total_ns),
-            duration(longest_ns)
-        )
+        let longest = if count > 1 { format!(", the longest {}", duration(longest_ns)) } else { String::new() };
+        format!("The GPU was idle {what} {}: {} in all{longest}.", counted(count, "time"), duration(total_ns))
     }
 }
 

@@ -11,11 +11,12 @@ use crate::attribution::leaf::{Group, Leaf};
 use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
-use crate::text_format::{Page, duration, shortened, wrapped};
+use crate::text_format::{Page, counted, duration, shortened, wrapped};
+use crate::words;
 
 /// Lines of code that are listed.
 const LINES: usize = 32;
-/// Lines of code in the short report.
+/// Lines of code in the long report.
 const LINES_SHOWN: usize = 3;
 
 impl LineRow {
@@ -95,7 +96,7 @@ impl HostReport {
         self.causes.iter().filter(|row| causes.contains(&row.cause)).map(|row| row.total_ns).sum()
     }
 
-    /// Appends the section of the short report.
+    /// Appends the section of the long report.
     pub(super) fn write(&self, out: &mut Page) {
         let totals = &self.totals;
         if totals.samples == 0 && self.failed == 0 {
@@ -103,26 +104,24 @@ impl HostReport {
         }
         let percent = |nanos: u64| nanos as f64 / totals.covered_ns.max(1) as f64 * 100.0;
         let mut parts = vec![
-            format!("on a core {:.1} %", percent(totals.on_cpu_ns)),
-            format!("ready {:.1} %", percent(totals.runnable_ns)),
+            format!("running {:.1} %", percent(totals.on_cpu_ns)),
+            format!("waiting for a CPU core {:.1} %", percent(totals.runnable_ns)),
         ];
         let mut waits: Vec<_> =
             HostCause::ALL.into_iter().map(|cause| (totals.off_cpu_ns[cause as usize], cause)).collect();
         waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
         for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
-            parts.push(format!("waiting ({}) {:.1} %, {}", cause.name(), percent(nanos), duration(nanos)));
+            parts.push(format!("{} {:.1} % ({})", words::activity(cause), percent(nanos), duration(nanos)));
         }
         let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
-        wrapped(
-            out,
-            "host: ",
-            &format!("{} samples of launching threads{failed}; {}", totals.samples, parts.join("; ")),
-        );
+        let samples = counted(totals.samples, "sample");
+        wrapped(out, "CPU, launching threads: ", &format!("{} ({samples}{failed})", parts.join(", ")));
         for row in self.lines.iter().take(LINES_SHOWN).filter(|row| row.share >= 0.005) {
             let cost =
                 row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));
             let share = row.share * 100.0;
-            wrapped(out, "  idle device: ", &format!("{cost} ({share:.1} %) {} at {}", row.cause.name(), row.place()));
+            let doing = words::activity(row.cause);
+            wrapped(out, "  - GPU idle for ", &format!("{cost} ({share:.1} %): {doing} at {}", row.place()));
         }
     }
 }

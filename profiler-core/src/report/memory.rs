@@ -6,7 +6,8 @@ use super::{MemoryReport, MemoryRow, PeakBy, names};
 use crate::attribution::{Attributor, template};
 use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
-use crate::text_format::{Page, bytes, duration, wrapped};
+use crate::text_format::{Page, bytes, counted, duration, wrapped};
+use crate::words;
 
 impl MemoryReport {
     /// What is known now; `None` when memory was not recorded.
@@ -36,20 +37,20 @@ impl MemoryReport {
         Some(Self { rows, unknown_releases: holdings.unknown_releases(), table_overflow: holdings.table_overflow() })
     }
 
-    /// Appends the section of the short report. `start` is when measuring began.
+    /// Appends the section of the long report. `start` is when measuring began.
     pub(super) fn write(&self, out: &mut Page, start: Timestamp) {
         for row in self.rows.iter().filter(|row| row.holding.allocations > 0) {
-            wrapped(out, "memory: ", &row.sentence(start));
+            wrapped(out, "Memory: ", &row.sentence(start));
         }
         let mut parts = Vec::new();
         if self.unknown_releases > 0 {
-            parts.push(format!("{} releases of what was held before", self.unknown_releases));
+            parts.push(format!("{} of memory that was allocated before", counted(self.unknown_releases, "release")));
         }
         if self.table_overflow > 0 {
-            parts.push(format!("{} allocations whose release is not recognized", self.table_overflow));
+            parts.push(format!("{} too many to follow to their release", counted(self.table_overflow, "allocation")));
         }
         if !parts.is_empty() {
-            wrapped(out, "memory: ", &parts.join(", "));
+            wrapped(out, "Memory: ", &parts.join(", "));
         }
     }
 }
@@ -58,9 +59,9 @@ impl MemoryRow {
     fn sentence(&self, start: Timestamp) -> String {
         let holding = &self.holding;
         let mut line = format!(
-            "device {} {}: at most {} held, {} after the start",
+            "GPU {}, {} memory: peak {}, {} after the start",
             self.device,
-            self.kind.name(),
+            words::memory_word(self.kind),
             bytes(holding.peak),
             duration(holding.peak_at.since(start)),
         );
@@ -72,13 +73,13 @@ impl MemoryRow {
         }
         let _ = write!(
             line,
-            "; {} allocations of {}, {} at the end",
-            holding.allocations,
+            "; {}, {} in all; {} at the end",
+            counted(holding.allocations, "allocation"),
             bytes(holding.allocated),
             bytes(holding.current)
         );
         if holding.pool_peak > 0 {
-            let _ = write!(line, "; pools held at most {}", bytes(holding.pool_peak));
+            let _ = write!(line, "; pools held up to {}", bytes(holding.pool_peak));
         }
         line
     }

@@ -22,8 +22,7 @@ pub(crate) mod monitor;
 mod names;
 mod ranges;
 mod sequence;
-mod tables;
-pub mod text;
+mod text;
 pub(crate) mod verdict;
 mod waits;
 
@@ -37,7 +36,7 @@ pub use verdict::verdict_of;
 use std::fmt;
 
 use crate::attribution::leaf::Group;
-use crate::text_format::{Page, WIDTH};
+use crate::text_format::{Page, Style};
 
 impl Report {
     /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest
@@ -54,22 +53,22 @@ impl Report {
         text::live_line(self)
     }
 
-    /// The short report: 15 to 25 lines, at most 100 columns.
+    /// The short report: at most 25 lines of 100 columns, without color.
     #[must_use]
     pub fn summary(&self) -> String {
-        self.summary_within(WIDTH)
+        self.summary_within(Style::default())
     }
 
-    /// As [`summary`](Self::summary), in lines of at most so many columns (40 to 160).
+    /// As [`summary`](Self::summary), in this style.
     #[must_use]
-    pub fn summary_within(&self, columns: usize) -> String {
-        text::short(self, columns)
+    pub fn summary_within(&self, style: Style) -> String {
+        text::short(self, style)
     }
 
     /// The tables of ranges that the program named; empty without any.
     #[must_use]
     pub fn range_tables(&self) -> String {
-        let mut out = Page::new(WIDTH);
+        let mut out = Page::new(Style::default());
         if let Some(ranges) = &self.ranges {
             ranges.tables(&mut out);
         }
@@ -79,20 +78,19 @@ impl Report {
     /// The short report and every table behind it.
     #[must_use]
     pub fn full(&self) -> String {
-        self.full_within(usize::MAX, WIDTH)
+        self.full_within(usize::MAX, Style::default())
     }
 
     /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device.
     #[must_use]
     pub fn full_with_kernels(&self, kernels: usize) -> String {
-        self.full_within(kernels, WIDTH)
+        self.full_within(kernels, Style::default())
     }
 
-    /// As [`full_with_kernels`](Self::full_with_kernels), in lines of at most so many columns (40 to 160), but for the tables:
-    /// these have a fixed width.
+    /// As [`full_with_kernels`](Self::full_with_kernels), in this style. The tables have a fixed width.
     #[must_use]
-    pub fn full_within(&self, kernels: usize, columns: usize) -> String {
-        tables::full(self, kernels, columns)
+    pub fn full_within(&self, kernels: usize, style: Style) -> String {
+        text::full(self, kernels, style)
     }
 }
 

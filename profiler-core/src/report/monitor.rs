@@ -12,9 +12,10 @@ use super::{Report, Verdict};
 use crate::attribution::SampleTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;
-use crate::text_format::{Page, duration, wrapped};
+use crate::text_format::{Page, counted, duration, wrapped};
 use crate::thresholds::WORTH_SHARE;
 use crate::utilization::{Absence, Counter, DeviceUtilization, Utilization};
+use crate::words::capitalized;
 
 /// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
 /// part as where idle time itself is looked at (`verdict::host`).
@@ -35,8 +36,8 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
     (HostCause::Child, "waiting for a child process"),
 ];
 
-const MEASURE: &str = "Run with GPUWHY_MODE=light, or capture a part of the run (gpuwhy run --delay 60 --duration 10), for \
-                       the cause and what it costs.";
+const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light, or a part of the run \
+                       (gpuwhy run --delay 60 --duration 10).";
 
 /// Judges by gauges and looks.
 pub(crate) fn verdict(gauges: &Utilization, samples: &SampleTotals) -> Verdict {
@@ -50,19 +51,19 @@ pub(crate) fn verdict(gauges: &Utilization, samples: &SampleTotals) -> Verdict {
         basis: None,
         live: (group, 0.0),
         evidence,
+        details: Vec::new(),
         recommendation: MEASURE.to_owned(),
     }
 }
 
 fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
-    const WATCHED: &str = "the run was only watched (mode watch): no device work was recorded, so device time is not divided \
-                           by cause";
-    let cannot = |why: &str| (Group::CannotTell, format!("Cannot tell, because {WATCHED}; {why}."));
+    const WATCHED: &str = "The run was only monitored (mode monitor records no GPU work), and";
+    let cannot = |why: &str| (Group::CannotTell, format!("{WATCHED} {why}."));
     let likely = |group: Group, why: String| {
-        let from = "inferred from gauges and looks, because the run was only watched (mode watch)";
-        (group, format!("Likely {}: {why}; {from}.", group.name()))
+        let from = "Inferred from utilization and CPU samples: mode monitor records no GPU work";
+        (group, format!("{}. {from}.", capitalized(&why)))
     };
-    let Some(busy) = gauges.busy() else { return cannot("how busy the device was is not known either") };
+    let Some(busy) = gauges.busy() else { return cannot("it is unknown how busy the GPU was") };
     let covered = gauges.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
     if covered < SHORTEST {
         return cannot(&format!("its utilization was read over {} only", duration(covered)));
@@ -74,17 +75,17 @@ fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
             Some(filled) if filled >= FILLED_SHARE => likely(
                 Group::GpuCompute,
                 format!(
-                    "a kernel ran {:.0} % of the time on {:.0} % of the multiprocessors",
+                    "kernels ran {:.0} % of the time, on {:.0} % of the multiprocessors",
                     computing * 100.0,
                     filled * 100.0
                 ),
             ),
             Some(filled) => cannot(&format!(
-                "a kernel ran nearly all the time, on {:.0} % of the multiprocessors: kernels may be small, or many and \
-                 short with gaps that utilization does not show",
+                "kernels ran nearly all the time, on {:.0} % of the multiprocessors: they may be small, or many and short with \
+                 gaps that utilization does not show",
                 filled * 100.0
             )),
-            None => cannot("a kernel ran nearly all the time, but how much of the device it used is not known"),
+            None => cannot("kernels ran nearly all the time, but it is unknown how much of the GPU they used"),
         };
     }
     let host_traffic =
@@ -92,51 +93,49 @@ fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
     if busy - computing >= SPEAKING_SHARE * idle && host_traffic >= COPYING {
         let (busy, computing) = (busy * 100.0, computing * 100.0);
         let why = format!(
-            "the device was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
+            "the GPU was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
              Express"
         );
         return likely(Group::Copy, why);
     }
     if samples.covered_ns < SHORTEST {
-        return cannot("the device was idle, but what the launching thread did was not seen");
+        return cannot("the GPU was idle, but the launching thread was not sampled");
     }
     let share = |nanos: u64| nanos as f64 / samples.covered_ns as f64;
     let loading = share(samples.data_loading_ns);
     if loading >= SPEAKING_SHARE * idle {
         let why = format!("the launching thread was in its data loader {:.0} % of the time", loading * 100.0);
-        return likely(Group::DataLoading, format!("the device was idle {:.0} %, and {why}", idle * 100.0));
+        return likely(Group::DataLoading, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
     }
     let waits = CLEAR_WAITS.map(|(cause, words)| (share(samples.off_cpu_ns[cause as usize]), words));
     let longest = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((share, words)) = longest.filter(|(share, _)| *share >= SPEAKING_SHARE * idle) {
         let why = format!("the launching thread was {words} {:.0} % of the time", share * 100.0);
-        return likely(Group::HostCpu, format!("the device was idle {:.0} %, and {why}", idle * 100.0));
+        return likely(Group::HostCpu, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
     }
-    cannot(
-        "the launching thread was neither in a data loader nor in a wait of its own for most of the device's idle time",
-    )
+    cannot("the launching thread was neither in a data loader nor in a wait of its own for most of the GPU's idle time")
 }
 
 /// What was read, a sentence for each device and one for the thread.
 fn evidence(gauges: &Utilization, samples: &SampleTotals) -> Vec<String> {
     let mut sentences: Vec<String> = gauges.devices.iter().take(4).map(device_sentence).collect();
     if let Some(absence) = gauges.absence {
-        sentences.push(format!("DeviceUtilization was not read: {}.", absence.words()));
+        sentences.push(format!("The GPU's utilization was not read: {}.", absence.words()));
     }
     if samples.covered_ns > 0 {
         let percent = |nanos: u64| nanos as f64 / samples.covered_ns as f64 * 100.0;
         sentences.push(format!(
-            "The launching thread in {} samples: on a core {:.0} %, in its data loader {:.0} %.",
-            samples.samples,
+            "The launching thread was running {:.0} % of the time, and in its data loader {:.0} % ({}).",
             percent(samples.on_cpu_ns),
-            percent(samples.data_loading_ns)
+            percent(samples.data_loading_ns),
+            counted(samples.samples, "sample")
         ));
     }
     sentences
 }
 
 fn device_sentence(device: &DeviceUtilization) -> String {
-    format!("Device {}: {}.", device.device, gauge_words(device).join(", "))
+    format!("GPU {}: {}.", device.device, gauge_words(device).join(", "))
 }
 
 /// Rates and counters in words, absent ones with their reason.
@@ -179,13 +178,13 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
         return;
     }
     for device in report.gauges.devices.iter().take(2) {
-        wrapped(out, "watched: ", &device_sentence(device));
+        wrapped(out, "Utilization: ", &device_sentence(device));
     }
 }
 
 /// The part of the live line that stands for how device time divides.
 pub(super) fn live_part(gauges: &Utilization) -> Option<String> {
-    let mut part = format!("device busy {:.0} % (NVML)", gauges.busy()? * 100.0);
+    let mut part = format!("GPU busy {:.0} % (NVML)", gauges.busy()? * 100.0);
     if let Some(filled) = gauges.counter(Counter::Multiprocessors) {
         let _ = write!(part, ", multiprocessors {:.0} %", filled * 100.0);
     }
@@ -270,9 +269,13 @@ mod tests {
         let verdict = verdict(&gauges(0.34, None), &samples(0.61, 0.0));
         assert_eq!((verdict.share, verdict.ranking.len(), verdict.basis), (0.0, 0, None));
         let text = verdict.evidence.join(" ");
-        for wanted in
-            ["Likely data_loading", "idle 66 %", "61 %", "busy 34 % of 10.00 s (NVML)", "this device does not have it"]
-        {
+        for wanted in [
+            "Inferred from utilization",
+            "idle 66 %",
+            "61 %",
+            "busy 34 % of 10.00 s (NVML)",
+            "this device does not have it",
+        ] {
             assert!(text.contains(wanted), "no {wanted:?} in {text}");
         }
     }

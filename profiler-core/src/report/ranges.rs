@@ -9,9 +9,10 @@ use super::{RangeRow, RangesReport, names};
 use crate::attribution::leaf::Leaf;
 use crate::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, template};
 use crate::dictionary::Dictionary;
-use crate::text_format::{Page, duration, shortened, wrapped};
+use crate::text_format::{Page, counted, duration, shortened, wrapped};
+use crate::words;
 
-/// Ranges in the short report.
+/// Ranges in the long report, beside the tables.
 const SHOWN: usize = 3;
 /// Longest name in a row.
 const NAME_WIDTH: usize = 60;
@@ -35,28 +36,29 @@ impl RangesReport {
         Some(Self { rows, counts, open })
     }
 
-    /// Appends the section of the short report.
+    /// Appends the section of the long report.
     pub(super) fn write(&self, out: &mut Page) {
         for row in self.rows.iter().take(SHOWN) {
-            wrapped(out, "range: ", &row.sentence());
+            wrapped(out, "Range ", &row.sentence());
         }
         if self.rows.len() > SHOWN {
-            let _ = writeln!(out, "... and {} more ranges (report --ranges)", self.rows.len() - SHOWN);
+            let _ =
+                writeln!(out, "... and {} (report --ranges)", counted((self.rows.len() - SHOWN) as u64, "more range"));
         }
         let counts = &self.counts;
         let parts: Vec<_> = [
-            (counts.unmatched, "ends without begin"),
-            (self.open, "open"),
-            (counts.table_overflow, "without a row"),
-            (counts.kernel_overflow, "kernels without a row"),
-            (counts.evicted, "operations too late to be placed"),
+            (counts.unmatched, "range end", "without a begin"),
+            (self.open, "range", "still open"),
+            (counts.table_overflow, "range", "without a row"),
+            (counts.kernel_overflow, "kernel", "without a row"),
+            (counts.evicted, "GPU operation", "too late to be placed"),
         ]
         .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, how)| format!("{} {how}", counted(count, what)))
         .collect();
         if !parts.is_empty() {
-            wrapped(out, "ranges: ", &parts.join(", "));
+            wrapped(out, "Ranges: ", &parts.join(", "));
         }
     }
 
@@ -155,8 +157,7 @@ impl RangesReport {
         if self.rows.iter().all(|row| row.idle_ns() == 0) {
             return;
         }
-        let _ =
-            writeln!(out, "\n** idle device time in ranges\n{:>15} {:>15}  range: causes", "Busy (ns)", "Idle (ns)");
+        let _ = writeln!(out, "\n** idle GPU time in ranges\n{:>15} {:>15}  range: causes", "Busy (ns)", "Idle (ns)");
         for row in self.rows.iter().filter(|row| row.idle_ns() > 0) {
             let parts: Vec<_> =
                 row.causes().iter().take(4).map(|&(leaf, nanos)| format!("{} {nanos}", leaf.name())).collect();
@@ -191,14 +192,15 @@ impl RangeRow {
     fn sentence(&self) -> String {
         let (host, projected) = (&self.host.durations, &self.projected.durations);
         let name = shortened(&self.name(), NAME_WIDTH);
-        let mut text = format!("{name} x{}, host median {}", host.count(), duration(host.median()));
+        let mut text =
+            format!("{name}: {}, median {} on the CPU", counted(host.count(), "time"), duration(host.median()));
         if projected.count() > 0 {
-            let _ = write!(text, ", device median {}", duration(projected.median()));
+            let _ = write!(text, " and {} on the GPU", duration(projected.median()));
         }
         if let Some(&(leaf, nanos)) = self.causes().first() {
             let each = |total: u64| duration(total / (host.count().max(1)));
-            let (idle, name) = (each(self.idle_ns()), leaf.name());
-            let _ = write!(text, ", device idle in it for {idle} on average, most of it {name} ({})", each(nanos));
+            let (idle, cause) = (each(self.idle_ns()), words::cause(leaf));
+            let _ = write!(text, "; GPU idle in it for {idle} on average, most of it {cause} ({})", each(nanos));
         }
         text
     }

@@ -3,7 +3,7 @@
 use super::Awaited;
 use crate::attribution::leaf::Leaf;
 use crate::attribution::{DeviceAccount, Producer, Subject};
-use crate::text_format::duration;
+use crate::text_format::{counted, duration};
 
 /// The waits of a device that events resolve, the longest first.
 pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
@@ -21,11 +21,12 @@ pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
 
 /// One of them in words.
 pub(super) fn awaited_sentence(row: &Awaited) -> String {
-    format!("{} {} x{}", waited_for(row.producer), duration(row.tally.total_ns), row.tally.count)
+    let times = counted(row.tally.count, "time");
+    format!("{} {} ({times})", waited_for(row.producer), duration(row.tally.total_ns))
 }
 
 /// A producer in words.
 pub(super) fn waited_for(producer: Producer) -> String {
-    let place = if producer.other_device { "another device" } else { "another stream" };
+    let place = if producer.other_device { "another GPU" } else { "another stream" };
     format!("{} on {place}", producer.work.name())
 }

@@ -79,28 +79,30 @@ impl Ceiling {
 
 impl fmt::Display for Ceiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ceiling: {} if {}", at_most(self.speedup, 2), self.kind.condition())
+        write!(f, "up to {} faster if {}", about(self.speedup), self.kind.condition())
     }
 }
 
-/// A speed-up in words, with so many digits behind the point: `at most 4.08x`, and `more than 100x` from there on, where
-/// the number says nothing but that hardly anything would be left.
-pub(crate) fn at_most(speedup: f64, digits: usize) -> String {
-    if speedup > LARGEST_SHOWN {
-        format!("more than {LARGEST_SHOWN:.0}x")
-    } else {
-        format!("at most {speedup:.digits$}x")
+/// A speed-up in words, with as many digits as it is worth: `about 4.1x`, and `more than 100x` from there on, where the number
+/// says nothing but that hardly anything would be left. It is an estimate: programs have beaten it.
+pub(crate) fn about(speedup: f64) -> String {
+    match speedup {
+        _ if speedup > LARGEST_SHOWN => format!("more than {LARGEST_SHOWN:.0}x"),
+        _ if speedup < 1.995 => format!("about {speedup:.2}x"),
+        _ if speedup < 9.95 => format!("about {speedup:.1}x"),
+        _ => format!("about {speedup:.0}x"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::at_most;
+    use super::about;
 
     #[test]
-    fn a_speed_up_that_says_nothing_is_cut() {
-        assert_eq!(at_most(4.082, 2), "at most 4.08x");
-        assert_eq!(at_most(100.0, 1), "at most 100.0x");
-        assert_eq!(at_most(2952.4, 1), "more than 100x");
+    fn a_speed_up_has_the_digits_that_it_is_worth() {
+        let shown = [1.074, 1.994, 1.996, 4.082, 9.96, 100.0, 2952.4].map(about);
+        let wanted =
+            ["about 1.07x", "about 1.99x", "about 2.0x", "about 4.1x", "about 10x", "about 100x", "more than 100x"];
+        assert_eq!(shown, wanted);
     }
 }

@@ -38,18 +38,21 @@ impl fmt::Display for Refusal {
         match self {
             Self::FewSteps(1) => write!(f, "only 1 complete step was seen, {FEWEST_STEPS} are needed"),
             Self::FewSteps(steps) => write!(f, "only {steps} complete steps were seen, {FEWEST_STEPS} are needed"),
-            Self::BaseError(error) => {
-                write!(f, "the base replay is {:.1} % off, the limit is {:.0} %", error * 1e2, BASE_ERROR_LIMIT * 1e2)
-            }
+            Self::BaseError(error) => write!(
+                f,
+                "the simulation of the unmodified run is {:.1} % off, the limit is {:.0} %",
+                error * 1e2,
+                BASE_ERROR_LIMIT * 1e2
+            ),
             Self::Unexplained(part) => write!(
                 f,
-                "for {:.1} % of the step the device waited for something that was not recorded, the limit is {:.0} %",
+                "for {:.1} % of the step the GPU waited for something that was not recorded, the limit is {:.0} %",
                 part * 1e2,
                 UNEXPLAINED_LIMIT * 1e2
             ),
             Self::Covered(part) => write!(
                 f,
-                "the steps that were found are {:.0} % of the time after start-up, the least is {:.0} %",
+                "the steps cover {:.0} % of the time after warm-up, at least {:.0} % are needed",
                 part * 1e2,
                 COVERED_LEAST * 1e2
             ),
@@ -141,28 +144,25 @@ impl WhatIf {
     }
 }
 
-/// One line for each ceiling worth showing, the largest first, and what they rest on: how many of the steps, if not all.
+/// One line for each ceiling worth showing, the largest first, and one for what they rest on.
 impl fmt::Display for WhatIf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown: Vec<&Ceiling> = self.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
         shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
-        for ceiling in shown {
-            match self.base_error {
-                _ if self.refused.is_some() => writeln!(f, "{ceiling}; additive bound")?,
-                Some(error) if self.represented_steps > self.steps => writeln!(
-                    f,
-                    "{ceiling}; base replay within {:.1} % in {} of {} steps",
-                    error * 1e2,
-                    self.steps,
-                    self.represented_steps
-                )?,
-                Some(error) => writeln!(f, "{ceiling}; base replay within {:.1} %", error * 1e2)?,
-                None => writeln!(f, "{ceiling}")?,
-            }
+        for ceiling in &shown {
+            writeln!(f, "{ceiling}")?;
         }
-        match &self.refused {
-            Some(reason) => writeln!(f, "no replay: {reason}"),
-            None => Ok(()),
+        let of =
+            if self.represented_steps > self.steps { format!(" of {}", self.represented_steps) } else { String::new() };
+        match (&self.refused, self.base_error) {
+            (Some(reason), _) => writeln!(f, "rough bounds, because the steps cannot be simulated: {reason}"),
+            (None, Some(error)) if !shown.is_empty() => writeln!(
+                f,
+                "simulated from {}{of} steps; the simulation of the unmodified run is {:.1} % off",
+                self.steps,
+                error * 1e2
+            ),
+            _ => Ok(()),
         }
     }
 }

@@ -44,7 +44,7 @@ mod sampling;
 mod scenario;
 mod steps;
 
-pub(crate) use ceiling::at_most;
+pub(crate) use ceiling::about;
 pub use ceiling::{Ceiling, WORTH_SHOWING};
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass, SmallGrid};

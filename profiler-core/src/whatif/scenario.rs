@@ -156,13 +156,13 @@ impl ScenarioKind {
         match self {
             Self::Base => "nothing changed",
             Self::DataReady => "data were always ready",
-            Self::LaunchesFree => "launches cost nothing (CUDA graphs, larger kernels)",
-            Self::NoSyncs => "the host never waited for the device",
-            Self::NoAllocations => "memory were kept instead of freed and allocated anew",
-            Self::CopiesOverlapped => "copies used page-locked memory and ran beside compute",
-            Self::CommunicationHidden => "communication ran beside compute",
-            Self::GridsFilled => "equal small grids in a row were one kernel",
-            Self::DeviceOnly => "the host cost nothing at all",
+            Self::LaunchesFree => "launches cost no time (CUDA graphs, larger kernels)",
+            Self::NoSyncs => "the CPU never waited for the GPU",
+            Self::NoAllocations => "memory were kept instead of freed and allocated again",
+            Self::CopiesOverlapped => "copies used pinned memory and ran beside the kernels",
+            Self::CommunicationHidden => "communication ran beside the kernels",
+            Self::GridsFilled => "equal small kernels in a row were one",
+            Self::DeviceOnly => "the CPU cost no time at all",
         }
     }
 

@@ -43,8 +43,8 @@ def graph_nodes(suite: Suite) -> Iterator[Result]:
     run = suite.finish(process, folder, began)
     launched = oracles.printed(run.stdout).records["kernels"]
     # What the program's own end says: reading all the records again would take as long as the run.
-    last = re.findall(r"^(?:in)?complete: .*(?:\n .*)*", run.stderr, re.MULTILINE)
-    match = re.match(r"complete: (\d+) kernels", last[-1]) if last else None
+    last = re.findall(r"^Recorded .*(?:\n .*)*", run.stderr, re.MULTILINE)
+    match = re.match(r"(?s)Recorded (\d+) kernels.* nothing\s+is\s+missing", last[-1]) if last else None
     yield expect(
         "endurance.complete", match is not None and int(match[1]) == launched,
         f"{launched} launched in {run.seconds:.0f} s; {' '.join(last[-1].split()) if last else run.ending()}")

@@ -171,7 +171,7 @@ def watch(suite: Suite) -> Iterator[Result]:
     run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra=extra)
     yield expect("modes.watch.exit", run.code == 0, run.ending())
     words = " ".join(run.stderr.split())
-    said = "the run was only watched" in words and "0 kernels" in words
+    said = "The run was only monitored" in words and "no GPU work was recorded" in words
     yield expect("modes.watch.said", said, run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "nothing on stderr")
 
 

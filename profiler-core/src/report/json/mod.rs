@@ -179,7 +179,7 @@ impl Document {
                     share_low: basis.share.low,
                     share_high: basis.share.high,
                 }),
-                evidence: report.verdict.evidence.clone(),
+                evidence: report.verdict.evidence.iter().chain(&report.verdict.details).cloned().collect(),
                 recommendation: report.verdict.recommendation.clone(),
             },
             capture: report.captures.shown,

@@ -17,8 +17,10 @@ pub struct Verdict {
     /// What a display that is followed live should name, and its share now: in a report that is made while the run goes on
     /// it changes only when another group has led for five seconds.
     pub live: (Group, f64),
-    /// Why, in sentences with numbers.
+    /// Why, in sentences with numbers: the first says what the device does and how much, or why there is no verdict.
     pub evidence: Vec<String>,
+    /// How the numbers came about, in sentences for who wants to check them.
+    pub details: Vec<String>,
     /// What to do, and what must hold for it to help.
     pub recommendation: String,
 }

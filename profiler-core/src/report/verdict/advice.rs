@@ -5,7 +5,8 @@
 
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, DeviceAccount};
-use crate::whatif::at_most;
+use crate::text_format::percent;
+use crate::whatif::about;
 
 /// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
 /// that has two others in a hundred would have to be captured anew each time.
@@ -39,6 +40,11 @@ impl GraphFit {
         }
     }
 
+    /// Whether the launches repeat well enough for a graph to stand for them.
+    fn fits(self) -> bool {
+        self.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH)
+    }
+
     /// Whether most of the work comes from graphs already.
     fn used(self) -> bool {
         self.by_graphs.max(self.time_of_graphs) > 0.5
@@ -46,62 +52,66 @@ impl GraphFit {
 }
 
 /// For computation whose small grids the replay could batch.
-pub(super) const BATCH_GRIDS: &str = "Give the work of equal kernels with small grids to one kernel (stacked tensors, \
-     torch.vmap, foreach functions), or run them on several streams: many multiprocessors have no block. Helps as far as \
-     none needs what the one before it computed.";
+pub(super) const BATCH_GRIDS: &str = "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run \
+     them on several streams. This helps where a kernel does not need the result of the one before it.";
 
 /// For launches that are small copies for the most part.
-pub(super) const JOIN_COPIES: &str = "Join the small copies into one (one buffer for all of a step, or arguments of a kernel): \
-     each costs a launch, whatever its size.";
+pub(super) const JOIN_COPIES: &str = "Join the small copies into one: one buffer for all of a step, or arguments of a kernel. Each \
+     copy costs a launch, whatever its size.";
 
 /// For copies that would not be hidden if they ran beside computation.
-pub(super) const COPY_LESS: &str = "Copy less: reduce on the device before copying (an argmax or a sum in place of all values, \
+pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying (argmax or sum there, copy the result, use \
      smaller types), or keep the data there. There is little to run beside these copies.";
 
 /// What reads of a few bytes mean for a CUDA graph.
 pub(super) const READS_FIRST: &str =
-    " Remove the reads of single values (.item(), .cpu()) from the step first: a graph cannot hold them.";
+    " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
 
 /// What is left beside computation, by the largest ceiling that is not about kernels.
 pub(super) fn beside_compute(speedup: f64) -> String {
     if speedup < WORTH_NAMING {
-        return " Nothing on the host will make this faster.".to_owned();
+        return " Nothing on the CPU will make this faster.".to_owned();
     }
-    format!(" Outside of the kernels {} can be gained: see the ceilings.", at_most(speedup, 2))
+    format!(" Work outside of the kernels: up to {} faster, see --full.", about(speedup))
 }
 
 /// What the launches say about CUDA graphs.
 pub(super) fn graph_sentence(fit: GraphFit) -> String {
     match fit.match_rate {
         _ if fit.by_graphs > 0.5 => {
-            format!("CUDA graphs launched {:.1} % of the operations already.", fit.by_graphs * 100.0)
+            format!("CUDA graphs already launch {} of the GPU operations.", percent(fit.by_graphs))
         }
         _ if fit.used() => {
-            format!(
-                "CUDA graphs took {:.1} % of the time in which the device worked already.",
-                fit.time_of_graphs * 100.0
-            )
+            format!("CUDA graphs already take {} of the time in which the GPU works.", percent(fit.time_of_graphs))
         }
-        Some(rate) => format!(
-            "{:.1} % of launches had the kernel and grid of the one a period before (a CUDA graph needs {:.0} %).",
-            rate * 100.0,
-            GRAPH_MATCH * 100.0,
-        ),
-        None => "No period was found in the launches, so a CUDA graph cannot be said to fit.".to_owned(),
+        Some(rate) => {
+            let (rate, needed) = (share_of_launches(rate), percent(GRAPH_MATCH));
+            if fit.fits() {
+                format!("{rate} of the launches are the same in every step, so a CUDA graph fits (it needs {needed}).")
+            } else {
+                format!("Only {rate} of the launches are the same in every step; a CUDA graph needs {needed}.")
+            }
+        }
+        None => "The launches do not repeat, so it is unknown whether a CUDA graph fits.".to_owned(),
     }
+}
+
+/// Rounded down: what is not quite all is not called all, nor what is too little enough.
+fn share_of_launches(rate: f64) -> String {
+    format!("{:.0} %", (rate * 100.0 + 1e-9).floor())
 }
 
 fn launch_advice(fit: GraphFit) -> &'static str {
     if fit.used() {
         "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each \
-         node costs the device a moment, however it was launched."
-    } else if fit.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH) {
-        "Capture the step in a CUDA graph (torch.compile(mode=\"reduce-overhead\") or torch.cuda.graph): its kernels \
-         and grids repeat. Pointers must stay the same too, and nothing in it may wait for the host."
+         node costs the GPU a moment, however it is launched."
+    } else if fit.fits() {
+        "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or torch.cuda.graph(). Tensor \
+         addresses must stay the same too, and the CPU must not wait for the GPU within the step (no .item())."
     } else {
         "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
          batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
-         not known."
+         unknown."
     }
 }
 
@@ -109,38 +119,38 @@ pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static s
     let of = |leaf: Leaf| steady[leaf as usize];
     match group {
         Group::DataLoading => {
-            "Prepare batches in other processes (DataLoader num_workers > 0, pin_memory=True) and fetch the next one \
-             during the step; helps while free cores remain."
+            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
+             CPU cores are free."
         }
         Group::HostCpu => {
-            "Find what the launching thread does in these gaps (a CPU sampler such as py-spy on the same run) and move \
-             it off the path between launches."
+            "Find what the launching thread does in these gaps (record with gpuwhy run, or use py-spy) and move it out of \
+             the loop, into another thread or process."
         }
         Group::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
-            "Copy from page-locked memory (DataLoader pin_memory=True, non_blocking=True) on a stream of its own; \
-             helps when there is other work to overlap with. Do not call pin_memory() on the fly: it copies too."
+            "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream \
+             of its own where other work can run meanwhile. Do not call pin_memory() in the loop: it copies too."
         }
         Group::Copy => {
-            "Overlap copies with computation on a stream of its own, or keep the data on the device; helps when \
-             independent work exists. For many small copies, join them."
+            "Run the copies beside the kernels, on a stream of their own, or keep the data on the GPU. This helps when \
+             independent work exists. Join many small copies."
         }
         Group::Launch => launch_advice(fit),
         Group::GpuCompute => {
-            "The device is busy: look at the kernels above (lower precision, fused attention, better shapes)."
+            "The GPU is busy: make the kernels above faster (lower precision, fused attention, better shapes)."
         }
         Group::Sync => {
-            "Read results less often: collect losses on the device and fetch them every n steps, remove .item(), \
-             .cpu() and synchronize() from the loop; helps when the next launches do not depend on the value."
+            "Read results less often: keep losses on the GPU and fetch them every n steps; remove .item(), .cpu() and \
+             torch.cuda.synchronize() from the loop. This helps when the next launches do not depend on the value."
         }
         Group::Communication => {
-            "Overlap collectives with computation (larger or smaller buckets, another stream) and compare ranks: \
-             waiting for a slow rank looks the same as slow transfer on one rank."
+            "Overlap collectives with computation (bucket size, another stream), and compare the ranks (gpuwhy merge): on one \
+             rank, waiting for a slow rank looks the same as a slow transfer."
         }
         Group::Allocator => {
-            "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), fixed shapes so that \
-             cached blocks fit; cudaMalloc and cudaFree may wait for the device."
+            "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that \
+             cached blocks fit. cudaMalloc and cudaFree may wait for the GPU."
         }
-        Group::NoWork => "Trace a part of the run in which the program works.",
-        Group::CannotTell => "Trace a longer part of the program.",
+        Group::NoWork => "Record a part of the run in which the program uses the GPU.",
+        Group::CannotTell => "Record a longer part of the program.",
     }
 }

@@ -7,11 +7,12 @@ use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
 use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
-use crate::report::{CopyClass, DeviceReport, GapRow, Ranked, RecoverableBy};
+use crate::report::{CopyClass, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
 use crate::steps::Step;
-use crate::text_format::{bytes, counted, duration, path_name, short_names};
+use crate::text_format::{bytes, counted, duration, part_of, percent, rate, short_names};
 use crate::thresholds::WORTH_SHARE;
-use crate::whatif::{Ceiling, ScenarioKind, WhatIf, at_most};
+use crate::whatif::{Ceiling, ScenarioKind, WhatIf, about};
+use crate::words;
 
 /// The longest name of a kernel in a sentence.
 const NAME_WIDTH: usize = 72;
@@ -24,122 +25,133 @@ const KERNELS_A_READ: u64 = 1_000;
 /// A ceiling that takes away more of the step than this may be too low (docs/design/attribution.md, "When it is shown").
 const MOST_OF_IT: f64 = 0.9;
 
+/// What the GPU does because of `group`, and for how much of its time.
+pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
+    let share = ranking.share(group).median;
+    let part = |of: u64| part_of((share * of as f64) as u64, of);
+    let (does, percent) = (words::what_the_gpu_does(group), percent(share));
+    let of = match ranking.steady.as_deref() {
+        Some([only]) => format!("every step ({})", part(only.median_duration())),
+        Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
+        None => {
+            let time = part(whole.iter().sum());
+            let over = if devices.len() > 1 { format!(", {} GPUs together", devices.len()) } else { String::new() };
+            format!("the time after warm-up ({time}{over})")
+        }
+    };
+    format!("The GPU {does} {percent} of {of}.")
+}
+
+/// How the numbers of the verdict on `group` came about.
+pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+    let mut sentences = step_sentences(group, ranking, devices);
+    sentences.extend(ceiling_sentence(group, ranking.share(group).median, devices));
+    sentences.push(leaf_sentence(group, whole));
+    sentences
+}
+
 /// How the share of `group` was measured: over which steps, how sure it is, and what was left out.
-pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
+fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
     let Some(steady) = &ranking.steady else { return Vec::new() };
     let share = ranking.share(group);
-    let mut sentences = Vec::new();
-    if let [only] = &steady[..] {
-        let median = only.median_duration();
-        sentences.push(format!(
-            "In the median of {} steady steps ({} each): {:.1} % (95 % confidence {:.1} to {:.1} %), {} a step.",
-            only.rows.len(),
-            duration(median),
-            share.median * 100.0,
-            share.low * 100.0,
-            share.high * 100.0,
-            duration((share.median * median as f64) as u64),
-        ));
-    } else {
-        let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
-        sentences.push(format!(
-            "In the median of {count} steady steps on {} devices: {:.1} % (95 % confidence {:.1} to {:.1} %).",
-            devices.len(),
-            share.median * 100.0,
-            share.low * 100.0,
-            share.high * 100.0,
-        ));
-    }
+    let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
+    let over = match &steady[..] {
+        [only] => format!("{} of {}", counted(count as u64, "typical step"), duration(only.median_duration())),
+        _ => format!("{} on {} GPUs", counted(count as u64, "typical step"), devices.len()),
+    };
+    let mut sentences = vec![format!(
+        "Median of {over}: {:.1} % of a step, 95 % confidence {:.1} to {:.1} %.",
+        share.median * 100.0,
+        share.low * 100.0,
+        share.high * 100.0,
+    )];
     let mut unusual: Vec<&Step> = steady.iter().flat_map(|steady| &steady.set_aside).collect();
     if !unusual.is_empty() {
         unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
         let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
-        let (count, s) = (unusual.len(), if unusual.len() == 1 { "" } else { "s" });
-        sentences.push(format!("Set aside: {count} step{s} of over 1.5 times the median: {}.", list.join(", ")));
-    }
-    if let Some((rival, interval)) = ranking.rival(group).filter(|_| group != Group::GpuCompute) {
-        let percent = interval.median * 100.0;
-        sentences.push(format!("Not to be told from {} in size ({percent:.1} %) with these steps.", rival.name()));
+        let count = counted(unusual.len() as u64, "step");
+        sentences.push(format!("Not counted: {count} of over 1.5 times the median: {}.", list.join(", ")));
     }
     sentences
 }
 
-/// What could be gained, in the words and numbers of the ceilings; for computation whose grids cannot be filled, why no group
-/// with a large share is the verdict instead.
-pub(super) fn gain_sentence(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
+/// A cause that may be as large as `group`.
+pub(super) fn rival_sentence(group: Group, ranking: &Ranking) -> Option<String> {
+    let (rival, interval) = ranking.rival(group).filter(|_| group != Group::GpuCompute)?;
+    let (rival, share) = (words::bottleneck(rival), percent(interval.median));
+    Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
+}
+
+/// What could be gained of computation, or why no group with a large share is the verdict instead.
+pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
     if group != Group::GpuCompute {
-        return ceiling_sentence(group, ranking.share(group).median, devices);
+        return None;
     }
-    if let Some((what_if, ceiling)) = small_grids(devices) {
+    if let Some((_, ceiling)) = small_grids(devices) {
         return Some(format!(
-            "{} if {}: {}. Less where kernels are bound by memory, which all blocks share.",
-            first_words(ceiling),
+            "Many kernels are too small to fill the GPU: {} faster if {}. Less where memory is the limit.",
+            about(ceiling.speedup),
             ceiling.kind.condition(),
-            saved_in_replay(what_if, ceiling),
         ));
     }
     let ranked = ranking.ranked();
     let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Simulation;
     let row = ranked.iter().filter(large).max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(format!(
-        "{} has {:.1} % of the time, but by the replay only {:.1} % could be had back: something else is as late.",
-        row.group.name(),
-        row.share * 100.0,
-        row.recoverable * 100.0,
+        "{} takes {} of the time, but without it only {} would be saved (simulated): something else is as late.",
+        words::capitalized(words::bottleneck(row.group)),
+        percent(row.share),
+        percent(row.recoverable),
     ))
-}
-
-/// The speed-up at the beginning of a sentence.
-fn first_words(ceiling: &Ceiling) -> String {
-    let words = at_most(ceiling.speedup, 2);
-    words[..1].to_uppercase() + &words[1..]
 }
 
 /// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
 fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
     let (what_if, ceiling) = tightest_ceiling(group, devices)?;
-    let (gain, condition) = (first_words(ceiling), ceiling.kind.condition());
+    let (gain, condition) = (about(ceiling.speedup), ceiling.kind.condition());
     if let Some(reason) = what_if.refused {
-        let books = match group {
-            Group::Copy => "its time taken off the books, down to what a known link needs for the bytes",
-            _ => "its time taken off the books, and nothing else changed",
+        let bound = match group {
+            Group::Copy => "its time subtracted, down to what a known link needs for the bytes",
+            _ => "its time subtracted",
         };
-        return Some(format!("{gain} if {condition}: {books} (no replay: {reason})."));
+        return Some(format!("Up to {gain} faster if {condition}: {bound} (a rough bound, not simulated: {reason})."));
     }
     if group == Group::Copy && devices.iter().any(copies_without_link) {
         return Some(format!(
-            "{gain} if copies ran beside compute as fast as they did. From page-locked memory they are faster; \
-             how much is not known without the link."
+            "Up to {gain} faster if copies ran beside the kernels at the same speed. From pinned memory they are faster; \
+             by how much is unknown without a description of the link."
         ));
     }
     let saved = ceiling.saved();
-    let own = share * 100.0;
-    let compared = if saved > share + NOTABLE {
-        format!("; more than its own {own:.1} %, as a host that is further ahead hides other delays too")
+    let own = percent(share);
+    let compared = if group == Group::GpuCompute {
+        String::new()
+    } else if saved > share + NOTABLE {
+        format!("; more than its own {own}, because a CPU that is further ahead hides other delays too")
     } else if saved < share - NOTABLE {
         let stays = match group {
             Group::Copy => "the bytes must still be moved",
-            Group::Launch => "the device takes a moment between operations, however they are launched",
+            Group::Launch => "the GPU takes a moment between operations, however they are launched",
             _ => "something else is late as well",
         };
-        format!("; less than its {own:.1} %, as {stays}")
+        format!("; less than its {own}, because {stays}")
     } else {
         String::new()
     };
     // What remains was measured with cold caches, beside what would be gone.
-    let more = if saved > MOST_OF_IT { "; may be more, as what remains would run faster" } else { "" };
-    let rest = saved_in_replay(what_if, ceiling);
-    Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
+    let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
+    let rest = simulated(what_if, ceiling);
+    Some(format!("Up to {gain} faster if {condition}: {rest}{compared}{more}."))
 }
 
 /// What `ceiling` takes away of the steps that were replayed.
-fn saved_in_replay(what_if: &WhatIf, ceiling: &Ceiling) -> String {
+fn simulated(what_if: &WhatIf, ceiling: &Ceiling) -> String {
     let of = if what_if.represented_steps > what_if.steps {
         format!(" of {}", what_if.represented_steps)
     } else {
         String::new()
     };
-    format!("{:.1} % less time in a replay of {}{of} steps", ceiling.saved() * 100.0, what_if.steps)
+    format!("{} less time in a simulation of {}{of} steps", percent(ceiling.saved()), what_if.steps)
 }
 
 /// The ceiling of small grids that become large ones, if the replay gives it and it is worth a verdict.
@@ -207,14 +219,16 @@ fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf,
     ceilings.min_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup))
 }
 
-/// Duration and largest leaf of a step.
+/// Duration and largest cause of a step.
 fn unusual_step(step: &Step) -> String {
     let largest = Leaf::ALL.into_iter().max_by_key(|&leaf| step.leaves[leaf as usize]).unwrap_or(Leaf::Compute);
     let nanos = step.leaves[largest as usize];
-    format!("{} ({} {})", duration(step.duration()), largest.name(), duration(nanos))
+    format!("{} ({} {})", duration(step.duration()), words::cause(largest), duration(nanos))
 }
 
-pub(super) fn leaf_sentence(group: Group, steady: &Leaves, total: u64) -> String {
+/// The four largest causes of the group, those of less than 1 in 2,000 left out.
+fn leaf_sentence(group: Group, steady: &Leaves) -> String {
+    let total: u64 = steady.iter().sum();
     let mut leaves: Vec<_> = Leaf::ALL
         .into_iter()
         .filter(|leaf| leaf.group() == group && steady[*leaf as usize] > 0)
@@ -223,15 +237,14 @@ pub(super) fn leaf_sentence(group: Group, steady: &Leaves, total: u64) -> String
     leaves.sort_by(|a, b| b.cmp(a));
     let notable = |nanos: u64| nanos as f64 >= 0.0005 * total as f64;
     let count = leaves.iter().filter(|(nanos, _)| notable(*nanos)).count().clamp(1, 4);
-    let parts: Vec<_> = leaves
-        .iter()
-        .take(count)
-        .map(|&(nanos, leaf)| format!("{} {:.1} %", leaf.name(), nanos as f64 / total.max(1) as f64 * 100.0))
-        .collect();
-    format!("Of {} of steady device time: {}.", duration(total), parts.join(", "))
+    let share = |nanos: u64| nanos as f64 / total.max(1) as f64 * 100.0;
+    let part = |&(nanos, leaf): &(u64, Leaf)| format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos));
+    let parts: Vec<_> = leaves.iter().take(count).map(part).collect();
+    format!("Of all {} after warm-up: {}.", duration(total), parts.join(", "))
 }
 
-pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+/// What speaks for `group` beside its share, the most telling first.
+pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut evidence = Vec::new();
     match group {
         Group::GpuCompute | Group::Communication => {
@@ -240,16 +253,7 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<Stri
             {
                 evidence.extend(compute_evidence(&device.compute).into_iter().take(1));
             }
-            let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
-            rows.retain(|row| row.communication == (group == Group::Communication));
-            rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
-            rows.truncate(3);
-            let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
-            for (row, name) in rows.iter().zip(names) {
-                let of = &row.durations;
-                let (times, total, median) = (counted(of.count(), "time"), duration(of.total()), duration(of.median()));
-                evidence.push(format!("Kernel {name} ran {times}, {total} in all, median {median}."));
-            }
+            evidence.extend(kernel_sentences(group, devices));
         }
         Group::Copy => {
             if let Some(device) = devices.iter().max_by_key(|device| device.copy_overlap.exposed_ns) {
@@ -260,39 +264,15 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<Stri
             for row in rows.iter().take(3) {
                 let (count, time) = (row.durations.count(), duration(row.durations.total()));
                 evidence.push(format!(
-                    "{count} copies {}: {} in {time}, {:.1} GB/s, {} each.",
-                    path_name(row.path),
+                    "{count} {}: {} in {time}, {}{}.",
+                    words::copies(row.path, count),
                     bytes(row.bytes),
-                    row.gigabytes_per_second(),
-                    bytes(row.bytes / count.max(1)),
+                    rate(row.gigabytes_per_second()),
+                    if count == 1 { String::new() } else { format!(", {} each", bytes(row.bytes / count.max(1))) },
                 ));
             }
         }
-        Group::Launch => {
-            if let Some((small, all, each)) = small_copies(devices) {
-                let each = bytes(each);
-                evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
-            }
-            let kernels = || devices.iter().flat_map(|device| &device.kernels);
-            let count: u64 = kernels().map(|row| row.durations.count()).sum();
-            let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
-            let waited = devices.iter().map(|device| group.total(&device.leaves)).fold(0, u64::saturating_add);
-            evidence.push(format!(
-                "{count} kernels ran for {} on average; for each, the device waited {} for its launch (whole window).",
-                duration(total / count.max(1)),
-                duration(waited / count.max(1)),
-            ));
-            let launches = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>().max(1);
-            let late = devices.iter().map(|device| device.host_lead.late()).sum::<u64>() as f64 / launches as f64;
-            evidence.push(format!("{:.1} % of launches came when the device had run dry.", late * 100.0));
-            if let Some((count, each)) = small_reads(devices) {
-                let (times, each) = (counted(count, "time"), bytes(each));
-                evidence.insert(
-                    0,
-                    format!("The host read a value from the device {times} ({each} each), as .item() does."),
-                );
-            }
-        }
+        Group::Launch => evidence.extend(launch_sentences(devices, whole)),
         _ => {
             if group == Group::DataLoading {
                 evidence.push(
@@ -304,6 +284,51 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport]) -> Vec<Stri
             evidence.extend(cause_sentences(group, devices));
         }
     }
+    evidence
+}
+
+/// The three kernels of the group with the most time.
+fn kernel_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+    let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
+    rows.retain(|row| row.communication == (group == Group::Communication));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+    rows.truncate(3);
+    let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
+    let sentence = |(row, name): (&&KernelRow, &String)| {
+        let of = &row.durations;
+        let (times, total, median) = (counted(of.count(), "time"), duration(of.total()), duration(of.median()));
+        let median = if of.count() == 1 { String::new() } else { format!(", median {median}") };
+        format!("Kernel {name} ran {times}: {total}{median}.")
+    };
+    rows.iter().zip(&names).map(sentence).collect()
+}
+
+/// What is launched, and how long the GPU waits for it.
+fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+    let mut evidence = Vec::new();
+    if let Some((count, each)) = small_reads(devices) {
+        let (times, each) = (counted(count, "time"), bytes(each));
+        evidence.push(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does."));
+    }
+    if let Some((small, all, each)) = small_copies(devices) {
+        let each = bytes(each);
+        evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
+    }
+    let kernels = || devices.iter().flat_map(|device| &device.kernels);
+    let count: u64 = kernels().map(|row| row.durations.count()).sum();
+    let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
+    // Launches are counted after warm-up, as the waits are.
+    let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
+    let waited = Group::Launch.total(whole);
+    if launched > 0 && count > 0 {
+        evidence.push(format!(
+            "A kernel runs for {} on average, and the GPU waits {} for each launch.",
+            duration(total / count.max(1)),
+            duration(waited / launched),
+        ));
+    }
+    let late = devices.iter().map(|device| device.host_lead.late()).sum::<u64>() as f64 / launched.max(1) as f64;
+    evidence.push(format!("At {} of the launches the GPU had nothing else to do.", percent(late.min(1.0))));
     evidence
 }
 

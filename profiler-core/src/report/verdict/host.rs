@@ -6,7 +6,8 @@
 use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
 use crate::report::{HostReport, LineRow};
-use crate::text_format::duration;
+use crate::text_format::{duration, percent};
+use crate::words::{activity, capitalized};
 
 /// HostSamples must speak for this part of a group's time to replace what is inferred without them.
 const SPEAKING_SHARE: f64 = 0.5;
@@ -38,8 +39,8 @@ pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
             // No stack was seen: the program's own ranges say it.
             let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(2);
             let parts: Vec<_> =
-                of_group.map(|row| format!("{} {}", words(row.cause), duration(row.total_ns))).collect();
-            sentences.push(format!("Named by the program's ranges around its data loader: {}.", parts.join(", ")));
+                of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+            sentences.push(format!("By the program's own ranges around its data loader: {}.", parts.join(", ")));
         }
         let waited = host.seen_with(&WAITS);
         let known = waited - host.seen_with(&[Cause::LoaderWait]);
@@ -48,8 +49,8 @@ pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
             sentences.insert(
                 sentences.len().min(1),
                 format!(
-                    "While it waited for the loader, worker processes were busy {:.0} %, only in input or output {:.0} \
-                     %, all idle {:.0} % of the time.",
+                    "While it waited for the loader, the worker processes were computing {:.0} %, only reading or writing \
+                     {:.0} %, and all idle {:.0} % of the time.",
                     percent(Cause::LoaderWaitBusy),
                     percent(Cause::LoaderWaitIo),
                     percent(Cause::LoaderWaitIdle),
@@ -58,48 +59,29 @@ pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
         }
     } else {
         let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(4);
-        let parts: Vec<_> = of_group.map(|row| format!("{} {}", words(row.cause), duration(row.total_ns))).collect();
-        sentences.push(format!("Seen of the launching thread while the device was idle: {}.", parts.join(", ")));
+        let parts: Vec<_> = of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+        sentences.push(format!("While the GPU was idle, the launching thread was {}.", parts.join(", ")));
     }
     sentences
 }
 
 fn line_sentence(row: &LineRow) -> String {
-    let a_step = row.step_ns.map_or_else(String::new, |nanos| format!(", {} a step", duration(nanos)));
-    format!("{} at {}: {:.1} % of the time{a_step}.", capitalized(words(row.cause)), row.place(), row.share * 100.0)
-}
-
-fn capitalized(words: &str) -> String {
-    let mut rest = words.chars();
-    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
-}
-
-fn words(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Code => "running code",
-        Cause::GarbageCollection => "collecting garbage",
-        Cause::InterpreterLock => "waiting for the interpreter's lock (GIL)",
-        Cause::Lock => "waiting for a lock or queue",
-        Cause::Poll => "waiting for a pipe or socket",
-        Cause::Io => "in input or output",
-        Cause::Disk => "waiting for storage",
-        Cause::Sleep => "sleeping",
-        Cause::Child => "waiting for a child process",
-        Cause::Memory => "in page faults or memory mapping",
-        Cause::Driver => "in a kernel driver",
-        Cause::Preempted => "ready, without a free core",
-        Cause::OtherWait => "off the cores",
-        Cause::LoaderInline => "preparing the batch on the launching thread",
-        Cause::LoaderCollate => "joining or pinning the batch on the launching thread",
-        Cause::LoaderReceive => "taking the batch over from workers",
-        Cause::LoaderWait | Cause::LoaderWaitBusy | Cause::LoaderWaitIo | Cause::LoaderWaitIdle => {
-            "waiting for the data loader"
-        }
+    let (doing, place) = (capitalized(activity(row.cause)), row.place());
+    match row.step_ns {
+        Some(nanos) => format!("{doing} at {place} takes {} a step ({}).", duration(nanos), percent(row.share)),
+        None => format!("{doing} at {place} takes {} of the time.", percent(row.share)),
     }
 }
 
 /// The advice for what most of the seen time of `group` had as cause; `None` when that says no more than the group.
-pub(super) fn advice(host: &HostReport, group: Group) -> Option<&'static str> {
+pub(super) fn advice(host: &HostReport, group: Group) -> Option<String> {
+    let advice = usual_advice(host, group)?;
+    let line = host.lines_of(group).next().map_or_else(|| "the line that does it".to_owned(), LineRow::place);
+    Some(advice.replace("{line}", &line))
+}
+
+/// The advice, with `{line}` for the line that costs most.
+fn usual_advice(host: &HostReport, group: Group) -> Option<&'static str> {
     let largest = host.causes.iter().find(|row| row.cause.leaf().group() == group)?.cause;
     if group == Group::DataLoading {
         // All waiting together against each kind of work: what the workers did only decides what to do about it.
@@ -112,34 +94,33 @@ pub(super) fn advice(host: &HostReport, group: Group) -> Option<&'static str> {
     }
     match largest {
         Cause::GarbageCollection => Some(
-            "Take Python's garbage collection off the step: gc.freeze() after start-up and gc.disable() with gc.collect() \
-             at epoch ends, or a larger gc.set_threshold(); helps when few cycles are made.",
+            "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() \
+             at the end of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
         ),
         Cause::InterpreterLock => Some(
-            "Free the interpreter's lock for the launching thread: move the other Python threads (loaders, loggers, \
+            "Free the interpreter's lock (GIL) for the launching thread: move the other Python threads (loaders, loggers, \
              metrics) into processes.",
         ),
         Cause::Io | Cause::Disk => Some(
-            "Move the input or output at the line above off the launching thread: write checkpoints and logs from another \
-             thread, keep what is read again in memory.",
+            "Move the input or output at {line} to another thread (checkpoints, logs), and keep in memory what is read \
+             again.",
         ),
         Cause::Preempted => Some(
             "Give the launching thread a free core: fewer worker processes or threads (OMP_NUM_THREADS), more cores, or \
              pin it to one.",
         ),
         Cause::Lock | Cause::Poll | Cause::Child => Some(
-            "The launching thread waits for another thread or process at the line above: have its result ready earlier \
-             (a deeper queue, more workers), or find out what keeps it busy.",
+            "The launching thread waits for another thread or process at {line}: have the result ready earlier (a deeper \
+             queue, more workers), or find out what keeps the other one busy.",
         ),
-        Cause::Sleep => Some("Remove the sleep at the line above from the path between launches."),
+        Cause::Sleep => Some("Remove the sleep at {line} from the loop."),
         Cause::Memory => Some(
             "Touch memory before the loop and reuse it: page faults and mappings on the launching thread come from fresh \
              host buffers (or from too little memory).",
         ),
-        Cause::Code => Some(
-            "Move the work at the lines above off the path between launches: do it less often, in another process, or on \
-             the device.",
-        ),
+        Cause::Code => {
+            Some("Move the work at {line} out of the loop: do it less often, in another process, or on the GPU.")
+        }
         _ => None,
     }
 }
@@ -147,12 +128,12 @@ pub(super) fn advice(host: &HostReport, group: Group) -> Option<&'static str> {
 fn loader_advice(cause: Cause) -> &'static str {
     match cause {
         Cause::LoaderInline => {
-            "Prepare batches in other processes (DataLoader num_workers > 0, pin_memory=True) and fetch the next one \
-             during the step; helps while free cores remain."
+            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
+             CPU cores are free."
         }
         Cause::LoaderCollate => {
-            "Join and pin batches off the launching thread (num_workers > 0 collates in the workers; pin_memory=True pins \
-             in a thread of its own), and join fewer, larger pieces."
+            "Join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, pin_memory=True \
+             pins in a thread of its own), and join fewer, larger pieces."
         }
         Cause::LoaderReceive => {
             "The batch is ready and taking it over costs: return tensors rather than Python objects from the workers, \

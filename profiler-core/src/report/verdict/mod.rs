@@ -20,8 +20,9 @@ use super::{DeviceReport, HostReport, StepBasis, Verdict};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::completeness::Completeness;
-use crate::text_format::{counted, duration};
+use crate::text_format::{counted, duration, percent};
 use crate::whatif::WORTH_SHOWING;
+use crate::words;
 
 /// Beyond this share of steady time without a known cause there is no verdict.
 pub const UNKNOWN_SHARE: f64 = 0.20;
@@ -49,33 +50,28 @@ pub fn verdict_of(
     if let Some((group, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
         let share = if group == Group::NoWork { 1.0 } else { unknown };
         let (evidence, recommendation) = (vec![reason], advice.to_owned());
-        let live = (group, share);
-        return Verdict { group, share, ranking: Vec::new(), basis: None, live, evidence, recommendation };
+        let (live, details, ranking) = ((group, share), Vec::new(), Vec::new());
+        return Verdict { group, share, ranking, basis: None, live, evidence, details, recommendation };
     }
     let group = ranking.first();
     let interval = ranking.share(group);
     let graphs = GraphFit::of(attributor);
-    let mut evidence = vec![evidence::leaf_sentence(group, &whole, total)];
-    evidence.extend(evidence::step_sentences(group, &ranking, devices));
-    evidence.extend(evidence::gain_sentence(group, &ranking, devices));
+    let mut evidence = vec![evidence::headline(group, &ranking, devices, &whole)];
     let seen = host::speaking(host, group, group.total(&whole));
     match seen {
         Some(seen) => evidence.extend(host::sentences(seen, group)),
-        None => {
-            evidence.extend(evidence::group_evidence(group, devices).into_iter().take(3));
-        }
+        None => evidence.extend(evidence::group_evidence(group, devices, &whole).into_iter().take(3)),
     }
     if group == Group::Launch {
         evidence.push(advice::graph_sentence(graphs));
     }
-    if group != Group::GpuCompute {
-        let computed = ranking.share(Group::GpuCompute).median;
-        evidence.push(format!("The device computed {:.1} % of the time.", computed * 100.0));
-    }
+    evidence.extend(evidence::compute_gain(group, &ranking, devices));
     let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;
     if tracing >= TRACING_SHARE {
-        evidence.push(format!("Tracing itself kept the launching threads busy {:.1} % of the time.", tracing * 100.0));
+        evidence.push(format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)));
     }
+    evidence.extend(evidence::rival_sentence(group, &ranking));
+    let details = evidence::details(group, &ranking, devices, &whole);
     let basis = ranking.steady.as_ref().map(|devices| StepBasis {
         steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
@@ -83,11 +79,11 @@ pub fn verdict_of(
     });
     let by_sight = seen.and_then(|seen| host::advice(seen, group));
     let recommendation = match by_sight {
-        Some(advice) => advice.to_owned(),
+        Some(advice) => advice,
         None => without_samples(group, &whole, graphs, devices),
     };
     let (share, ranking) = (interval.median, ranking.ranked());
-    Verdict { group, share, ranking, basis, live: (group, share), evidence, recommendation }
+    Verdict { group, share, ranking, basis, live: (group, share), evidence, details, recommendation }
 }
 
 /// Advice where nobody has looked at the launching threads.
@@ -126,26 +122,26 @@ fn abstention(
     let lost = completeness.loss.dropped();
     let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
     let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
-    let longer = "Trace a longer part of the program, at least a few steps after its start-up.";
+    let longer = "Record a longer part of the program: at least a few steps after its start-up.";
     if operations == 0 && completeness.bad_timestamps == 0 && lost == 0 {
         let calls = counted(completeness.api_calls, "CUDA call");
         return Some((
             Group::NoWork,
             format!("No kernel, copy or memset was recorded, only {calls}."),
-            "Check that the traced process is the one that uses the GPU, and that it got as far as its first kernel.",
+            "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
         ));
     }
     if lost as f64 > LOSS_SHARE * received.saturating_add(lost) as f64 {
         let share = lost as f64 / received.saturating_add(lost) as f64 * 100.0;
         return Some((
             Group::CannotTell,
-            format!("{lost} records ({share:.1} %) were dropped, so idle time may be missing work."),
-            "Give the collector more memory or a free core, and trace again.",
+            format!("{lost} records ({share:.1} %) were lost, so what looks like idle time may be work."),
+            "Give gpuwhy more memory (--buffer-memory) or a free CPU core, and record again.",
         ));
     }
     if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {
         let millis = window as f64 / 1e6;
-        let reason = format!("Too little data: {operations} device operations in {millis:.1} ms.");
+        let reason = format!("Too little data: {} in {millis:.1} ms.", counted(operations, "GPU operation"));
         return Some((Group::CannotTell, reason, longer));
     }
     if unknown > UNKNOWN_SHARE {
@@ -153,16 +149,17 @@ fn abstention(
         for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == Group::CannotTell) {
             let nanos: u64 = devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum();
             if nanos > 0 {
-                causes.push(format!("{} {}", leaf.name(), duration(nanos)));
+                causes.push(format!("{} {}", words::cause(leaf), duration(nanos)));
             }
         }
         let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
-        let events = if events.is_empty() { String::new() } else { format!(" Behind events: {}.", events.join(", ")) };
+        let events =
+            if events.is_empty() { String::new() } else { format!(" Waits for events: {}.", events.join(", ")) };
         let causes = causes.join(", ");
         return Some((
             Group::CannotTell,
             format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
-            "HostSampleView at the gaps on a timeline; waits between streams and inside graphs need event tracing.",
+            "Look at the gaps on a timeline (gpuwhy export --to perfetto).",
         ));
     }
     None

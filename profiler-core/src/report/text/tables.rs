@@ -1,27 +1,23 @@
-//! The long report for people: the short one, then every table behind it.
+//! The tables of the long report.
 //!
 //! The first line of a table names its columns and their units. Rows keep the order of the model, the largest total
 //! first; only the name at the end of a row may be shortened, so that rows stay comparable line by line.
 
 use std::fmt::Write;
 
-use super::text::write_short;
-use super::{DeviceReport, KernelGeometry, Report};
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::text_format::{Page, duration, path_name, short_names, shortened, wrapped};
+use crate::report::{DeviceReport, KernelGeometry, Report};
+use crate::text_format::{Page, counted, duration, short_names, shortened, wrapped};
+use crate::words;
 
 /// Longest name in a row. With the numbers before it a row takes at most 181 columns.
 const NAME_WIDTH: usize = 80;
 
-/// The long report with at most `kernels` rows in each table of kernels.
-#[must_use]
-pub fn full(report: &Report, kernels: usize, columns: usize) -> String {
-    let mut page = Page::new(columns);
-    let out = &mut page;
-    write_short(out, report);
+/// The tables, with at most `kernels` rows for the kernels of a device.
+pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
     for device in &report.devices {
-        let _ = writeln!(out, "\n== device {}", device.device.id);
+        let _ = writeln!(out, "\n== GPU {}", device.device.id);
         leaf_rows(out, device);
         kernel_rows(out, device, kernels);
         copy_rows(out, device);
@@ -30,21 +26,34 @@ pub fn full(report: &Report, kernels: usize, columns: usize) -> String {
     for note in &report.process.notes {
         wrapped(out, "note: ", note);
     }
-    page.into_text()
 }
 
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64 * 100.0
 }
 
+/// The whole run by cause, warm-up included, and the part of it after warm-up.
 fn leaf_rows(out: &mut Page, device: &DeviceReport) {
-    let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (device.leaves[leaf as usize], leaf)).collect();
-    leaves.retain(|&(nanos, _)| nanos > 0);
-    leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-    let _ = writeln!(out, "{:>10} {:>6}  cause", "time", "%");
-    for (nanos, leaf) in leaves {
-        let _ = writeln!(out, "{:>10} {:>6.2}  {}", duration(nanos), share(nanos, device.window_ns), leaf.name());
+    let row = |leaf: Leaf| (device.leaves[leaf as usize], device.steady_leaves[leaf as usize], leaf);
+    let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(row).collect();
+    leaves.retain(|&(nanos, ..)| nanos > 0);
+    leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)));
+    let steady: u64 = device.steady_leaves.iter().sum();
+    let _ =
+        writeln!(out, "{:>10} {:>6} {:>13} {:>6}  cause (name in the JSON)", "whole run", "%", "after warm-up", "%");
+    for (nanos, after, leaf) in leaves {
+        let _ = writeln!(
+            out,
+            "{:>10} {:>6.2} {:>13} {:>6.2}  {} ({})",
+            duration(nanos),
+            share(nanos, device.window_ns),
+            duration(after),
+            share(after, steady),
+            words::cause(leaf),
+            leaf.name()
+        );
     }
+    let _ = writeln!(out, "{:>10} {:>6} {:>13} {:>6}  sum", duration(device.window_ns), "", duration(steady), "");
 }
 
 fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
@@ -77,7 +86,7 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     if let Some(rest) = device.kernels.get(limit..).filter(|rest| !rest.is_empty()) {
         let time = rest.iter().map(|row| row.durations.total()).fold(0, u64::saturating_add);
         let count: u64 = rest.iter().map(|row| row.durations.count()).sum();
-        let _ = writeln!(out, "{:>10} {count:>9}  in {} more kernels", duration(time), rest.len());
+        let _ = writeln!(out, "{:>10} {count:>9}  in {}", duration(time), counted(rest.len() as u64, "more kernel"));
     }
 }
 
@@ -122,7 +131,7 @@ fn copy_rows(out: &mut Page, device: &DeviceReport) {
             row.fit.map_or_else(dash, |fit| duration(fit.latency_ns.round() as u64)),
             row.link_gigabytes_per_second.map_or_else(dash, |best| format!("{:.0}", rate / best * 100.0)),
             row.class.name(),
-            path_name(row.path),
+            words::copies(row.path, 2),
         );
     }
 }

@@ -1,0 +1,120 @@
+//! The report for people: a first screen that needs no manual, everything behind it, and one line for a run that is still going.
+//!
+//! The first screen has plain words only and says each number once. What needs explanation, and the names of the JSON, are in the
+//! long report ([`details`], [`tables`]).
+
+mod completeness;
+mod details;
+mod live;
+mod shares;
+mod tables;
+
+use std::fmt::Write;
+
+pub(super) use self::live::live_line;
+use self::shares::share_line;
+use super::{Part, Report, Verdict, captures, cost};
+use crate::attribution::leaf::Group;
+use crate::steps::{StepSource, Steps};
+use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
+use crate::whatif::{WORTH_SHOWING, about};
+use crate::words;
+
+/// Sentences of evidence on the first screen, beside the one in the line of the verdict.
+const EVIDENCE_SHOWN: usize = 4;
+/// GPUs with a line of their own.
+const DEVICES_SHOWN: usize = 8;
+
+/// The first screen.
+#[must_use]
+pub(super) fn short(report: &Report, style: Style) -> String {
+    let mut out = Page::new(style);
+    first_screen(&mut out, report);
+    out.into_text()
+}
+
+/// The first screen, what is behind it, and every table with at most `kernels` rows for the kernels of a device.
+#[must_use]
+pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
+    let mut page = Page::new(style);
+    first_screen(&mut page, report);
+    details::write(&mut page, report, hidden_evidence(&report.verdict));
+    tables::write(&mut page, report, kernels);
+    page.into_text()
+}
+
+fn first_screen(out: &mut Page, report: &Report) {
+    let room = out.columns().max(60) - 40;
+    let command = shortened(&report.process.command.join(" "), room);
+    let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
+    let observed = duration(report.shown_ns());
+    wrapped(out, "gpuwhy: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
+    if let Some(Part { from_ns, to_ns, of_ns }) = report.part {
+        let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
+        wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
+    }
+    captures::lines(out, report);
+    let verdict = &report.verdict;
+    wrapped_as(out, Paint::Bold, "", &conclusion(report));
+    for sentence in verdict.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
+        wrapped(out, "  - ", sentence);
+    }
+    wrapped(out, "What to do: ", &verdict.recommendation);
+    for device in report.devices.iter().take(DEVICES_SHOWN) {
+        share_line(out, report, device);
+    }
+    if report.devices.len() > DEVICES_SHOWN {
+        let _ = writeln!(out, "... and {}", counted((report.devices.len() - DEVICES_SHOWN) as u64, "more GPU"));
+    }
+    if let Some(steps) = report.devices.iter().max_by_key(|device| device.window_ns).and_then(|d| d.steps.as_ref()) {
+        wrapped(out, "Steps: ", &step_sentence(steps));
+    }
+    if let Some(cost) = &report.cost {
+        for sentence in cost::given_up(cost, report) {
+            wrapped(out, "", &sentence);
+        }
+    }
+    completeness::write(out, report);
+}
+
+/// The sentences for which the first screen has no room.
+fn hidden_evidence(verdict: &Verdict) -> &[String] {
+    verdict.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
+}
+
+/// The bottleneck, what it costs, and what the best case without it is.
+fn conclusion(report: &Report) -> String {
+    let verdict = &report.verdict;
+    let why = verdict.evidence.first().map_or("", String::as_str);
+    let lead = match verdict.group {
+        Group::NoWork => "No GPU work.".to_owned(),
+        Group::CannotTell => "No verdict.".to_owned(),
+        group if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(group)),
+        group => format!("Bottleneck: {}.", words::bottleneck(group)),
+    };
+    let best = match (report.ceiling(verdict.group), verdict.group) {
+        (Some(speedup), _) if speedup >= WORTH_SHOWING && speedup.is_finite() => {
+            format!(" Best case without it: {} faster.", about(speedup))
+        }
+        (Some(_), group) if group != Group::GpuCompute => {
+            " Removing it alone gains nothing: something else is as late.".to_owned()
+        }
+        _ => String::new(),
+    };
+    format!("{lead} {why}{best}")
+}
+
+/// How many steps, how long they took, and how they were found.
+fn step_sentence(steps: &Steps) -> String {
+    let found = match (steps.source, steps.period) {
+        (StepSource::Annotated, _) => "named by the program".to_owned(),
+        (StepSource::Period, Some(1)) => "detected: the same GPU operation repeats".to_owned(),
+        (StepSource::Period, Some(period)) => format!("detected: the same {period} GPU operations repeat"),
+        (StepSource::Period, None) => "detected: the same GPU operations repeat".to_owned(),
+        (StepSource::Anchor, _) => "detected by an operation that comes once in each".to_owned(),
+        (StepSource::Window, _) => {
+            return "none detected, because no sequence of GPU operations repeats.".to_owned();
+        }
+    };
+    format!("{} of {} (median), {found}.", steps.seen, duration(steps.duration_percentile(50)))
+}

@@ -1,0 +1,121 @@
+//! Where the time of a GPU goes, one percentage for each cause.
+
+use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use crate::report::{DeviceReport, Report};
+use crate::steps::{StepSource, UNUSUAL};
+use crate::text_format::{Page, Paint, listed};
+use crate::words;
+
+/// One line: after warm-up, in whole percent that sum to 100.
+pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport) {
+    let name = if device.device.name.is_empty() { String::new() } else { format!(" ({})", device.device.name) };
+    let (of, shares) = shares(report, device);
+    let items: Vec<_> = whole_percent(&shares, report.verdict.group)
+        .into_iter()
+        .map(|(group, percent)| (paint(group), format!("{} {percent} %", words::spent(group))))
+        .collect();
+    listed(out, &format!("GPU {}{name}, {of}: ", device.device.id), &items);
+}
+
+/// What of the time the shares are, and the share of each group, 0 to 1, as far as it has any.
+fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
+    let steps = if report.verdict.basis.is_some() { typical_steps(device) } else { None };
+    let (of, leaves) = match steps {
+        Some(leaves) => ("each step", leaves),
+        None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after warm-up", device.steady_leaves),
+        None => ("whole run", device.leaves),
+    };
+    let total = leaves.iter().sum::<u64>().max(1) as f64;
+    let share = |group: Group| (group, group.total(&leaves) as f64 / total);
+    let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
+    // The verdict's share is a median over steps, and these are their mean: of one GPU the same number is shown for both.
+    if let [_] = report.devices[..]
+        && steps.is_some()
+        && let Some(found) = shares.iter().find(|(group, _)| *group == report.verdict.group).map(|(_, share)| *share)
+        && found < 1.0
+    {
+        let others = (1.0 - report.verdict.share) / (1.0 - found);
+        for (group, share) in &mut shares {
+            *share = if *group == report.verdict.group { report.verdict.share } else { *share * others };
+        }
+    }
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    (of, shares)
+}
+
+/// The share of the time in which the GPU worked at all, over all GPUs.
+pub(super) fn busy_share(report: &Report) -> f64 {
+    let idle: f64 = report
+        .devices
+        .iter()
+        .map(|device| {
+            let leaves = if report.verdict.basis.is_some() { typical_steps(device) } else { None };
+            let leaves = leaves.unwrap_or(device.steady_leaves);
+            let idle: u64 =
+                Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
+            idle as f64 / leaves.iter().sum::<u64>().max(1) as f64
+        })
+        .sum();
+    1.0 - idle / report.devices.len().max(1) as f64
+}
+
+/// The causes of all steps that were not unusually long.
+fn typical_steps(device: &DeviceReport) -> Option<Leaves> {
+    let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
+    let longest = UNUSUAL * steps.duration_percentile(50) as f64;
+    let mut sum = [0_u64; LEAF_COUNT];
+    for row in steps.rows.iter().filter(|row| row.duration() as f64 <= longest) {
+        for (sum, nanos) in sum.iter_mut().zip(&row.leaves) {
+            *sum = sum.saturating_add(*nanos);
+        }
+    }
+    sum.iter().any(|&nanos| nanos > 0).then_some(sum)
+}
+
+/// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is missing goes to
+/// those with the largest remainders. Those of less than 1 are left out.
+fn whole_percent(shares: &[(Group, f64)], first: Group) -> Vec<(Group, u32)> {
+    let total: f64 = shares.iter().map(|(_, share)| share).sum();
+    let alone = shares.len() == 1;
+    let whole = |&(group, share): &(Group, f64)| {
+        let exact = share / total.max(f64::MIN_POSITIVE) * 100.0;
+        let fixed = group == first && !alone;
+        if fixed { (group, exact.round() as u32, -1.0) } else { (group, exact.floor() as u32, exact.fract()) }
+    };
+    let mut rows: Vec<(Group, u32, f64)> = shares.iter().map(whole).collect();
+    let missing = 100_u32.saturating_sub(rows.iter().map(|(_, whole, _)| whole).sum());
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|&a, &b| rows[b].2.total_cmp(&rows[a].2));
+    for &index in order.iter().take(missing as usize) {
+        rows[index].1 += 1;
+    }
+    rows.into_iter().filter(|(_, whole, _)| *whole > 0).map(|(group, whole, _)| (group, whole)).collect()
+}
+
+const fn paint(group: Group) -> Paint {
+    match group {
+        Group::GpuCompute => Paint::Green,
+        Group::NoWork | Group::CannotTell => Paint::Plain,
+        _ => Paint::Yellow,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_sum_to_a_hundred_and_none_is_0() {
+        let of = |shares: &[f64]| -> Vec<u32> {
+            let groups = Group::ALL.into_iter().zip(shares).map(|(group, &share)| (group, share)).collect::<Vec<_>>();
+            whole_percent(&groups, Group::Copy).into_iter().map(|(_, percent)| percent).collect()
+        };
+        assert_eq!(of(&[0.617, 0.139, 0.244]), [62, 14, 24]);
+        assert_eq!(of(&[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]), [34, 33, 33]);
+        assert_eq!(of(&[0.9999, 0.0001]), [100]);
+        assert_eq!(of(&[0.164, 0.153, 0.616, 0.067]), [16, 15, 62, 7], "the third is the verdict");
+        assert_eq!(of(&[0.169, 0.156, 0.604, 0.071]), [17, 16, 60, 7], "no more than it rounds to");
+        assert_eq!(of(&[0.994, 0.003, 0.003]).iter().sum::<u32>(), 100);
+        assert!(of(&[]).is_empty());
+    }
+}
