@@ -60,7 +60,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
     let mut kernels: Vec<_> = statistics
         .kernels()
         .map(|(name, row)| KernelRow {
-            name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::demangled(dictionary.name(id))),
+            name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::kernel(dictionary, id)),
             communication: row.communication,
             durations: row.durations.clone(),
             geometry: name.and_then(|id| geometries.get(&id).copied()),

@@ -21,7 +21,7 @@ impl GapSubject {
         match subject {
             Subject::None => Self::None,
             Subject::Call(function) => Self::Call(names::function(dictionary, function)),
-            Subject::Kernel(name) => Self::Kernel(names::demangled(dictionary.name(name))),
+            Subject::Kernel(name) => Self::Kernel(names::kernel(dictionary, name)),
             Subject::HostToDevice => Self::HostToDevice,
             Subject::OtherTransfer => Self::OtherTransfer,
             Subject::Awaited(producer) => Self::Awaited(producer),

@@ -210,7 +210,7 @@ fn row(tally: RangeTally, inside: RangeInside, dictionary: &Dictionary) -> Range
     let RangeTally { key: RangeKey { style, domain, message }, host, projected, operations, levels, children } = tally;
     let instances = projected.durations.count().max(1) as f64;
     let mut kernels: Vec<_> =
-        inside.kernels.into_iter().map(|(name, of)| (names::demangled(dictionary.name(name)), of)).collect();
+        inside.kernels.into_iter().map(|(name, of)| (names::kernel(dictionary, name), of)).collect();
     kernels.sort_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
     let message = dictionary.name(message);
     RangeRow {

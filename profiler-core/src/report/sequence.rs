@@ -18,7 +18,7 @@ impl Sequence {
         for place in places {
             let index = *known.entry((place.leaf, place.subject)).or_insert_with(|| {
                 sequence.names.push(match place.subject {
-                    Subject::Kernel(name) => names::demangled(dictionary.name(name)),
+                    Subject::Kernel(name) => names::kernel(dictionary, name),
                     _ => place.leaf.name().to_owned(),
                 });
                 (sequence.names.len() - 1) as u32
