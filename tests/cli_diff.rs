@@ -76,7 +76,13 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
 
     let text = String::from_utf8(diff(&a, &b, &[]).stdout).unwrap();
     assert!(text.starts_with("B's ") && text.contains("faster") && text.contains("waiting for data -"), "{text}");
-    let predicted = ["Predicted from A: up to about 5.7x", "without data loading", "got 5.", "more than predicted", "pageable memory -1."];
+    let predicted = [
+        "Predicted from A: up to about 5.7x",
+        "without data loading",
+        "got 5.",
+        "more than predicted",
+        "pageable memory -1.",
+    ];
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(predicted.iter().all(|part| words.contains(part)), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -141,8 +141,12 @@ fn a_process_can_be_told_to_let_others_have_cupti() {
 fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     // 500 launches of 40 nodes, whole at first.
     let released = || {
-        let variables =
-            [("GPUWHY_CUDA_GRAPH_TRACE", "auto"), ("GPUWHY_MAX_OVERHEAD", "0.1%"), ("GPUWHY_REPLAY_VERSION", "130200"), ("GPUWHY_REPORT", "full")];
+        let variables = [
+            ("GPUWHY_CUDA_GRAPH_TRACE", "auto"),
+            ("GPUWHY_MAX_OVERHEAD", "0.1%"),
+            ("GPUWHY_REPLAY_VERSION", "130200"),
+            ("GPUWHY_REPORT", "full"),
+        ];
         let program = Program::playing("graph_torch", "0.1", &variables);
         program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 50);
         assert_eq!(program.ask("release")["changed"], true);

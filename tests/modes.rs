@@ -83,8 +83,12 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let begun = Instant::now();
     let text = words(&watched(&stage, Some("busy=34,memory=5,sm=12,pcie=1024")));
     let lasted = begun.elapsed().as_nanos();
-    for wanted in ["busy 34 % of ", "multiprocessors active 12 %", "PCI Express 1.07 GB/s out", "mode monitor records no GPU work"]
-    {
+    for wanted in [
+        "busy 34 % of ",
+        "multiprocessors active 12 %",
+        "PCI Express 1.07 GB/s out",
+        "mode monitor records no GPU work",
+    ] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(text.contains("No verdict. "), "nobody looked at a thread of this program: {text}");
@@ -124,7 +128,8 @@ fn a_gauge_that_is_not_there_is_told_with_its_reason() {
 fn a_mode_is_named_with_its_price_in_report_and_json() {
     for mode in ["light", "full"] {
         let stage = Stage::new();
-        let output = stage.host("graph_torch").envs([("GPUWHY_MODE", mode), ("GPUWHY_REPORT", "full")]).output().unwrap();
+        let output =
+            stage.host("graph_torch").envs([("GPUWHY_MODE", mode), ("GPUWHY_REPORT", "full")]).output().unwrap();
         assert!(stderr(&output).contains(&format!("Cost of recording: mode {mode}")), "{}", stderr(&output));
         let cost = &stage.report()["cost"];
         assert_eq!(cost["mode"], mode);
@@ -161,7 +166,8 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
     let output = stage
         .with_whole_graphs("graph_torch")
         .envs([("GPUWHY_CUDA_GRAPH_TRACE", "graph"), ("GPUWHY_REPORT", "full")])
-        .output().unwrap();
+        .output()
+        .unwrap();
     assert!(stderr(&output).contains("CUDA graphs as a whole"), "{}", stderr(&output));
     let report = stage.report();
     let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
@@ -272,7 +278,8 @@ fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
         let output = stage
             .with_whole_graphs(fixture)
             .envs([("GPUWHY_CUDA_GRAPH_TRACE", value), ("GPUWHY_REPORT", "full")])
-            .output().unwrap();
+            .output()
+            .unwrap();
         words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it inside cudaGraphLaunch")
     };
     // 20,000 nodes in 0.1 s and in 1.1 s.

@@ -57,7 +57,10 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
             lost.push(Duration::from_millis(LEAVES_AT).saturating_sub(Duration::from_nanos(until - start)));
             let text = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
             let text = String::from_utf8(text.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(text.contains("The trace has no end, because the program was killed or still runs: everything up to"), "{text}");
+            assert!(
+                text.contains("The trace has no end, because the program was killed or still runs: everything up to"),
+                "{text}"
+            );
             if lost.last().is_some_and(|lost| *lost < LOST_AT_MOST) {
                 break seen;
             }

@@ -10,7 +10,8 @@ use crate::attribution::{DeviceAccount, GapTotals, Producer, Subject};
 use crate::dictionary::Dictionary;
 use crate::report::names;
 use crate::report::waits::waited_for;
-use crate::text_format::{counted, duration, short_name};
+use crate::text_format::names::short_name;
+use crate::text_format::{counted, duration};
 use crate::words;
 
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
