@@ -70,20 +70,24 @@ fn a_program_without_a_period_is_told_so() {
 #[test]
 fn from_half_of_the_operations_on_graphs_are_in_use_already() {
     let most = program(11, 0, |_, _| false);
-    assert_told(&most, "CUDA graphs launched 55.0 % of the operations already.", "operations within the graphs fewer");
+    assert_told(&most, "CUDA graphs already launch 55 % of the GPU operations.", "operations within the graphs fewer");
     let half = program(10, 0, |_, _| false);
-    assert_told(&half, "of the launches are the same in every step; a CUDA graph needs 98 %.", "Capture the step");
+    assert_told(
+        &half,
+        "of the launches are the same in every step, so a CUDA graph fits (it needs 98 %).",
+        "Capture the step",
+    );
 }
 
 #[test]
 fn graphs_that_take_most_of_the_time_are_in_use_whatever_their_number() {
     // 52 of 90 us, as one operation of twenty; then 32 of 70.
     let most = program(1, 50, |_, _| false);
-    let sentence = "CUDA graphs took 57.8 % of the time in which the device worked already.";
+    let sentence = "CUDA graphs already take 58 % of the time in which the GPU works.";
     assert_told(&most, sentence, "operations within the graphs fewer");
     assert_told(
         &program(1, 30, |_, _| false),
-        "of the launches are the same in every step; a CUDA graph needs 98 %.",
+        "of the launches are the same in every step, so a CUDA graph fits (it needs 98 %).",
         "Capture the step",
     );
 }

@@ -411,7 +411,7 @@ fn a_launch_bound_program_is_told_what_a_launch_costs() {
     device.kernels = vec![kernel("a", 10, 3), kernel("b", 20, 1)];
     let verdict = judge(&[device.clone(), device]);
     assert!(
-        says(&verdict, "A kernel runs for 12.5 us on average, and the GPU waits 2.5 ms for each launch."),
+        says(&verdict, "A kernel runs for 12.5 us on average, and the GPU waits 5.0 ms for each launch."),
         "{:?}",
         verdict.evidence
     );

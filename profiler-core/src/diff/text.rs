@@ -7,7 +7,8 @@ use std::fmt::Write;
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
 use super::{DeviceDiff, Diff, Fate, Outcome, Prediction};
-use crate::text_format::{Page, Paint, Style, counted, duration, short_name, wrapped, wrapped_as};
+use crate::text_format::names::short_name;
+use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
 use crate::whatif::about;
 use crate::words;
 

@@ -17,15 +17,13 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     let mut out = Page::new(style);
     let size = report.world_size.map_or_else(String::new, |world| format!(" of {world}"));
     let _ = writeln!(out, "ranks: {}{size}; hosts: {}", report.rows.len(), report.clocks.len());
-    let _ = writeln!(
-        out,
-        "  rank  host            run computes    comm.    waited    caused      last     late  bottleneck"
-    );
+    let _ =
+        writeln!(out, "  rank  host            run computes    comm.   waited   caused   last     late  bottleneck");
     for row in report.rows.iter().take(SHOWN) {
         let share = |nanos: u64| format!("{:.1} %", 100.0 * nanos as f64 / row.window_ns.max(1) as f64);
         let _ = writeln!(
             out,
-            "  {:>4}  {:<10} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9} {:>8}  {}",
+            "  {:>4}  {:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8}  {}",
             row.rank,
             shortened(&row.host, 10),
             duration(row.window_ns),
@@ -112,9 +110,12 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
 }
 
 /// The bottleneck of a rank.
-fn bottleneck(group: Group) -> &'static str {
+const fn bottleneck(group: Group) -> &'static str {
     match group {
         Group::NoWork | Group::CannotTell => "no verdict",
+        Group::Launch => "launches",
+        Group::HostCpu => "CPU work",
+        Group::Communication => "communication",
         group => words::bottleneck(group),
     }
 }

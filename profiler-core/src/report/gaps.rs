@@ -10,7 +10,8 @@ use super::{GapRow, GapSubject};
 use crate::attribution::leaf::Leaf;
 use crate::attribution::{DeviceAccount, GapTotals, Subject};
 use crate::dictionary::Dictionary;
-use crate::text_format::{counted, duration, short_name};
+use crate::text_format::names::short_name;
+use crate::text_format::{counted, duration};
 use crate::words;
 
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.

@@ -1,6 +1,6 @@
 //! What a run looked like: plain data made from the attributor's state, at any moment.
 //!
-//! One model serves every output: [`text`] for people, `json` (with the feature `serde`) for programs, one line
+//! One model serves every output: `text` for people, `json` (with the feature `serde`) for programs, one line
 //! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
 //! Nothing here reads a clock or decides about colors or destinations.
 //!

@@ -1,7 +1,7 @@
 //! The report for people: a first screen that needs no manual, everything behind it, and one line for a run that is still going.
 //!
 //! The first screen has plain words only and says each number once. What needs explanation, and the names of the JSON, are in the
-//! long report ([`details`], [`tables`]).
+//! long report (`details`, `tables`).
 
 mod completeness;
 mod details;
@@ -96,6 +96,7 @@ fn conclusion(report: &Report) -> String {
         (Some(speedup), _) if speedup >= WORTH_SHOWING && speedup.is_finite() => {
             format!(" Best case without it: {} faster.", about(speedup))
         }
+        (Some(_), Group::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
         (Some(_), group) if group != Group::GpuCompute => {
             " Removing it alone gains nothing: something else is as late.".to_owned()
         }

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
 use crate::report::{DeviceReport, KernelGeometry, Report};
-use crate::text_format::{Page, counted, duration, short_names, shortened, wrapped};
+use crate::text_format::names::short_names;
+use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
 /// Longest name in a row. With the numbers before it a row takes at most 181 columns.

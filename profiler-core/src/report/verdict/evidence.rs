@@ -9,7 +9,8 @@ use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
 use crate::report::{CopyClass, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
 use crate::steps::Step;
-use crate::text_format::{bytes, counted, duration, part_of, percent, rate, short_names};
+use crate::text_format::names::short_names;
+use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
 use crate::thresholds::WORTH_SHARE;
 use crate::whatif::{Ceiling, ScenarioKind, WhatIf, about};
 use crate::words;
@@ -134,7 +135,7 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
             Group::Launch => "the GPU takes a moment between operations, however they are launched",
             _ => "something else is late as well",
         };
-        format!("; less than its {own}, because {stays}")
+        format!("; less than its own {own}, because {stays}")
     } else {
         String::new()
     };
