@@ -15,13 +15,13 @@ use gpuwhy_inject::control::address::{self, Process};
 use profiler_core::text_format::printable;
 use serde_json::Value;
 
-use crate::complain;
+use crate::message;
 
 /// Exit code when there is no such process, or it does not answer.
 pub const NO_ANSWER: u8 = 1;
 /// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the first attempt to
 /// connect to the last byte of the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
 const MAX_LINE: usize = 1 << 20;
 
@@ -71,7 +71,7 @@ fn processes() -> Vec<(Process, PathBuf)> {
         match address::check(&folder, user) {
             Ok(()) => found.extend(address::sockets(&folder, user)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => complain(&format!("{}: it is not used", printable(&error.to_string()))),
+            Err(error) => message::say(&format!("{}: it is not used", printable(&error.to_string()))),
         }
     }
     found
@@ -91,7 +91,7 @@ impl Connection {
         let Some(mut stream) = address::connect(socket, address::user(), left)? else { return Ok(None) };
         stream.set_nonblocking(false)?;
         // A few bytes, for which a new connection has room.
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         stream.write_all(format!("{line}\n").as_bytes())?;
         Ok(Some(Self { stream, input: Vec::new() }))
     }
@@ -117,8 +117,8 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, patience: Duration) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(patience))?;
+    fn read(&mut self, timeout: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(timeout))?;
         let mut piece = [0; 16 << 10];
         match self.stream.read(&mut piece) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -158,7 +158,7 @@ fn plain_json(line: &str) -> String {
 
 /// One question and its answer; `None` when nobody listens.
 fn ask(socket: &Path, line: &str) -> io::Result<Option<(String, Value)>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
     let Some(mut connection) = Connection::open(socket, line, deadline)? else { return Ok(None) };
     let line = connection.line(deadline)?;
     let answer = parsed(&line)?;
@@ -180,7 +180,7 @@ fn status(json: bool) -> Result<u8> {
                 out.write_all(row(process, &answer).as_bytes())?;
             }
             Err(error) => {
-                complain(&format!("process {process} does not answer: {error}"));
+                message::say(&format!("process {process} does not answer: {error}"));
                 continue;
             }
         }
@@ -253,7 +253,7 @@ fn tell(process: Process, command: &str) -> Result<u8> {
 
 fn watch(process: Process, interval: Duration) -> Result<u8> {
     let silent = || format!("process {process} does not answer");
-    let mut deadline = Instant::now() + PATIENCE;
+    let mut deadline = Instant::now() + ANSWER_TIMEOUT;
     let command = format!("watch {}", interval.as_millis());
     let connection = Connection::open(&socket(process)?, &command, deadline).with_context(silent)?;
     let Some(mut connection) = connection else { return Err(nobody(process)) };
@@ -272,7 +272,7 @@ fn watch(process: Process, interval: Duration) -> Result<u8> {
             Err(error) => return Err(error).with_context(silent),
         }
         // Lines come as seldom as was asked for.
-        deadline = Instant::now() + PATIENCE + interval;
+        deadline = Instant::now() + ANSWER_TIMEOUT + interval;
     }
 }
 

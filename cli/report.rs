@@ -16,7 +16,7 @@ use profiler_core::report::json::Document;
 use profiler_core::text_format::printable;
 use profiler_core::trace::StoredReport;
 
-use crate::{complain, progress, terminal, traces};
+use crate::{inputs, message, progress, terminal};
 
 /// Read at once: a system call is not free.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -102,7 +102,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let columns = columns();
-    let files = traces::expanded(&props.files)?;
+    let files = inputs::expanded(&props.files)?;
     for file in &files {
         if let Some(text) = kept(props, file) {
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
@@ -111,16 +111,16 @@ pub fn run(props: &Props) -> Result<u8> {
         }
         match opened(file, props) {
             Err(complaint) => {
-                complain(&complaint);
+                message::say(&complaint);
                 worst = UNREADABLE;
             }
             Ok(report) => {
                 if let Some(first) = report.completeness.damage.first() {
-                    complain(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
+                    message::say(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
                     worst = worst.max(DAMAGED);
                 }
                 if let Some(wished) = props.capture.filter(|_| report.captures.shown != props.capture) {
-                    complain(&no_capture(&report, wished, file));
+                    message::say(&no_capture(&report, wished, file));
                     worst = worst.max(UNREADABLE);
                     continue;
                 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::files;
+use crate::install_paths;
 
 const SUFFIXES: [&str; 2] = [".cupti.zst", ".cupti"];
 
@@ -49,7 +49,7 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
 /// The checkout that this program was built from or lies in, then the places of an installation.
 fn folders() -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures")];
-    if let Some(folder) = files::executable_folder() {
+    if let Some(folder) = install_paths::executable_folder() {
         // From `target/release/` up to the checkout, which may have moved since.
         folders.extend(folder.ancestors().take(3).map(|above| above.join("testing/fixtures")));
         folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuwhy/fixtures")));

@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 
 use cupti_sys::{Candidate, FoundBy, Search, Skip, discover};
 
+use super::check::Check;
+use super::driver;
 use super::probe::{self, Outcome};
-use super::{Check, driver};
 
 const NAME: &str = "libcupti";
 
@@ -118,7 +119,7 @@ fn python_environments() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Status;
+    use crate::doctor::check::Status;
 
     fn assessed(outcome: &Outcome, cuda_version: Option<u32>) -> Check {
         assess(Path::new("/x/libcupti.so.13"), &FoundBy::Override, outcome, cuda_version)

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Check;
-use crate::{files, run};
+use super::check::Check;
+use crate::{install_paths, run};
 
 /// Adds the checks.
 pub fn check(checks: &mut Vec<Check>) {
-    let library = files::library();
+    let library = install_paths::library();
     checks.push(match &library {
         Ok(path) => match loading_error(path) {
             None => Check::ok("libprof.so", path.display().to_string()),
@@ -118,7 +118,7 @@ fn try_write(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Status;
+    use crate::doctor::check::Status;
 
     #[test]
     fn the_reason_of_the_loader_is_kept() {

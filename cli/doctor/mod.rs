@@ -4,6 +4,7 @@
 //! Calls into a libcupti happen in a child process only (see [`probe`]): some of its versions crash on a machine
 //! without a driver. Nothing here creates a CUDA context, so a busy or full GPU is not disturbed.
 
+pub mod check;
 mod cupti;
 mod driver;
 mod environment;
@@ -16,8 +17,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::Serialize;
 
-/// Exit code when a check failed.
-pub const FAILED: u8 = 1;
+use check::{Check, FAILED, Status};
 
 /// What to check.
 #[derive(Debug, Default)]
@@ -26,57 +26,6 @@ pub struct Props {
     pub cupti: Option<PathBuf>,
     /// JSON instead of text.
     pub json: bool,
-}
-
-/// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// As it should be.
-    Ok,
-    /// A profile is possible, with a limitation.
-    Warn,
-    /// A profile is not possible.
-    Fail,
-}
-
-impl Status {
-    /// As printed; four columns wide.
-    fn label(self) -> &'static str {
-        match self {
-            Self::Ok => "ok  ",
-            Self::Warn => "warn",
-            Self::Fail => "FAIL",
-        }
-    }
-}
-
-/// One line of the answer.
-#[derive(Debug, Serialize)]
-pub struct Check {
-    /// What was looked at; stable, for scripts.
-    pub name: &'static str,
-    /// How it ended.
-    pub status: Status,
-    /// What was found and what it means.
-    pub finding: String,
-    /// What to do; absent when there is nothing to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
-}
-
-impl Check {
-    fn ok(name: &'static str, finding: impl Into<String>) -> Self {
-        Self { name, status: Status::Ok, finding: finding.into(), advice: None }
-    }
-
-    fn warn(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, status: Status::Warn, finding: finding.into(), advice: Some(advice.into()) }
-    }
-
-    fn fail(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, status: Status::Fail, finding: finding.into(), advice: Some(advice.into()) }
-    }
 }
 
 /// The JSON form.

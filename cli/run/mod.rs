@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use gpuwhy_inject::settings::{Complaint, Level, ReportStyle, Settings};
 
-use crate::{complain, files};
+use crate::{install_paths, message};
 
 /// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
@@ -66,7 +66,7 @@ pub fn run(props: &Props) -> Result<u8> {
     let Some((program, arguments)) = props.command.split_first() else {
         bail!("no command given");
     };
-    let library = files::library()?;
+    let library = install_paths::library()?;
     if let Some(other) = other_library(INJECTION, &library)
         && !props.force
     {
@@ -87,15 +87,15 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let options = variables(props)?;
     let (settings, complaints) = settings(&options);
-    complaints.iter().for_each(|complaint| complain(&complaint.to_string()));
+    complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
     if complaints.iter().any(Complaint::is_serious) {
-        complain("the program was not started");
+        message::say("the program was not started");
         return Ok(BAD_SETTINGS);
     }
     let mut command = Command::new(program);
     command.args(arguments).env(INJECTION, &library).envs(options);
     match other_library(NVTX_INJECTION, &library) {
-        Some(other) if !props.force => complain(&format!(
+        Some(other) if !props.force => message::say(&format!(
             "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go there and will be missing here. Unset the \
              variable, or pass --force to replace it.",
             Path::new(&other).display()
@@ -110,16 +110,16 @@ pub fn run(props: &Props) -> Result<u8> {
     if io::stderr().is_terminal()
         && let Some(line) = announcement(&settings)
     {
-        complain(&line);
+        message::say(&line);
     }
     let error = command.exec();
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
         // The kernel answers the same when the interpreter in a script's first line is what is missing.
-        complain(&format!("cannot start {program}: the command or its interpreter was not found"));
+        message::say(&format!("cannot start {program}: the command or its interpreter was not found"));
         Ok(NOT_FOUND)
     } else {
-        complain(&format!("cannot start {program}: {error}"));
+        message::say(&format!("cannot start {program}: {error}"));
         Ok(CANNOT_EXECUTE)
     }
 }
