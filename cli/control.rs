@@ -14,8 +14,9 @@ use anyhow::{Context, Result, anyhow};
 use gpuwhy_inject::control::address::{self, Process};
 use profiler_core::text_format::printable;
 use serde_json::Value;
+use tracing::{debug, info};
 
-use crate::message;
+use crate::{interrupt, message};
 
 /// Exit code when there is no such process, or it does not answer.
 pub const NO_ANSWER: u8 = 1;
@@ -24,6 +25,8 @@ pub const NO_ANSWER: u8 = 1;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
 const MAX_LINE: usize = 1 << 20;
+/// How soon Ctrl-C is noticed while a line is waited for.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// What to do.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ fn processes() -> Vec<(Process, PathBuf)> {
     for folder in address::folders(user) {
         match address::check(&folder, user) {
             Ok(()) => found.extend(address::sockets(&folder, user)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => debug!(?folder, "this folder does not exist"),
             Err(error) => message::say(&format!("{}: it is not used", printable(&error.to_string()))),
         }
     }
@@ -88,7 +91,10 @@ impl Connection {
     /// Connects and sends a line; `None` when nobody listens.
     fn open(socket: &Path, line: &str, deadline: Instant) -> io::Result<Option<Self>> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Some(mut stream) = address::connect(socket, address::user(), left)? else { return Ok(None) };
+        let Some(mut stream) = address::connect(socket, address::user(), left)? else {
+            info!(?socket, removed = !socket.exists(), "nobody listens on this socket: its process was killed");
+            return Ok(None);
+        };
         stream.set_nonblocking(false)?;
         // A few bytes, for which a new connection has room.
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
@@ -113,7 +119,10 @@ impl Connection {
             if left.is_zero() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the answer"));
             }
-            self.read(left)?;
+            self.read(left.min(SIGNAL_POLL))?;
+            if interrupt::state().is_break() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
         }
     }
 
@@ -257,6 +266,7 @@ fn watch(process: Process, interval: Duration) -> Result<u8> {
     let command = format!("watch {}", interval.as_millis());
     let connection = Connection::open(&socket(process)?, &command, deadline).with_context(silent)?;
     let Some(mut connection) = connection else { return Err(nobody(process)) };
+    interrupt::watch()?;
     let mut out = io::stdout().lock();
     loop {
         match connection.line(deadline) {
@@ -269,6 +279,8 @@ fn watch(process: Process, interval: Duration) -> Result<u8> {
             Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
                 return Ok(0);
             }
+            // The usual way to end this. Every line that was begun is whole.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
             Err(error) => return Err(error).with_context(silent),
         }
         // Lines come as seldom as was asked for.

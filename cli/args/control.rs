@@ -28,7 +28,7 @@ EXAMPLES:
 
 pub(super) const WATCH_HELP: &str = "\
 EXIT CODES:
-  0  the process has ended
+  0  the process has ended, or Ctrl-C ended the command
   1  there is no such process, or it does not answer
 
 EXAMPLES:
