@@ -67,7 +67,7 @@ fn write(trace: &TraceFile, to: Destination) -> Result<()> {
         _ => anyhow!("{}: {error}", trace.path().display()),
     })?;
     output.finish()?;
-    message::say(&format!(
+    message::note(&format!(
         "{name}: {} records in {} bytes, {:.2} for each; {} bytes before",
         written.records,
         written.bytes,

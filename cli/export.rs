@@ -100,7 +100,7 @@ pub fn run(props: &Props) -> Result<u8> {
         match progress::shown(|progress| gpuwhy_export::export(trace, props.format, to, &options, progress)) {
             Ok(outcome) => {
                 worst = worst.max(told(trace, &outcome.notes));
-                message::say(&format!("{name}: {}", described(&outcome)));
+                message::note(&format!("{name}: {}", described(&outcome)));
             }
             Err(error) if error.is_interrupted() => return Err(error.into()),
             // Who reads the stream has all that he wanted.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use flate2::read::GzDecoder;
 use gpuwhy_export::{ExportError, TraceFile};
+use tracing::debug;
 
 use crate::message;
 
@@ -47,6 +48,7 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             files.push(if path == Path::new("-") { "/dev/stdin".into() } else { path.clone() });
         }
     }
+    debug!(?files, "traces to read");
     Ok(files)
 }
 

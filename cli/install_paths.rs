@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use tracing::info;
+
 /// The library that the CUDA driver loads.
 pub const LIBRARY: &str = "libprof.so";
 
@@ -82,7 +84,10 @@ fn places(folder: &Path) -> Vec<PathBuf> {
 fn first_file(file: &str, places: &[PathBuf]) -> Result<PathBuf, NotFound> {
     let looked: Vec<PathBuf> = places.iter().map(|place| place.join(file)).collect();
     match looked.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path.clone()),
+        Some(path) => {
+            info!(?path, "found {file}");
+            Ok(path.clone())
+        }
         None => Err(NotFound { file: file.to_owned(), looked, variable: None }),
     }
 }
@@ -91,7 +96,10 @@ fn first_file(file: &str, places: &[PathBuf]) -> Result<PathBuf, NotFound> {
 fn named(file: &str, path: &OsStr, variable: &'static str) -> Result<PathBuf, NotFound> {
     let path = Path::new(path);
     match path.canonicalize() {
-        Ok(absolute) if absolute.is_file() => Ok(absolute),
+        Ok(absolute) if absolute.is_file() => {
+            info!(path = ?absolute, "{variable} names {file}");
+            Ok(absolute)
+        }
         _ => Err(NotFound { file: file.to_owned(), looked: vec![path.to_owned()], variable: Some(variable) }),
     }
 }

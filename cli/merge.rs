@@ -65,7 +65,7 @@ pub fn run(props: &Props) -> Result<u8> {
         match progress::shown(|progress| ranks::merge(&traces, &compared, to, progress)) {
             // Who reads the stream has all that he wanted.
             Err(error) if error.is_broken_pipe() => {}
-            outcome => message::say(&format!("{name}: {} records of {} ranks", outcome?.written, traces.len())),
+            outcome => message::note(&format!("{name}: {} records of {} ranks", outcome?.written, traces.len())),
         }
     }
     Ok(if notes.is_empty() { 0 } else { INCOMPLETE })

@@ -15,7 +15,7 @@ mod report;
 mod run;
 mod stats;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
@@ -34,6 +34,12 @@ use self::stats::{STATS_HELP, StatsArgs};
 #[derive(Parser)]
 #[command(name = "gpuwhy", version = env!("GPUWHY_VERSION"), after_help = EXAMPLES)]
 pub struct Cli {
+    /// Say more on stderr: which files were taken (-v), and every step (-vv)
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Messages")]
+    pub verbose: u8,
+    /// Say nothing on stderr but errors and what a result lacks
+    #[arg(short, long, global = true, help_heading = "Messages")]
+    pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }

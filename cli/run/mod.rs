@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-
 use gpuwhy_inject::settings::{Complaint, Level, ReportStyle, Settings};
+use tracing::{debug, info};
 
 use crate::{install_paths, message};
 
@@ -110,7 +110,11 @@ pub fn run(props: &Props) -> Result<u8> {
     if io::stderr().is_terminal()
         && let Some(line) = announcement(&settings)
     {
-        message::say(&line);
+        message::note(&line);
+    }
+    info!(library = ?library, "the CUDA driver will load this library");
+    for (name, value) in command.get_envs() {
+        debug!(?name, ?value, "environment of the program");
     }
     let error = command.exec();
     let program = Path::new(program).display();
