@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
 mod inputs;
 mod install_paths;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
         Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),
+        Command::Explain(args) => (explain::run(&args.into()), explain::UNKNOWN),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
     };
     match outcome {

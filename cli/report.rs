@@ -15,6 +15,7 @@ use gpuwhy_export::TraceFile;
 use profiler_core::report::json::Document;
 use profiler_core::text_format::printable;
 use profiler_core::trace::StoredReport;
+use tracing::info;
 
 use crate::{inputs, message, progress, terminal};
 
@@ -24,14 +25,6 @@ const BUFFER_BYTES: usize = 1 << 20;
 const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
 pub const UNREADABLE: u8 = 2;
-
-/// Columns where standard output is no terminal: what is piped or kept looks the same everywhere.
-const USUAL_COLUMNS: usize = 100;
-
-/// Columns of a line of text on standard output.
-pub fn columns() -> usize {
-    terminal::columns().map_or(USUAL_COLUMNS, usize::from)
-}
 
 /// Which traces to print and how.
 #[derive(Debug, Default)]
@@ -70,7 +63,7 @@ pub enum Extent {
 /// reading it in full.
 fn kept(props: &Props, file: &Path) -> Option<String> {
     // It was made for a terminal of the usual width; and a pipe can be read once.
-    if columns() < USUAL_COLUMNS
+    if terminal::width() < terminal::USUAL_COLUMNS
         || !file.is_file()
         || props.recompute
         || props.window.is_some()
@@ -101,10 +94,11 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
-    let columns = columns();
+    let columns = terminal::width();
     let files = inputs::expanded(&props.files)?;
     for file in &files {
         if let Some(text) = kept(props, file) {
+            info!(?file, "this is the report that the run stored; --recompute makes it from the records");
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
             continue;

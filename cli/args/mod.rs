@@ -8,6 +8,7 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
 mod merge;
 mod query;
@@ -23,6 +24,7 @@ use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, W
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
+use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
@@ -91,6 +93,9 @@ pub enum Command {
     /// Check whether this machine can be profiled, and say what to do where it cannot
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Explain a word of the report and how it is measured
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(ExplainArgs),
     /// Play recorded sessions through the real library; needs no GPU
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArgs),
