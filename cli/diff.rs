@@ -10,7 +10,7 @@ use anyhow::Result;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
-use crate::{message, progress, terminal};
+use crate::{message, progress, report};
 
 /// Exit code when the traces are not comparable.
 const REFUSED: u8 = 1;
@@ -62,7 +62,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     if !props.json {
         let [a, b] = [&props.a, &props.b].map(|path| path.display().to_string());
-        let text = diff.text_within(props.kernels, terminal::width());
+        let text = diff.text_within(props.kernels, report::columns());
         write!(io::stdout(), "{text}A is {}\nB is {}\n", printable(&a), printable(&b))?;
     }
     match props.fail_if_slower {

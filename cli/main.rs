@@ -18,6 +18,7 @@ mod interrupt;
 mod merge;
 mod message;
 mod progress;
+mod prose;
 mod query;
 mod report;
 mod run;

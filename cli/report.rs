@@ -26,6 +26,14 @@ const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
 pub const UNREADABLE: u8 = 2;
 
+/// Columns where standard output is no terminal: what is piped or kept looks the same everywhere.
+const USUAL_COLUMNS: usize = 100;
+
+/// Columns of a line of text on standard output.
+pub fn columns() -> usize {
+    terminal::columns().map_or(USUAL_COLUMNS, usize::from)
+}
+
 /// Which traces to print and how.
 #[derive(Debug, Default)]
 pub struct Props {
@@ -63,7 +71,7 @@ pub enum Extent {
 /// reading it in full.
 fn kept(props: &Props, file: &Path) -> Option<String> {
     // It was made for a terminal of the usual width; and a pipe can be read once.
-    if terminal::width() < terminal::USUAL_COLUMNS
+    if columns() < USUAL_COLUMNS
         || !file.is_file()
         || props.recompute
         || props.window.is_some()
@@ -94,7 +102,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
-    let columns = terminal::width();
+    let columns = columns();
     let files = inputs::expanded(&props.files)?;
     for file in &files {
         if let Some(text) = kept(props, file) {

@@ -62,6 +62,9 @@ const ALIASES: [(&str, &str); 6] = [
     ("bottleneck", "verdict"),
 ];
 
+/// The section with the tables of leaves.
+const LEAVES: &str = "The window and its leaves";
+
 /// More edits than this are another word.
 const MOST_EDITS: usize = 3;
 
@@ -121,6 +124,11 @@ impl Entries {
 }
 
 impl Entry {
+    /// Whether it is about this name of a table of leaves.
+    pub fn is_named(&self, leaf: &str) -> bool {
+        self.title == LEAVES && self.names.iter().any(|name| name == leaf)
+    }
+
     fn is_about(&self, key: &str) -> bool {
         self.keys().any(|own| own == key)
     }
@@ -163,7 +171,8 @@ fn rows(source: Source) -> Vec<Entry> {
             let cells = cells(line);
             let meaning = |(heading, cell): (&str, &str)| match plain(heading) {
                 heading if heading.is_empty() => plain(cell),
-                heading => format!("{heading}: {}", plain(cell)),
+                heading if ["definition", "meaning"].contains(&heading.as_str()) => plain(cell),
+                heading => format!("{}: {}", capitalized(&heading), plain(cell)),
             };
             let columns = header.iter().copied().chain(std::iter::repeat("")).zip(cells.iter().copied()).skip(1);
             let paragraphs = columns.filter(|(_, cell)| !cell.is_empty()).map(meaning).collect();
@@ -225,6 +234,11 @@ fn plain(markdown: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Letters to insert, leave out or replace to come from one word to the other.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -242,7 +256,7 @@ fn edits(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::attribution::{Group, Leaf};
+    use profiler_core::attribution::leaf::{Group, Leaf};
     use profiler_core::whatif::ScenarioKind;
 
     use super::*;

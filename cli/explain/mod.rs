@@ -8,9 +8,10 @@ use std::io::{self, Write as _};
 
 use anyhow::Result;
 use console::style;
+use profiler_core::attribution::leaf::Leaf;
 use profiler_core::text_format::printable;
 
-use crate::{message, terminal};
+use crate::{message, prose};
 use entries::{Entries, Entry, Source};
 
 /// Exit code when the word is unknown.
@@ -61,8 +62,11 @@ fn text(entry: &Entry) -> String {
         Source::Report | Source::Simulation => entry.names.join(", "),
     };
     let mut text = format!("{}\n", style(title).bold());
+    if let Some(leaf) = Leaf::ALL.iter().find(|leaf| entry.source == Source::Report && entry.is_named(leaf.name())) {
+        text.push_str(&prose::wrapped(&format!("Counts as: {}", leaf.group().name()), 2));
+    }
     for paragraph in &entry.paragraphs {
-        text.push_str(&terminal::wrapped(paragraph, 2));
+        text.push_str(&prose::wrapped(paragraph, 2));
     }
     let file = entry.source.file();
     text.push_str(&match entry.source {
@@ -84,7 +88,7 @@ fn list(entries: &Entries) -> String {
             Source::Glossary => entries.titles(),
             Source::Report | Source::Simulation => entries.names(source),
         };
-        text.push_str(&format!("{}\n{}\n", style(heading).bold(), terminal::wrapped(&words.join(", "), 2)));
+        text.push_str(&format!("{}\n{}\n", style(heading).bold(), prose::wrapped(&words.join(", "), 2)));
     }
     text.push_str("gpuwhy explain WORD prints one of them.\n");
     text
