@@ -31,7 +31,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct AnalyzeArgs {
-    /// The rules, separated by commas, each with options behind colons [default: all]
+    /// Check these rules, with options behind colons [default: all]
     #[arg(short, long, value_name = "RULE", value_delimiter = ',')]
     rule: Vec<Request>,
     #[command(flatten)]

@@ -22,10 +22,10 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct CompactArgs {
-    /// The trace
+    /// Trace to recompress
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The file to write (- for standard output); one that exists is left alone without --force
+    /// Write the copy to this file (- for standard output)
     #[arg(short, long, value_name = "OUT", required_unless_present = "sizes")]
     output: Option<PathBuf>,
     /// Replace the file if it exists

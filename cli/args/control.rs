@@ -50,7 +50,7 @@ impl From<StatusArgs> for control::Props {
 
 #[derive(Args)]
 pub struct ProcessArgs {
-    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
 }
@@ -64,10 +64,10 @@ impl ProcessArgs {
 
 #[derive(Args)]
 pub struct StopArgs {
-    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
-    /// Give CUPTI back too while no capture is taken, so that another profiler in the process can have it
+    /// Release CUPTI to other profilers until the next start
     #[arg(long)]
     release: bool,
 }
@@ -80,10 +80,10 @@ impl From<StopArgs> for control::Props {
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
-    /// Time between two lines, from 100ms to 1h
+    /// Print a line this often, from 100ms to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Duration,
 }

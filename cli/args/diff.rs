@@ -32,10 +32,10 @@ pub struct DiffArgs {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-    /// At most N kernels in the table of those that changed
+    /// Show at most N kernels in the table of changes
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
     top: usize,
-    /// Exit with 3 when B's step is longer by more than this, and chance does not explain it
+    /// Exit with 3 if B is slower by more than this, and not by chance
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
 }

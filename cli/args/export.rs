@@ -32,32 +32,31 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// Trace files of gpuwhy, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler
+    /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The format
+    /// Write this format
     #[arg(long, value_name = "FORMAT")]
     to: ExportFormat,
-    /// The file to write (- for standard output), or the folder for several [default: in the working directory, named
-    /// after the trace]
+    /// Write this file (- for standard output), or to this folder [default: named after the trace, in the working directory]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Replace files that exist; traces that are read are never replaced
+    /// Replace files that exist, but never a trace that is read
     #[arg(long)]
     force: bool,
-    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
-    #[arg(long, value_name = "STRETCH")]
+    /// Keep only this time since the start of tracing: 1.5s/2s, 200ms/
+    #[arg(long, value_name = "START/END")]
     filter_time: Option<TimeFilter>,
-    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
-    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    /// Keep only this NVTX range, of several the first or INDEX
+    #[arg(long, value_name = "RANGE[@DOMAIN][/INDEX]", conflicts_with = "filter_time")]
     filter_nvtx: Option<RangeFilter>,
-    /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
+    /// Mark ranges of this name as steps (chrome: ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
     step_range: Option<String>,
-    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// parquet: the name of the run that all traces belong to [default: that of their folder]
+    /// Name the run of all traces (parquet) [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
 }

@@ -28,7 +28,7 @@ pub struct MergeArgs {
     /// Traces of the ranks of one job, or folders with them
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Write all of them to this file (- for standard output), in Perfetto's format
+    /// Write all ranks to this file (- for standard output) for Perfetto
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Replace the file if it exists

@@ -29,12 +29,12 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct QueryArgs {
-    /// Trace files, or folders with them, and behind them the query
+    /// Traces or folders with traces, then the query
     #[arg(required_unless_present = "tables", num_args = 2.., value_names = ["TRACE", "SQL"])]
     traces_and_sql: Vec<String>,
     #[command(flatten)]
     form: FormArgs,
-    /// The name of the run that all traces belong to [default: that of their folder]
+    /// Name the run of all traces [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
     /// List the tables and their columns

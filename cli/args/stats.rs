@@ -34,7 +34,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct StatsArgs {
-    /// The reports, separated by commas
+    /// Print these reports, separated by commas
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT)]
     report: Vec<Statistic>,
     #[command(flatten)]
@@ -44,34 +44,32 @@ pub struct StatsArgs {
 /// What all commands have that print tables about traces.
 #[derive(Args)]
 pub(super) struct TableArgs {
-    /// Trace files of gpuwhy, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler; several
-    /// are told apart by their run and rank
+    /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
     form: FormArgs,
-    /// The unit of times: nsec, usec, msec or sec
+    /// Print times in nsec, usec, msec or sec
     #[arg(long, value_name = "UNIT", default_value = "nsec")]
     timeunit: TimeUnit,
-    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
-    #[arg(long, value_name = "STRETCH")]
+    /// Keep only this time since the start of tracing: 1.5s/2s, 200ms/
+    #[arg(long, value_name = "START/END")]
     filter_time: Option<TimeFilter>,
-    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
-    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    /// Keep only this NVTX range, of several the first or INDEX
+    #[arg(long, value_name = "RANGE[@DOMAIN][/INDEX]", conflicts_with = "filter_time")]
     filter_nvtx: Option<RangeFilter>,
 }
 
 /// What tables look like.
 #[derive(Args)]
 pub(super) struct FormArgs {
-    /// The form of the output
+    /// Print in this form
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     format: StatsFormat,
-    /// Characters of a line of --format table: long names lose their middle, but keep 24 characters. nolimit shows them whole
-    /// [default: the width of the terminal; elsewhere 100 characters of each name]
+    /// Cut the middle of names to fit this many columns; nolimit cuts none [default: the terminal; elsewhere names of 100 characters]
     #[arg(long, value_name = "COLUMNS|nolimit")]
     width: Option<TableWidth>,
 }
