@@ -7,9 +7,8 @@ use clap::Args;
 use crate::compact;
 
 pub(super) const COMPACT_HELP: &str = "\
-The copy holds the same records, times, dictionary and flush marks: every report and export of it is that of the
-original. It is made for keeping: a trace that is written while the program runs must survive that program at any moment,
-which takes small blocks. A damaged trace is refused.
+The copy holds the same records, so its reports and exports are those of the original. A trace is written in small blocks
+to survive a crash of the program; the larger blocks of the copy compress better. A damaged trace is refused.
 
 EXIT CODES:
   0  the copy was written, or the sizes were printed

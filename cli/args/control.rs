@@ -23,7 +23,7 @@ EXIT CODES:
 
 EXAMPLES:
   gpuwhy start 4711; sleep 10; gpuwhy stop 4711
-  gpuwhy stop --release 4711            and torch.profiler in it can have CUPTI until the next start
+  gpuwhy stop --release 4711            torch.profiler in the process can use CUPTI until the next start
   gpuwhy snapshot 4711";
 
 pub(super) const WATCH_HELP: &str = "\

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::demo;
 
 pub(super) const DEMO_HELP: &str = "\
-The recordings were made on real GPUs; libprof.so receives them as it receives those of a live program.
+The recordings were made on real GPUs. libprof.so receives them as it receives the records of a live program.
 
 EXIT CODES:
   0  every chosen recording was played

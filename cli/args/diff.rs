@@ -7,8 +7,8 @@ use clap::Args;
 use crate::diff;
 
 pub(super) const DIFF_HELP: &str = "\
-A is the run before a change, B the one after it. A typical step of each (the mean of those between the
-quartiles) is divided by cause, so that the changes of the causes sum to the change of the step.
+A is the run before a change, B the run after it. The typical step of each run (the mean of the steps between the
+quartiles) is divided by cause. The changes of the causes sum to the change of the step.
 
 EXIT CODES:
   0  the traces were compared

@@ -9,15 +9,15 @@ use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 use crate::export::{self, Stretch};
 
 pub(super) const EXPORT_HELP: &str = "\
-One trace becomes one file, several become files in a folder, which is made when OUT ends with / or has no file ending.
-For parquet OUT is the folder of all runs [default: gpuwhy-parquet], and other runs and ranks in it stay. What exists is
-replaced with --force only. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
-is complete, so nothing unfinished stays behind. docs/guide/export.md describes each format.
+One trace becomes one file, several become files in a folder. The folder is made if OUT ends with / or has no file ending.
+For parquet, OUT is the folder of all runs [default: gpuwhy-parquet]; other runs and ranks in it stay. Existing files are
+replaced only with --force. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
+is complete, so no unfinished file stays behind. docs/guide/export.md describes each format.
 
 EXIT CODES:
   0  every trace was written
   1  every trace was written, but at least one lacks something; stderr says what
-  2  at least one trace could not be read or written; the others were written; or an output may not be written
+  2  at least one trace could not be read or written; the others were written
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:

@@ -15,9 +15,9 @@ use crate::run;
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
-gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
-(exec): same process id, terminal, signals and exit status as without gpuwhy. The options are the GPUWHY_* variables of
-libprof.so; an option that is left out leaves its variable as it is.
+gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec):
+process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_* variable of
+libprof.so; without the option the variable stays as it is.
 
 ",
     include_str!("prices.txt"),
@@ -25,10 +25,10 @@ libprof.so; an option that is left out leaves its variable as it is.
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
---pytorch works through a sitecustomize.py in a temporary folder at the front of PYTHONPATH: Python imports it at its
-start, it waits for the program's own import of torch, and runs the sitecustomize.py that was there before. Not for
-python -I, -E and -S, and not together with torch.profiler (autograd) or torch.compile (functions). Ranges cost:
-microseconds for each operator.
+--pytorch puts a sitecustomize.py in a temporary folder at the front of PYTHONPATH. Python imports it at its start; it
+waits for the program's import of torch, and runs the sitecustomize.py that was there before. It does not work with
+python -I, -E and -S, nor together with torch.profiler (autograd) or torch.compile (functions). A range costs
+microseconds per operator.
 
 EXIT CODES:
   those of the command, except

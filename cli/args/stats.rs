@@ -8,7 +8,7 @@ use gpuwhy_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, Ta
 use crate::{stats, terminal};
 
 pub(super) const STATS_HELP: &str = "\
-Names, columns and units are those of nsys 2024 and later; docs/guide/export.md says where the numbers may differ.
+Names, columns and units are those of nsys 2024 and later. docs/guide/export.md lists where numbers may differ.
 
 REPORTS:
   cuda_api_sum          cuda_api_trace         cuda_api_gpu_sum
@@ -17,7 +17,7 @@ REPORTS:
   cuda_kern_exec_sum    cuda_kern_exec_trace
   nvtx_sum              nvtx_pushpop_sum       nvtx_pushpop_trace
   nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
-  nvtx_gpu_proj_trace   osrt_sum (waits that looks met)
+  nvtx_gpu_proj_trace   osrt_sum (waits in host samples)
   um_sum                um_total_sum           um_cpu_page_faults_sum
   cuda_memory_usage_sum and cuda_memory_usage_trace (gpuwhy's own)
 
