@@ -74,7 +74,7 @@ fn processes() -> Vec<(Process, PathBuf)> {
         match address::check(&folder, user) {
             Ok(()) => found.extend(address::sockets(&folder, user)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => debug!(?folder, "this folder does not exist"),
-            Err(error) => message::say(&format!("{}: it is not used", printable(&error.to_string()))),
+            Err(error) => message::say(&format!("{}; the folder is not used", printable(&error.to_string()))),
         }
     }
     found
@@ -108,7 +108,7 @@ impl Connection {
         loop {
             if let Some(end) = self.input[seen..].iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=seen + end).collect();
-                let line = String::from_utf8(line).map_err(|_| invalid("the answer is no text"))?;
+                let line = String::from_utf8(line).map_err(|_| invalid("the answer is not UTF-8"))?;
                 return Ok(line.trim_end().to_owned());
             }
             seen = self.input.len();
@@ -147,7 +147,7 @@ fn invalid(why: &str) -> io::Error {
 }
 
 fn parsed(line: &str) -> io::Result<Value> {
-    serde_json::from_str(line).map_err(|_| invalid("the answer is no JSON"))
+    serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
 }
 
 /// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond ASCII are
@@ -251,7 +251,7 @@ fn tell(process: Process, command: &str) -> Result<u8> {
     let capture = answer["captures"].as_u64().unwrap_or(0);
     match (command, changed) {
         ("release", _) => {
-            writeln!(out, "process {process} is {state}: it gives CUPTI back once what it has captured has come")?
+            writeln!(out, "process {process} is {state}: CUPTI is released once the captured records have arrived")?
         }
         ("start", true) => writeln!(out, "capture {capture} has begun")?,
         (_, true) => writeln!(out, "capture {capture} has ended")?,

@@ -146,7 +146,7 @@ fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
     let destinations: Vec<Destination> = destinations.collect::<Result<_, ExportError>>()?;
     if props.format == Format::Perfetto && io::stdout().is_terminal() && destinations.iter().any(Destination::is_stdout)
     {
-        bail!("standard output is a terminal, and this format is not text; name a file with -o");
+        bail!("standard output is a terminal, and this format is binary; name a file with -o");
     }
     Ok(destinations)
 }
@@ -192,7 +192,7 @@ fn make_folder(path: &Path, count: usize) -> Result<()> {
     }
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("{named}: the folder around it does not exist; make that first")
+            bail!("{named}: the parent folder does not exist; create it first")
         }
         made => made.with_context(|| format!("{named}: cannot make this folder")),
     }

@@ -38,10 +38,10 @@ impl fmt::Display for NotFound {
             write!(f, "\n  {}", path.display())?;
         }
         match variable {
-            Some(_) => write!(f, "\nwhich is no file. Correct the variable or unset it."),
+            Some(_) => write!(f, "\nwhich is not a file. Correct the variable or unset it."),
             None if file == LIBRARY => {
                 write!(f, "\nPut it next to gpuwhy or name it in {LIBRARY_VARIABLE}. ")?;
-                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` makes it.")
+                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` builds it.")
             }
             None => write!(f, "\nPut it next to gpuwhy."),
         }

@@ -77,14 +77,14 @@ fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
         paths.iter().map(|path| inputs::open(path, None)).collect::<Result<_, ExportError>>()?;
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
-            "{}: this trace knows no rank: RANK, or what Open MPI, PMI or Slurm set, was not in its environment; set RANK \
-             and WORLD_SIZE for each process when you record",
+            "{}: the trace has no rank: neither RANK nor a variable of Open MPI, PMI or Slurm was set. Set RANK and \
+             WORLD_SIZE for each process when you record.",
             trace.path().display()
         );
     }
     let labels = labels(&files, Some("job"));
     if let Some((trace, _)) = files.iter().zip(&labels).find(|(_, label)| label.run != "job") {
-        bail!("{}: another trace has its rank; name one trace for each rank", trace.path().display());
+        bail!("{}: another trace has its rank; name one trace per rank", trace.path().display());
     }
     Ok(files.into_iter().zip(labels).collect())
 }

@@ -155,7 +155,7 @@ fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
     let file = file.display();
     match (report.captures.rows.first(), report.captures.rows.last()) {
         (Some(first), Some(last)) => {
-            format!("{file}: there is no capture {wished}; there are those from {} to {}", first.number, last.number)
+            format!("{file}: there is no capture {wished}; the trace has captures {} to {}", first.number, last.number)
         }
         _ => format!("{file}: there is no capture {wished}: this run was measured as a whole"),
     }

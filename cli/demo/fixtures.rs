@@ -39,8 +39,8 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     }
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
-        "no recordings ({}) found. Looked in{}\nThey come with the source checkout. On a \
-         machine with a GPU, GPUWHY_RAW_RECORDING=NAME.cupti makes one, and `gpuwhy run -- COMMAND` needs none.",
+        "no recordings ({}) found. Looked in{}\nRecordings come with the source checkout. On a \
+         machine with a GPU, set GPUWHY_RAW_RECORDING=NAME.cupti to make one; `gpuwhy run -- COMMAND` needs none.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );

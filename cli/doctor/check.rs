@@ -1,5 +1,6 @@
 //! One check of `gpuwhy doctor` and how it ended.
 
+use console::{StyledObject, style};
 use serde::Serialize;
 
 /// Exit code when a check failed.
@@ -19,11 +20,11 @@ pub enum Status {
 
 impl Status {
     /// As printed; four columns wide.
-    pub fn label(self) -> &'static str {
+    pub fn shown(self) -> StyledObject<&'static str> {
         match self {
-            Self::Ok => "ok  ",
-            Self::Warn => "warn",
-            Self::Fail => "FAIL",
+            Self::Ok => style("ok  ").green(),
+            Self::Warn => style("warn").yellow(),
+            Self::Fail => style("FAIL").red().bold(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
             Some(skip @ Skip::NewerThanDriver { .. }) => {
                 // A bare name says nothing about a file, so passing over it is no news.
                 if candidate.found_by != FoundBy::Linker {
-                    passed_over.push(Check::ok(NAME, format!("{} passed over: {skip}", described(&candidate))));
+                    passed_over.push(Check::ok(NAME, format!("{} skipped: {skip}", described(&candidate))));
                 }
             }
             None if chosen => {
@@ -58,7 +58,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
     if !chosen {
         checks.push(Check::warn(
             NAME,
-            "none found from here; a program that brings its own, such as PyTorch, is not affected",
+            "none found; a program that ships its own, such as PyTorch, is not affected",
             "install the nvidia-cuda-cupti package or a CUDA toolkit, or name the file with --cupti-path",
         ));
     }
@@ -86,7 +86,7 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
         return Check::ok(NAME, format!("{shown} loads and its subscriber slot is free"));
     };
     let advice = match (outcome.busy, outcome.loaded.is_some(), cuda_version) {
-        (true, ..) => "another profiler or debugger holds CUPTI: end it, or start outside of it".to_owned(),
+        (true, ..) => "another profiler or debugger holds CUPTI: end it, or start the program outside of it".to_owned(),
         (_, false, _) => "name a libcupti that this machine can load with --cupti-path".to_owned(),
         (_, true, None) => "CUPTI needs the driver: see the lines above".to_owned(),
         (_, true, Some(version)) => {

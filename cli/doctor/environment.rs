@@ -44,7 +44,7 @@ pub fn check(checks: &mut Vec<Check>) {
         checks.push(Check::warn(
             "NVTX injection",
             format!("{} is set to {}", run::NVTX_INJECTION, Path::new(&other).display()),
-            "NVTX ranges of the program go there; if that is another profiler, the two may fight for CUPTI: unset it",
+            "NVTX ranges go to that library, and another profiler may also take CUPTI: unset the variable",
         ));
     }
     checks.push(output_folder(&output_pattern()));

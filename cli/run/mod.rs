@@ -71,9 +71,8 @@ pub fn run(props: &Props) -> Result<u8> {
         && !props.force
     {
         bail!(
-            "{INJECTION} is set to {0} already: another tool wants to be loaded into the program, and the driver loads \
-             only one. Unset the variable, or pass --force to replace it; GPUWHY_CHAIN={0} then loads both, which works \
-             unless that tool needs CUPTI too.",
+            "{INJECTION} is set to {0} already, and the driver loads only one library. Unset the variable, or pass --force \
+             to replace it. With --force, GPUWHY_CHAIN={0} loads both, which works unless that tool needs CUPTI too.",
             Path::new(&other).display()
         );
     }
@@ -81,8 +80,8 @@ pub fn run(props: &Props) -> Result<u8> {
         && !props.force
     {
         bail!(
-            "{tool} puts a library of its own into {INJECTION} for the program that it starts, or refuses to start one: \
-             gpuwhy would measure nothing there. Run the two apart, or pass --force."
+            "{tool} replaces {INJECTION} for the program that it starts, or refuses to start it, so gpuwhy would measure \
+             nothing. Run the two tools separately, or pass --force."
         );
     }
     let options = variables(props)?;
@@ -96,8 +95,8 @@ pub fn run(props: &Props) -> Result<u8> {
     command.args(arguments).env(INJECTION, &library).envs(options);
     match other_library(NVTX_INJECTION, &library) {
         Some(other) if !props.force => message::say(&format!(
-            "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go there and will be missing here. Unset the \
-             variable, or pass --force to replace it.",
+            "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go to that library and will be missing from the report. \
+             Unset the variable, or pass --force to replace it.",
             Path::new(&other).display()
         )),
         _ => {
@@ -145,7 +144,7 @@ fn announcement(settings: &Settings) -> Option<String> {
     Some(match &settings.output {
         None => "the report comes at the end, if the program uses CUDA".to_owned(),
         Some(trace) => format!(
-            "the report comes at the end, the trace is {} (also after Ctrl-C); neither if the program does not use CUDA",
+            "the report comes at the end, the trace is {} (also after Ctrl-C); a program that does not use CUDA gets neither",
             trace.shown()
         ),
     })
