@@ -69,6 +69,9 @@ pub(super) struct FormArgs {
     /// Print in this form
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     format: StatsFormat,
+    /// Print JSON, as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Cut the middle of names to fit this many columns; nolimit cuts none [default: the terminal; elsewhere names of 100 characters]
     #[arg(long, value_name = "COLUMNS|nolimit")]
     width: Option<TableWidth>,
@@ -77,7 +80,8 @@ pub(super) struct FormArgs {
 impl From<FormArgs> for StatsOptions {
     fn from(args: FormArgs) -> Self {
         let width = args.width.or_else(|| terminal::columns().map(TableWidth::Line)).unwrap_or_default();
-        Self { format: args.format.into(), width, ..Self::default() }
+        let format = if args.json { StatsFormat::Json } else { args.format };
+        Self { format: format.into(), width, ..Self::default() }
     }
 }
 
