@@ -33,7 +33,8 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or is damaged, when the copy exists or cannot be written, or when a signal ends the work.
+/// When the trace cannot be read or is damaged, when the copy exists or cannot be written, or when a signal
+/// ends the work.
 pub fn run(props: &Props) -> Result<u8> {
     let to = |output| Destination::new(output, Shape::Stream, props.force, slice::from_ref(&props.trace));
     let to = props.output.as_deref().map(to).transpose()?;

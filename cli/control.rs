@@ -1,8 +1,8 @@
 //! `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`: talks to the control sockets of this user's processes.
 //!
-//! One connection and one line of JSON each way, see docs/guide/control.md. Which folders and sockets are trusted is
-//! [`address`], which libprof.so uses too. A process that does not answer is waited for a bounded time, an answer has a
-//! bounded length, and what a terminal would obey is escaped.
+//! One connection and one line of JSON each way, see docs/guide/control.md. Which folders and sockets are
+//! trusted is [`address`], which libprof.so uses too. A process that does not answer is waited for a bounded
+//! time, an answer has a bounded length, and what a terminal would obey is escaped.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -20,8 +20,8 @@ use crate::{interrupt, message};
 
 /// Exit code when there is no such process, or it does not answer.
 pub const NO_ANSWER: u8 = 1;
-/// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the first attempt to
-/// connect to the last byte of the answer.
+/// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the
+/// first attempt to connect to the last byte of the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
 const MAX_LINE: usize = 1 << 20;
@@ -65,8 +65,8 @@ pub fn run(props: &Props) -> Result<u8> {
     }
 }
 
-/// This user's processes with their sockets, of all folders: a process may have been started without the variable of this
-/// terminal. A folder that somebody else could have put there is not looked into.
+/// This user's processes with their sockets, of all folders: a process may have been started without the
+/// variable of this terminal. A folder that somebody else could have put there is not looked into.
 fn processes() -> Vec<(Process, PathBuf)> {
     let user = address::user();
     let mut found = Vec::new();
@@ -150,8 +150,8 @@ fn parsed(line: &str) -> io::Result<Value> {
     serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
 }
 
-/// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond ASCII are
-/// written as JSON's own escapes, so that a reader gets what was sent.
+/// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond
+/// ASCII are written as JSON's own escapes, so that a reader gets what was sent.
 fn plain_json(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     for character in line.chars() {

@@ -64,8 +64,8 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that cannot be
-/// read or written are told on stderr, and the others are written.
+/// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that
+/// cannot be read or written are told on stderr, and the others are written.
 pub fn run(props: &Props) -> Result<u8> {
     let traces = inputs::expanded(&props.traces)?;
     let destinations = destinations(props, &traces)?;

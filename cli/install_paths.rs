@@ -1,8 +1,8 @@
 //! Finds the files that belong to gpuwhy: `libprof.so`, and what the demo needs.
 //!
-//! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and a
-//! cargo target folder works without installing. A place in an environment variable wins, and is the only one tried:
-//! silently taking another library than the one asked for would be worse than an error.
+//! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and
+//! a cargo target folder works without installing. A place in an environment variable wins, and is the only
+//! one tried: silently taking another library than the one asked for would be worse than an error.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -71,8 +71,8 @@ pub fn executable_folder() -> Option<PathBuf> {
 
 /// Where files of an executable in `folder` can be.
 ///
-/// `deps` comes first because cargo writes the libraries of dependencies there and links them one level up only when
-/// their package was asked for by name: the one above may be older.
+/// `deps` comes first because cargo writes the libraries of dependencies there and links them one level up
+/// only when their package was asked for by name: the one above may be older.
 fn places(folder: &Path) -> Vec<PathBuf> {
     let mut places = vec![folder.join("deps"), folder.to_owned()];
     if let Some(prefix) = folder.parent() {

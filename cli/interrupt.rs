@@ -1,13 +1,13 @@
 //! Ctrl-C and other requests to end, while something is written that must not stay behind unfinished.
 //!
-//! Without [`watch`] a signal ends the command at once. That is right for commands that only print, and for `run`, which
-//! becomes another program. After [`watch`] the first signal only sets a flag that the work asks for; a second one ends the
-//! command at once.
+//! Without [`watch`] a signal ends the command at once. That is right for commands that only print, and for
+//! `run`, which becomes another program. After [`watch`] the first signal only sets a flag that the work asks
+//! for; a second one ends the command at once.
 //!
-//! `ctrlc` takes Ctrl-C. Its feature `termination` would take SIGTERM and SIGHUP with the same handler and is off for three
-//! reasons: the handler does not learn which signal came, so a job that a scheduler ended would exit with 130 instead of 143;
-//! it would end what `nohup` keeps alive; and it cannot leave one signal alone that is inherited as ignored. `signal-hook`
-//! takes those two, and SIGXFSZ, which `ctrlc` does not know.
+//! `ctrlc` takes Ctrl-C. Its feature `termination` would take SIGTERM and SIGHUP with the same handler and is
+//! off for three reasons: the handler does not learn which signal came, so a job that a scheduler ended would
+//! exit with 130 instead of 143; it would end what `nohup` keeps alive; and it cannot leave one signal alone
+//! that is inherited as ignored. `signal-hook` takes those two, and SIGXFSZ, which `ctrlc` does not know.
 
 use std::fs;
 use std::io;
@@ -21,8 +21,8 @@ use signal_hook::{flag, low_level};
 /// The number of the signal that came, 0 before.
 static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Takes signals from now on. A verb calls this once, after its arguments are checked. What the command inherited as ignored
-/// stays ignored (`nohup`).
+/// Takes signals from now on. A verb calls this once, after its arguments are checked. What the command
+/// inherited as ignored stays ignored (`nohup`).
 ///
 /// # Errors
 ///
@@ -51,7 +51,8 @@ fn take_ctrl_c(signal: Arc<AtomicUsize>, again: Arc<AtomicBool>) -> io::Result<(
         signal.store(SIGINT.unsigned_abs() as usize, Ordering::Relaxed);
     });
     match taken {
-        // `try_set_handler` calls everything but the default a handler: here SIGINT is ignored, as in a script's background jobs.
+        // `try_set_handler` calls everything but the default a handler: here SIGINT is ignored, as in a
+        // script's background jobs.
         Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
         Err(error) => Err(io::Error::other(error)),
     }

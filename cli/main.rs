@@ -1,7 +1,7 @@
 //! The `gpuwhy` command.
 //!
-//! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the work and
-//! answers with the exit code. Nothing here computes on records; that is library code.
+//! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the
+//! work and answers with the exit code. Nothing here computes on records; that is library code.
 
 mod analyze;
 mod args;

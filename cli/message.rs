@@ -1,7 +1,7 @@
 //! What the command says on stderr: messages to the user, and with `-v` what it does.
 //!
-//! [`say`] and [`note`] are sentences for whoever called the command. Events of `tracing` are for whoever looks for the reason
-//! of something: which file was taken, which was passed over.
+//! [`say`] and [`note`] are sentences for whoever called the command. Events of `tracing` are for whoever
+//! looks for the reason of something: which file was taken, which was passed over.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use tracing_subscriber::fmt::time::uptime;
 /// Whether only errors are wanted.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Decides how much is said from now on. Without `verbose` events are shown from warnings on, with 1 from `info` on, with 2
-/// from `debug` on.
+/// Decides how much is said from now on. Without `verbose` events are shown from warnings on, with 1 from
+/// `info` on, with 2 from `debug` on.
 pub fn set_up(verbose: u8, quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
     let level = match (quiet, verbose) {
@@ -35,8 +35,8 @@ pub fn set_up(verbose: u8, quiet: bool) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// Writes a message that the user must read: an error, or what a result lacks. Not `eprintln!`, which panics when stderr is
-/// closed. Messages may hold names that somebody else chose.
+/// Writes a message that the user must read: an error, or what a result lacks. Not `eprintln!`, which panics
+/// when stderr is closed. Messages may hold names that somebody else chose.
 pub fn say(message: &str) {
     let lines: Vec<_> = message.split('\n').map(printable).collect();
     let _ = writeln!(io::stderr(), "gpuwhy: {}", lines.join("\n"));

@@ -1,5 +1,5 @@
-//! What `export`, `merge` and `compact` write to, what they leave alone, and what stays behind when they do not come to
-//! their end: nothing.
+//! What `export`, `merge` and `compact` write to, what they leave alone, and what stays behind when they do
+//! not come to their end: nothing.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read as _};

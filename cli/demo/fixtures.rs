@@ -1,8 +1,8 @@
 //! The recordings that are delivered with gpuwhy: which there are, in which order, and what each program does.
 //!
-//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. Beside them `index.txt` has a line
-//! `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording without a line comes after those,
-//! by name.
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. Beside them
+//! `index.txt` has a line `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording
+//! without a line comes after those, by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! `gpuwhy demo`: plays recorded sessions through the real `libprof.so` on a machine without a GPU.
 //!
-//! A small host program stands in for the CUDA driver: it loads `libprof.so` as the driver does, and a replay library
-//! stands in for libcupti and hands over the activity buffers that a GPU once produced. Everything between those two
-//! and the verdict is what runs in a live program; nothing is shown from a script.
+//! A small host program stands in for the CUDA driver: it loads `libprof.so` as the driver does, and a replay
+//! library stands in for libcupti and hands over the activity buffers that a GPU once produced. Everything
+//! between those two and the verdict is what runs in a live program; nothing is shown from a script.
 
 use std::env;
 use std::fmt::Write as _;
@@ -251,8 +251,8 @@ fn pattern(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 
-/// The source checkout that this program was built from, if it is still there and the program still lies where cargo
-/// put it. An installed program must not run a compiler.
+/// The source checkout that this program was built from, if it is still there and the program still lies
+/// where cargo put it. An installed program must not run a compiler.
 fn checkout() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built_by_cargo = install_paths::executable_folder()?.join("deps").is_dir();

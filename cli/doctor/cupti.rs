@@ -1,8 +1,8 @@
 //! Which libcupti a program would get, and whether it works with the driver.
 //!
-//! A program that has its own libcupti mapped (PyTorch) keeps that one, which cannot be seen from here unless it lies
-//! in the active Python environment. So finding none is a warning, while one that the user named and that does not
-//! work is a failure.
+//! A program that has its own libcupti mapped (PyTorch) keeps that one, which cannot be seen from here unless
+//! it lies in the active Python environment. So finding none is a warning, while one that the user named and
+//! that does not work is a failure.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -104,8 +104,8 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
 
 /// Where the `python3` on the path has its packages: the prefix of its environment and that of the user.
 ///
-/// Asked because `pip install` is how most people get libcupti, and a terminal without an activated environment says
-/// nothing about it. No answer is no problem.
+/// Asked because `pip install` is how most people get libcupti, and a terminal without an activated
+/// environment says nothing about it. No answer is no problem.
 fn python_environments() -> Vec<PathBuf> {
     let output = Command::new("python3")
         .args(["-I", "-c", "import site, sys; print(sys.prefix); print(site.getuserbase())"])

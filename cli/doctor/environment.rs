@@ -52,8 +52,8 @@ pub fn check(checks: &mut Vec<Check>) {
 
 /// What the loader says against `library` here, for example that this C library is too old for it.
 ///
-/// Asks by preloading it into this program's `--version`: a dynamic loader that cannot preload something says why on
-/// stderr and goes on. So no foreign code runs in this process.
+/// Asks by preloading it into this program's `--version`: a dynamic loader that cannot preload something says
+/// why on stderr and goes on. So no foreign code runs in this process.
 fn loading_error(library: &Path) -> Option<String> {
     let output = Command::new(env::current_exe().ok()?)
         .arg("--version")
@@ -69,7 +69,8 @@ fn loading_error(library: &Path) -> Option<String> {
     }
 }
 
-/// The reason in a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (reason): ignored.`
+/// The reason in a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (reason):
+/// ignored.`
 fn preload_complaint(stderr: &str) -> Option<String> {
     let line = stderr.lines().find(|line| line.contains("cannot be preloaded"))?;
     let reason = line.split_once("cannot be preloaded").map_or(line, |(_, reason)| reason);

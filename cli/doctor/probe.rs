@@ -1,8 +1,8 @@
 //! The load test of a libcupti, in a process of its own.
 //!
-//! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation may do
-//! anything. So `doctor` starts this hidden subcommand, which says on stdout each step that it has done, at once; the
-//! last line before a crash tells where it happened.
+//! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation
+//! may do anything. So `doctor` starts this hidden subcommand, which says on stdout each step that it has
+//! done, at once; the last line before a crash tells where it happened.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -20,8 +20,8 @@ use super::check;
 /// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "probe-libcupti";
 
-/// Longest time for the child. Without persistence mode the driver wakes up at the first use, which takes seconds for
-/// each GPU; a machine with eight stays well below this.
+/// Longest time for the child. Without persistence mode the driver wakes up at the first use, which takes
+/// seconds for each GPU; a machine with eight stays well below this.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const LOADED: &str = "loaded";
@@ -81,7 +81,8 @@ pub fn run(props: &Props) -> Result<u8> {
     Ok(0)
 }
 
-/// Loads this file and no other: the search goes on after an override that fails, and its success would say nothing.
+/// Loads this file and no other: the search goes on after an override that fails, and its success would say
+/// nothing.
 fn load(path: PathBuf) -> Result<&'static Cupti, String> {
     let search = Search { override_path: Some(path), ..Search::default() };
     match Cupti::load(&search) {

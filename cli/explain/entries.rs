@@ -140,7 +140,8 @@ impl Entry {
     }
 }
 
-/// A word as words are compared: `Data loading`, `data-loading` and `data_loading` are one; so are `kernels[]` and `kernels`.
+/// A word as words are compared: `Data loading`, `data-loading` and `data_loading` are one; so are
+/// `kernels[]` and `kernels`.
 fn key(word: &str) -> String {
     let word = word.trim().trim_end_matches(['[', ']', '{', '}']).to_lowercase();
     word.replace([' ', '-'], "_")
@@ -304,6 +305,6 @@ mod tests {
             ["copy_h2d_pageable", "copy_h2d_pinned", "copy_h2d_other"]
         );
         assert_eq!(cells("| `a` | b \\| c | |"), ["`a`", "b \\| c", ""]);
-        assert_eq!(edits("dispatch", "dispach"), 1);
+        assert_eq!(edits("dispatch", "dispatcher"), 2);
     }
 }

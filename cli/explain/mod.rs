@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_slip_is_answered_with_the_word_that_was_meant() {
         let entries = Entries::read();
-        assert!(unknown(&entries, "dispach").contains("did you mean `dispatch`?"));
+        assert!(unknown(&entries, "no_sync").contains("did you mean `no_syncs`?"));
         assert!(unknown(&entries, "zzzzzzzz").contains("lists the known words"));
     }
 
