@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 use gpuwhy_export::{Destination, Output, Shape, TraceFile};
 use profiler_core::trace::compact::{self, CompactError, Form, Sizes};
 
-use crate::{complain, interrupt, progress, traces};
+use crate::{inputs, interrupt, message, progress};
 
 /// Exit code when there is no copy.
 pub const FAILED: u8 = 2;
@@ -33,11 +33,12 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or is damaged, when the copy exists or cannot be written, or when a signal ends the work.
+/// When the trace cannot be read or is damaged, when the copy exists or cannot be written, or when a signal
+/// ends the work.
 pub fn run(props: &Props) -> Result<u8> {
     let to = |output| Destination::new(output, Shape::Stream, props.force, slice::from_ref(&props.trace));
     let to = props.output.as_deref().map(to).transpose()?;
-    let trace = traces::open(&props.trace, None)?;
+    let trace = inputs::open(&props.trace, None)?;
     if let Some(to) = to {
         write(&trace, to)?;
     }
@@ -67,7 +68,7 @@ fn write(trace: &TraceFile, to: Destination) -> Result<()> {
         _ => anyhow!("{}: {error}", trace.path().display()),
     })?;
     output.finish()?;
-    complain(&format!(
+    message::note(&format!(
         "{name}: {} records in {} bytes, {:.2} for each; {} bytes before",
         written.records,
         written.bytes,

@@ -1,8 +1,8 @@
 //! `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`: talks to the control sockets of this user's processes.
 //!
-//! One connection and one line of JSON each way, see docs/guide/control.md. Which folders and sockets are trusted is
-//! [`address`], which libprof.so uses too. A process that does not answer is waited for a bounded time, an answer has a
-//! bounded length, and what a terminal would obey is escaped.
+//! One connection and one line of JSON each way, see docs/guide/control.md. Which folders and sockets are
+//! trusted is [`address`], which libprof.so uses too. A process that does not answer is waited for a bounded
+//! time, an answer has a bounded length, and what a terminal would obey is escaped.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -14,16 +14,19 @@ use anyhow::{Context, Result, anyhow};
 use gpuwhy_inject::control::address::{self, Process};
 use profiler_core::text_format::printable;
 use serde_json::Value;
+use tracing::{debug, info};
 
-use crate::complain;
+use crate::{interrupt, message};
 
 /// Exit code when there is no such process, or it does not answer.
 pub const NO_ANSWER: u8 = 1;
-/// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the first attempt to
-/// connect to the last byte of the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the
+/// first attempt to connect to the last byte of the answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
 const MAX_LINE: usize = 1 << 20;
+/// How soon Ctrl-C is noticed while a line is waited for.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// What to do.
 #[derive(Debug)]
@@ -62,16 +65,16 @@ pub fn run(props: &Props) -> Result<u8> {
     }
 }
 
-/// This user's processes with their sockets, of all folders: a process may have been started without the variable of this
-/// terminal. A folder that somebody else could have put there is not looked into.
+/// This user's processes with their sockets, of all folders: a process may have been started without the
+/// variable of this terminal. A folder that somebody else could have put there is not looked into.
 fn processes() -> Vec<(Process, PathBuf)> {
     let user = address::user();
     let mut found = Vec::new();
     for folder in address::folders(user) {
         match address::check(&folder, user) {
             Ok(()) => found.extend(address::sockets(&folder, user)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => complain(&format!("{}: it is not used", printable(&error.to_string()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => debug!(?folder, "this folder does not exist"),
+            Err(error) => message::say(&format!("{}; the folder is not used", printable(&error.to_string()))),
         }
     }
     found
@@ -88,10 +91,13 @@ impl Connection {
     /// Connects and sends a line; `None` when nobody listens.
     fn open(socket: &Path, line: &str, deadline: Instant) -> io::Result<Option<Self>> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Some(mut stream) = address::connect(socket, address::user(), left)? else { return Ok(None) };
+        let Some(mut stream) = address::connect(socket, address::user(), left)? else {
+            info!(?socket, removed = !socket.exists(), "nobody listens on this socket: its process was killed");
+            return Ok(None);
+        };
         stream.set_nonblocking(false)?;
         // A few bytes, for which a new connection has room.
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         stream.write_all(format!("{line}\n").as_bytes())?;
         Ok(Some(Self { stream, input: Vec::new() }))
     }
@@ -102,7 +108,7 @@ impl Connection {
         loop {
             if let Some(end) = self.input[seen..].iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=seen + end).collect();
-                let line = String::from_utf8(line).map_err(|_| invalid("the answer is no text"))?;
+                let line = String::from_utf8(line).map_err(|_| invalid("the answer is not UTF-8"))?;
                 return Ok(line.trim_end().to_owned());
             }
             seen = self.input.len();
@@ -113,12 +119,15 @@ impl Connection {
             if left.is_zero() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the answer"));
             }
-            self.read(left)?;
+            self.read(left.min(SIGNAL_POLL))?;
+            if interrupt::state().is_break() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
         }
     }
 
-    fn read(&mut self, patience: Duration) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(patience))?;
+    fn read(&mut self, timeout: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(timeout))?;
         let mut piece = [0; 16 << 10];
         match self.stream.read(&mut piece) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -138,11 +147,11 @@ fn invalid(why: &str) -> io::Error {
 }
 
 fn parsed(line: &str) -> io::Result<Value> {
-    serde_json::from_str(line).map_err(|_| invalid("the answer is no JSON"))
+    serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
 }
 
-/// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond ASCII are
-/// written as JSON's own escapes, so that a reader gets what was sent.
+/// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond
+/// ASCII are written as JSON's own escapes, so that a reader gets what was sent.
 fn plain_json(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     for character in line.chars() {
@@ -158,7 +167,7 @@ fn plain_json(line: &str) -> String {
 
 /// One question and its answer; `None` when nobody listens.
 fn ask(socket: &Path, line: &str) -> io::Result<Option<(String, Value)>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
     let Some(mut connection) = Connection::open(socket, line, deadline)? else { return Ok(None) };
     let line = connection.line(deadline)?;
     let answer = parsed(&line)?;
@@ -180,7 +189,7 @@ fn status(json: bool) -> Result<u8> {
                 out.write_all(row(process, &answer).as_bytes())?;
             }
             Err(error) => {
-                complain(&format!("process {process} does not answer: {error}"));
+                message::say(&format!("process {process} does not answer: {error}"));
                 continue;
             }
         }
@@ -242,7 +251,7 @@ fn tell(process: Process, command: &str) -> Result<u8> {
     let capture = answer["captures"].as_u64().unwrap_or(0);
     match (command, changed) {
         ("release", _) => {
-            writeln!(out, "process {process} is {state}: it gives CUPTI back once what it has captured has come")?
+            writeln!(out, "process {process} is {state}: CUPTI is released once the captured records have arrived")?
         }
         ("start", true) => writeln!(out, "capture {capture} has begun")?,
         (_, true) => writeln!(out, "capture {capture} has ended")?,
@@ -253,10 +262,11 @@ fn tell(process: Process, command: &str) -> Result<u8> {
 
 fn watch(process: Process, interval: Duration) -> Result<u8> {
     let silent = || format!("process {process} does not answer");
-    let mut deadline = Instant::now() + PATIENCE;
+    let mut deadline = Instant::now() + ANSWER_TIMEOUT;
     let command = format!("watch {}", interval.as_millis());
     let connection = Connection::open(&socket(process)?, &command, deadline).with_context(silent)?;
     let Some(mut connection) = connection else { return Err(nobody(process)) };
+    interrupt::watch()?;
     let mut out = io::stdout().lock();
     loop {
         match connection.line(deadline) {
@@ -269,10 +279,12 @@ fn watch(process: Process, interval: Duration) -> Result<u8> {
             Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
                 return Ok(0);
             }
+            // The usual way to end this. Every line that was begun is whole.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
             Err(error) => return Err(error).with_context(silent),
         }
         // Lines come as seldom as was asked for.
-        deadline = Instant::now() + PATIENCE + interval;
+        deadline = Instant::now() + ANSWER_TIMEOUT + interval;
     }
 }
 

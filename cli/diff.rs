@@ -10,7 +10,7 @@ use anyhow::Result;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
-use crate::{complain, progress, terminal};
+use crate::{message, progress, terminal};
 
 /// Exit code when the traces are not comparable.
 const REFUSED: u8 = 1;
@@ -44,7 +44,7 @@ pub fn run(props: &Props) -> Result<u8> {
         (Ok(a), Ok(b)) => (a, b),
         (a, b) => {
             for error in [a.err(), b.err()].into_iter().flatten() {
-                complain(&error.to_string());
+                message::say(&error.to_string());
             }
             return Ok(UNREADABLE);
         }
@@ -56,7 +56,7 @@ pub fn run(props: &Props) -> Result<u8> {
     let diff = match outcome {
         Ok(diff) => diff,
         Err(refusal) => {
-            complain(&refusal.to_string());
+            message::say(&refusal.to_string());
             return Ok(REFUSED);
         }
     };
@@ -67,7 +67,7 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     match props.fail_if_slower {
         Some(allowed) if diff.slower_percent() > allowed => {
-            complain(&format!("B is {:.1} % slower than A, more than {allowed} %", diff.slower_percent()));
+            message::say(&format!("B is {:.1} % slower than A, more than {allowed} %", diff.slower_percent()));
             Ok(SLOWER)
         }
         _ => Ok(0),

@@ -11,7 +11,7 @@ use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{Destination, ExportError, Format, Options, Outcome, TraceFile, stem};
 
-use crate::{complain, interrupt, progress, traces};
+use crate::{inputs, interrupt, message, progress};
 
 /// Exit code when a trace was written but lacks something.
 const INCOMPLETE: u8 = 1;
@@ -64,10 +64,10 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that cannot be
-/// read or written are told on stderr, and the others are written.
+/// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that
+/// cannot be read or written are told on stderr, and the others are written.
 pub fn run(props: &Props) -> Result<u8> {
-    let traces = traces::expanded(&props.traces)?;
+    let traces = inputs::expanded(&props.traces)?;
     let destinations = destinations(props, &traces)?;
     let is_named = destinations.iter().any(Destination::is_named);
     let (mut files, mut places, mut worst) = (Vec::new(), Vec::new(), 0);
@@ -79,7 +79,7 @@ pub fn run(props: &Props) -> Result<u8> {
                 places.push(place);
             }
             Err(error) => {
-                complain(&error.to_string());
+                message::say(&error.to_string());
                 worst = FAILED;
             }
         }
@@ -100,13 +100,13 @@ pub fn run(props: &Props) -> Result<u8> {
         match progress::shown(|progress| gpuwhy_export::export(trace, props.format, to, &options, progress)) {
             Ok(outcome) => {
                 worst = worst.max(told(trace, &outcome.notes));
-                complain(&format!("{name}: {}", described(&outcome)));
+                message::note(&format!("{name}: {}", described(&outcome)));
             }
             Err(error) if error.is_interrupted() => return Err(error.into()),
             // Who reads the stream has all that he wanted.
             Err(error) if error.is_broken_pipe() => return Ok(worst),
             Err(error) => {
-                complain(&error.to_string());
+                message::say(&error.to_string());
                 worst = FAILED;
             }
         }
@@ -116,7 +116,7 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// The trace, or the part of it, and what that lacks.
 fn opened(props: &Props, path: &Path) -> Result<(TraceFile, Vec<String>)> {
-    let whole = traces::open(path, props.pid)?;
+    let whole = inputs::open(path, props.pid)?;
     match &props.stretch {
         Some(stretch) => stretch.of(&whole),
         None => Ok((whole, Vec::new())),
@@ -126,7 +126,7 @@ fn opened(props: &Props, path: &Path) -> Result<(TraceFile, Vec<String>)> {
 /// Says what a trace lacks; the exit code for that.
 fn told(trace: &TraceFile, notes: &[String]) -> u8 {
     for note in notes {
-        complain(&format!("{}: {note}", trace.path().display()));
+        message::say(&format!("{}: {note}", trace.path().display()));
     }
     if notes.is_empty() { 0 } else { INCOMPLETE }
 }
@@ -146,7 +146,7 @@ fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
     let destinations: Vec<Destination> = destinations.collect::<Result<_, ExportError>>()?;
     if props.format == Format::Perfetto && io::stdout().is_terminal() && destinations.iter().any(Destination::is_stdout)
     {
-        bail!("standard output is a terminal, and this format is not text; name a file with -o");
+        bail!("standard output is a terminal, and this format is binary; name a file with -o");
     }
     Ok(destinations)
 }
@@ -192,7 +192,7 @@ fn make_folder(path: &Path, count: usize) -> Result<()> {
     }
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("{named}: the folder around it does not exist; make that first")
+            bail!("{named}: the parent folder does not exist; create it first")
         }
         made => made.with_context(|| format!("{named}: cannot make this folder")),
     }

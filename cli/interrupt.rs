@@ -1,8 +1,13 @@
 //! Ctrl-C and other requests to end, while something is written that must not stay behind unfinished.
 //!
-//! Without [`watch`] a signal ends the command at once, which is right wherever nothing has to be removed: commands that
-//! only print, and `run`, which becomes another program. Behind it the first signal only leaves a mark that the work asks
-//! for; a second one ends the command as ever.
+//! Without [`watch`] a signal ends the command at once. That is right for commands that only print, and for
+//! `run`, which becomes another program. After [`watch`] the first signal only sets a flag that the work asks
+//! for; a second one ends the command at once.
+//!
+//! `ctrlc` takes Ctrl-C. Its feature `termination` would take SIGTERM and SIGHUP with the same handler and is
+//! off for three reasons: the handler does not learn which signal came, so a job that a scheduler ended would
+//! exit with 130 instead of 143; it would end what `nohup` keeps alive; and it cannot leave one signal alone
+//! that is inherited as ignored. `signal-hook` takes those two, and SIGXFSZ, which `ctrlc` does not know.
 
 use std::fs;
 use std::io;
@@ -11,12 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::flag;
+use signal_hook::{flag, low_level};
 
 /// The number of the signal that came, 0 before.
 static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Takes signals from now on. What the command inherited as ignored stays ignored (`nohup`).
+/// Takes signals from now on. A verb calls this once, after its arguments are checked. What the command
+/// inherited as ignored stays ignored (`nohup`).
 ///
 /// # Errors
 ///
@@ -24,8 +30,9 @@ static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 pub fn watch() -> io::Result<()> {
     let signal = Arc::clone(SIGNAL.get_or_init(Arc::default));
     let again = Arc::new(AtomicBool::new(false));
+    take_ctrl_c(Arc::clone(&signal), Arc::clone(&again))?;
     let ignored = ignored();
-    for number in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|number| ignored & (1 << (number - 1)) == 0) {
+    for number in [SIGTERM, SIGHUP].into_iter().filter(|number| ignored & (1 << (number - 1)) == 0) {
         // In this order: the first signal sets what makes the second one end the process.
         flag::register_conditional_default(number, Arc::clone(&again))?;
         flag::register(number, Arc::clone(&again))?;
@@ -34,6 +41,21 @@ pub fn watch() -> io::Result<()> {
     // Writing beyond the limit of a file's size (`ulimit -f`) becomes an error, like a full disk.
     flag::register(SIGXFSZ, Arc::default())?;
     Ok(())
+}
+
+fn take_ctrl_c(signal: Arc<AtomicUsize>, again: Arc<AtomicBool>) -> io::Result<()> {
+    let taken = ctrlc::try_set_handler(move || {
+        if again.swap(true, Ordering::Relaxed) {
+            let _ = low_level::emulate_default_handler(SIGINT);
+        }
+        signal.store(SIGINT.unsigned_abs() as usize, Ordering::Relaxed);
+    });
+    match taken {
+        // `try_set_handler` calls everything but the default a handler: here SIGINT is ignored, as in a
+        // script's background jobs.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Whether the work goes on.

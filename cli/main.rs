@@ -1,7 +1,7 @@
 //! The `gpuwhy` command.
 //!
-//! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the work and
-//! answers with the exit code. Nothing here computes on records; that is library code.
+//! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the
+//! work and answers with the exit code. Nothing here computes on records; that is library code.
 
 mod analyze;
 mod args;
@@ -10,23 +10,25 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
-mod files;
+mod inputs;
+mod install_paths;
 mod interrupt;
 mod merge;
+mod message;
 mod progress;
+mod prose;
 mod query;
 mod report;
 mod run;
 mod stats;
 mod terminal;
-mod traces;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use profiler_core::text_format::printable;
 
 use crate::args::{Cli, Command};
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
+    message::set_up(cli.verbose, cli.quiet);
     let (outcome, failure) = match cli.command {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
@@ -52,13 +55,14 @@ fn main() -> ExitCode {
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args.into()), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),
-        Command::Doctor(args) => (doctor::run(&args.into()), doctor::FAILED),
-        Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::FAILED),
+        Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
+        Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
         Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),
+        Command::Explain(args) => (explain::run(&args.into()), explain::UNKNOWN),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
     };
     match outcome {
@@ -66,11 +70,11 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => match interrupt::exit_code() {
             Some(code) => {
-                complain("interrupted; nothing unfinished was left behind");
+                message::say("interrupted; no unfinished file was left behind");
                 code.into()
             }
             None => {
-                complain(&format!("{error:#}"));
+                message::say(&format!("{error:#}"));
                 failure.into()
             }
         },
@@ -82,11 +86,4 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe))
-}
-
-/// Writes a message to stderr. Not `eprintln!`, which panics when stderr is closed. Messages may hold names that somebody else
-/// chose.
-fn complain(message: &str) {
-    let lines: Vec<_> = message.split('\n').map(printable).collect();
-    let _ = writeln!(io::stderr(), "gpuwhy: {}", lines.join("\n"));
 }

@@ -10,7 +10,7 @@ use gpuwhy_export::tables::{Label, labels};
 use gpuwhy_export::{Destination, ExportError, Format, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
-use crate::{complain, interrupt, progress, terminal, traces};
+use crate::{inputs, interrupt, message, progress, terminal};
 
 /// Exit code when a trace lacks something.
 const INCOMPLETE: u8 = 1;
@@ -36,7 +36,7 @@ pub struct Props {
 ///
 /// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
-    let paths = traces::expanded(&props.traces)?;
+    let paths = inputs::expanded(&props.traces)?;
     let shape = Format::Perfetto.shape();
     let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.force, &paths)).transpose()?;
     let to_stdout = to.as_ref().is_some_and(Destination::is_stdout);
@@ -47,7 +47,7 @@ pub fn run(props: &Props) -> Result<u8> {
     traces.sort_by(|(_, a), (_, b)| a.cmp(b));
     let (compared, notes) = progress::shown(|progress| ranks::compare(&traces, progress))?;
     for note in &notes {
-        complain(note);
+        message::say(note);
     }
     let text = match props.json {
         true => serde_json::to_string(&RanksDocument::new(&compared))? + "\n",
@@ -65,7 +65,7 @@ pub fn run(props: &Props) -> Result<u8> {
         match progress::shown(|progress| ranks::merge(&traces, &compared, to, progress)) {
             // Who reads the stream has all that he wanted.
             Err(error) if error.is_broken_pipe() => {}
-            outcome => complain(&format!("{name}: {} records of {} ranks", outcome?.written, traces.len())),
+            outcome => message::note(&format!("{name}: {} records of {} ranks", outcome?.written, traces.len())),
         }
     }
     Ok(if notes.is_empty() { 0 } else { INCOMPLETE })
@@ -74,17 +74,17 @@ pub fn run(props: &Props) -> Result<u8> {
 /// The traces with their labels, which are ranks of one job.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
     let files: Vec<TraceFile> =
-        paths.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
+        paths.iter().map(|path| inputs::open(path, None)).collect::<Result<_, ExportError>>()?;
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
-            "{}: this trace knows no rank: RANK, or what Open MPI, PMI or Slurm set, was not in its environment; set RANK \
-             and WORLD_SIZE for each process when you record",
+            "{}: the trace has no rank: neither RANK nor a variable of Open MPI, PMI or Slurm was set. Set RANK and \
+             WORLD_SIZE for each process when you record.",
             trace.path().display()
         );
     }
     let labels = labels(&files, Some("job"));
     if let Some((trace, _)) = files.iter().zip(&labels).find(|(_, label)| label.run != "job") {
-        bail!("{}: another trace has its rank; name one trace for each rank", trace.path().display());
+        bail!("{}: another trace has its rank; name one trace per rank", trace.path().display());
     }
     Ok(files.into_iter().zip(labels).collect())
 }

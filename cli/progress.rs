@@ -7,7 +7,7 @@ use gpuwhy::{OpenError, Report};
 use gpuwhy_export::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::interrupt;
+use crate::{interrupt, message};
 
 /// The report of a trace file, with the bar while it is read.
 pub fn opened(file: &Path, capture: Option<u32>) -> Result<Report, OpenError> {
@@ -21,7 +21,7 @@ pub fn opened(file: &Path, capture: Option<u32>) -> Result<Report, OpenError> {
 
 /// Does `work`, which tells how far it is, and takes the bar away again.
 pub fn shown<T>(work: impl FnOnce(&mut Progress<'_>) -> T) -> T {
-    if !io::stderr().is_terminal() {
+    if !io::stderr().is_terminal() || message::is_quiet() {
         return work(&mut |_, _| interrupt::state());
     }
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %");

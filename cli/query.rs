@@ -11,7 +11,7 @@ use gpuwhy_export::stats::StatsOptions;
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{ExportError, TraceFile};
 
-use crate::{complain, progress, traces};
+use crate::{inputs, message, progress};
 
 /// Exit code when a trace lacks something.
 const INCOMPLETE: u8 = 1;
@@ -50,7 +50,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     let query = Query::new(sql)?;
     let files: Vec<TraceFile> =
-        traces::expanded(traces)?.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
+        inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, ExportError>>()?;
     let labels = labels(&files, run.as_deref());
     let labeled: Vec<_> = files.into_iter().zip(labels).collect();
     let notes = match progress::shown(|progress| query.answer(&labeled, options, &mut output, progress)) {
@@ -59,7 +59,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     output.flush()?;
     for note in &notes {
-        complain(note);
+        message::say(note);
     }
     Ok(if notes.is_empty() { 0 } else { INCOMPLETE })
 }

@@ -15,8 +15,9 @@ use gpuwhy_export::TraceFile;
 use profiler_core::report::json::Document;
 use profiler_core::text_format::{Style, printable};
 use profiler_core::trace::StoredReport;
+use tracing::info;
 
-use crate::{complain, progress, terminal, traces};
+use crate::{inputs, message, progress, terminal};
 
 /// Read at once: a system call is not free.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -94,25 +95,26 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let style = terminal::style();
-    let files = traces::expanded(&props.files)?;
+    let files = inputs::expanded(&props.files)?;
     for file in &files {
         if let Some(text) = kept(props, file) {
+            info!(?file, "this is the report that the run stored; --recompute makes it from the records");
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
             continue;
         }
         match opened(file, props) {
             Err(complaint) => {
-                complain(&complaint);
+                message::say(&complaint);
                 worst = UNREADABLE;
             }
             Ok(report) => {
                 if let Some(first) = report.completeness.damage.first() {
-                    complain(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
+                    message::say(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
                     worst = worst.max(DAMAGED);
                 }
                 if let Some(wished) = props.capture.filter(|_| report.captures.shown != props.capture) {
-                    complain(&no_capture(&report, wished, file));
+                    message::say(&no_capture(&report, wished, file));
                     worst = worst.max(UNREADABLE);
                     continue;
                 }
@@ -145,7 +147,7 @@ fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
     let file = file.display();
     match (report.captures.rows.first(), report.captures.rows.last()) {
         (Some(first), Some(last)) => {
-            format!("{file}: there is no capture {wished}; there are those from {} to {}", first.number, last.number)
+            format!("{file}: there is no capture {wished}; the trace has captures {} to {}", first.number, last.number)
         }
         _ => format!("{file}: there is no capture {wished}: this run was measured as a whole"),
     }

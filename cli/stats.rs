@@ -11,7 +11,7 @@ use gpuwhy_export::stats::{self, Document, RangeFilter, Statistic, StatsOptions,
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{ExportError, Progress, TraceFile};
 
-use crate::{complain, progress, traces};
+use crate::{inputs, message, progress};
 
 /// What is printed when nothing is asked for: nsys's own choice, as far as a trace of gpuwhy has it.
 pub const DEFAULT: &str = "cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum";
@@ -73,9 +73,9 @@ impl Tables {
             &mut Progress<'_>,
         ) -> Result<Vec<String>, ExportError>,
     ) -> Result<u8> {
-        let paths = traces::expanded(&self.traces)?;
+        let paths = inputs::expanded(&self.traces)?;
         let files: Vec<TraceFile> =
-            paths.iter().map(|path| traces::open(path, self.pid)).collect::<Result<_, ExportError>>()?;
+            paths.iter().map(|path| inputs::open(path, self.pid)).collect::<Result<_, ExportError>>()?;
         let mut subjects = Vec::new();
         for (trace, label) in files.iter().zip(labels(&files, None)) {
             let filter = match &self.range {
@@ -94,7 +94,7 @@ impl Tables {
                 Ok(notes) => {
                     for note in notes {
                         if !said.contains(&note) {
-                            complain(&note);
+                            message::say(&note);
                             said.push(note);
                         }
                     }

@@ -12,8 +12,9 @@ fn stdout(output: &Output) -> String {
 
 #[test]
 fn help_has_examples_and_names_every_exit_code() {
-    let cases: [(&[&str], &[&str]); 5] = [
-        (&["--help"], &["gpuwhy run -- ", "gpuwhy doctor", "gpuwhy demo"]),
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["--help"], &["gpuwhy run -- ", "gpuwhy doctor", "gpuwhy demo", "--verbose", "--quiet"]),
+        (&["explain", "--help"], &["  0  ", "  2  "]),
         (&["run", "--help"], &["  125  ", "  126  ", "  127  ", "%q{VAR}"]),
         (&["report", "--help"], &["  0  ", "  1  ", "  2  "]),
         (&["doctor", "--help"], &["  0  ", "  1  "]),

@@ -1,5 +1,5 @@
-//! What `export`, `merge` and `compact` write to, what they leave alone, and what stays behind when they do not come to
-//! their end: nothing.
+//! What `export`, `merge` and `compact` write to, what they leave alone, and what stays behind when they do
+//! not come to their end: nothing.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read as _};
@@ -382,12 +382,16 @@ fn an_interrupted_command_leaves_nothing_behind_and_its_exit_code_says_so() {
 
 #[test]
 fn a_signal_that_the_command_inherits_as_ignored_stays_ignored() {
-    let place = Place::new(50_000);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gpuwhy")]);
-    shell.args(to(COMMANDS[1], &["-o", "out"])).current_dir(place.folder.path()).stderr(Stdio::null());
-    assert_eq!(interrupted(&place, shell.spawn().unwrap(), "-HUP"), Some(0));
-    assert_eq!(place.names(), ["out", "trace.gpuwhy"]);
+    // `nohup`, and the background jobs of a script.
+    for signal in ["HUP", "INT"] {
+        let place = Place::new(50_000);
+        let mut shell = Command::new("sh");
+        let script = format!("trap '' {signal}; exec \"$@\"");
+        shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_gpuwhy")]);
+        shell.args(to(COMMANDS[1], &["-o", "out"])).current_dir(place.folder.path()).stderr(Stdio::null());
+        assert_eq!(interrupted(&place, shell.spawn().unwrap(), &format!("-{signal}")), Some(0));
+        assert_eq!(place.names(), ["out", "trace.gpuwhy"]);
+    }
 }
 
 #[test]

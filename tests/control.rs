@@ -127,7 +127,7 @@ fn a_process_can_be_told_to_let_others_have_cupti() {
     let program = Program::start("0.1", &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
     let output = program.gpuwhy(&["stop", "--release", &program.child.id().to_string()]);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("gives CUPTI back"), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("CUPTI is released"), "{}", stderr(&output));
     program.wait_for(|| program.ask("status")["holds_cupti"] == false);
     assert_eq!(program.tell("start"), "capture 2 has begun\n");
     let status = program.ask("status");

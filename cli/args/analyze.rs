@@ -10,12 +10,12 @@ pub(super) const ANALYZE_HELP: &str = "\
 Names, columns, options and thresholds are those of nsys; gpu_idle_causes is gpuwhy's own.
 
 RULES, with their options:
-  cuda_memcpy_async   asynchronous copies that are not, because the memory is pageable
+  cuda_memcpy_async   asynchronous copies that block, because the memory is pageable
   cuda_memcpy_sync    copies for which the host waits
   cuda_memset_sync    memsets for which the host waits
   cuda_api_sync       calls that wait for a whole stream or device
-  gpu_gaps            nothing ran on a device for long        gap=500 (milliseconds)
-  gpu_time_util       little ran on a device                  threshold=50 (percent), chunks=30
+  gpu_gaps            a device was idle for long              gap=500 (milliseconds)
+  gpu_time_util       a device was used little                threshold=50 (percent), chunks=30
   gpu_idle_causes     what the idle time of a device was spent on
   every rule                                                  rows=50 (-1: all) of each trace
 
@@ -31,7 +31,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct AnalyzeArgs {
-    /// The rules, separated by commas, each with options behind colons [default: all]
+    /// Check these rules, with options behind colons [default: all]
     #[arg(short, long, value_name = "RULE", value_delimiter = ',')]
     rule: Vec<Request>,
     #[command(flatten)]

@@ -7,9 +7,8 @@ use clap::Args;
 use crate::compact;
 
 pub(super) const COMPACT_HELP: &str = "\
-The copy holds the same records, times, dictionary and flush marks: every report and export of it is that of the
-original. It is made for keeping: a trace that is written while the program runs must survive that program at any moment,
-which takes small blocks. A damaged trace is refused.
+The copy holds the same records, so its reports and exports are those of the original. A trace is written in small blocks
+to survive a crash of the program; the larger blocks of the copy compress better. A damaged trace is refused.
 
 EXIT CODES:
   0  the copy was written, or the sizes were printed
@@ -22,10 +21,10 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct CompactArgs {
-    /// The trace
+    /// Trace to recompress
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The file to write (- for standard output); one that exists is left alone without --force
+    /// Write the copy to this file (- for standard output)
     #[arg(short, long, value_name = "OUT", required_unless_present = "sizes")]
     output: Option<PathBuf>,
     /// Replace the file if it exists

@@ -23,12 +23,12 @@ EXIT CODES:
 
 EXAMPLES:
   gpuwhy start 4711; sleep 10; gpuwhy stop 4711
-  gpuwhy stop --release 4711            and torch.profiler in it can have CUPTI until the next start
+  gpuwhy stop --release 4711            torch.profiler in the process can use CUPTI until the next start
   gpuwhy snapshot 4711";
 
 pub(super) const WATCH_HELP: &str = "\
 EXIT CODES:
-  0  the process has ended
+  0  the process has ended, or Ctrl-C ended the command
   1  there is no such process, or it does not answer
 
 EXAMPLES:
@@ -50,7 +50,7 @@ impl From<StatusArgs> for control::Props {
 
 #[derive(Args)]
 pub struct ProcessArgs {
-    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
 }
@@ -64,10 +64,10 @@ impl ProcessArgs {
 
 #[derive(Args)]
 pub struct StopArgs {
-    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
-    /// Give CUPTI back too while no capture is taken, so that another profiler in the process can have it
+    /// Release CUPTI to other profilers until the next start
     #[arg(long)]
     release: bool,
 }
@@ -80,10 +80,10 @@ impl From<StopArgs> for control::Props {
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// Process id, as `gpuwhy status` lists it (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
     #[arg(value_name = "PID")]
     process: Process,
-    /// Time between two lines, from 100ms to 1h
+    /// Print a line this often, from 100ms to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Duration,
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::demo;
 
 pub(super) const DEMO_HELP: &str = "\
-The recordings were made on real GPUs; libprof.so receives them as it receives those of a live program.
+The recordings were made on real GPUs. libprof.so receives them as it receives the records of a live program.
 
 EXIT CODES:
   0  every chosen recording was played
@@ -32,10 +32,10 @@ pub struct DemoArgs {
     /// Play as fast as possible instead of at the recorded speed
     #[arg(long)]
     fast: bool,
-    /// Folder with recordings, such as your own [default: those that come with gpuwhy]
+    /// Play the recordings of this folder [default: those of gpuwhy]
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Folder for the traces [default: a new one in the folder for temporary files]
+    /// Write the traces to this folder [default: a new temporary one]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

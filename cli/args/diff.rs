@@ -7,8 +7,8 @@ use clap::Args;
 use crate::diff;
 
 pub(super) const DIFF_HELP: &str = "\
-A is the run before a change, B the one after it. A typical step of each (the mean of those between the
-quartiles) is divided by cause, so that the changes of the causes sum to the change of the step.
+A is the run before a change, B the run after it. The typical step of each run (the mean of the steps between the
+quartiles) is divided by cause. The changes of the causes sum to the change of the step.
 
 EXIT CODES:
   0  the traces were compared
@@ -32,10 +32,10 @@ pub struct DiffArgs {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-    /// At most N kernels in the table of those that changed
+    /// Show at most N kernels in the table of changes
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
     top: usize,
-    /// Exit with 3 when B's step is longer by more than this, and chance does not explain it
+    /// Exit with 3 if B is slower by more than this, and not by chance
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
 }

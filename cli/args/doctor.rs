@@ -7,10 +7,10 @@ use clap::Args;
 use crate::doctor;
 
 pub(super) const DOCTOR_HELP: &str = "\
-Each line says ok, warn (works, but mind this) or FAIL (will not work), and what to do about it.
+Each line says ok, warn (works with a limitation) or FAIL (does not work), and what to do.
 
 EXIT CODES:
-  0  nothing stands in the way of a profile
+  0  programs can be profiled
   1  at least one line says FAIL
 
 EXAMPLES:

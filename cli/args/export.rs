@@ -9,15 +9,15 @@ use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 use crate::export::{self, Stretch};
 
 pub(super) const EXPORT_HELP: &str = "\
-One trace becomes one file, several become files in a folder, which is made when OUT ends with / or has no file ending.
-For parquet OUT is the folder of all runs [default: gpuwhy-parquet], and other runs and ranks in it stay. What exists is
-replaced with --force only. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
-is complete, so nothing unfinished stays behind. docs/guide/export.md describes each format.
+One trace becomes one file, several become files in a folder. The folder is made if OUT ends with / or has no file ending.
+For parquet, OUT is the folder of all runs [default: gpuwhy-parquet]; other runs and ranks in it stay. Existing files are
+replaced only with --force. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
+is complete, so no unfinished file stays behind. docs/guide/export.md describes each format.
 
 EXIT CODES:
   0  every trace was written
   1  every trace was written, but at least one lacks something; stderr says what
-  2  at least one trace could not be read or written; the others were written; or an output may not be written
+  2  at least one trace could not be read or written; the others were written
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
@@ -32,32 +32,31 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// Trace files of gpuwhy, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler
+    /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The format
+    /// Write this format
     #[arg(long, value_name = "FORMAT")]
     to: ExportFormat,
-    /// The file to write (- for standard output), or the folder for several [default: in the working directory, named
-    /// after the trace]
+    /// Write this file (- for standard output), or to this folder [default: named after the trace, in the working directory]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Replace files that exist; traces that are read are never replaced
+    /// Replace files that exist, but never a trace that is read
     #[arg(long)]
     force: bool,
-    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
-    #[arg(long, value_name = "STRETCH")]
+    /// Keep only this time since the start of tracing: 1.5s/2s, 200ms/
+    #[arg(long, value_name = "START/END")]
     filter_time: Option<TimeFilter>,
-    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
-    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    /// Keep only this NVTX range, of several the first or INDEX
+    #[arg(long, value_name = "RANGE[@DOMAIN][/INDEX]", conflicts_with = "filter_time")]
     filter_nvtx: Option<RangeFilter>,
-    /// Ranges of this name are training steps (chrome: they become ProfilerStep#0, #1, ...)
+    /// Mark ranges of this name as steps (chrome: ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
     step_range: Option<String>,
-    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// parquet: the name of the run that all traces belong to [default: that of their folder]
+    /// Name the run of all traces (parquet) [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
 }

@@ -7,9 +7,9 @@ use clap::Args;
 use crate::merge;
 
 pub(super) const MERGE_HELP: &str = "\
-Ranks are told by RANK, or what Open MPI, PMI or Slurm set, which each trace keeps. Those of one host share a clock; other
-hosts are brought to the first one's by the ends of collectives, and how exactly is printed. With -o all ranks are
-written to one file for https://ui.perfetto.dev, a process each; with -o - the comparison goes to stderr.
+The rank of a trace is that of RANK, or of what Open MPI, PMI or Slurm set. Ranks of one host share a clock. Clocks of
+other hosts are aligned by the ends of collectives, and the error is printed. With -o, all ranks are written to one
+file for https://ui.perfetto.dev, each as a process. With -o -, the comparison goes to stderr.
 
 EXIT CODES:
   0  the ranks were compared
@@ -28,7 +28,7 @@ pub struct MergeArgs {
     /// Traces of the ranks of one job, or folders with them
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Write all of them to this file (- for standard output), in Perfetto's format
+    /// Write all ranks to this file (- for standard output) for Perfetto
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Replace the file if it exists

@@ -8,6 +8,7 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
 mod merge;
 mod query;
@@ -15,7 +16,7 @@ mod report;
 mod run;
 mod stats;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
@@ -23,6 +24,7 @@ use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, W
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
+use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
@@ -30,81 +32,113 @@ use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
 
-/// Tells, while a CUDA program runs, why it is not faster.
+/// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
 #[command(name = "gpuwhy", version = env!("GPUWHY_VERSION"), after_help = EXAMPLES)]
 pub struct Cli {
+    /// Log to stderr which files are used (-v), or every step (-vv)
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Messages")]
+    pub verbose: u8,
+    /// Print only errors and what a result lacks to stderr
+    #[arg(short, long, global = true, help_heading = "Messages")]
+    pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Start a command with gpuwhy loaded into every CUDA process of it
+    /// Run a command with gpuwhy loaded into its CUDA processes
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
-    /// Print what a trace says
+    /// Print the report of a trace
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
-    /// Compare two traces of one program: what changed, why, and whether it could be chance
+    /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
-    /// Print the statistics of `nsys stats` about a trace
+    /// Print the tables of `nsys stats`
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),
-    /// Look for what commonly goes wrong, by the rules of `nsys analyze`
+    /// Check for common problems with the rules of `nsys analyze`
     #[command(after_help = ANALYZE_HELP)]
     Analyze(AnalyzeArgs),
-    /// Ask traces in SQL
+    /// Query traces with SQL
     #[command(after_help = QUERY_HELP)]
     Query(QueryArgs),
-    /// Compare the ranks of a job: who waits for whom; or write them to one file
+    /// Compare the ranks of a job, or write them to one timeline
     #[command(after_help = MERGE_HELP)]
     Merge(MergeArgs),
-    /// Write traces in the format of another tool
+    /// Convert traces to the format of another tool
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
-    /// Write a trace again, smaller and with the same contents
+    /// Recompress a trace without loss
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),
-    /// List this user's processes that run with gpuwhy, and what holds them back
+    /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
-    /// Begin a capture in a running process
+    /// Start a capture in a running process
     #[command(after_help = TELL_HELP)]
     Start(ProcessArgs),
-    /// End the capture in a running process; it goes on at full speed
+    /// Stop the capture in a running process
     #[command(after_help = TELL_HELP)]
     Stop(StopArgs),
-    /// Print the report of a running process so far
+    /// Print the current report of a running process
     #[command(after_help = TELL_HELP)]
     Snapshot(ProcessArgs),
-    /// Print the verdict of a running process again and again, as lines of JSON
+    /// Print the verdict of a running process repeatedly, as JSON lines
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
-    /// Check whether this machine can be profiled, and say what to do where it cannot
+    /// Check whether programs can be profiled on this machine
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
-    /// Play recorded sessions through the real library; needs no GPU
+    /// Explain a word of the report and how it is measured
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(ExplainArgs),
+    /// Play recorded sessions; needs no GPU
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArgs),
-    /// Load a libcupti and call into it. `doctor` runs this in a process of its own.
+    /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
     Probe(ProbeArgs),
 }
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-  gpuwhy run -- python train.py         profile a program; the verdict comes at its end
-  gpuwhy run --live 1s -- ./simulate    with a line about the bottleneck every second
-  gpuwhy report gpuwhy-4711.gpuwhy    read a trace again
-  gpuwhy diff before.gpuwhy after.gpuwhy
-                                         what a change brought, and why
-  gpuwhy export --to chrome gpuwhy-4711.gpuwhy
-                                         for Perfetto, HTA and TensorBoard
-  gpuwhy stats gpuwhy-4711.gpuwhy     the tables of nsys stats
-  gpuwhy analyze gpuwhy-4711.gpuwhy   the rules of nsys analyze
+  gpuwhy run -- python train.py                  profile a program; the report comes at its end
+  gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
+  gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
+  gpuwhy explain dispatch                        what a word of the report means
+  gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
+  gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
+  gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats
   gpuwhy query gpuwhy-4711.gpuwhy 'SELECT count(*) FROM kernels'
-                                         anything else, in SQL
-  gpuwhy doctor                         can this machine be profiled?
-  gpuwhy demo                           see it work without a GPU";
+  gpuwhy doctor                                  can programs be profiled on this machine?
+  gpuwhy demo                                    see gpuwhy work without a GPU";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Longest line of help, without a default at its end.
+    const MOST_LETTERS: usize = 72;
+
+    #[test]
+    fn the_command_line_is_consistent_and_its_help_lines_are_short() {
+        let mut command = Cli::command();
+        command.build();
+        command.clone().debug_assert();
+        for verb in command.get_subcommands().chain([&command]) {
+            let options = verb.get_arguments().filter_map(|option| option.get_help());
+            for line in verb.get_about().into_iter().chain(options) {
+                let line = line.to_string();
+                let text = line.split(" [default: ").next().unwrap_or(&line);
+                assert!(text.chars().count() <= MOST_LETTERS, "{}: {text}", verb.get_name());
+                assert!(text.starts_with(char::is_uppercase) && !text.ends_with('.'), "{}: {text}", verb.get_name());
+            }
+        }
+    }
+}

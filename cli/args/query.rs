@@ -8,12 +8,12 @@ use super::stats::FormArgs;
 use crate::query;
 
 pub(super) const QUERY_HELP: &str = "\
-The tables are those of `gpuwhy export --to parquet`, over all traces at once: `run` and `rank` say which one a row is
-from. A folder stands for the traces in it. The dialect is SQLite's; a query is checked before a trace is read, and
-only the columns that it uses are made.
+The tables are those of `gpuwhy export --to parquet`, over all traces at once; `run` and `rank` name the trace of a row.
+A folder means the traces in it. The dialect is that of SQLite. A query is checked before a trace is read, and only
+the columns that it uses are made.
 
-Times (start_ns, end_ns, at_ns) are nanoseconds since the Unix epoch. Since the start of tracing, as --filter-time of
-other commands counts: start_ns - (SELECT start_ns FROM processes). Names of columns take double quotes, texts single ones.
+Times (start_ns, end_ns, at_ns) are nanoseconds since the Unix epoch. For times since the start of tracing, as in
+--filter-time, use start_ns - (SELECT start_ns FROM processes). Quote columns with \", texts with '.
 
 EXIT CODES:
   0  the query was answered
@@ -29,12 +29,12 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct QueryArgs {
-    /// Trace files, or folders with them, and behind them the query
+    /// Traces or folders with traces, then the query
     #[arg(required_unless_present = "tables", num_args = 2.., value_names = ["TRACE", "SQL"])]
     traces_and_sql: Vec<String>,
     #[command(flatten)]
     form: FormArgs,
-    /// The name of the run that all traces belong to [default: that of their folder]
+    /// Name the run of all traces [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
     /// List the tables and their columns

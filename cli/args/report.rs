@@ -23,7 +23,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Traces of gpuwhy or torch.profiler, SQLite files of Nsight Systems, or folders with them
+    /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of text
@@ -32,25 +32,25 @@ pub struct ReportArgs {
     /// Print all tables behind the verdict
     #[arg(long, conflicts_with = "json")]
     full: bool,
-    /// Print all tables, with the N kernels that took longest
+    /// Print all tables, with the N longest kernels
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "full"])]
     top: Option<usize>,
-    /// Print the tables of the ranges (NVTX) that the program named too
+    /// Print the tables of NVTX ranges as well
     #[arg(long, conflicts_with = "json")]
     ranges: bool,
-    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Report this capture of a run that was measured in pieces [default: the newest]
+    /// Report this capture [default: the newest]
     #[arg(long, value_name = "N")]
     capture: Option<u32>,
-    /// Report the run from this time after its start on, without decoding what lies before: 500ms, 10s, 2m
+    /// Report the run from this time after its start: 500ms, 10s, 2m
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
     from: Option<Duration>,
     /// Report the run up to this time after its start
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
     to: Option<Duration>,
-    /// Make the report from all records, also where the trace of a long run holds what was printed at its end
+    /// Compute the report anew, even where the trace holds one
     #[arg(long)]
     recompute: bool,
 }

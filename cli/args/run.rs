@@ -15,9 +15,9 @@ use crate::run;
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
-gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables and then becomes the command
-(exec): same process id, terminal, signals and exit status as without gpuwhy. The options are the GPUWHY_* variables of
-libprof.so; an option that is left out leaves its variable as it is.
+gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec):
+process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_* variable of
+libprof.so; without the option the variable stays as it is.
 
 ",
     include_str!("prices.txt"),
@@ -25,10 +25,10 @@ libprof.so; an option that is left out leaves its variable as it is.
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
---pytorch works through a sitecustomize.py in a temporary folder at the front of PYTHONPATH: Python imports it at its
-start, it waits for the program's own import of torch, and runs the sitecustomize.py that was there before. Not for
-python -I, -E and -S, and not together with torch.profiler (autograd) or torch.compile (functions). Ranges cost:
-microseconds for each operator.
+--pytorch puts a sitecustomize.py in a temporary folder at the front of PYTHONPATH. Python imports it at its start; it
+waits for the program's import of torch, and runs the sitecustomize.py that was there before. It does not work with
+python -I, -E and -S, nor together with torch.profiler (autograd) or torch.compile (functions). A range costs
+microseconds per operator.
 
 EXIT CODES:
   those of the command, except
@@ -50,68 +50,67 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// Where the trace goes, one file for each CUDA process; `off` for none [default: gpuwhy-%p.gpuwhy]
+    /// Write the trace here, a file per CUDA process, or `off` [default: gpuwhy-%p.gpuwhy]
     #[arg(short, long, value_name = "PATTERN")]
     output: Option<String>,
-    /// What is printed on stderr when a CUDA process ends [default: summary]
+    /// Print this on stderr when a CUDA process ends [default: summary]
     #[arg(long, value_name = "HOW")]
     report: Option<ReportMode>,
-    /// Print a line about the bottleneck every so often, for example 1s or 500ms
+    /// Print a line about the bottleneck this often, such as 1s or 500ms
     #[arg(long, value_name = "DURATION", value_parser = value_of(settings::LIVE))]
     live: Option<String>,
-    /// How much libprof.so says about itself on stderr
+    /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
-    /// How much is recorded at most: watch, light or full; what each costs is below [default: light]
+    /// Record at most this much: monitor, light or full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(settings::MODE))]
     mode: Option<String>,
-    /// Part of the launching threads' time that tracing may take, such as 1%; then less is recorded
+    /// Limit tracing to this share of the launching threads' time, such as 1%
     #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(settings::MAX_OVERHEAD))]
     max_overhead: Option<String>,
-    /// Record the nodes of CUDA graphs, or graphs as a whole: node, graph or auto [default: node]
+    /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
     #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(settings::CUDA_GRAPH_TRACE))]
     cuda_graph_trace: Option<String>,
-    /// What is measured: none (the whole run), cudaProfilerApi, or nvtx [default: none]
+    /// Measure none (the whole run), cudaProfilerApi or nvtx [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE))]
     capture_range: Option<String>,
-    /// The range for `--capture-range nvtx`, or the step for --steps: range, range@domain, *@domain
+    /// Name the range of -c nvtx or --steps: range, range@domain, *@domain
     #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(settings::NVTX_CAPTURE))]
     nvtx_capture: Option<String>,
-    /// After a capture: none, stop, stop-shutdown, repeat or repeat:N [default: stop-shutdown]
+    /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]
     #[arg(long, value_name = "THEN", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE_END))]
     capture_range_end: Option<String>,
-    /// Capture chosen steps, as torch.profiler's schedule: skip,wait,warmup,active,repeat
+    /// Capture steps as torch.profiler does: skip,wait,warmup,active,repeat
     #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(settings::STEPS))]
     steps: Option<String>,
-    /// Begin no capture before so many seconds have passed (also 500ms, 2m)
+    /// Start no capture before so many seconds (also 500ms, 2m)
     #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(settings::DELAY))]
     delay: Option<String>,
-    /// End a capture after so many seconds
+    /// Stop a capture after so many seconds
     #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(settings::DURATION))]
     duration: Option<String>,
-    /// Signal to the program when measuring ends before it: none, sigterm, sigint, sigkill [default: none]
+    /// Send a signal when measuring ends: none, sigterm, sigint, sigkill [default: none]
     #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(settings::KILL))]
     kill: Option<String>,
-    /// Other profilers in the program: keep them out of CUPTI (exclusive), or let them have it and go on when they are done (yield)
-    /// [default: exclusive]
+    /// Keep CUPTI (exclusive) or lend it to other profilers (yield) [default: exclusive]
     #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(settings::CUPTI_SHARING))]
-    neighbors: Option<String>,
-    /// Record allocations and releases too: how much memory is held, the peak and who took it [default: off]
+    cupti_sharing: Option<String>,
+    /// Record allocations: the memory held, its peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::MEMORY_USAGE))]
     cuda_memory_usage: Option<String>,
-    /// Record pages of managed memory that the host missed, and every migration; may cost a lot [default: off]
+    /// Record pages of managed memory that the CPU missed; costly [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_CPU_PAGE_FAULTS))]
     cuda_um_cpu_page_faults: Option<String>,
-    /// Record pages of managed memory that devices missed, and every migration; may cost a lot [default: off]
+    /// Record pages of managed memory that a GPU missed; costly [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_GPU_PAGE_FAULTS))]
     cuda_um_gpu_page_faults: Option<String>,
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
     cupti: Option<PathBuf>,
-    /// Have PyTorch make NVTX ranges by itself, without a change to the program
+    /// Let PyTorch make NVTX ranges, without a change to the program
     #[arg(long, value_name = "WHICH")]
     pytorch: Option<PyTorchRanges>,
-    /// Replace a CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH that another tool has set, and start nsys and ncu too
+    /// Replace another tool's injection variables; start nsys and ncu too
     #[arg(long)]
     force: bool,
     /// The command and its arguments
@@ -189,7 +188,7 @@ impl From<RunArgs> for run::Props {
                 (settings::DELAY, args.delay),
                 (settings::DURATION, args.duration),
                 (settings::KILL, args.kill),
-                (settings::CUPTI_SHARING, args.neighbors),
+                (settings::CUPTI_SHARING, args.cupti_sharing),
                 (settings::MEMORY_USAGE, args.cuda_memory_usage),
                 (settings::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
                 (settings::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),

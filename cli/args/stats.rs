@@ -8,7 +8,7 @@ use gpuwhy_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, Ta
 use crate::{stats, terminal};
 
 pub(super) const STATS_HELP: &str = "\
-Names, columns and units are those of nsys 2024 and later; docs/guide/export.md says where the numbers may differ.
+Names, columns and units are those of nsys 2024 and later. docs/guide/export.md lists where numbers may differ.
 
 REPORTS:
   cuda_api_sum          cuda_api_trace         cuda_api_gpu_sum
@@ -17,7 +17,7 @@ REPORTS:
   cuda_kern_exec_sum    cuda_kern_exec_trace
   nvtx_sum              nvtx_pushpop_sum       nvtx_pushpop_trace
   nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
-  nvtx_gpu_proj_trace   osrt_sum (waits that looks met)
+  nvtx_gpu_proj_trace   osrt_sum (waits in host samples)
   um_sum                um_total_sum           um_cpu_page_faults_sum
   cuda_memory_usage_sum and cuda_memory_usage_trace (gpuwhy's own)
 
@@ -34,7 +34,7 @@ EXAMPLES:
 
 #[derive(Args)]
 pub struct StatsArgs {
-    /// The reports, separated by commas
+    /// Print these reports, separated by commas
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT)]
     report: Vec<Statistic>,
     #[command(flatten)]
@@ -44,34 +44,35 @@ pub struct StatsArgs {
 /// What all commands have that print tables about traces.
 #[derive(Args)]
 pub(super) struct TableArgs {
-    /// Trace files of gpuwhy, folders with them, SQLite files of Nsight Systems or traces of the PyTorch profiler; several
-    /// are told apart by their run and rank
+    /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The process, of an SQLite file of Nsight Systems with several [default: the one with most device work]
+    /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
     form: FormArgs,
-    /// The unit of times: nsec, usec, msec or sec
+    /// Print times in nsec, usec, msec or sec
     #[arg(long, value_name = "UNIT", default_value = "nsec")]
     timeunit: TimeUnit,
-    /// Only what overlaps START/END, counted from the start of tracing: 1.5s/2s, 200ms/, /3000000
-    #[arg(long, value_name = "STRETCH")]
+    /// Keep only this time since the start of tracing: 1.5s/2s, 200ms/
+    #[arg(long, value_name = "START/END")]
     filter_time: Option<TimeFilter>,
-    /// Only what overlaps a range of the program: RANGE[@DOMAIN][/INDEX], the first one unless told otherwise
-    #[arg(long, value_name = "RANGE", conflicts_with = "filter_time")]
+    /// Keep only this NVTX range, of several the first or INDEX
+    #[arg(long, value_name = "RANGE[@DOMAIN][/INDEX]", conflicts_with = "filter_time")]
     filter_nvtx: Option<RangeFilter>,
 }
 
 /// What tables look like.
 #[derive(Args)]
 pub(super) struct FormArgs {
-    /// The form of the output
+    /// Print in this form
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     format: StatsFormat,
-    /// Characters of a line of --format table: long names lose their middle, but keep 24 characters. nolimit shows them whole
-    /// [default: the width of the terminal; elsewhere 100 characters of each name]
+    /// Print JSON, as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Cut the middle of names to fit this many columns; nolimit cuts none [default: the terminal; elsewhere names of 100 characters]
     #[arg(long, value_name = "COLUMNS|nolimit")]
     width: Option<TableWidth>,
 }
@@ -79,7 +80,8 @@ pub(super) struct FormArgs {
 impl From<FormArgs> for StatsOptions {
     fn from(args: FormArgs) -> Self {
         let width = args.width.or_else(|| terminal::columns().map(TableWidth::Line)).unwrap_or_default();
-        Self { format: args.format.into(), width, ..Self::default() }
+        let format = if args.json { StatsFormat::Json } else { args.format };
+        Self { format: format.into(), width, ..Self::default() }
     }
 }
 

@@ -1,15 +1,15 @@
 //! The recordings that are delivered with gpuwhy: which there are, in which order, and what each program does.
 //!
-//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. Beside them `index.txt` has a line
-//! `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording without a line comes after those,
-//! by name.
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. Beside them
+//! `index.txt` has a line `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording
+//! without a line comes after those, by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::files;
+use crate::install_paths;
 
 const SUFFIXES: [&str; 2] = [".cupti.zst", ".cupti"];
 
@@ -39,8 +39,8 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     }
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
-        "no recordings ({}) found. Looked in{}\nThey come with the source checkout. On a \
-         machine with a GPU, GPUWHY_RAW_RECORDING=NAME.cupti makes one, and `gpuwhy run -- COMMAND` needs none.",
+        "no recordings ({}) found. Looked in{}\nRecordings come with the source checkout. On a \
+         machine with a GPU, set GPUWHY_RAW_RECORDING=NAME.cupti to make one; `gpuwhy run -- COMMAND` needs none.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );
@@ -49,7 +49,7 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
 /// The checkout that this program was built from or lies in, then the places of an installation.
 fn folders() -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures")];
-    if let Some(folder) = files::executable_folder() {
+    if let Some(folder) = install_paths::executable_folder() {
         // From `target/release/` up to the checkout, which may have moved since.
         folders.extend(folder.ancestors().take(3).map(|above| above.join("testing/fixtures")));
         folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuwhy/fixtures")));

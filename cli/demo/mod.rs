@@ -1,8 +1,8 @@
 //! `gpuwhy demo`: plays recorded sessions through the real `libprof.so` on a machine without a GPU.
 //!
-//! A small host program stands in for the CUDA driver: it loads `libprof.so` as the driver does, and a replay library
-//! stands in for libcupti and hands over the activity buffers that a GPU once produced. Everything between those two
-//! and the verdict is what runs in a live program; nothing is shown from a script.
+//! A small host program stands in for the CUDA driver: it loads `libprof.so` as the driver does, and a replay
+//! library stands in for libcupti and hands over the activity buffers that a GPU once produced. Everything
+//! between those two and the verdict is what runs in a live program; nothing is shown from a script.
 
 use std::env;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{complain, files, interrupt, run};
+use crate::{install_paths, interrupt, message, run};
 
 mod fixtures;
 
@@ -94,7 +94,7 @@ pub fn run(props: &Props) -> Result<u8> {
         if status.success() {
             traces.push(trace);
         } else {
-            complain(&format!("{}: {HOST} ended with {status}", fixture.name));
+            message::say(&format!("{}: {HOST} ended with {status}", fixture.name));
             failed.push(fixture.name.as_str());
         }
     }
@@ -192,11 +192,11 @@ impl Stage {
         }
     }
 
-    fn find() -> Result<Self, files::NotFound> {
+    fn find() -> Result<Self, install_paths::NotFound> {
         Ok(Self {
-            library: files::library()?,
-            host: files::beside_executable(HOST)?,
-            replay: files::beside_executable(REPLAY_LIBRARY)?,
+            library: install_paths::library()?,
+            host: install_paths::beside_executable(HOST)?,
+            replay: install_paths::beside_executable(REPLAY_LIBRARY)?,
         })
     }
 
@@ -251,17 +251,17 @@ fn pattern(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 
-/// The source checkout that this program was built from, if it is still there and the program still lies where cargo
-/// put it. An installed program must not run a compiler.
+/// The source checkout that this program was built from, if it is still there and the program still lies
+/// where cargo put it. An installed program must not run a compiler.
 fn checkout() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let built_by_cargo = files::executable_folder()?.join("deps").is_dir();
+    let built_by_cargo = install_paths::executable_folder()?.join("deps").is_dir();
     (built_by_cargo && root.join("testing/cupti-replay/Cargo.toml").is_file()).then(|| root.to_owned())
 }
 
 /// Builds the parts that cargo does not build along with `gpuwhy`, into the folder that this program came from.
 fn build(checkout: &Path) -> Result<()> {
-    let folder = files::executable_folder().context("cannot find the folder of this program")?;
+    let folder = install_paths::executable_folder().context("cannot find the folder of this program")?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(profile) => profile,

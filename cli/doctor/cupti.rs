@@ -1,8 +1,8 @@
 //! Which libcupti a program would get, and whether it works with the driver.
 //!
-//! A program that has its own libcupti mapped (PyTorch) keeps that one, which cannot be seen from here unless it lies
-//! in the active Python environment. So finding none is a warning, while one that the user named and that does not
-//! work is a failure.
+//! A program that has its own libcupti mapped (PyTorch) keeps that one, which cannot be seen from here unless
+//! it lies in the active Python environment. So finding none is a warning, while one that the user named and
+//! that does not work is a failure.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 
 use cupti_sys::{Candidate, FoundBy, Search, Skip, discover};
 
+use super::check::Check;
+use super::driver;
 use super::probe::{self, Outcome};
-use super::{Check, driver};
 
 const NAME: &str = "libcupti";
 
@@ -36,7 +37,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
             Some(skip @ Skip::NewerThanDriver { .. }) => {
                 // A bare name says nothing about a file, so passing over it is no news.
                 if candidate.found_by != FoundBy::Linker {
-                    passed_over.push(Check::ok(NAME, format!("{} passed over: {skip}", described(&candidate))));
+                    passed_over.push(Check::ok(NAME, format!("{} skipped: {skip}", described(&candidate))));
                 }
             }
             None if chosen => {
@@ -57,7 +58,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
     if !chosen {
         checks.push(Check::warn(
             NAME,
-            "none found from here; a program that brings its own, such as PyTorch, is not affected",
+            "none found; a program that ships its own, such as PyTorch, is not affected",
             "install the nvidia-cuda-cupti package or a CUDA toolkit, or name the file with --cupti-path",
         ));
     }
@@ -85,7 +86,7 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
         return Check::ok(NAME, format!("{shown} loads and its subscriber slot is free"));
     };
     let advice = match (outcome.busy, outcome.loaded.is_some(), cuda_version) {
-        (true, ..) => "another profiler or debugger holds CUPTI: end it, or start outside of it".to_owned(),
+        (true, ..) => "another profiler or debugger holds CUPTI: end it, or start the program outside of it".to_owned(),
         (_, false, _) => "name a libcupti that this machine can load with --cupti-path".to_owned(),
         (_, true, None) => "CUPTI needs the driver: see the lines above".to_owned(),
         (_, true, Some(version)) => {
@@ -103,8 +104,8 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
 
 /// Where the `python3` on the path has its packages: the prefix of its environment and that of the user.
 ///
-/// Asked because `pip install` is how most people get libcupti, and a terminal without an activated environment says
-/// nothing about it. No answer is no problem.
+/// Asked because `pip install` is how most people get libcupti, and a terminal without an activated
+/// environment says nothing about it. No answer is no problem.
 fn python_environments() -> Vec<PathBuf> {
     let output = Command::new("python3")
         .args(["-I", "-c", "import site, sys; print(sys.prefix); print(site.getuserbase())"])
@@ -118,7 +119,7 @@ fn python_environments() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Status;
+    use crate::doctor::check::Status;
 
     fn assessed(outcome: &Outcome, cuda_version: Option<u32>) -> Check {
         assess(Path::new("/x/libcupti.so.13"), &FoundBy::Override, outcome, cuda_version)

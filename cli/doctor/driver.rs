@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Check;
+use super::check::Check;
 
 const CONTAINER: &str = "install NVIDIA's driver; in a container start it with --gpus all (NVIDIA Container Toolkit)";
 
@@ -98,7 +98,7 @@ fn restriction(parameters: &str) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Status;
+    use crate::doctor::check::Status;
 
     #[test]
     fn only_numbered_device_files_are_gpus() {

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Check;
-use crate::{files, run};
+use super::check::Check;
+use crate::{install_paths, run};
 
 /// Adds the checks.
 pub fn check(checks: &mut Vec<Check>) {
-    let library = files::library();
+    let library = install_paths::library();
     checks.push(match &library {
         Ok(path) => match loading_error(path) {
             None => Check::ok("libprof.so", path.display().to_string()),
@@ -44,7 +44,7 @@ pub fn check(checks: &mut Vec<Check>) {
         checks.push(Check::warn(
             "NVTX injection",
             format!("{} is set to {}", run::NVTX_INJECTION, Path::new(&other).display()),
-            "NVTX ranges of the program go there; if that is another profiler, the two may fight for CUPTI: unset it",
+            "NVTX ranges go to that library, and another profiler may also take CUPTI: unset the variable",
         ));
     }
     checks.push(output_folder(&output_pattern()));
@@ -52,8 +52,8 @@ pub fn check(checks: &mut Vec<Check>) {
 
 /// What the loader says against `library` here, for example that this C library is too old for it.
 ///
-/// Asks by preloading it into this program's `--version`: a dynamic loader that cannot preload something says why on
-/// stderr and goes on. So no foreign code runs in this process.
+/// Asks by preloading it into this program's `--version`: a dynamic loader that cannot preload something says
+/// why on stderr and goes on. So no foreign code runs in this process.
 fn loading_error(library: &Path) -> Option<String> {
     let output = Command::new(env::current_exe().ok()?)
         .arg("--version")
@@ -69,7 +69,8 @@ fn loading_error(library: &Path) -> Option<String> {
     }
 }
 
-/// The reason in a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (reason): ignored.`
+/// The reason in a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (reason):
+/// ignored.`
 fn preload_complaint(stderr: &str) -> Option<String> {
     let line = stderr.lines().find(|line| line.contains("cannot be preloaded"))?;
     let reason = line.split_once("cannot be preloaded").map_or(line, |(_, reason)| reason);
@@ -118,7 +119,7 @@ fn try_write(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Status;
+    use crate::doctor::check::Status;
 
     #[test]
     fn the_reason_of_the_loader_is_kept() {

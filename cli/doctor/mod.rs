@@ -4,6 +4,7 @@
 //! Calls into a libcupti happen in a child process only (see [`probe`]): some of its versions crash on a machine
 //! without a driver. Nothing here creates a CUDA context, so a busy or full GPU is not disturbed.
 
+pub mod check;
 mod cupti;
 mod driver;
 mod environment;
@@ -16,8 +17,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::Serialize;
 
-/// Exit code when a check failed.
-pub const FAILED: u8 = 1;
+use check::{Check, FAILED, Status};
 
 /// What to check.
 #[derive(Debug, Default)]
@@ -26,57 +26,6 @@ pub struct Props {
     pub cupti: Option<PathBuf>,
     /// JSON instead of text.
     pub json: bool,
-}
-
-/// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// As it should be.
-    Ok,
-    /// A profile is possible, with a limitation.
-    Warn,
-    /// A profile is not possible.
-    Fail,
-}
-
-impl Status {
-    /// As printed; four columns wide.
-    fn label(self) -> &'static str {
-        match self {
-            Self::Ok => "ok  ",
-            Self::Warn => "warn",
-            Self::Fail => "FAIL",
-        }
-    }
-}
-
-/// One line of the answer.
-#[derive(Debug, Serialize)]
-pub struct Check {
-    /// What was looked at; stable, for scripts.
-    pub name: &'static str,
-    /// How it ended.
-    pub status: Status,
-    /// What was found and what it means.
-    pub finding: String,
-    /// What to do; absent when there is nothing to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
-}
-
-impl Check {
-    fn ok(name: &'static str, finding: impl Into<String>) -> Self {
-        Self { name, status: Status::Ok, finding: finding.into(), advice: None }
-    }
-
-    fn warn(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, status: Status::Warn, finding: finding.into(), advice: Some(advice.into()) }
-    }
-
-    fn fail(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, status: Status::Fail, finding: finding.into(), advice: Some(advice.into()) }
-    }
 }
 
 /// The JSON form.
@@ -103,17 +52,17 @@ pub fn run(props: &Props) -> Result<u8> {
         let answer = Answer { version: env!("GPUWHY_VERSION"), usable, checks: &checks };
         serde_json::to_string_pretty(&answer)? + "\n"
     } else {
-        text(&checks)
+        text(&checks, console::colors_enabled())
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(if usable { 0 } else { FAILED })
 }
 
-fn text(checks: &[Check]) -> String {
+fn text(checks: &[Check], colored: bool) -> String {
     let mut text = String::new();
     for (index, Check { name, status, finding, advice }) in checks.iter().enumerate() {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}  {name:<18} {finding}", status.label());
+        let _ = writeln!(text, "{}  {name:<18} {finding}", status.shown().force_styling(colored));
         // One piece of advice for several findings stands below the last of them.
         let said_later = checks[index + 1..].iter().any(|later| later.advice == *advice);
         if let Some(advice) = advice.as_ref().filter(|_| !said_later) {
@@ -123,7 +72,11 @@ fn text(checks: &[Check]) -> String {
     let count = |wanted| checks.iter().filter(|check| check.status == wanted).count();
     let _ = match (count(Status::Fail), count(Status::Warn)) {
         (0, 0) => writeln!(text, "\nReady: gpuwhy run -- COMMAND"),
-        (0, warnings) => writeln!(text, "\nReady, with {warnings} to mind: gpuwhy run -- COMMAND"),
+        (0, warnings) => writeln!(
+            text,
+            "\nReady, with {warnings} warning{}: gpuwhy run -- COMMAND",
+            if warnings == 1 { "" } else { "s" }
+        ),
         (failures, _) => writeln!(text, "\nNot ready: {failures} failed. Without a GPU there is `gpuwhy demo`."),
     };
     text
@@ -136,7 +89,7 @@ mod tests {
     #[test]
     fn advice_stands_below_its_finding() {
         let checks = [Check::ok("driver", "CUDA 13.0"), Check::fail("device files", "none", "load the module")];
-        let text = text(&checks);
+        let text = text(&checks, false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("ok    driver"));
         assert!(lines[1].starts_with("FAIL  device files") && lines[1].ends_with("none"));
@@ -144,7 +97,7 @@ mod tests {
         assert!(text.contains("1 failed"));
         let [module, files] =
             ["kernel module", "device files"].map(|name| Check::fail(name, "none", "load the module"));
-        let text = super::text(&[module, files]);
+        let text = super::text(&[module, files], false);
         assert_eq!(text.matches("-> load the module").count(), 1, "{text}");
         assert!(text.lines().nth(2).unwrap().contains("->"), "{text}");
     }

@@ -1,8 +1,8 @@
 //! The load test of a libcupti, in a process of its own.
 //!
-//! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation may do
-//! anything. So `doctor` starts this hidden subcommand, which says on stdout each step that it has done, at once; the
-//! last line before a crash tells where it happened.
+//! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation
+//! may do anything. So `doctor` starts this hidden subcommand, which says on stdout each step that it has
+//! done, at once; the last line before a crash tells where it happened.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -15,12 +15,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use cupti_sys::{Cupti, CuptiResult, FoundBy, ResourceHandler, Search};
 
+use super::check;
+
 /// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "probe-libcupti";
 
-/// Longest time for the child. Without persistence mode the driver wakes up at the first use, which takes seconds for
-/// each GPU; a machine with eight stays well below this.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time for the child. Without persistence mode the driver wakes up at the first use, which takes
+/// seconds for each GPU; a machine with eight stays well below this.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const LOADED: &str = "loaded";
 const VERSION: &str = "version";
@@ -57,7 +59,7 @@ pub fn run(props: &Props) -> Result<u8> {
         Ok(cupti) => cupti,
         Err(error) => {
             say(ERROR, &error)?;
-            return Ok(super::FAILED);
+            return Ok(check::FAILED);
         }
     };
     say(LOADED, &cupti.path().display().to_string())?;
@@ -73,13 +75,14 @@ pub fn run(props: &Props) -> Result<u8> {
                 say(BUSY, "")?;
             }
             say(ERROR, &error.to_string())?;
-            return Ok(super::FAILED);
+            return Ok(check::FAILED);
         }
     }
     Ok(0)
 }
 
-/// Loads this file and no other: the search goes on after an override that fails, and its success would say nothing.
+/// Loads this file and no other: the search goes on after an override that fails, and its success would say
+/// nothing.
 fn load(path: PathBuf) -> Result<&'static Cupti, String> {
     let search = Search { override_path: Some(path), ..Search::default() };
     match Cupti::load(&search) {
@@ -123,7 +126,7 @@ pub fn probe(libcupti: &Path) -> Result<Outcome> {
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PROBE_TIMEOUT;
     let status = loop {
         match child.try_wait().context("cannot wait for the child")? {
             Some(status) => break Some(status),
@@ -159,7 +162,7 @@ fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
     }
     let last = text.lines().last().map_or("the first line", |line| line.split(' ').next().unwrap_or(line));
     match status {
-        None => outcome.error = Some(format!("no answer for {} s after \"{last}\"", PATIENCE.as_secs())),
+        None => outcome.error = Some(format!("no answer for {} s after \"{last}\"", PROBE_TIMEOUT.as_secs())),
         Some(status) => {
             if let Some(signal) = status.signal() {
                 outcome.error = Some(format!("crashed with signal {signal} after \"{last}\""));

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-
 use gpuwhy_inject::settings::{Complaint, Level, ReportStyle, Settings};
+use tracing::{debug, info};
 
-use crate::{complain, files};
+use crate::{install_paths, message};
 
 /// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
@@ -66,14 +66,13 @@ pub fn run(props: &Props) -> Result<u8> {
     let Some((program, arguments)) = props.command.split_first() else {
         bail!("no command given");
     };
-    let library = files::library()?;
+    let library = install_paths::library()?;
     if let Some(other) = other_library(INJECTION, &library)
         && !props.force
     {
         bail!(
-            "{INJECTION} is set to {0} already: another tool wants to be loaded into the program, and the driver loads \
-             only one. Unset the variable, or pass --force to replace it; GPUWHY_CHAIN={0} then loads both, which works \
-             unless that tool needs CUPTI too.",
+            "{INJECTION} is set to {0} already, and the driver loads only one library. Unset the variable, or pass --force \
+             to replace it. With --force, GPUWHY_CHAIN={0} loads both, which works unless that tool needs CUPTI too.",
             Path::new(&other).display()
         );
     }
@@ -81,23 +80,23 @@ pub fn run(props: &Props) -> Result<u8> {
         && !props.force
     {
         bail!(
-            "{tool} puts a library of its own into {INJECTION} for the program that it starts, or refuses to start one: \
-             gpuwhy would measure nothing there. Run the two apart, or pass --force."
+            "{tool} replaces {INJECTION} for the program that it starts, or refuses to start it, so gpuwhy would measure \
+             nothing. Run the two tools separately, or pass --force."
         );
     }
     let options = variables(props)?;
     let (settings, complaints) = settings(&options);
-    complaints.iter().for_each(|complaint| complain(&complaint.to_string()));
+    complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
     if complaints.iter().any(Complaint::is_serious) {
-        complain("the program was not started");
+        message::say("the program was not started");
         return Ok(BAD_SETTINGS);
     }
     let mut command = Command::new(program);
     command.args(arguments).env(INJECTION, &library).envs(options);
     match other_library(NVTX_INJECTION, &library) {
-        Some(other) if !props.force => complain(&format!(
-            "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go there and will be missing here. Unset the \
-             variable, or pass --force to replace it.",
+        Some(other) if !props.force => message::say(&format!(
+            "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go to that library and will be missing from the report. \
+             Unset the variable, or pass --force to replace it.",
             Path::new(&other).display()
         )),
         _ => {
@@ -110,16 +109,20 @@ pub fn run(props: &Props) -> Result<u8> {
     if io::stderr().is_terminal()
         && let Some(line) = announcement(&settings)
     {
-        complain(&line);
+        message::note(&line);
+    }
+    info!(library = ?library, "the CUDA driver will load this library");
+    for (name, value) in command.get_envs() {
+        debug!(?name, ?value, "environment of the program");
     }
     let error = command.exec();
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
         // The kernel answers the same when the interpreter in a script's first line is what is missing.
-        complain(&format!("cannot start {program}: the command or its interpreter was not found"));
+        message::say(&format!("cannot start {program}: the command or its interpreter was not found"));
         Ok(NOT_FOUND)
     } else {
-        complain(&format!("cannot start {program}: {error}"));
+        message::say(&format!("cannot start {program}: {error}"));
         Ok(CANNOT_EXECUTE)
     }
 }
@@ -141,7 +144,7 @@ fn announcement(settings: &Settings) -> Option<String> {
     Some(match &settings.output {
         None => "the report comes at the end, if the program uses CUDA".to_owned(),
         Some(trace) => format!(
-            "the report comes at the end, the trace is {} (also after Ctrl-C); neither if the program does not use CUDA",
+            "the report comes at the end, the trace is {} (also after Ctrl-C); a program that does not use CUDA gets neither",
             trace.shown()
         ),
     })

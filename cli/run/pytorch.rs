@@ -1,7 +1,8 @@
 //! `gpuwhy run --pytorch`: has PyTorch make NVTX ranges without a change to the program.
 //!
-//! A small Python file is unpacked into a folder of its own, which is put at the front of `PYTHONPATH`. gpuwhy becomes
-//! the program and cannot remove it afterwards, so the Python file does when the program ends by itself.
+//! A small Python file is unpacked into a folder of its own, which is put at the front of `PYTHONPATH`.
+//! gpuwhy becomes the program and cannot remove it afterwards, so the Python file does when the program ends
+//! by itself.
 
 use std::env;
 use std::ffi::OsString;

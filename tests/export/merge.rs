@@ -32,7 +32,7 @@ fn ranks_are_compared_and_what_is_not_known_is_said() {
 fn traces_that_are_no_ranks_of_one_job_are_refused_by_name() {
     let alone = play("copy_pageable");
     let output = gpuwhy(&[&"merge", &alone.path("trace.gpuwhy")]);
-    assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.gpuwhy: this trace knows no rank"));
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.gpuwhy: the trace has no rank"));
     let stage = Stage::new();
     play_rank(&stage, "copy_pageable", 0);
     fs::copy(stage.path("rank0.gpuwhy"), stage.path("worker.gpuwhy")).unwrap();

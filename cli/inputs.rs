@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use flate2::read::GzDecoder;
 use gpuwhy_export::{ExportError, TraceFile};
+use tracing::debug;
 
-use crate::complain;
+use crate::message;
 
 /// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or a
 /// trace of the PyTorch profiler.
@@ -37,7 +38,7 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         if path.is_dir() {
             let found = Found::within(path).with_context(|| format!("{}: cannot read this folder", path.display()))?;
             for skipped in &found.skipped {
-                complain(skipped);
+                message::say(skipped);
             }
             if found.files.is_empty() {
                 bail!("{}: there is no trace in this folder ({})", path.display(), ENDINGS.join(", "));
@@ -47,6 +48,7 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             files.push(if path == Path::new("-") { "/dev/stdin".into() } else { path.clone() });
         }
     }
+    debug!(?files, "traces to read");
     Ok(files)
 }
 

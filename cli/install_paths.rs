@@ -1,12 +1,14 @@
 //! Finds the files that belong to gpuwhy: `libprof.so`, and what the demo needs.
 //!
-//! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and a
-//! cargo target folder works without installing. A place in an environment variable wins, and is the only one tried:
-//! silently taking another library than the one asked for would be worse than an error.
+//! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and
+//! a cargo target folder works without installing. A place in an environment variable wins, and is the only
+//! one tried: silently taking another library than the one asked for would be worse than an error.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use tracing::info;
 
 /// The library that the CUDA driver loads.
 pub const LIBRARY: &str = "libprof.so";
@@ -36,10 +38,10 @@ impl fmt::Display for NotFound {
             write!(f, "\n  {}", path.display())?;
         }
         match variable {
-            Some(_) => write!(f, "\nwhich is no file. Correct the variable or unset it."),
+            Some(_) => write!(f, "\nwhich is not a file. Correct the variable or unset it."),
             None if file == LIBRARY => {
                 write!(f, "\nPut it next to gpuwhy or name it in {LIBRARY_VARIABLE}. ")?;
-                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` makes it.")
+                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` builds it.")
             }
             None => write!(f, "\nPut it next to gpuwhy."),
         }
@@ -69,8 +71,8 @@ pub fn executable_folder() -> Option<PathBuf> {
 
 /// Where files of an executable in `folder` can be.
 ///
-/// `deps` comes first because cargo writes the libraries of dependencies there and links them one level up only when
-/// their package was asked for by name: the one above may be older.
+/// `deps` comes first because cargo writes the libraries of dependencies there and links them one level up
+/// only when their package was asked for by name: the one above may be older.
 fn places(folder: &Path) -> Vec<PathBuf> {
     let mut places = vec![folder.join("deps"), folder.to_owned()];
     if let Some(prefix) = folder.parent() {
@@ -82,7 +84,10 @@ fn places(folder: &Path) -> Vec<PathBuf> {
 fn first_file(file: &str, places: &[PathBuf]) -> Result<PathBuf, NotFound> {
     let looked: Vec<PathBuf> = places.iter().map(|place| place.join(file)).collect();
     match looked.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path.clone()),
+        Some(path) => {
+            info!(?path, "found {file}");
+            Ok(path.clone())
+        }
         None => Err(NotFound { file: file.to_owned(), looked, variable: None }),
     }
 }
@@ -91,7 +96,10 @@ fn first_file(file: &str, places: &[PathBuf]) -> Result<PathBuf, NotFound> {
 fn named(file: &str, path: &OsStr, variable: &'static str) -> Result<PathBuf, NotFound> {
     let path = Path::new(path);
     match path.canonicalize() {
-        Ok(absolute) if absolute.is_file() => Ok(absolute),
+        Ok(absolute) if absolute.is_file() => {
+            info!(path = ?absolute, "{variable} names {file}");
+            Ok(absolute)
+        }
         _ => Err(NotFound { file: file.to_owned(), looked: vec![path.to_owned()], variable: Some(variable) }),
     }
 }

@@ -1,0 +1,38 @@
+//! `gpuwhy explain`: words of the report, their spellings, and what is said about unknown ones.
+
+use std::process::{Command, Output};
+
+fn explain(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpuwhy")).arg("explain").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_word_is_explained_with_how_it_is_measured() {
+    let output = explain(&["dispatch"]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let said = text(&output.stdout);
+    assert!(said.contains("Counts as: launch") && said.contains("100 us"), "{said}");
+    assert!(!said.contains('\x1b') && said.lines().all(|line| line.chars().count() <= 100), "{said}");
+    assert_eq!(explain(&["data_loading"]).stdout, explain(&["Data", "loading"]).stdout);
+}
+
+#[test]
+fn without_a_word_all_are_listed() {
+    let output = explain(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stdout);
+    for word in ["(gpu_compute)", "sync_drain", "no_syncs"] {
+        assert!(said.contains(word), "{word} is missing: {said}");
+    }
+}
+
+#[test]
+fn an_unknown_word_is_answered_with_the_nearest_one() {
+    let output = explain(&["no_sync"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty() && text(&output.stderr).contains("did you mean `no_syncs`?"));
+}

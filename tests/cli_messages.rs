@@ -1,0 +1,81 @@
+//! What `-v`, `-vv` and `-q` add to stderr and take from it, and how `watch` ends.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn gpuwhy(folder: &Path, arguments: &[&str]) -> Command {
+    let mut gpuwhy = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
+    gpuwhy.args(arguments).current_dir(folder).env("XDG_RUNTIME_DIR", folder).stdin(Stdio::null());
+    gpuwhy
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Makes the folder of control sockets; a socket in it.
+fn socket(folder: &Path, name: &str) -> UnixListener {
+    let sockets = folder.join("gpuwhy");
+    fs::create_dir(&sockets).unwrap();
+    fs::set_permissions(&sockets, Permissions::from_mode(0o700)).unwrap();
+    UnixListener::bind(sockets.join(name)).unwrap()
+}
+
+#[test]
+fn events_are_shown_on_demand_only() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(socket(folder.path(), "4711.sock"));
+    let said = stderr(&gpuwhy(folder.path(), &["status", "-v"]).output().unwrap());
+    assert!(said.contains("INFO") && said.contains("4711.sock") && said.contains("removed=true"), "{said}");
+    assert!(!said.contains("DEBUG"), "{said}");
+    assert!(!folder.path().join("gpuwhy/4711.sock").exists());
+    let folder = tempfile::tempdir().unwrap();
+    assert!(stderr(&gpuwhy(folder.path(), &["-vv", "status"]).output().unwrap()).contains("DEBUG"));
+    for quiet in [&["status"][..], &["status", "-q"]] {
+        assert_eq!(stderr(&gpuwhy(folder.path(), quiet).output().unwrap()), "");
+    }
+    assert_eq!(gpuwhy(folder.path(), &["status", "-q", "-v"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn events_without_a_stderr_are_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" -vv status 2>&-", env!("CARGO_BIN_EXE_gpuwhy")]);
+    let output = shell.current_dir(folder.path()).env("XDG_RUNTIME_DIR", folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn quiet_leaves_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.gpuwhy"), "no trace").unwrap();
+    let output = gpuwhy(folder.path(), &["-q", "report", "x.gpuwhy"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("x.gpuwhy"), "{}", stderr(&output));
+}
+
+#[test]
+fn watch_ends_with_a_whole_line_on_ctrl_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = socket(folder.path(), "4711.sock");
+    let mut child = gpuwhy(folder.path(), &["watch", "4711"]).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut asked = String::new();
+    BufReader::new(&stream).read_line(&mut asked).unwrap();
+    assert!(asked.starts_with("watch "), "{asked}");
+    stream.write_all(b"{\"line\":\"one\"}\n{\"line\":").unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "{\"line\":\"one\"}\n");
+    assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
