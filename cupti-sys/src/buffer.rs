@@ -5,7 +5,7 @@
 //! address that is not in it is left alone, and sizes come from the list rather than from the caller. The list is
 //! behind a lock that is held for one map operation, once a buffer.
 
-use crate::record::Strings;
+use crate::record::view::Strings;
 use crate::sizes::RecordSizes;
 use crate::walk::Records;
 use std::alloc::{Layout, alloc_zeroed};

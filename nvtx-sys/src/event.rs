@@ -8,7 +8,6 @@ use std::ffi::c_char;
 use std::mem::{offset_of, zeroed};
 
 use crate::abi::{EventAttributes, color_type, message_type, payload_type};
-use crate::handler::RegisteredString;
 
 /// Longest text, characters; NVIDIA's tools show a few hundred.
 pub const MAX_TEXT: usize = 4096;
@@ -63,6 +62,10 @@ impl<'a> Text<'a> {
         Self::Wide(unsafe { std::slice::from_raw_parts(address, length) })
     }
 }
+
+/// A registered string as the tool numbers it; its handle in the program is this number. 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RegisteredString(pub u32);
 
 /// The text of a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Times are nanoseconds on CUPTI's clock.
 
-use super::layout;
+use super::view::layout;
 use crate::abi::{Domain, Kind, ObjectKind, OverheadKind, SyncType};
 
 layout! {
