@@ -15,9 +15,9 @@ use cupti_sys::abi::{
 };
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
-use crate::border;
 use crate::client::{self, BufferCallbacks};
 use crate::clock::TimestampCallback;
+use crate::ffi;
 use crate::instance::answer;
 use crate::player::Player;
 use crate::violation::Rule;
@@ -146,7 +146,7 @@ pub extern "C" fn cuptiEnableCallback(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetGraphExecId(exec: GraphExec, id: *mut u32) -> CuptiResult {
     answer("cuptiGetGraphExecId", |_| {
-        let graph = border::id_of(exec).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        let graph = ffi::id_of(exec).ok_or(CuptiResult::INVALID_PARAMETER)?;
         need(!id.is_null())?;
         // SAFETY: as promised by the caller.
         unsafe { put(id, graph) }
@@ -183,7 +183,7 @@ pub extern "C" fn cuptiActivityDisable(kind: Kind) -> CuptiResult {
 
 fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     size_of_kind(player, kind.0)?;
-    if let (false, Some(callback)) = (on, border::callback_on_this_thread()) {
+    if let (false, Some(callback)) = (on, ffi::callback_on_this_thread()) {
         player.violations.note(Rule::DisableInCallback, || format!("{kind}, from {callback}"));
     }
     let version = player.session.origin.version;
