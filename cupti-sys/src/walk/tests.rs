@@ -1,8 +1,8 @@
 //! The walk beside a page that may not be touched: one byte too far is a segmentation fault, in any build.
 
 use super::*;
-use std::ptr;
 use crate::record::{Activity, KernelRecord};
+use std::ptr;
 
 const PAGE: usize = 4096;
 
