@@ -41,3 +41,7 @@ bless:
 docs:
     mdbook build docs --dest-dir target/book
     cargo doc --workspace --no-deps
+
+# Wrap comments and paragraphs above 120 columns.
+wrap *files:
+    python3 .ci/wrap.py {{files}}

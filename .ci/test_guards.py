@@ -135,10 +135,12 @@ class Text(Checkout):
         self.finds("`docs/gone.rs` does not exist", "text.py")
 
     def test_a_line_that_is_too_long(self):
-        for path in ["c.rs", "c.md"]:
-            self.write(path, "word " * 25 + "\n")
-            self.finds(f"{path}:1: 125 columns", "text.py")
-            self.write(path, "\n")
+        for path, begin in [("c.rs", "    /// "), ("c.md", "")]:
+            self.write(path, begin + "word " * 25 + "\n\nother\n")
+            self.finds(f"{path}:1: {len(begin) + 125} columns", "text.py")
+            self.assertEqual(self.guard("wrap.py").stdout, f"{path}\n")
+            self.content("text.py")
+            self.assertEqual(self.read(path).count("word"), 25)
 
 
 class Structure(Checkout):

@@ -43,10 +43,10 @@ def main():
 
 
 def count(form, text, words):
-    """`word` as a whole word or a part of an identifier; `word*` with any ending; `word_` as a first part."""
+    """`word` as a whole word or a part of an identifier; `word*` with any ending; `word_` and `_word` as a part that is not alone."""
     if form.endswith("*"):
         return text.count(form[:-1])
-    return text.count(form) if form.endswith("_") else words[form]
+    return text.count(form) if "_" in form else words[form]
 
 
 main()
