@@ -114,8 +114,8 @@ pub fn lent_buffers() -> usize {
     lent().len()
 }
 
-/// Gives up the buffers that CUPTI holds, because it will hand them to somebody else; answers how many held records to be
-/// delivered. Their memory is never used again: whoever gets it may write to it or free it.
+/// Gives up the buffers that CUPTI holds, because it will hand them to somebody else; answers how many held records to
+/// be delivered. Their memory is never used again: whoever gets it may write to it or free it.
 pub fn forget_lent() -> usize {
     std::mem::take(&mut *lent()).values().filter(|lent| lent.purpose == Purpose::Deliver).count()
 }

@@ -15,7 +15,8 @@ impl Cupti {
     /// [`CuptiResult::NOT_INITIALIZED`] or [`CuptiResult::UNKNOWN`] when the driver does not suit this library.
     pub fn subscribe<H: ResourceHandler>(&'static self) -> Result<Subscriber, Error> {
         let mut handle: abi::SubscriberHandle = ptr::null_mut();
-        // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its user data.
+        // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its user
+        // data.
         let code = unsafe {
             (self.symbols.subscribe)(&raw mut handle, Some(callbacks::resource::<H>), ptr::null_mut::<c_void>())
         };
@@ -70,8 +71,8 @@ impl Subscriber {
         self.enable(Domain::RESOURCE, callback.0)
     }
 
-    /// Also has the handler told of each call of this API function, before and after. Every such call pays for it, so it
-    /// is not for functions that launch.
+    /// Also has the handler told of each call of this API function, before and after. Every such call pays for it, so
+    /// it is not for functions that launch.
     ///
     /// # Errors
     /// When this library does not know the function.

@@ -123,7 +123,8 @@ impl<'a> Event<'a> {
         }
         // SAFETY: the first four bytes exist, says the caller.
         let size = usize::from(unsafe { (&raw const (*attributes).size).read_unaligned() });
-        /// A member if the struct goes on to the end of the last one named, else zero: a type without its value is none.
+        /// A member if the struct goes on to the end of the last one named, else zero: a type without its value is
+        /// none.
         macro_rules! member {
             ($name:ident, $last:ident) => {
                 if size >= offset_of!(EventAttributes, $last) + size_of_target(&raw const (*attributes).$last) {

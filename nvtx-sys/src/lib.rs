@@ -2,9 +2,9 @@
 //!
 //! NVTX 3 is a header: every library that contains it has a copy of its own, with its own table of function pointers.
 //! NVTX 2 is a library that does the same. At its first call each copy loads the library named by
-//! `NVTX_INJECTION64_PATH` and calls `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads
-//! at once. [`attach()`] is what that function has to do: it puts the functions of a [`Handler`] into the table of the
-//! copy that asks.
+//! `NVTX_INJECTION64_PATH` and calls `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several
+//! threads at once. [`attach()`] is what that function has to do: it puts the functions of a [`Handler`] into the table
+//! of the copy that asks.
 //!
 //! | module | what it promises |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! What CUPTI calls, and what it becomes: static methods of a handler type.
 //!
 //! The trampolines are generic over the handler, so no table and no lock lies between CUPTI and the handler. They
-//! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends at this border: the
+//! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends here: the
 //! host program goes on, the buffer in question counts as not given or is freed.
 
 use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};

@@ -29,7 +29,8 @@ layout! {
 }
 
 impl ApiRecord<'_> {
-    /// The interface that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the driver does.
+    /// The interface that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the driver
+    /// does.
     #[must_use]
     #[inline]
     pub fn domain(&self) -> Domain {

@@ -2,8 +2,8 @@
 //!
 //! CUPTI writes the newest layout of the loaded library. Between 11.7 and 13.4 every layout read here is
 //! append-only, so a field has one offset, and it exists when the record is long enough. Each offset is written down
-//! once, in the `layout!` tables (`view.rs`) of this module's files: the accessors and the check against other sources read the
-//! same table.
+//! once, in the `layout!` tables (`view.rs`) of this module's files: the accessors and the check against other sources
+//! read the same table.
 //!
 //! Kinds that gpuwhy-like tools have no use for (SASS, PC sampling, OpenACC, NVLink) have no accessors; their
 //! records are still walked over and can be counted.

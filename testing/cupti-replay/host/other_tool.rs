@@ -1,8 +1,8 @@
 //! Another profiler in the program, such as torch.profiler: it uses the CUPTI that the first one has loaded.
 //!
-//! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end it
-//! disables them and flushes. Between it may give CUPTI a clock of its own, as Kineto does. Kineto then keeps the slot
-//! to the end of the process, others give it back.
+//! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end
+//! it disables them and flushes. Between it may give CUPTI a clock of its own, as Kineto does. Kineto then keeps the
+//! slot to the end of the process, others give it back.
 #![expect(unsafe_code, reason = "calls the C functions of a libcupti")]
 
 use std::ffi::{OsStr, c_void};

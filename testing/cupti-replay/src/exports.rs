@@ -1,8 +1,9 @@
 //! The C functions of libcupti, under their real names.
 //!
 //! Exactly those that `cupti-sys` looks up, and the one by which other tools replace the clock: a library that exports
-//! more would invite a client to rely on functions that are not played. A symbol cannot be hidden from a client by the version that is played, so functions that
-//! came later than that version are there and answer `API_NOT_IMPLEMENTED`, as a missing symbol does in `cupti-sys`.
+//! more would invite a client to rely on functions that are not played. A symbol cannot be hidden from a client by the
+//! version that is played, so functions that came later than that version are there and answer `API_NOT_IMPLEMENTED`,
+//! as a missing symbol does in `cupti-sys`.
 //!
 //! All pointers are checked for NULL, as CUPTI does, and otherwise trusted, as CUPTI does.
 #![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]

@@ -1,10 +1,10 @@
 //! What a flush brings, and what it withholds.
 //!
-//! Seen on an H200 with CUPTI 13.0 (recordings in `testing/fixtures/`): a flush takes the buffer that is being written to out
-//! of use and hands it over when every record in it is complete. Otherwise that buffer stays with the library until a
-//! later flush finds it complete, and records behind it go into a new one. A record takes its place in a buffer when it
-//! begins, device work when its call is made: so one kernel that still runs, or one call that has not returned, keeps
-//! back everything that was recorded around it.
+//! Seen on an H200 with CUPTI 13.0 (recordings in `testing/fixtures/`): a flush takes the buffer that is being written
+//! to out of use and hands it over when every record in it is complete. Otherwise that buffer stays with the library
+//! until a later flush finds it complete, and records behind it go into a new one. A record takes its place in a buffer
+//! when it begins, device work when its call is made: so one kernel that still runs, or one call that has not returned,
+//! keeps back everything that was recorded around it.
 //!
 //! The real library has a buffer for each thread; here all share one, which withholds at least as much.
 //!
@@ -59,8 +59,9 @@ impl Player {
         }
     }
 
-    /// Has a buffer lent if a record may take its place in one until the next step of the recording: on the real machine
-    /// the thread that is about to record asks for it, so the client knows of the buffer before the record begins.
+    /// Has a buffer lent if a record may take its place in one until the next step of the recording: on the real
+    /// machine the thread that is about to record asks for it, so the client knows of the buffer before the record
+    /// begins.
     pub(super) fn request_ahead(&self, delivery: &mut Delivery) {
         let Some(step) = self.session.steps().get(delivery.next_step) else { return };
         if delivery.open.is_some() || self.next_to_begin(delivery).is_none_or(|at| at > step.at) {

@@ -201,8 +201,8 @@ impl Player {
         true
     }
 
-    /// A driver function is called on a thread that has no part in the recording, such as one of the client's. If its calls
-    /// are recorded, the record takes a buffer of this thread, which goes back at once.
+    /// A driver function is called on a thread that has no part in the recording, such as one of the client's. If its
+    /// calls are recorded, the record takes a buffer of this thread, which goes back at once.
     pub fn call_aside(&self, name: &str) {
         let function = self.session.function(name).filter(|&(domain, _)| Domain(domain) == Domain::DRIVER);
         let Some((_, id)) = function else { return };
