@@ -1,5 +1,7 @@
 //! CUPTI calls into libprof.so from threads of its own until the process is gone, so the library must never be
 //! unmapped, not even when somebody closes it.
+#![allow(clippy::disallowed_macros, reason = "prints what cargo reads")]
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

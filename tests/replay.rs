@@ -134,7 +134,7 @@ fn whoever_leaves_without_an_exit_handler_leaves_a_trace_that_reads() {
     for leave in ["_exit", "abort", "kill"] {
         let stage = Stage::new();
         let mut host = stage.host("sync_item");
-        host.args(["--leave", leave, "--until", "900"]).env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_FLUSH", "20ms");
+        host.args(["--exit", leave, "--until", "900"]).env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_FLUSH", "20ms");
         let _ = host.output().unwrap();
         let (code, report) = report(&stage.path("trace.gpuwhy"));
         assert_eq!(report["completeness"]["end"], "abrupt", "{leave}");

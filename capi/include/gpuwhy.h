@@ -1,6 +1,6 @@
 /* Measuring a part of a program with gpuwhy, from C, C++ or another language: link libgpuwhy_c.so.
  *
- * Made from capi/src/lib.rs; `GPUWHY_BLESS=1 cargo test -p gpuwhy-c --test header` renews it.
+ * Made from capi/src/lib.rs; `GPUWHY_BLESS=1 cargo test -p gpuwhy-c --test main` renews it.
  * All functions can be called from every thread. None writes to stdout or ends the program. */
 
 #ifndef GPUWHY_H
@@ -60,14 +60,14 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or benchmark
- * comes later.
+ * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or
+ * benchmark comes later.
  */
 enum gpuwhy_status gpuwhy_prepare(void);
 
 /**
- * Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuwhy_prepare.
- * `trace` is the file that keeps the trace, or NULL.
+ * Starts measuring what this process launches. Call it before the first CUDA call of the process, or after
+ * gpuwhy_prepare. `trace` is the file that keeps the trace, or NULL.
  *
  * `trace` is NULL or a text that ends with NUL.
  */
@@ -101,8 +101,9 @@ enum gpuwhy_status gpuwhy_range_pop(void);
 enum gpuwhy_status gpuwhy_step(void);
 
 /**
- * Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most `capacity` bytes
- * with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no report.
+ * Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most
+ * `capacity` bytes with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no
+ * report.
  *
  * `capacity` bytes at `text` are writable.
  */
@@ -117,12 +118,12 @@ size_t gpuwhy_report_json(char *text,
 size_t gpuwhy_report_text(char *text, size_t capacity);
 
 /**
- * Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times that
- * count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
- * session may be open.
+ * Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times
+ * that count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own
+ * records. No session may be open.
  *
- * `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the L2 cache
- * is overwritten before each repetition, on the default stream of the context that is current on this thread.
+ * `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the
+ * L2 cache is overwritten before each repetition, on the default stream of the context that is current on this thread.
  *
  * `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
  */

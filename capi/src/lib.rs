@@ -1,9 +1,9 @@
 //! Sessions and benchmarks for C: `capi/include/gpuwhy.h`, which a test keeps equal to this file.
 //!
-//! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's memory
-//! as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not change. No
-//! panic crosses the border.
-#![expect(unsafe_code, reason = "the C border of the crate")]
+//! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's
+//! memory as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not
+//! change. No panic crosses into C.
+#![expect(unsafe_code, reason = "implements C functions")]
 #![allow(non_camel_case_types, reason = "names as C programs write them")]
 
 use std::borrow::Cow;
@@ -49,15 +49,15 @@ static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 static MEASUREMENT: Mutex<Option<Measurement>> = Mutex::new(None);
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or benchmark
-/// comes later.
+/// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or
+/// benchmark comes later.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
     answer(|| Ok(gpuwhy::prepare()?))
 }
 
-/// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after gpuwhy_prepare.
-/// `trace` is the file that keeps the trace, or NULL.
+/// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after
+/// gpuwhy_prepare. `trace` is the file that keeps the trace, or NULL.
 ///
 /// # Safety
 /// `trace` is NULL or a text that ends with NUL.
@@ -126,8 +126,9 @@ pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
     })
 }
 
-/// Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most `capacity` bytes
-/// with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no report.
+/// Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most
+/// `capacity` bytes with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no
+/// report.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
@@ -147,12 +148,12 @@ pub unsafe extern "C" fn gpuwhy_report_text(text: *mut c_char, capacity: usize) 
     unsafe { copy(|| lock(&REPORT).as_ref().map(Report::to_string), text, capacity) }
 }
 
-/// Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times that
-/// count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own records. No
-/// session may be open.
+/// Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times
+/// that count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own
+/// records. No session may be open.
 ///
-/// `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the L2 cache
-/// is overwritten before each repetition, on the default stream of the context that is current on this thread.
+/// `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the
+/// L2 cache is overwritten before each repetition, on the default stream of the context that is current on this thread.
 ///
 /// # Safety
 /// `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.

@@ -5,7 +5,7 @@
 //! address that is not in it is left alone, and sizes come from the list rather than from the caller. The list is
 //! behind a lock that is held for one map operation, once a buffer.
 
-use crate::record::Strings;
+use crate::record::view::Strings;
 use crate::sizes::RecordSizes;
 use crate::walk::Records;
 use std::alloc::{Layout, alloc_zeroed};
@@ -114,8 +114,8 @@ pub fn lent_buffers() -> usize {
     lent().len()
 }
 
-/// Gives up the buffers that CUPTI holds, because it will hand them to somebody else; answers how many held records to be
-/// delivered. Their memory is never used again: whoever gets it may write to it or free it.
+/// Gives up the buffers that CUPTI holds, because it will hand them to somebody else; answers how many held records to
+/// be delivered. Their memory is never used again: whoever gets it may write to it or free it.
 pub fn forget_lent() -> usize {
     std::mem::take(&mut *lent()).values().filter(|lent| lent.purpose == Purpose::Deliver).count()
 }

@@ -109,8 +109,8 @@ pub fn driver_devices() -> Vec<DriverDevice> {
     handles(&libcuda).filter_map(|(ordinal, handle)| device(&libcuda, ordinal, handle)).collect()
 }
 
-/// A bit for each device below 64 whose primary context exists: the context that the CUDA runtime uses, and with it nearly
-/// every program. None when CUDA is not initialized here.
+/// A bit for each device below 64 whose primary context exists: the context that the CUDA runtime uses, and with it
+/// nearly every program. None when CUDA is not initialized here.
 #[must_use]
 pub fn devices_in_use() -> u64 {
     let Some(libcuda) = driver::mapped() else { return 0 };

@@ -8,13 +8,13 @@
 //! |---|---|---|
 //! | raw ABI | [`abi`] | names for numbers, types of function pointers; nothing is called |
 //! | library table | [`search`], [`library`], [`driver`], [`devices`] | which libcupti, why that one, and its functions, loaded once and never unloaded; what the driver says of itself |
-//! | safe API | [`cupti`], [`callbacks`], [`buffer`], [`sizes`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses the C border; no read behind a record's end |
+//! | safe API | [`cupti`], [`subscriber`], [`callbacks`], [`buffer`], [`sizes`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses into C; no read behind a record's end |
 //!
 //! It does not know what the records are used for, does not own a thread, and keeps no global state beyond the
 //! loaded library, the list of lent buffers, and the lock that keeps flushes apart.
 //!
 //! Everything here is for 64-bit little-endian Linux, the only platform with `CUDA_INJECTION64_PATH`.
-#![allow(unsafe_code, reason = "this crate is the border to a C library; every block argues its case")]
+#![allow(unsafe_code, reason = "this crate calls a C library; every block says why it is sound")]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("cupti-sys needs 64-bit little-endian Linux");
@@ -30,17 +30,19 @@ pub mod record;
 pub mod recording;
 pub mod search;
 pub mod sizes;
+pub mod subscriber;
 mod symbols;
 pub mod walk;
 
 pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
 pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, oldest_lent};
-pub use callbacks::{ActivityHandler, ResourceHandler};
-pub use cupti::{Cupti, Error, Subscriber};
+pub use callbacks::{ActivityHandler, ResourceHandler, count_by_library};
+pub use cupti::{Cupti, Error};
 pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
 pub use library::{LoadError, is_no_file};
 pub use record::Record;
 pub use search::{Candidate, FoundBy, Search, Skip, discover, loaded_copies};
 pub use sizes::RecordSizes;
-pub use walk::{Broken, Records, count_by_library};
+pub use subscriber::Subscriber;
+pub use walk::{Broken, Records};

@@ -80,8 +80,8 @@ impl Cupti {
     }
 }
 
-/// Whether something other than a regular file has this name: opening a pipe, the dynamic linker would wait for a writer. A
-/// bare name is looked for in the linker's own folders, and is not looked at.
+/// Whether something other than a regular file has this name: opening a pipe, the dynamic linker would wait for a
+/// writer. A bare name is looked for in the linker's own folders, and is not looked at.
 #[must_use]
 pub fn is_no_file(path: &Path) -> bool {
     path.components().count() > 1 && path.metadata().is_ok_and(|found| !found.is_file())

@@ -12,8 +12,8 @@ pub(crate) const GPM_METRICS_GET_VERSION: c_uint = 1;
 /// `NVML_GPM_SUPPORT_VERSION`
 pub(crate) const GPM_SUPPORT_VERSION: c_uint = 1;
 
-/// Rows of a [`GpmMetricsGet`]. Headers declare 98 (CUDA 12.0), 333 (13.0), 477 (NVML 13.615) of them under the same version number,
-/// so there must be room for whatever the library was built with, though it is asked to look at a few.
+/// Rows of a [`GpmMetricsGet`]. Headers declare 98 (CUDA 12.0), 333 (13.0), 477 (NVML 13.615) of them under the same
+/// version number, so there must be room for whatever the library was built with, though it is asked to look at a few.
 pub const METRIC_CAPACITY: usize = 512;
 
 /// `nvmlUtilization_t`: whole percents of the driver's last sample period.
@@ -82,5 +82,6 @@ pub(crate) type SampleFree = unsafe extern "C" fn(*mut c_void) -> u32;
 pub(crate) type SampleGet = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u32;
 pub(crate) type MetricsGet = unsafe extern "C" fn(*mut GpmMetricsGet) -> u32;
 
-// The enum types of the header are passed as `int` or `unsigned int`, which are alike in size and in how they are passed.
+// The enum types of the header are passed as `int` or `unsigned int`, which are alike in size and in how they are
+// passed.
 const _: () = assert!(size_of::<c_int>() == size_of::<u32>());

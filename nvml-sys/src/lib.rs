@@ -1,10 +1,10 @@
-//! Devices as NVIDIA's management library (NVML) tells of them: utilization as whole-percent rates on every GPU and as GPM
-//! metrics, read from hardware counters, on Hopper and later; and the link to the host.
+//! Devices as NVIDIA's management library (NVML) tells of them: utilization as whole-percent rates on every GPU and as
+//! GPM metrics, read from hardware counters, on Hopper and later; and the link to the host.
 //!
-//! The library belongs to the driver and may be absent, older than a function, or refuse: each of these is a value, never
-//! a failure to load the program. It is loaded at run time, initialized once, and neither shut down nor unloaded: the
-//! program may use it too. A call may take milliseconds and may wait for the kernel driver, so none belongs on a thread
-//! that works for the program. No type here is `Send`: one thread opens, asks and keeps.
+//! The library belongs to the driver and may be absent, older than a function, or refuse: each of these is a value,
+//! never a failure to load the program. It is loaded at run time, initialized once, and neither shut down nor unloaded:
+//! the program may use it too. A call may take milliseconds and may wait for the kernel driver, so none belongs on a
+//! thread that works for the program. No type here is `Send`: one thread opens, asks and keeps.
 //!
 //! Not here: memory, clocks, power, processes, MIG instances.
 #![expect(unsafe_code, reason = "calls a C library")]
@@ -137,8 +137,8 @@ impl Device {
         Ok(utilization)
     }
 
-    /// Whether it is divided into MIG instances: what NVML tells of it then is not about this process's part. Devices and
-    /// libraries that know nothing of that are not divided.
+    /// Whether it is divided into MIG instances: what NVML tells of it then is not about this process's part. Devices
+    /// and libraries that know nothing of that are not divided.
     #[must_use]
     pub fn is_divided(&self) -> bool {
         let Some(mig_mode) = self.nvml.mig_mode else { return false };
@@ -148,8 +148,8 @@ impl Device {
         Status::of(status).is_ok() && current != 0
     }
 
-    /// Generation and lanes of the best PCI Express link that "is possible with this device and system" (NVML reference):
-    /// not of the link as it is now, which sleeps at a lower generation. `None` where either is not told.
+    /// Generation and lanes of the best PCI Express link that "is possible with this device and system" (NVML
+    /// reference): not of the link as it is now, which sleeps at a lower generation. `None` where either is not told.
     #[must_use]
     pub fn best_link(&self) -> Option<(u32, u32)> {
         let ask = |question: Option<abi::GetNumber>| {

@@ -1,6 +1,7 @@
 //! The structs against those of NVIDIA's own Python bindings (`nvidia-ml-py`), fetched from the Python package index.
 //!
-//! Without network or Python the test prints SKIPPED and the reason; set `NVML_LAYOUT_CHECK=required` to have that fail.
+//! Without network or Python the test prints SKIPPED and the reason; set `NVML_LAYOUT_CHECK=required` to have that
+//! fail.
 
 use std::mem::offset_of;
 use std::path::Path;

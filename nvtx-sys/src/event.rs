@@ -8,7 +8,6 @@ use std::ffi::c_char;
 use std::mem::{offset_of, zeroed};
 
 use crate::abi::{EventAttributes, color_type, message_type, payload_type};
-use crate::handler::RegisteredString;
 
 /// Longest text, characters; NVIDIA's tools show a few hundred.
 pub const MAX_TEXT: usize = 4096;
@@ -63,6 +62,10 @@ impl<'a> Text<'a> {
         Self::Wide(unsafe { std::slice::from_raw_parts(address, length) })
     }
 }
+
+/// A registered string as the tool numbers it; its handle in the program is this number. 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RegisteredString(pub u32);
 
 /// The text of a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +123,8 @@ impl<'a> Event<'a> {
         }
         // SAFETY: the first four bytes exist, says the caller.
         let size = usize::from(unsafe { (&raw const (*attributes).size).read_unaligned() });
-        /// A member if the struct goes on to the end of the last one named, else zero: a type without its value is none.
+        /// A member if the struct goes on to the end of the last one named, else zero: a type without its value is
+        /// none.
         macro_rules! member {
             ($name:ident, $last:ident) => {
                 if size >= offset_of!(EventAttributes, $last) + size_of_target(&raw const (*attributes).$last) {

@@ -1,6 +1,6 @@
 //! What a tool implements.
 
-use crate::event::{Event, Text};
+use crate::event::{Event, RegisteredString, Text};
 
 /// A domain as the tool numbers it; its handle in the program is this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,10 +10,6 @@ impl Domain {
     /// The domain of everything that is in no other: its handle is null.
     pub const DEFAULT: Self = Self(0);
 }
-
-/// A registered string as the tool numbers it; its handle in the program is this number. 0 is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RegisteredString(pub u32);
 
 /// Receives what a program says through NVTX.
 ///

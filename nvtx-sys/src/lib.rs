@@ -2,9 +2,9 @@
 //!
 //! NVTX 3 is a header: every library that contains it has a copy of its own, with its own table of function pointers.
 //! NVTX 2 is a library that does the same. At its first call each copy loads the library named by
-//! `NVTX_INJECTION64_PATH` and calls `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several threads
-//! at once. [`attach()`] is what that function has to do: it puts the functions of a [`Handler`] into the table of the
-//! copy that asks.
+//! `NVTX_INJECTION64_PATH` and calls `InitializeInjectionNvtx2` in it, perhaps before CUDA is used and on several
+//! threads at once. [`attach()`] is what that function has to do: it puts the functions of a [`Handler`] into the table
+//! of the copy that asks.
 //!
 //! | module | what it promises |
 //! |---|---|
@@ -17,8 +17,9 @@
 //! What a tool need not have is left unassigned, and NVTX makes it a call that does nothing: names of threads and of
 //! CUDA, OpenCL and synchronization objects, resources, `nvtxInitialize`. Programs see what they see without a tool.
 //!
-//! It does not emit ranges (but for that feature), keeps no state, allocates nothing, and knows nothing of what the events are used for.
-#![allow(unsafe_code, reason = "this crate is the border to C programs; every block argues its case")]
+//! It does not emit ranges (but for that feature), keeps no state, allocates nothing, and knows nothing of what the
+//! events are used for.
+#![allow(unsafe_code, reason = "this crate is called by C programs; every block says why it is sound")]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("nvtx-sys needs 64-bit little-endian Linux, where wchar_t has four bytes");
@@ -33,5 +34,5 @@ pub mod program;
 
 pub use abi::GetExportTable;
 pub use attach::{AttachError, attach};
-pub use event::{Event, Message, Payload, Text};
-pub use handler::{Domain, Handler, RegisteredString};
+pub use event::{Event, Message, Payload, RegisteredString, Text};
+pub use handler::{Domain, Handler};

@@ -8,6 +8,12 @@
 //!
 //! Instructions instead of time, which a busy machine does not disturb: `valgrind --tool=callgrind
 //! --toggle-collect='attribution::run' BINARY --once [LOAD]`, where BINARY is what `cargo bench --no-run` names.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "measures time, prints"
+)]
 
 use std::collections::VecDeque;
 use std::hint::black_box;

@@ -8,6 +8,12 @@
 //!
 //! It measures the writer into memory. It does not measure the file system, and it is no substitute for real traces:
 //! those have less regular gaps.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "measures time, prints"
+)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What is done with bytes from strangers: shared by the fuzzers of `testing/fuzz/fuzz_targets` and by the bounded run of
-//! `tests/hostile`, which needs no nightly toolchain.
+//! What is done with bytes from strangers: shared by the fuzzers of `testing/fuzz/fuzz_targets` and by the bounded run
+//! of `tests/hostile`, which needs no nightly toolchain.
 //!
 //! Any input may be refused; none may panic, hang, or lead to a read outside it.
 
@@ -139,8 +139,8 @@ pub fn control(bytes: &[u8]) {
 /// Bytes of one call of NVTX.
 const CALL: usize = 40;
 
-/// Calls of NVTX as the bytes say, into libprof.so's own receiver. Texts end with NUL, as NVTX demands of a program; every
-/// number, size and handle is the stranger's.
+/// Calls of NVTX as the bytes say, into libprof.so's own receiver. Texts end with NUL, as NVTX demands of a program;
+/// every number, size and handle is the stranger's.
 #[expect(unsafe_code, reason = "C functions that take pointers")]
 pub fn nvtx(bytes: &[u8]) {
     const PROGRAM: Program<0> = Program;

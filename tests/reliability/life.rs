@@ -42,7 +42,7 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
         let seen = loop {
             let stage = Stage::new();
             let mut command = program(&stage);
-            command.args(["--leave", how, "--until", &LEAVES_AT.to_string()]).env("GPUWHY_REPLAY_SPEED", "1");
+            command.args(["--exit", how, "--until", &LEAVES_AT.to_string()]).env("GPUWHY_REPLAY_SPEED", "1");
             let expected = bare(&command).output().unwrap();
             let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
             assert_eq!(status(&seen.output), status(&expected), "{how}");

@@ -52,7 +52,8 @@ numbers! {
         MEMCPY = 1;
         /// A memset.
         MEMSET = 2;
-        /// A kernel, traced one at a time: enabling this serializes the program. Named to be recognized, not to be enabled.
+        /// A kernel, traced one at a time: enabling this serializes the program. Named to be recognized, not to be
+        /// enabled.
         KERNEL = 3;
         /// A call of the driver API.
         DRIVER = 4;
@@ -350,7 +351,8 @@ numbers! {
         DEVICE_BUFFER_PRE_ALLOCATE_VALUE = 6;
         /// 1: device-side buffers live in pinned host memory (`u8`).
         MEM_ALLOCATION_TYPE_HOST_PINNED = 8;
-        /// 1: one activity buffer a thread (`u8`; since 12.3, on by default since 13.0). Before the callbacks are registered.
+        /// 1: one activity buffer a thread (`u8`; since 12.3, on by default since 13.0). Before the callbacks are
+        /// registered.
         PER_THREAD_ACTIVITY_BUFFER = 9;
     }
 }

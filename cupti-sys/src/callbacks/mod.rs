@@ -1,13 +1,12 @@
 //! What CUPTI calls, and what it becomes: static methods of a handler type.
 //!
 //! The trampolines are generic over the handler, so no table and no lock lies between CUPTI and the handler. They
-//! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends at this border: the
+//! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends here: the
 //! host program goes on, the buffer in question counts as not given or is freed.
 
-use crate::abi::{self, ApiCallbackData, CallbackSite, Domain, GraphData, ResourceCallback, ResourceData};
+use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
 use crate::cupti::Cupti;
-use crate::walk::count_by_library;
 use std::ffi::c_void;
 use std::panic::catch_unwind;
 use std::ptr;
@@ -128,6 +127,25 @@ pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
         None if address.is_null() => {}
         None => H::foreign_buffer(valid),
     });
+}
+
+/// Counts the records of a buffer by the library's own walk, which needs no size table.
+#[must_use]
+pub fn count_by_library(cupti: &Cupti, buffer: &CompletedBuffer) -> u64 {
+    let valid = buffer.bytes();
+    let mut record = ptr::null_mut();
+    let mut records = 0;
+    // The smallest record is 8 bytes, which bounds a library that makes no progress.
+    while records < valid.len() as u64 / 8 {
+        // SAFETY: the library reads `valid.len()` bytes at most and writes to none of them; `record` is NULL or what
+        // the previous call stored.
+        let code = unsafe { (cupti.symbols.next_record)(valid.as_ptr().cast_mut(), valid.len(), &raw mut record) };
+        if code != CuptiResult::SUCCESS {
+            break;
+        }
+        records += 1;
+    }
+    records
 }
 
 pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(

@@ -2,7 +2,7 @@
 //!
 //! Times are nanoseconds on CUPTI's clock; 0 means that CUPTI has none. Ids are those of the process.
 
-use super::layout;
+use super::view::layout;
 use crate::abi::{FLAG_ASYNC, MemcpyKind, MemoryKind};
 use std::ffi::CStr;
 

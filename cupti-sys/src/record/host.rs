@@ -2,7 +2,7 @@
 //!
 //! Times are nanoseconds on CUPTI's clock.
 
-use super::layout;
+use super::view::layout;
 use crate::abi::{Domain, Kind, ObjectKind, OverheadKind, SyncType};
 
 layout! {
@@ -29,7 +29,8 @@ layout! {
 }
 
 impl ApiRecord<'_> {
-    /// The interface that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the driver does.
+    /// The interface that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the driver
+    /// does.
     #[must_use]
     #[inline]
     pub fn domain(&self) -> Domain {

@@ -3,7 +3,7 @@
 //!
 //! Nothing in them names a thread: the correlation id leads to the call. Times are nanoseconds on CUPTI's clock.
 
-use super::layout;
+use super::view::layout;
 use crate::abi::{MemoryKind, MemoryOperation, MemoryPoolOperation, MemoryPoolType, UnifiedMemoryCounter};
 use std::ffi::CStr;
 

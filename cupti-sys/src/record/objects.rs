@@ -1,6 +1,6 @@
 //! Records that describe where work runs: devices, their links to the host, and contexts.
 
-use super::layout;
+use super::view::layout;
 use std::ffi::CStr;
 
 layout! {

@@ -3,12 +3,9 @@
 //! The step comes from the measured size table rather than from a C call a record. What lies in the buffer is not
 //! trusted: a record that would reach behind the valid bytes ends the walk, and what is left is reported as broken.
 
-use crate::abi::{CuptiResult, Kind};
-use crate::buffer::CompletedBuffer;
-use crate::cupti::Cupti;
-use crate::record::{Record, Strings};
+use crate::abi::Kind;
+use crate::record::view::{Record, Strings};
 use crate::sizes::RecordSizes;
-use std::ptr;
 
 /// Iterator over the records of one buffer.
 #[derive(Debug)]
@@ -78,25 +75,6 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl std::iter::FusedIterator for Records<'_> {}
-
-/// Counts the records of a buffer by the library's own walk, which needs no size table.
-#[must_use]
-pub fn count_by_library(cupti: &Cupti, buffer: &CompletedBuffer) -> u64 {
-    let valid = buffer.bytes();
-    let mut record = ptr::null_mut();
-    let mut records = 0;
-    // The smallest record is 8 bytes, which bounds a library that makes no progress.
-    while records < valid.len() as u64 / 8 {
-        // SAFETY: the library reads `valid.len()` bytes at most and writes to none of them; `record` is NULL or what
-        // the previous call stored.
-        let code = unsafe { (cupti.symbols.next_record)(valid.as_ptr().cast_mut(), valid.len(), &raw mut record) };
-        if code != CuptiResult::SUCCESS {
-            break;
-        }
-        records += 1;
-    }
-    records
-}
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::{Activity, KernelRecord};
+use std::ptr;
 
 const PAGE: usize = 4096;
 

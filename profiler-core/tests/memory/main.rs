@@ -1,4 +1,10 @@
 //! How much memory the engine needs. The allocator counts for the whole process, so the tests run one at a time.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "reads files, prints"
+)]
 
 mod attribution_memory;
 mod bounded_memory;

@@ -13,7 +13,7 @@ and leaves. Prints nothing on stdout but --print.
 Usage: gpuwhy-replay-host [options]
   --print TEXT          print TEXT and a newline on stdout after playing
   --exit-code N         exit code, 0 to 255 (default 0)
-  --leave HOW           exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
+  --exit HOW            exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
                         left at its default: kill, term, int
   --exit-after MS       another thread calls exit after this time, in the middle of play
   --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
@@ -36,7 +36,7 @@ Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked chi
 
 /// How to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum ExitKind {
     /// Return from main.
     Exit,
     /// Leave without exit handlers.
@@ -90,7 +90,7 @@ pub struct Args {
     /// Exit code.
     pub exit_code: u8,
     /// How to end.
-    pub leave: Leave,
+    pub exit: ExitKind,
     /// Where to stop, nanoseconds after the start of the recording.
     pub until: u64,
     /// Functions to call, and when: nanoseconds after the start of the recording, ascending.
@@ -116,7 +116,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
     let mut args = Args {
         print: None,
         exit_code: 0,
-        leave: Leave::Exit,
+        exit: ExitKind::Exit,
         until: u64::MAX,
         calls: Vec::new(),
         fork: None,
@@ -146,18 +146,18 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                 }
                 args.calls.push((at, function.to_owned()));
             }
-            "--leave" => {
-                args.leave = choose(
+            "--exit" => {
+                args.exit = choose(
                     &option,
                     &value()?,
                     &[
-                        ("exit", Leave::Exit),
-                        ("_exit", Leave::QuickExit),
-                        ("abort", Leave::Abort),
-                        ("segfault", Leave::Segfault),
-                        ("kill", Leave::Signal(libc::SIGKILL)),
-                        ("term", Leave::Signal(libc::SIGTERM)),
-                        ("int", Leave::Signal(libc::SIGINT)),
+                        ("exit", ExitKind::Exit),
+                        ("_exit", ExitKind::QuickExit),
+                        ("abort", ExitKind::Abort),
+                        ("segfault", ExitKind::Segfault),
+                        ("kill", ExitKind::Signal(libc::SIGKILL)),
+                        ("term", ExitKind::Signal(libc::SIGTERM)),
+                        ("int", ExitKind::Signal(libc::SIGINT)),
                     ],
                 )?;
             }
@@ -206,8 +206,11 @@ mod tests {
     #[test]
     fn options_are_read() {
         let args =
-            parse_text("--leave kill --fork after --child exit --until 5 --exit-code 7 --print hi").unwrap().unwrap();
-        assert_eq!((args.leave, args.fork, args.child), (Leave::Signal(libc::SIGKILL), Some(Fork::After), Child::Exit));
+            parse_text("--exit kill --fork after --child exit --until 5 --exit-code 7 --print hi").unwrap().unwrap();
+        assert_eq!(
+            (args.exit, args.fork, args.child),
+            (ExitKind::Signal(libc::SIGKILL), Some(Fork::After), Child::Exit)
+        );
         assert_eq!((args.until, args.exit_code, args.print.as_deref()), (5_000_000, 7, Some("hi")));
         let args = parse_text("--call 5:cudaProfilerStart --call 7:cudaProfilerStop").unwrap().unwrap();
         let calls = [(5_000_000, "cudaProfilerStart".to_owned()), (7_000_000, "cudaProfilerStop".to_owned())];
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, part) in [
-            ("--leave soon", "abort"),
+            ("--exit soon", "abort"),
             ("--exit-code 256", "256"),
             ("--print", "--print needs"),
             ("--prin x", "--prin"),

@@ -5,9 +5,9 @@
 //! that it loads.
 
 mod args;
-mod leave;
+mod exit;
 mod libraries;
-mod neighbor;
+mod other_tool;
 mod ranges;
 
 use std::env;
@@ -43,11 +43,11 @@ fn main() -> ExitCode {
         }
         Ok(Some(args)) => match run(&args) {
             Ok(()) => {
-                leave::leave(args.leave, args.exit_code);
+                exit::exit(args.exit, args.exit_code);
                 return ExitCode::from(args.exit_code);
             }
             Err(Failure::SetUp(error)) => (error, SET_UP),
-            Err(Failure::Child(error)) => (error, leave::VIOLATED),
+            Err(Failure::Child(error)) => (error, exit::VIOLATED),
         },
         Err(Failure::SetUp(error) | Failure::Child(error)) => (error, SET_UP),
     };
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
-    leave::register(args.counts)?;
+    exit::register(args.counts)?;
     let before = ranges_at(args, args::Ranges::Before)?;
     fork_at(args, Fork::Before)?;
     let injected = if args.start_on_thread {
@@ -68,14 +68,14 @@ fn run(args: &Args) -> Result<(), Failure> {
     let after = ranges_at(args, args::Ranges::After)?;
     fork_at(args, Fork::After)?;
     if let Some(millis) = args.exit_after {
-        leave::exit_after(millis, args.exit_code);
+        exit::exit_after(millis, args.exit_code);
     }
     if let Some(replay) = replay {
         for (at, function) in args.calls.iter().filter(|(at, _)| *at <= args.until) {
             replay.play(*at)?;
             match function.split_once('=') {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
-                Some(("otherTool", does)) => neighbor::does(&replay_path()?, does)?,
+                Some(("otherTool", does)) => other_tool::run_step(&replay_path()?, does)?,
                 _ if function == "nvtxRangePop" => ranges::pop(),
                 _ => replay.call(function)?,
             }
@@ -116,5 +116,5 @@ fn ranges_at(args: &Args, when: args::Ranges) -> Result<Option<Ranges>, String> 
 }
 
 fn fork_at(args: &Args, when: Fork) -> Result<(), Failure> {
-    if args.fork == Some(when) { leave::fork(args.child).map_err(Failure::Child) } else { Ok(()) }
+    if args.fork == Some(when) { exit::fork(args.child).map_err(Failure::Child) } else { Ok(()) }
 }

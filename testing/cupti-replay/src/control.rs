@@ -54,8 +54,8 @@ pub extern "C" fn gpuwhy_replay_play(until: u64) -> i32 {
     })
 }
 
-/// `cuptiActivityFlushAll(1)` as another tool calls it, of which the client cannot know: if it flushes as well, that is not
-/// held against it. 0 is success; 1 when there is nothing to flush, or in the child of a fork.
+/// `cuptiActivityFlushAll(1)` as another tool calls it, of which the client cannot know: if it flushes as well, that is
+/// not held against it. 0 is success; 1 when there is nothing to flush, or in the child of a fork.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_flush_of_another_tool() -> i32 {
     guard(1, || match instance::player() {
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn gpuwhy_replay_call(name: *const c_char) -> i32 {
     })
 }
 
-/// The driver's function `name` was called on this thread, by somebody who has no part in the recording: a `libcuda` of a
-/// test tells it here.
+/// The driver's function `name` was called on this thread, by somebody who has no part in the recording: a `libcuda` of
+/// a test tells it here.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.

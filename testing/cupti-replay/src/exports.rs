@@ -1,8 +1,9 @@
 //! The C functions of libcupti, under their real names.
 //!
 //! Exactly those that `cupti-sys` looks up, and the one by which other tools replace the clock: a library that exports
-//! more would invite a client to rely on functions that are not played. A symbol cannot be hidden from a client by the version that is played, so functions that
-//! came later than that version are there and answer `API_NOT_IMPLEMENTED`, as a missing symbol does in `cupti-sys`.
+//! more would invite a client to rely on functions that are not played. A symbol cannot be hidden from a client by the
+//! version that is played, so functions that came later than that version are there and answer `API_NOT_IMPLEMENTED`,
+//! as a missing symbol does in `cupti-sys`.
 //!
 //! All pointers are checked for NULL, as CUPTI does, and otherwise trusted, as CUPTI does.
 #![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
@@ -15,9 +16,9 @@ use cupti_sys::abi::{
 };
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
-use crate::border;
 use crate::client::{self, BufferCallbacks};
 use crate::clock::TimestampCallback;
+use crate::ffi;
 use crate::instance::answer;
 use crate::player::Player;
 use crate::violation::Rule;
@@ -146,7 +147,7 @@ pub extern "C" fn cuptiEnableCallback(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetGraphExecId(exec: GraphExec, id: *mut u32) -> CuptiResult {
     answer("cuptiGetGraphExecId", |_| {
-        let graph = border::id_of(exec).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        let graph = ffi::id_of(exec).ok_or(CuptiResult::INVALID_PARAMETER)?;
         need(!id.is_null())?;
         // SAFETY: as promised by the caller.
         unsafe { put(id, graph) }
@@ -183,7 +184,7 @@ pub extern "C" fn cuptiActivityDisable(kind: Kind) -> CuptiResult {
 
 fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     size_of_kind(player, kind.0)?;
-    if let (false, Some(callback)) = (on, border::callback_on_this_thread()) {
+    if let (false, Some(callback)) = (on, ffi::callback_on_this_thread()) {
         player.violations.note(Rule::DisableInCallback, || format!("{kind}, from {callback}"));
     }
     let version = player.session.origin.version;

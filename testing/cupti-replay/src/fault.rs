@@ -1,4 +1,4 @@
-//! Faults that a test asks for: a CUPTI that refuses, hangs, lies about sizes, spoils records or loses buffers.
+//! Faults that a test asks for: a CUPTI that refuses, hangs, lies about sizes, corrupts records or loses buffers.
 //!
 //! `GPUWHY_REPLAY_FAULT` lists them, with commas: `cuptiActivityFlushAll=999@running,buffers=late`. A fault is
 //! `WHAT=HOW`, and `@PHASE` when it strikes only before play begins (`start`), during it (`running`) or after it

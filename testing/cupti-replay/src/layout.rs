@@ -2,7 +2,7 @@
 //!
 //! Offsets in bytes from the start of a record, the same from CUDA 11.8 to 13.4 (records only ever grew at the
 //! end). Pointers are here and not in `cupti-sys` because only a player has to replace them: the recorded address
-//! means nothing in this process. Kinds that are not listed have no times and are played with their neighbors.
+//! means nothing in this process. Kinds that are not listed have no times and are played with the record before them.
 
 use cupti_sys::Kind;
 
@@ -75,8 +75,8 @@ pub const fn graph(kind: u32) -> Option<usize> {
     }
 }
 
-/// The record of a launch of a graph as a whole, of `length` bytes: from `start` to `end`, where and of what graph its first
-/// node was. The device, context and stream of a node stand together, the device first.
+/// The record of a launch of a graph as a whole, of `length` bytes: from `start` to `end`, where and of what graph its
+/// first node was. The device, context and stream of a node stand together, the device first.
 #[must_use]
 pub fn whole_graph(length: usize, start: u64, end: u64, node: &[u8], kind: u32) -> Vec<u8> {
     let mut record = vec![0; length];

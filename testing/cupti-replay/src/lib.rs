@@ -14,27 +14,25 @@
 //! | [`instance`] | one player in a process; no panic leaves; forks are recognized |
 //! | [`player`], [`clock`] | when which record goes out |
 //! | [`client`], [`filter`] | what the client has set up and wants |
-//! | [`lend`], [`held`], [`border`] | the client's memory and functions |
+//! | [`loan`], [`ffi`] | the client's memory and functions |
 //! | [`load`], [`session`], [`layout`] | the recording |
-//! | [`fault`], [`spoil`] | what goes wrong on purpose: `GPUWHY_REPLAY_FAULT` |
+//! | [`fault`], [`corrupt`] | what goes wrong on purpose: `GPUWHY_REPLAY_FAULT` |
 //!
 //! What it does not do: API callbacks for the recorded calls (the host program can make calls of its own), markers and
-//! counters; more than one client; correlation ids
-//! that depend on the enabled kinds (they are played as recorded).
+//! counters; more than one client; correlation ids that depend on the enabled kinds (they are played as recorded).
 
-pub mod border;
 pub mod client;
 pub mod clock;
 pub mod control;
+pub mod corrupt;
 pub mod exports;
 pub mod fault;
+pub mod ffi;
 pub mod filter;
-pub mod held;
 pub mod instance;
 pub mod layout;
-pub mod lend;
 pub mod load;
+pub mod loan;
 pub mod player;
 pub mod session;
-pub mod spoil;
 pub mod violation;

@@ -54,8 +54,8 @@ pub enum Place {
     Outside,
     /// A node.
     Node,
-    /// The node that is complete last, and the number of the record of the whole graph, which a client that asked for that gets
-    /// instead of all of them.
+    /// The node that is complete last, and the number of the record of the whole graph, which a client that asked for
+    /// that gets instead of all of them.
     Last(usize),
 }
 
@@ -179,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    fn take(&mut self, record: &[u8], kind: u32, delivered: u64, neighbor: u64) -> Item {
+    fn take(&mut self, record: &[u8], kind: u32, delivered: u64, adjacent: u64) -> Item {
         let (start, end) = layout::times(kind).map_or((0, 0), |(start, end)| {
             (layout::u64_at(record, start).unwrap_or(0), layout::u64_at(record, end).unwrap_or(0))
         });
@@ -187,7 +187,7 @@ impl Session {
         let complete = if end != 0 {
             end.min(delivered)
         } else if layout::times(kind).is_none() {
-            neighbor
+            adjacent
         } else {
             delivered
         };

@@ -32,8 +32,8 @@ pub enum Rule {
     DisableInCallback,
     /// `cuptiActivityDisable` of kernel records before CUDA 13.0 update 1, whose release notes list it as a deadlock.
     EarlyKernelDisable,
-    /// `CUPTI_ACTIVITY_KIND_GRAPH_TRACE` enabled after CUDA started: the next launch of a graph that was instantiated before
-    /// crashes (seen with CUPTI 13.0).
+    /// `CUPTI_ACTIVITY_KIND_GRAPH_TRACE` enabled after CUDA started: the next launch of a graph that was instantiated
+    /// before crashes (seen with CUPTI 13.0).
     LateGraphTrace,
     /// Records had to be written while no buffer callbacks were registered.
     NoCallbacks,

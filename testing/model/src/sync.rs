@@ -4,7 +4,7 @@ pub use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// Not modeled: a reader only looks behind it at words that the writer has counted.
 pub use std::sync::OnceLock;
 
-/// Words of a segment, few, so that every border is met.
+/// Words of a segment, few, so that every boundary is met.
 pub const RING_SEGMENT: u64 = 2;
 /// Segments of a ring.
 pub const RING_SEGMENTS: usize = 2;

@@ -1,10 +1,10 @@
 //! What a flush brings, and what it withholds.
 //!
-//! Seen on an H200 with CUPTI 13.0 (recordings in `testing/fixtures/`): a flush takes the buffer that is being written to out
-//! of use and hands it over when every record in it is complete. Otherwise that buffer stays with the library until a
-//! later flush finds it complete, and records behind it go into a new one. A record takes its place in a buffer when it
-//! begins, device work when its call is made: so one kernel that still runs, or one call that has not returned, keeps
-//! back everything that was recorded around it.
+//! Seen on an H200 with CUPTI 13.0 (recordings in `testing/fixtures/`): a flush takes the buffer that is being written
+//! to out of use and hands it over when every record in it is complete. Otherwise that buffer stays with the library
+//! until a later flush finds it complete, and records behind it go into a new one. A record takes its place in a buffer
+//! when it begins, device work when its call is made: so one kernel that still runs, or one call that has not returned,
+//! keeps back everything that was recorded around it.
 //!
 //! The real library has a buffer for each thread; here all share one, which withholds at least as much.
 //!
@@ -12,8 +12,8 @@
 //! flush without play in between it counts as such.
 
 use crate::filter::Filter;
-use crate::held::Held;
 use crate::layout;
+use crate::loan::Loan;
 use crate::player::{By, Delivery, Player};
 use crate::session::Item;
 
@@ -21,7 +21,7 @@ use crate::session::Item;
 #[derive(Debug)]
 pub(super) struct Withheld {
     /// The client's memory, if it had any to give.
-    held: Option<Held>,
+    loan: Option<Loan>,
     /// Indices of the records, in the order of the recording; written when the buffer goes back.
     items: Vec<usize>,
     /// When the last of them is complete.
@@ -44,7 +44,7 @@ impl Player {
             }
         }
         self.hand_over(delivery, By::Caller, 0, 0);
-        self.lend_ahead(delivery);
+        self.request_ahead(delivery);
     }
 
     /// The recorded client has flushed by now: what its flush brought comes also to one that hangs in its own.
@@ -59,9 +59,10 @@ impl Player {
         }
     }
 
-    /// Has a buffer lent if a record may take its place in one until the next step of the recording: on the real machine
-    /// the thread that is about to record asks for it, so the client knows of the buffer before the record begins.
-    pub(super) fn lend_ahead(&self, delivery: &mut Delivery) {
+    /// Has a buffer lent if a record may take its place in one until the next step of the recording: on the real
+    /// machine the thread that is about to record asks for it, so the client knows of the buffer before the record
+    /// begins.
+    pub(super) fn request_ahead(&self, delivery: &mut Delivery) {
         let Some(step) = self.session.steps().get(delivery.next_step) else { return };
         if delivery.open.is_some() || self.next_to_begin(delivery).is_none_or(|at| at > step.at) {
             return;
@@ -107,14 +108,14 @@ impl Player {
         if !items.is_empty() {
             // Among themselves they keep the order in which the real library wrote them.
             items.sort_unstable();
-            delivery.withheld.push(Withheld { held: delivery.open.take(), items, complete });
+            delivery.withheld.push(Withheld { loan: delivery.open.take(), items, complete });
         }
     }
 
     /// Hands a buffer over. What is not complete and has to go all the same goes without its end when it is device work
     /// that runs, and otherwise comes later.
     fn release(&self, delivery: &mut Delivery, withheld: Withheld, by: By, now: u64, complete: u64) {
-        let in_use = std::mem::replace(&mut delivery.open, withheld.held);
+        let in_use = std::mem::replace(&mut delivery.open, withheld.loan);
         for index in withheld.items {
             let Some(item) = self.session.items().get(index) else { continue };
             if item.complete <= complete {

@@ -16,16 +16,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cupti_sys::{CallbackSite, CuptiResult, Domain, Kind, ResourceCallback};
 
-use crate::border::{self, Worker};
 use crate::client::{BufferCallbacks, Client};
 use crate::clock::{Clock, Speed};
+use crate::corrupt::corrupt;
 use crate::fault::{BufferFault, Faults, LATE, Phase};
+use crate::ffi::{self, Worker};
 use crate::filter::Filter;
-use crate::held::Held;
 use crate::layout;
-use crate::lend;
+use crate::loan::{self, Loan};
 use crate::session::{Action, Item, Place, Session};
-use crate::spoil::spoil;
 use crate::violation::{Rule, Violations};
 
 /// What became of the records so far.
@@ -77,7 +76,7 @@ struct Delivery {
     /// Items before this one in the order of creation were looked at by a flush.
     begun: usize,
     /// The buffer that records go into.
-    open: Option<Held>,
+    open: Option<Loan>,
     /// Flushes since play stopped; `None` while it goes on.
     paused: Option<u32>,
     /// Buffers that a flush has taken out of use and could not hand over.
@@ -164,7 +163,7 @@ impl Player {
                 let mut delivery = self.delivery();
                 let next = delivery.next_step;
                 delivery.paused = None;
-                self.lend_ahead(&mut delivery);
+                self.request_ahead(&mut delivery);
                 self.clock.allow(self.session.steps().get(next).map_or(u64::MAX, |step| step.at));
                 self.clock.begin();
                 next
@@ -202,8 +201,8 @@ impl Player {
         true
     }
 
-    /// A driver function is called on a thread that has no part in the recording, such as one of the client's. If its calls
-    /// are recorded, the record takes a buffer of this thread, which goes back at once.
+    /// A driver function is called on a thread that has no part in the recording, such as one of the client's. If its
+    /// calls are recorded, the record takes a buffer of this thread, which goes back at once.
     pub fn call_aside(&self, name: &str) {
         let function = self.session.function(name).filter(|&(domain, _)| Domain(domain) == Domain::DRIVER);
         let Some((_, id)) = function else { return };
@@ -217,7 +216,7 @@ impl Player {
         let in_use = delivery.open.take();
         delivery.open = self.request(&delivery, buffers, false);
         let written =
-            delivery.open.as_mut().is_some_and(|own| own.write(&layout::driver_call(id, now, border::thread_id())));
+            delivery.open.as_mut().is_some_and(|own| own.write(&layout::driver_call(id, now, ffi::thread_id())));
         self.hand_over(&mut delivery, By::Worker, 0, 0);
         delivery.open = in_use;
         delivery.counts.delivered += u64::from(written);
@@ -226,7 +225,7 @@ impl Player {
     fn tell_call(&self, (domain, id): (u32, u32), site: CallbackSite) {
         let listener = self.client().listener(Domain(domain), id);
         if let Some(subscriber) = listener {
-            border::tell_api(&subscriber, Domain(domain), id, site);
+            ffi::tell_api(&subscriber, Domain(domain), id, site);
         }
     }
 
@@ -235,7 +234,7 @@ impl Player {
     /// # Errors
     /// [`CuptiResult::INVALID_OPERATION`] from inside a callback, where the real library deadlocks.
     pub fn flush(&self, forced: bool) -> Result<(), CuptiResult> {
-        if let Some(callback) = border::callback_on_this_thread() {
+        if let Some(callback) = ffi::callback_on_this_thread() {
             self.violations.note(Rule::FlushInCallback, || format!("from {callback}"));
             return Err(CuptiResult::INVALID_OPERATION);
         }
@@ -259,7 +258,7 @@ impl Player {
         let tell = |id: ResourceCallback, context: Option<u32>, graph: Option<u32>| {
             let listener = self.client().listener(Domain::RESOURCE, id.0);
             if let Some(subscriber) = listener {
-                border::tell_resource(&subscriber, id, context, graph);
+                ffi::tell_resource(&subscriber, id, context, graph);
             }
         };
         self.initialized.store(true, Ordering::SeqCst);
@@ -289,7 +288,7 @@ impl Player {
             self.hand_over(delivery, By::Worker, context, stream);
         }
         delivery.open = in_use.or(delivery.open.take());
-        self.lend_ahead(delivery);
+        self.request_ahead(delivery);
     }
 
     /// Whether a record is wanted and was not claimed before.
@@ -320,7 +319,7 @@ impl Player {
             layout::put_u64(record.to_mut(), end, 0);
         }
         if let Some(fault) = self.faults.record() {
-            spoil(record.to_mut(), item.kind, fault, index as u64);
+            corrupt(record.to_mut(), item.kind, fault, index as u64);
         }
         if self.write(delivery, &record) {
             delivery.counts.delivered += 1;
@@ -362,25 +361,25 @@ impl Player {
     pub fn enabled(&self) {
         let mut delivery = self.delivery();
         if delivery.next_step > 0 {
-            self.lend_ahead(&mut delivery);
+            self.request_ahead(&mut delivery);
         }
     }
 
     /// Asks for a buffer; when `patient`, again and again.
-    fn request(&self, delivery: &Delivery, buffers: BufferCallbacks, patient: bool) -> Option<Held> {
+    fn request(&self, delivery: &Delivery, buffers: BufferCallbacks, patient: bool) -> Option<Loan> {
         self.begun.store(true, Ordering::SeqCst);
-        let terms = lend::Terms {
+        let terms = loan::Terms {
             open: delivery.open.as_ref(),
             zeroed: self.client().zeroed_buffers,
             version: self.session.origin.version,
             patient,
         };
-        lend::request(buffers.requested, &terms, &self.violations)
+        loan::request(buffers.requested, &terms, &self.violations)
     }
 
     fn hand_over(&self, delivery: &mut Delivery, by: By, context: u64, stream: u32) {
-        let Some(held) = delivery.open.take() else { return };
-        let (address, size, valid) = held.give_back(&self.violations);
+        let Some(loan) = delivery.open.take() else { return };
+        let (address, size, valid) = loan.give_back(&self.violations);
         delivery.counts.buffers += 1;
         // Callbacks that were taken away since the buffer was lent leave it with the library for ever, as in CUPTI.
         let Some(buffers) = self.client().buffers else { return };
@@ -390,7 +389,7 @@ impl Player {
             Some(BufferFault::Oversized) => size + 4096,
             _ => valid,
         };
-        let job = |address, size, valid| border::Return {
+        let job = |address, size, valid| ffi::Return {
             completed: buffers.completed,
             context,
             stream,
@@ -405,7 +404,7 @@ impl Player {
         let mut jobs = vec![job(address, size, valid)];
         match fault {
             Some(BufferFault::Twice) => jobs.push(job(address, size, valid)),
-            Some(BufferFault::Foreign) => jobs.push(job(border::foreign_memory(), size, valid)),
+            Some(BufferFault::Foreign) => jobs.push(job(ffi::foreign_memory(), size, valid)),
             _ => {}
         }
         for job in jobs {
@@ -421,11 +420,11 @@ impl Player {
         &self,
         delivery: &Delivery,
         buffers: BufferCallbacks,
-        job: &impl Fn(*mut u8, usize, usize) -> border::Return,
+        job: &impl Fn(*mut u8, usize, usize) -> ffi::Return,
     ) {
-        border::in_callback("a callback within another", || {
-            if let Some(held) = self.request(delivery, buffers, false) {
-                let (address, size, _) = held.give_back(&self.violations);
+        ffi::in_callback("a callback within another", || {
+            if let Some(loan) = self.request(delivery, buffers, false) {
+                let (address, size, _) = loan.give_back(&self.violations);
                 job(address, size, 0).run();
             }
             self.announce();

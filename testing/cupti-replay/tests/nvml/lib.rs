@@ -1,8 +1,9 @@
 //! A libnvidia-ml for tests, of one device with the UUID that `tests/support/libcuda.c` tells.
 //!
-//! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12` (percent) and
-//! `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is. `generation=5` and
-//! `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. Everything else that NVML can do is missing.
+//! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12`
+//! (percent) and `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is.
+//! `generation=5` and `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. Everything
+//! else that NVML can do is missing.
 //!
 //! It checks what it is given: a wrong handle, version or order of samples is an invalid argument, as in the real one.
 #![expect(unsafe_code, reason = "C functions under NVML's names")]

@@ -1,6 +1,7 @@
 //! A profiler of the smallest kind, for the tests of the host program: it counts records and says so at exit.
 //!
-//! `TEST_PROFILER` makes it misbehave: `refuse` to start, start and stay `idle`, `flush-inside` a callback, `call-after-fork` in a child.
+//! `TEST_PROFILER` makes it misbehave: `refuse` to start, start and stay `idle`, `flush-inside` a callback,
+//! `call-after-fork` in a child.
 #![expect(unsafe_code, reason = "a library of C functions")]
 
 use std::env;

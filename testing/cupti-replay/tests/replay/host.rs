@@ -57,10 +57,10 @@ fn leaves_early() {
 
 #[test]
 fn without_exit_handlers_nothing_is_said() {
-    let output = host("", "--leave _exit --exit-code 9");
+    let output = host("", "--exit _exit --exit-code 9");
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(9), ""));
-    assert_eq!(host("", "--leave kill").status.signal(), Some(libc::SIGKILL));
-    assert_eq!(host("", "--leave abort").status.signal(), Some(libc::SIGABRT));
+    assert_eq!(host("", "--exit kill").status.signal(), Some(libc::SIGKILL));
+    assert_eq!(host("", "--exit abort").status.signal(), Some(libc::SIGABRT));
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn children_come_and_go() {
 
 #[test]
 fn violations_are_listed_and_fail_the_run() {
-    for leave in ["exit", "_exit", "kill"] {
-        let output = host("flush-inside", &format!("--leave {leave}"));
+    for exit in ["exit", "_exit", "kill"] {
+        let output = host("flush-inside", &format!("--exit {exit}"));
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert!(stderr(&output).contains("from bufferCompleted"), "{output:?}");
     }
@@ -107,5 +107,5 @@ fn a_wrong_set_up_is_told_from_a_failure() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(stderr(&output).contains(part), "{part}: {output:?}");
     }
-    assert_eq!(command("", "--leave soon").output().unwrap().status.code(), Some(2));
+    assert_eq!(command("", "--exit soon").output().unwrap().status.code(), Some(2));
 }

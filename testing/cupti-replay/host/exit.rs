@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process;
 use std::sync::OnceLock;
 
-use crate::args::{Child, Leave};
+use crate::args::{Child, ExitKind};
 use crate::libraries::Replay;
 
 /// Exit code when the profiler broke a rule of CUPTI, or a child failed.
@@ -110,9 +110,9 @@ pub fn exit_after(millis: u64, exit_code: u8) {
     });
 }
 
-/// Ends the process, except for [`Leave::Exit`], where main is to return.
-pub fn leave(how: Leave, exit_code: u8) {
-    if how == Leave::Exit {
+/// Ends the process, except for [`ExitKind::Exit`], where main is to return.
+pub fn exit(how: ExitKind, exit_code: u8) {
+    if how == ExitKind::Exit {
         return;
     }
     // No exit handler will run, so now is the last moment.
@@ -121,13 +121,13 @@ pub fn leave(how: Leave, exit_code: u8) {
         // SAFETY: ends the process without handlers, as asked.
         (_, Some(violated)) => unsafe { libc::_exit(violated.into()) },
         // SAFETY: as above.
-        (Leave::QuickExit, None) => unsafe { libc::_exit(exit_code.into()) },
-        (Leave::Abort, None) => process::abort(),
-        (Leave::Segfault, None) => {
+        (ExitKind::QuickExit, None) => unsafe { libc::_exit(exit_code.into()) },
+        (ExitKind::Abort, None) => process::abort(),
+        (ExitKind::Segfault, None) => {
             // SAFETY: none: this is the crash that was asked for. Page 0 is never mapped.
             unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
         }
-        (Leave::Signal(signal), None) => {
+        (ExitKind::Signal(signal), None) => {
             // A program that a shell starts in the background has been told to ignore SIGINT.
             // SAFETY: the default action of a signal, and one to this process only.
             unsafe {
@@ -135,6 +135,6 @@ pub fn leave(how: Leave, exit_code: u8) {
                 libc::raise(signal);
             }
         }
-        (Leave::Exit, None) => {}
+        (ExitKind::Exit, None) => {}
     }
 }

@@ -1,4 +1,7 @@
-//! A client's buffer while the library holds it.
+//! A client's buffer while the library holds it: asking for it, checking it, writing to it.
+//!
+//! The real library trusts its client and crashes later. Here everything that would make it crash is a violation, and
+//! the record is dropped instead.
 //!
 //! Between `bufferRequested` and `bufferCompleted` the memory is the library's alone. A client that frees it or
 //! writes to it corrupts records in a real run, far from the cause. Here everything written is remembered and the
@@ -6,8 +9,15 @@
 //! valid part on purpose: a client that reads beyond `validSize` meets kind 0xa5a5a5a5, not a convenient zero.
 //!
 //! A buffer that the client has unmapped altogether ends in the segmentation fault it would be in a real run.
-#![expect(unsafe_code, reason = "the memory belongs to a client that gave it away by pointer")]
+#![expect(unsafe_code, reason = "calls the client's C function and uses memory that it gave away by pointer")]
 
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cupti_sys::abi::{BufferRequested, NULL_BUFFER_TOLERATED_SINCE};
+
+use crate::ffi;
 use crate::violation::{Rule, Violations};
 
 /// Fills what no record was written to. Not a kind, not a small number, not a valid pointer.
@@ -15,10 +25,72 @@ pub const POISON: u8 = 0xa5;
 
 /// Compared in blocks of this size: one `memcmp` each, so that debug builds stay fast.
 const BLOCK: usize = 4096;
+/// How long a client is waited for that only has to keep up with real time. A client that has no buffer for so long
+/// has stopped; the limit is there so that a test ends.
+const BUFFER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two attempts: much less than a client needs for a buffer of records.
+const RETRY_INTERVAL: Duration = Duration::from_micros(200);
+/// What the documentation asks for: records are made of 8-byte words.
+const ALIGNMENT: usize = 8;
+
+/// Under which conditions a buffer is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The buffer that the library still holds.
+    pub open: Option<&'a Loan>,
+    /// The client has promised zeroed memory.
+    pub zeroed: bool,
+    /// Version of the library that is played.
+    pub version: u32,
+    /// Ask again when the client has none.
+    pub patient: bool,
+}
+
+/// A buffer, or `None` when the client has none or gives one that cannot be used.
+pub fn request(requested: BufferRequested, terms: &Terms<'_>, violations: &Violations) -> Option<Loan> {
+    let begun = Instant::now();
+    loop {
+        let (mut address, mut size, mut most_records) = (ptr::null_mut(), 0, 0);
+        ffi::in_callback("bufferRequested", || {
+            // SAFETY: the client registered this function for this call; the pointers are to live locals.
+            unsafe { requested(&raw mut address, &raw mut size, &raw mut most_records) };
+        });
+        if !address.is_null() && size > 0 {
+            return take(address, size, most_records, terms, violations);
+        }
+        if terms.version < NULL_BUFFER_TOLERATED_SINCE {
+            violations.note(Rule::NullBuffer, || format!("the library played is version {}", terms.version));
+        }
+        if !terms.patient || begun.elapsed() > BUFFER_TIMEOUT {
+            return None;
+        }
+        thread::sleep(RETRY_INTERVAL);
+    }
+}
+
+fn take(
+    address: *mut u8,
+    size: usize,
+    most_records: usize,
+    terms: &Terms<'_>,
+    violations: &Violations,
+) -> Option<Loan> {
+    if !address.addr().is_multiple_of(ALIGNMENT) {
+        violations.note(Rule::MisalignedBuffer, || format!("{address:p}, {size} bytes"));
+        return None;
+    }
+    if terms.open.is_some_and(|open| open.overlaps(address, size)) {
+        violations.note(Rule::OverlappingBuffer, || format!("{address:p}, {size} bytes"));
+        return None;
+    }
+    // SAFETY: by answering the request the client has lent `size` bytes at `address` until `bufferCompleted`.
+    // Alignment was checked just now.
+    Some(unsafe { Loan::take(address, size, most_records, terms.zeroed, violations) })
+}
 
 /// Memory that the client gave and waits to get back.
 #[derive(Debug)]
-pub struct Held {
+pub struct Loan {
     address: *mut u8,
     size: usize,
     most_records: usize,
@@ -29,16 +101,16 @@ pub struct Held {
 }
 
 // SAFETY: between `bufferRequested` and `bufferCompleted` the memory is the library's, on whichever thread it runs;
-// `Held` is its only owner and gives no reference to it away.
-unsafe impl Send for Held {}
+// `Loan` is its only owner and gives no reference to it away.
+unsafe impl Send for Loan {}
 
-impl Held {
+impl Loan {
     /// Takes over `size` bytes at `address`. `most_records` limits the number of records; 0 means no limit.
     ///
     /// With `zeroed` the client has promised zeroed memory: that is checked, and the memory stays as it is.
     ///
     /// # Safety
-    /// `size` bytes at `address` are valid for reads and writes, and nobody else uses them, until [`Held::give_back`]:
+    /// `size` bytes at `address` are valid for reads and writes, and nobody else uses them, until [`Loan::give_back`]:
     /// the contract of `bufferRequested`. `address` is a multiple of 8.
     pub unsafe fn take(
         address: *mut u8,
@@ -48,9 +120,9 @@ impl Held {
         violations: &Violations,
     ) -> Self {
         let filler = if zeroed { 0 } else { POISON };
-        let held = Self { address, size, most_records, records: 0, written: Vec::new(), filler };
+        let loan = Self { address, size, most_records, records: 0, written: Vec::new(), filler };
         if zeroed {
-            if let Some(at) = held.first_change() {
+            if let Some(at) = loan.first_change() {
                 violations.note(Rule::UnzeroedBuffer, || format!("byte {at} of {size} is not 0"));
                 // SAFETY: the caller vouches for `size` bytes at `address`.
                 unsafe { address.write_bytes(0, size) };
@@ -59,7 +131,7 @@ impl Held {
             // SAFETY: as above.
             unsafe { address.write_bytes(POISON, size) };
         }
-        held
+        loan
     }
 
     /// Whether a record of `length` bytes still goes in.
@@ -133,9 +205,9 @@ impl Held {
 mod tests {
     use super::*;
 
-    fn take(memory: &mut [u64], most: usize, zeroed: bool, violations: &Violations) -> Held {
+    fn take(memory: &mut [u64], most: usize, zeroed: bool, violations: &Violations) -> Loan {
         // SAFETY: `memory` outlives the test's use of the buffer, and the tests touch it only to provoke a violation.
-        unsafe { Held::take(memory.as_mut_ptr().cast(), memory.len() * 8, most, zeroed, violations) }
+        unsafe { Loan::take(memory.as_mut_ptr().cast(), memory.len() * 8, most, zeroed, violations) }
     }
 
     fn rules(violations: &Violations) -> Vec<Rule> {
@@ -145,11 +217,11 @@ mod tests {
     #[test]
     fn records_go_in_until_the_buffer_is_full() {
         let (mut memory, violations) = ([0u64; 4], Violations::default());
-        let mut held = take(&mut memory, 0, false, &violations);
-        assert!(held.write(&[1; 24]));
-        assert!(!held.write(&[2; 16]), "only 8 bytes are left");
-        assert!(held.write(&[3; 8]));
-        let (_, size, valid) = held.give_back(&violations);
+        let mut loan = take(&mut memory, 0, false, &violations);
+        assert!(loan.write(&[1; 24]));
+        assert!(!loan.write(&[2; 16]), "only 8 bytes are left");
+        assert!(loan.write(&[3; 8]));
+        let (_, size, valid) = loan.give_back(&violations);
         assert_eq!((size, valid), (32, 32));
         assert_eq!(memory.map(u64::to_le_bytes), [[1; 8], [1; 8], [1; 8], [3; 8]]);
         assert_eq!(rules(&violations), []);
@@ -158,20 +230,20 @@ mod tests {
     #[test]
     fn the_limit_of_records_is_kept() {
         let (mut memory, violations) = ([0u64; 4], Violations::default());
-        let mut held = take(&mut memory, 1, false, &violations);
-        assert!(held.write(&[1; 8]));
-        assert!(!held.write(&[1; 8]));
+        let mut loan = take(&mut memory, 1, false, &violations);
+        assert!(loan.write(&[1; 8]));
+        assert!(!loan.write(&[1; 8]));
     }
 
     #[test]
     fn any_byte_that_changes_is_noticed() {
         for byte in 0..40 {
             let (mut memory, violations) = ([0u64; 5], Violations::default());
-            let mut held = take(&mut memory, 0, false, &violations);
-            held.write(&[7; 16]);
+            let mut loan = take(&mut memory, 0, false, &violations);
+            loan.write(&[7; 16]);
             // SAFETY: inside the array, which is alive; this is the violation.
-            unsafe { *held.address.add(byte) ^= 1 };
-            held.give_back(&violations);
+            unsafe { *loan.address.add(byte) ^= 1 };
+            loan.give_back(&violations);
             assert_eq!(rules(&violations), [Rule::TouchedBuffer], "byte {byte}");
         }
     }
@@ -187,8 +259,8 @@ mod tests {
     fn overlap_is_noticed_on_both_sides() {
         let (mut memory, violations) = ([0u64; 8], Violations::default());
         let base = memory.as_mut_ptr().cast::<u8>();
-        let held = take(&mut memory[2..4], 0, false, &violations);
-        assert!(held.overlaps(base.wrapping_add(8), 16) && held.overlaps(base.wrapping_add(24), 64));
-        assert!(!held.overlaps(base, 16) && !held.overlaps(base.wrapping_add(32), 8));
+        let loan = take(&mut memory[2..4], 0, false, &violations);
+        assert!(loan.overlaps(base.wrapping_add(8), 16) && loan.overlaps(base.wrapping_add(24), 64));
+        assert!(!loan.overlaps(base, 16) && !loan.overlaps(base.wrapping_add(32), 8));
     }
 }

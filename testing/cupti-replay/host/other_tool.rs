@@ -1,7 +1,8 @@
 //! Another profiler in the program, such as torch.profiler: it uses the CUPTI that the first one has loaded.
 //!
-//! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end it
-//! disables them and flushes. Between it may give CUPTI a clock of its own, as Kineto does. Kineto then keeps the slot to the end of the process, others give it back.
+//! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end
+//! it disables them and flushes. Between it may give CUPTI a clock of its own, as Kineto does. Kineto then keeps the
+//! slot to the end of the process, others give it back.
 #![expect(unsafe_code, reason = "calls the C functions of a libcupti")]
 
 use std::ffi::{OsStr, c_void};
@@ -59,7 +60,7 @@ type FlushOfAnother = extern "C" fn() -> i32;
 ///
 /// # Errors
 /// When the library is not loaded, lacks a function, or there is no such step.
-pub fn does(path: &OsStr, step: &str) -> Result<(), String> {
+pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
     // SAFETY: RTLD_NOLOAD only looks at what is loaded; no code runs.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY | libc::RTLD_NOLOAD) }
         .map_err(|error| format!("{}: {error}", path.to_string_lossy()))?;

@@ -1,6 +1,6 @@
 //! What a [`RecordFault`] makes of a record.
 //!
-//! The same record is spoiled in the same way on each run: noise comes from a fixed sequence, not from a clock.
+//! The same record is corrupted in the same way on each run: noise comes from a fixed sequence, not from a clock.
 
 use crate::fault::RecordFault;
 use crate::layout;
@@ -10,8 +10,8 @@ const UNKNOWN_KIND: u32 = 0x7fff_0000;
 /// Within a second of the last nanosecond that a signed clock can tell.
 const FUTURE: u64 = i64::MAX as u64 - 1_000_000_000;
 
-/// Spoils `record` of this kind. `seed` chooses the noise.
-pub fn spoil(record: &mut [u8], kind: u32, fault: RecordFault, seed: u64) {
+/// Corrupts `record` of this kind. `seed` chooses the noise.
+pub fn corrupt(record: &mut [u8], kind: u32, fault: RecordFault, seed: u64) {
     match fault {
         RecordFault::Garbage => garble(record, kind, seed),
         RecordFault::Nameless => layout::texts(kind).iter().for_each(|&field| layout::put_u64(record, field, 0)),
@@ -63,11 +63,11 @@ mod tests {
         let mut record = [7_u8; 160];
         record[..4].copy_from_slice(&kind.to_le_bytes());
         let before = record;
-        spoil(&mut record, kind, RecordFault::Garbage, 5);
+        corrupt(&mut record, kind, RecordFault::Garbage, 5);
         assert_eq!((&record[..4], &record[104..112]), (&before[..4], &before[104..112]));
         assert!(record[4..104].iter().filter(|&&byte| byte == 7).count() < 10);
         let mut again = before;
-        spoil(&mut again, kind, RecordFault::Garbage, 5);
+        corrupt(&mut again, kind, RecordFault::Garbage, 5);
         assert_eq!(record, again);
     }
 
@@ -76,7 +76,7 @@ mod tests {
         let mut record = [0_u8; 48];
         layout::put_u64(&mut record, 8, 10);
         layout::put_u64(&mut record, 16, 20);
-        spoil(&mut record, Kind::RUNTIME.0, RecordFault::Backwards, 0);
+        corrupt(&mut record, Kind::RUNTIME.0, RecordFault::Backwards, 0);
         assert_eq!((layout::u64_at(&record, 8), layout::u64_at(&record, 16)), (Some(20), Some(10)));
     }
 }

@@ -1,0 +1,182 @@
+"""Every guard finds the fault that it is there for, and is content without it.
+
+Each test makes a checkout of a few files in a temporary folder, plants one fault, and runs the guard in it.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMITS = "# none\n"
+
+
+class Checkout(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        subprocess.run(["git", "init", "-q"], cwd=self.folder.name, check=True)
+        self.write(".ci/limits.txt", LIMITS)
+
+    def write(self, path, text):
+        path = os.path.join(self.folder.name, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read(self, path):
+        with open(os.path.join(self.folder.name, path), encoding="utf-8") as file:
+            return file.read()
+
+    def guard(self, name, *arguments, bless=False):
+        environment = {**os.environ, "GPUWHY_BLESS": "1" if bless else "", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, os.path.join(HERE, name), *arguments]
+        return subprocess.run(command, cwd=self.folder.name, capture_output=True, text=True, env=environment)
+
+    def content(self, name, *arguments):
+        result = self.guard(name, *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def finds(self, text, name, *arguments):
+        result = self.guard(name, *arguments)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn(text, result.stderr)
+
+
+class Circles(Checkout):
+    def test_three_modules_in_a_circle(self):
+        self.write("a/src/lib.rs", "mod b;\nmod c;\nmod d;\n")
+        self.write("a/src/b.rs", "use crate::c::C;\npub struct B(C);\n")
+        self.write("a/src/c.rs", "use crate::d::D;\npub struct C(D);\n")
+        self.write("a/src/d.rs", "pub struct D;\n")
+        self.content("circles.py", "a/src")
+        self.write("a/src/d.rs", "pub struct D(Box<crate::b::B>);\n")
+        self.finds("a circle of 3 modules", "circles.py", "a/src")
+        self.content("circles.py", "a/src=3")
+
+
+class Packages(Checkout):
+    def package(self, name, dependencies=""):
+        self.write(f"{name}/Cargo.toml", f'[package]\nname = "{name}"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n{dependencies}')
+        self.write(f"{name}/src/lib.rs", "")
+
+    def setUp(self):
+        super().setUp()
+        self.write("Cargo.toml", '[workspace]\nmembers = ["gpuwhy-inject", "core", "cli"]\nresolver = "2"\n')
+        self.package("gpuwhy-inject", 'core = { path = "../core" }\n')
+        self.package("core")
+        self.package("cli")
+        self.write(".ci/packages.txt", "gpuwhy-inject | core cli | - | -\ncore | - | - | -\ncli | - | - | -\n")
+        self.write(".ci/libprof.txt", "core\n")
+        self.content("packages.py")
+
+    def test_a_dependency_that_is_not_listed(self):
+        self.package("core", 'cli = { path = "../cli" }\n')
+        self.finds("core must not depend on cli", "packages.py")
+
+    def test_a_crate_more_in_libprof(self):
+        self.package("gpuwhy-inject", 'core = { path = "../core" }\ncli = { path = "../cli" }\n')
+        self.finds("libprof.so now contains cli", "packages.py")
+
+    def test_a_package_that_is_not_listed(self):
+        self.write(".ci/packages.txt", "gpuwhy-inject | core | - | -\ncore | - | - | -\n")
+        self.finds("package cli is not in", "packages.py")
+
+
+class Words(Checkout):
+    def setUp(self):
+        super().setUp()
+        self.write(".ci/words.txt", "hole holes | 0 | gap | why\noldname* | 0 | name | old\noldname* | except | NEWS.md | history\n")
+        self.write("a.rs", "fn whole() {} // a wormhole\n")
+        self.write("NEWS.md", "It was called oldname.\n")
+        self.content("words.py")
+
+    def test_in_prose_and_in_identifiers(self):
+        for text in ["// a hole\n", "struct HoleKind;\n", "fn host_hole() {}\n", "const HOLES: u8 = 0;\n"]:
+            self.write("a.rs", text)
+            self.finds('"hole" (write: gap): 1', "words.py")
+
+    def test_the_old_name_anywhere_but_in_the_exception(self):
+        self.write("a.md", "liboldname_c.so\n")
+        self.finds('"oldname*"', "words.py")
+
+    def test_a_file_name_that_says_nothing(self):
+        self.write("src/utils.rs", "\n")
+        self.finds("src/utils.rs: a name that says nothing", "words.py")
+
+    def test_a_limit_goes_down_and_never_up(self):
+        self.write(".ci/words.txt", "hole | 3 | gap | why\n")
+        self.write("a.rs", "// hole hole\n")
+        self.assertEqual(self.guard("words.py", bless=True).returncode, 0)
+        self.assertIn("hole | 2 |", self.read(".ci/words.txt"))
+        self.write("a.rs", "// hole hole hole\n")
+        self.assertEqual(self.guard("words.py", bless=True).returncode, 1)
+
+
+class Text(Checkout):
+    def setUp(self):
+        super().setUp()
+        self.write("docs/a.md", "# A heading, with `code`\n\n[b](b.md#the-second) [self](#a-heading-with-code) `docs/b.md`\n")
+        self.write("docs/b.md", "## The second\n\n| " + "wide table " * 20 + "|\n\n```\n" + "x" * 200 + "\n[no](link.md)\n```\n")
+        self.content("text.py")
+
+    def test_a_link_to_no_file(self):
+        self.write("docs/b.md", "## The second\n[gone](gone.md)\n")
+        self.finds("gone.md: no such file", "text.py")
+
+    def test_a_link_to_no_heading(self):
+        self.write("docs/b.md", "## Another\n")
+        self.finds("b.md#the-second: no such heading", "text.py")
+
+    def test_a_path_that_does_not_exist(self):
+        self.write("docs/b.md", "## The second\n`docs/gone.rs`\n")
+        self.finds("`docs/gone.rs` does not exist", "text.py")
+
+    def test_a_line_that_is_too_long(self):
+        for path, begin in [("c.rs", "    /// "), ("c.md", "")]:
+            self.write(path, begin + "word " * 25 + "\n\nother\n")
+            self.finds(f"{path}:1: {len(begin) + 125} columns", "text.py")
+            self.assertEqual(self.guard("wrap.py").stdout, f"{path}\n")
+            self.content("text.py")
+            self.assertEqual(self.read(path).count("word"), 25)
+
+
+class Structure(Checkout):
+    def setUp(self):
+        super().setUp()
+        self.write("Cargo.toml", '[package]\nname = "a"\nversion = "0.1.0"\nedition = "2021"\n')
+        self.write("src/lib.rs", "")
+        self.write("tests/main.rs", "fn long() {\n" + "    x();\n" * 150 + "}\n")
+        self.write("ARCHITECTURE.md", "`src`, `tests/`\n")
+        self.content("structure.py")
+
+    def test_a_long_file(self):
+        self.write("src/lib.rs", "//\n" * 501)
+        self.finds("src/lib.rs: 501 lines", "structure.py")
+
+    def test_a_long_function(self):
+        self.write("src/lib.rs", "impl X {\n    pub fn long() {\n" + "        x();\n" * 99 + "    }\n}\n")
+        self.finds("src/lib.rs: long: 101 lines", "structure.py")
+
+    def test_a_path_attribute(self):
+        self.write("src/lib.rs", '#[path = "../other.rs"]\nmod other;\n')
+        self.finds("src/lib.rs:1:", "structure.py")
+
+    def test_a_module_beside_its_folder(self):
+        self.write("src/m.rs", "mod n;\n")
+        self.write("src/m/n.rs", "\n")
+        self.finds("src/m/mod.rs", "structure.py")
+
+    def test_two_test_binaries(self):
+        self.write("tests/second.rs", "\n")
+        self.finds("2 test binaries", "structure.py")
+
+    def test_a_folder_that_nobody_explains(self):
+        self.write("attic/a.txt", "\n")
+        self.finds("attic/", "structure.py")
+
+
+if __name__ == "__main__":
+    unittest.main()

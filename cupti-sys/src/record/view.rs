@@ -1,0 +1,142 @@
+//! A record as bytes, and how a view of a kind reads its fields.
+
+use crate::abi::Kind;
+
+/// A field of a C record: what the layout check compares with other sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name in the C struct.
+    pub name: &'static str,
+    /// Bytes from the start of the record.
+    pub offset: usize,
+    /// Bytes.
+    pub width: usize,
+}
+
+/// Whether the addresses of strings in a record can be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strings {
+    /// CUPTI of this process wrote them.
+    Readable,
+    /// From another process or a file: numbers only.
+    Foreign,
+}
+
+/// One record of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    kind: Kind,
+    bytes: &'a [u8],
+    pub(super) strings: Strings,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    pub(crate) const fn new(kind: Kind, bytes: &'a [u8], strings: Strings) -> Self {
+        Self { kind, bytes, strings }
+    }
+
+    /// What the record describes.
+    #[must_use]
+    #[inline]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The whole record, kind included.
+    #[must_use]
+    #[inline]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// A number of this record, or `None` when it lies behind the record's end.
+    #[inline]
+    pub(super) fn read<T: Number>(&self, offset: usize) -> Option<T> {
+        T::read(self.bytes.get(offset..)?)
+    }
+
+    /// Address of the string whose pointer is at `offset`; 0 when there is none.
+    #[must_use]
+    #[inline]
+    pub fn string_address(&self, offset: usize) -> u64 {
+        self.read(offset).unwrap_or(0)
+    }
+}
+
+/// A number as it lies in a record: little-endian, perhaps unaligned.
+pub(super) trait Number: Sized {
+    fn read(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($int:ty),*) => {$(
+        impl Number for $int {
+            #[inline]
+            fn read(bytes: &[u8]) -> Option<Self> {
+                bytes.first_chunk().map(|&bytes| Self::from_le_bytes(bytes))
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, i32, u64);
+
+impl<const N: usize> Number for [u8; N] {
+    #[inline]
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.first_chunk().copied()
+    }
+}
+
+/// Defines a view of a record: its least size, its fields, and one accessor a field.
+///
+/// Fields under `always` exist in every record of at least the least size, which is that of CUDA 11.7; fields under
+/// `since` answer `None` in records that end before them. All of it is inlined into the caller's crate, where the one
+/// comparison of the size then serves every field.
+macro_rules! layout {
+    (
+        $(#[$doc:meta])*
+        $view:ident, at least $least:literal bytes
+        always { $($(#[$always_doc:meta])* $always:ident: $always_type:ty = $always_name:literal @ $always_offset:literal;)* }
+        since { $($(#[$since_doc:meta])* $since:ident: $since_type:ty = $since_name:literal @ $since_offset:literal;)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $view<'a>(crate::record::view::Record<'a>);
+
+        impl<'a> $view<'a> {
+            /// Size of the record in CUDA 11.7, the smallest that is read.
+            pub const LEAST_BYTES: usize = $least;
+
+            /// Every field that an accessor reads.
+            pub const FIELDS: &'static [crate::record::view::Field] = &[
+                $(crate::record::view::Field { name: $always_name, offset: $always_offset, width: size_of::<$always_type>() },)*
+                $(crate::record::view::Field { name: $since_name, offset: $since_offset, width: size_of::<$since_type>() },)*
+            ];
+
+            /// The view of a record of this kind, unless it is too short.
+            #[inline]
+            pub(super) fn of(record: crate::record::view::Record<'a>) -> Option<Self> {
+                const { $(assert!($always_offset + size_of::<$always_type>() <= $least);)* }
+                (record.bytes().len() >= $least).then_some(Self(record))
+            }
+
+            /// The record itself.
+            #[must_use]
+            #[inline]
+            pub const fn record(&self) -> crate::record::view::Record<'a> {
+                self.0
+            }
+
+            $($(#[$always_doc])* #[must_use] #[inline] pub fn $always(&self) -> $always_type {
+                self.0.read($always_offset).unwrap_or_default()
+            })*
+
+            $($(#[$since_doc])* #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
+                self.0.read($since_offset)
+            })*
+        }
+    };
+}
+pub(super) use layout;

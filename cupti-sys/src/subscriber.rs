@@ -1,0 +1,97 @@
+//! Who is told of events, and who owns the activity buffers: the two registrations of a process.
+
+use crate::abi::{self, Domain, ResourceCallback};
+use crate::callbacks::{self, ActivityHandler, ResourceHandler};
+use crate::cupti::{Cupti, Error, check};
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+
+impl Cupti {
+    /// Takes the one subscriber slot of this process, and has `H` told of each new context.
+    ///
+    /// # Errors
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] when another profiler holds the slot;
+    /// [`CuptiResult::NOT_INITIALIZED`] or [`CuptiResult::UNKNOWN`] when the driver does not suit this library.
+    pub fn subscribe<H: ResourceHandler>(&'static self) -> Result<Subscriber, Error> {
+        let mut handle: abi::SubscriberHandle = ptr::null_mut();
+        // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its user
+        // data.
+        let code = unsafe {
+            (self.symbols.subscribe)(&raw mut handle, Some(callbacks::resource::<H>), ptr::null_mut::<c_void>())
+        };
+        check("cuptiSubscribe", code)?;
+        let subscriber = Subscriber { cupti: self, handle };
+        if let Err(error) = subscriber.enable_resource(ResourceCallback::CONTEXT_CREATED) {
+            // A slot that delivers nothing only keeps other tools out. Of the two errors the first says more.
+            let _ = subscriber.unsubscribe();
+            return Err(error);
+        }
+        Ok(subscriber)
+    }
+
+    /// Makes `H` the owner of all activity buffers of this process. Replaces whoever was.
+    ///
+    /// # Errors
+    /// When CUPTI refuses.
+    pub fn register_callbacks<H: ActivityHandler>(&'static self) -> Result<(), Error> {
+        callbacks::remember(self);
+        // SAFETY: both trampolines are functions of this never-unloaded image with the types that CUPTI calls.
+        let code = unsafe {
+            (self.symbols.register_callbacks)(Some(callbacks::requested::<H>), Some(callbacks::completed::<H>))
+        };
+        check("cuptiActivityRegisterCallbacks", code)
+    }
+}
+
+/// The subscriber slot. It is kept until [`unsubscribe`](Self::unsubscribe) or the end of the process: dropping the
+/// value does nothing, because at exit CUPTI may already be gone.
+pub struct Subscriber {
+    cupti: &'static Cupti,
+    handle: abi::SubscriberHandle,
+}
+
+// SAFETY: the handle is an opaque token; CUPTI's functions that take it may be called from any thread.
+unsafe impl Send for Subscriber {}
+// SAFETY: as above; the methods only pass the token on.
+unsafe impl Sync for Subscriber {}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscriber")
+    }
+}
+
+impl Subscriber {
+    /// Also has the handler told of this event.
+    ///
+    /// # Errors
+    /// When this library does not know the callback.
+    pub fn enable_resource(&self, callback: ResourceCallback) -> Result<(), Error> {
+        self.enable(Domain::RESOURCE, callback.0)
+    }
+
+    /// Also has the handler told of each call of this API function, before and after. Every such call pays for it, so
+    /// it is not for functions that launch.
+    ///
+    /// # Errors
+    /// When this library does not know the function.
+    pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.enable(domain, callback_id)
+    }
+
+    fn enable(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`, which consumes `self`.
+        let code = unsafe { (self.cupti.symbols.enable_callback)(1, self.handle, domain, callback_id) };
+        check("cuptiEnableCallback", code)
+    }
+
+    /// Gives the slot back.
+    ///
+    /// # Errors
+    /// When CUPTI is already gone, which is normal late at exit.
+    pub fn unsubscribe(self) -> Result<(), Error> {
+        // SAFETY: as above; the handle is not used again.
+        check("cuptiUnsubscribe", unsafe { (self.cupti.symbols.unsubscribe)(self.handle) })
+    }
+}
