@@ -2,32 +2,42 @@
 """Draws the output of a command as an SVG picture of a terminal: `python3 docs/picture.py [TEXT] [SVG]`.
 
 TEXT is docs/screen.txt unless given, SVG the same name with the ending .svg. A line that begins with `$ ` is drawn as a
-command. The words before the first colon of a line are bold if they are in HEADS, and lines that begin with `>` are advice.
+command. Lines that begin as in STYLES, and the indented lines after them that are no list, have the style of their own.
 """
 
 import pathlib
-import re
 import sys
 from xml.sax.saxutils import escape
 
 CHARACTER, LINE, MARGIN, BAR = 7.8, 18, 16, 28
-BACKGROUND, FRAME, TEXT, COMMAND, HEAD, ADVICE = "#16191f", "#2a2f3a", "#d5d9e0", "#7fd88f", "#ffffff", "#8fc7ff"
-HEADS = re.compile(r"^(gpuwhy|verdict|Bottleneck|Evidence|Advice|Try|Ceiling|device \d+[^:]*|complete|incomplete|Recorded)\b")
+BACKGROUND, FRAME, TEXT, COMMAND = "#16191f", "#2a2f3a", "#d5d9e0", "#7fd88f"
+STYLES = {
+    "Bottleneck:": ' fill="#ffffff" font-weight="bold"',
+    "Probable bottleneck:": ' fill="#ffffff" font-weight="bold"',
+    "What to do:": ' fill="#8fc7ff"',
+    "GPU ": ' fill="#f0c674"',
+}
 
 
-def line_of(text: str, row: int) -> str:
-    """One line of text; its width is fixed, so that columns stay columns whatever font the viewer has."""
-    if not text.strip():
-        return ""
+def styles_of(lines: list[str]) -> list[str]:
+    """The style of each line. A continued line has that of the line it continues."""
+    styles, last = [], ""
+    for line in lines:
+        stripped = line.lstrip()
+        if stripped.startswith("$ "):
+            last = f' fill="{COMMAND}"'
+        elif stripped == line or stripped.startswith("- "):
+            last = next((style for head, style in STYLES.items() if line.startswith(head)), "")
+        styles.append(last)
+    return styles
+
+
+def line_of(text: str, style: str, row: int) -> str:
+    """One line of text. Its width is fixed, so that columns stay columns whatever font the viewer has."""
     stripped = text.lstrip()
-    x, y = MARGIN + CHARACTER * (len(text) - len(stripped)), BAR + MARGIN + LINE * row
-    style = ""
-    if stripped.startswith("$ "):
-        style = f' fill="{COMMAND}"'
-    elif stripped.startswith(("> ", "→ ")):
-        style = f' fill="{ADVICE}"'
-    elif stripped == text and HEADS.match(text):
-        style = f' fill="{HEAD}" font-weight="bold"'
+    if not stripped:
+        return ""
+    x, y = MARGIN + CHARACTER * (len(text) - len(stripped)), BAR + MARGIN + LINE * row + 4
     width = CHARACTER * len(stripped)
     return f'<text x="{x:.1f}" y="{y}" textLength="{width:.1f}" xml:space="preserve"{style}>{escape(stripped)}</text>\n'
 
@@ -35,15 +45,15 @@ def line_of(text: str, row: int) -> str:
 def picture(text: str) -> str:
     lines = text.rstrip("\n").split("\n")
     width = round(2 * MARGIN + CHARACTER * max(map(len, lines)))
-    height = BAR + 2 * MARGIN + LINE * (len(lines) - 1) + 4
-    title = escape(next((line for line in lines if line.strip() and not line.startswith("$ ")), "gpuwhy"))
+    height = BAR + 2 * MARGIN + LINE * (len(lines) - 1) + 8
+    title = escape(next((line for line in lines if line.startswith("Bottleneck:")), "gpuwhy"))
     dots = "".join(f'<circle cx="{MARGIN + 4 + 18 * i}" cy="{BAR // 2}" r="5" fill="#4a5160"/>' for i in range(3))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
             f'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="13" fill="{TEXT}">\n'
             f"<title>{title}</title>\n"
             f'<rect width="{width}" height="{height}" rx="8" fill="{BACKGROUND}"/>\n'
             f'<path d="M0 {BAR} V8 a8 8 0 0 1 8 -8 H{width - 8} a8 8 0 0 1 8 8 V{BAR} Z" fill="{FRAME}"/>\n{dots}\n'
-            + "".join(line_of(line, row) for row, line in enumerate(lines)) + "</svg>\n")
+            + "".join(line_of(line, style, row) for row, (line, style) in enumerate(zip(lines, styles_of(lines)))) + "</svg>\n")
 
 
 def main() -> int:
