@@ -4,6 +4,8 @@
 //! * Tables whose rows begin with names: of the report, what each leaf and field means and how it is measured; of the
 //!   attribution, what each simulated run leaves out.
 
+use super::aliases::ALIASES;
+
 /// Where an entry is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -51,17 +53,6 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Entries(Vec<Entry>);
 
-/// Names that no row has, and the terms that explain them.
-const ALIASES: [(&str, &str); 6] = [
-    // The unmodified run, against which a simulation is checked.
-    ("base", "simulation"),
-    ("group", "cause"),
-    ("category", "cause"),
-    ("what_if", "ceiling"),
-    ("speed_up", "ceiling"),
-    ("bottleneck", "verdict"),
-];
-
 /// The section with the tables of leaves.
 const LEAVES: &str = "The window and its leaves";
 
@@ -85,7 +76,7 @@ impl Entries {
         if !found.is_empty() {
             return found;
         }
-        let alias = ALIASES.iter().find(|(alias, _)| *alias == word);
+        let alias = ALIASES.iter().find(|(alias, _)| key(alias) == word);
         alias.map_or_else(Vec::new, |(_, term)| self.0.iter().filter(|entry| entry.is_about(term)).collect())
     }
 
@@ -93,7 +84,7 @@ impl Entries {
     pub fn nearest(&self, word: &str) -> Option<String> {
         let word = key(word);
         let most = MOST_EDITS.min(word.chars().count() / 2);
-        let words = self.0.iter().flat_map(Entry::keys).chain(ALIASES.iter().map(|(alias, _)| (*alias).to_owned()));
+        let words = self.0.iter().flat_map(Entry::keys).chain(ALIASES.iter().map(|(alias, _)| key(alias)));
         let near = words.map(|known| (edits(&known, &word), known)).filter(|(edits, _)| *edits <= most);
         near.min().map(|(_, known)| known)
     }
@@ -293,7 +284,9 @@ mod tests {
             let [first, others @ ..] = words.map(|word| format!("{:?}", entries.about(word)));
             assert!(first.len() > 2 && others.iter().all(|other| *other == first), "{words:?}");
         }
-        assert!(entries.about("base")[0].title.eq_ignore_ascii_case("simulation"));
+        for (alias, word) in ALIASES {
+            assert!(!entries.about(alias).is_empty() && !entries.about(word).is_empty(), "{alias} leads nowhere");
+        }
         assert!(entries.about("no such word").is_empty());
     }
 

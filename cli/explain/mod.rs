@@ -2,6 +2,7 @@
 //!
 //! The answers are the documentation itself, which is part of this program: see [`entries`].
 
+mod aliases;
 mod entries;
 
 use std::io::{self, Write as _};
