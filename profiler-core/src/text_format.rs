@@ -1,5 +1,5 @@
-//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that cannot
-//! control the terminal.
+//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that
+//! cannot control the terminal.
 //!
 //! Plain ASCII and no color, since nobody here knows whether there is a terminal. What the texts say is decided in
 //! `report` and `diff`.
@@ -64,8 +64,8 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
     name.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
-/// The names of kernels in at most `width` characters each: of those that are too long, the begin, and what comes from where
-/// they differ from the one most like them.
+/// The names of kernels in at most `width` characters each: of those that are too long, the begin, and what comes from
+/// where they differ from the one most like them.
 pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let plain: Vec<String> = names.map(|name| without_namespaces(&printable(name), width)).collect();
     // The one most like a name is beside it in order.
@@ -134,8 +134,8 @@ fn cut_in_the_middle(name: &str, width: usize) -> String {
     name.chars().take(head).chain(['~']).chain(name.chars().skip(length - tail)).collect()
 }
 
-/// The begin, and what comes from the word on in which character `from` is; as [`cut_in_the_middle`] where `from` is shown
-/// either way.
+/// The begin, and what comes from the word on in which character `from` is; as [`cut_in_the_middle`] where `from` is
+/// shown either way.
 fn cut_before(name: &str, from: usize, width: usize) -> String {
     let length = name.chars().count();
     let head = width.saturating_sub(1) / 3;
@@ -173,8 +173,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines and
-/// paragraphs, marks and controls of the direction of text.
+/// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines
+/// and paragraphs, marks and controls of the direction of text.
 fn controls(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

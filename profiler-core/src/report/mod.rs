@@ -4,8 +4,8 @@
 //! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
 //! Nothing here reads a clock or decides about colors or destinations.
 //!
-//! Reading order: `model` (what a report holds), `build` and the files beside it that make its parts, `verdict`, then the
-//! outputs.
+//! Reading order: `model` (what a report holds), `build` and the files beside it that make its parts, `verdict`, then
+//! the outputs.
 
 mod build;
 mod captures;
@@ -40,9 +40,9 @@ use crate::attribution::leaf::Group;
 use crate::text_format::{Page, WIDTH};
 
 impl Report {
-    /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest
-    /// over the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link that
-    /// is not known.
+    /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest over
+    /// the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link
+    /// that is not known.
     #[must_use]
     pub fn ceiling(&self, group: Group) -> Option<f64> {
         verdict::ceiling_if_fixed(group, &self.devices)
@@ -88,8 +88,8 @@ impl Report {
         self.full_within(kernels, WIDTH)
     }
 
-    /// As [`full_with_kernels`](Self::full_with_kernels), in lines of at most so many columns (40 to 160), but for the tables:
-    /// these have a fixed width.
+    /// As [`full_with_kernels`](Self::full_with_kernels), in lines of at most so many columns (40 to 160), but for the
+    /// tables: these have a fixed width.
     #[must_use]
     pub fn full_within(&self, kernels: usize, columns: usize) -> String {
         tables::full(self, kernels, columns)
