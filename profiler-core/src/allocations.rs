@@ -49,7 +49,7 @@ pub struct Holding {
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     places: BTreeMap<MemoryOwner, Holding>,
-    /// MemoryOwner and size by address. Addresses are unique in a process.
+    /// Owner and size by address. Addresses are unique in a process.
     held: FxHashMap<u64, (MemoryOwner, u64)>,
     pools: FxHashMap<u64, (DeviceId, u64)>,
     unknown_releases: u64,

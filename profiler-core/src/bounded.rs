@@ -1,7 +1,7 @@
 //! Bytes that are unpacked, as long as they are in proportion to those that are read.
 //!
-//! gzip makes up to a thousand bytes of one. A trace is read as a stream, but what it says is kept, so a small file could
-//! take all memory.
+//! gzip makes up to a thousand bytes of one. A trace is read as a stream, but what it says is kept, so a small file
+//! could take all memory.
 
 use std::cell::Cell;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Captures: the stretches of a run that are measured, and the accounting of each by itself.
+//! Captures: the parts of a run that are measured, and the accounting of each by itself.
 //!
 //! A run is measured as a whole unless somebody chose: then each capture has an [`Attributor`] of its own, so that
 //! steps, verdict and tables are those of the capture and what lay between two captures is in none. The injected
@@ -20,8 +20,8 @@ use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
-/// Captures that are open at once: one that is being taken and earlier ones whose last device work is still to come. The
-/// driver queues some thousand launches, so ranges of a few dozen launches that follow each other need this many.
+/// Captures that are open at once: one that is being taken and earlier ones whose last device work is still to come.
+/// The driver queues some thousand launches, so ranges of a few dozen launches that follow each other need this many.
 pub const OPEN_LIMIT: usize = 64;
 
 /// Of these, captures of more than so many records. A device is ahead of one such capture by its queue at most, so that
@@ -35,18 +35,18 @@ struct Capture {
     row: CaptureRow,
     attributor: Attributor,
     /// What the live line names.
-    follower: LiveVerdict,
+    live_verdict: LiveVerdict,
 }
 
 /// All captures of a process. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Captures {
     open: Vec<Capture>,
-    /// The engine behind the report: the wished capture, else the newest that ended.
+    /// The engine behind the report: the requested capture, else the newest that ended.
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
-    wished: Option<u32>,
+    requested: Option<u32>,
     /// Number that records go to.
     selected: u32,
     /// Whether there was ever a mark: else the run is one capture and is not called so.
@@ -57,10 +57,10 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// None yet. The report will be about the capture `wished`, or about the newest.
+    /// None yet. The report will be about the capture `requested`, or about the newest.
     #[must_use]
-    pub fn new(wished: Option<u32>) -> Self {
-        Self { wished, ..Self::default() }
+    pub fn new(requested: Option<u32>) -> Self {
+        Self { requested, ..Self::default() }
     }
 
     /// Takes a mark. Marks that contradict the ones before (a damaged trace) are passed over.
@@ -138,13 +138,13 @@ impl Captures {
         self.open.is_empty() && self.kept.is_none()
     }
 
-    /// Leaves the what-if replay out from here on, in captures to come too.
+    /// Leaves the what-if simulation out from here on, in captures to come too.
     pub fn stop_what_if(&mut self) {
         self.what_if_stopped = true;
         self.open.iter_mut().for_each(|capture| capture.attributor.stop_what_if());
     }
 
-    /// The report about the wished capture; without a wish about the one being taken, else about the newest.
+    /// The report about the requested capture; without a request about the one being taken, else about the newest.
     #[must_use]
     pub fn report(
         &self,
@@ -163,7 +163,7 @@ impl Captures {
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {
-            report.verdict.live = capture.follower.clone().follow(attributor, &report.verdict);
+            report.verdict.live = capture.live_verdict.clone().follow(attributor, &report.verdict);
         }
         if self.marked {
             let open = self.open.iter().map(|capture| CaptureRow {
@@ -182,7 +182,7 @@ impl Captures {
     /// The capture that the report is about.
     fn shown(&self) -> Option<&Capture> {
         let mut newest_first = self.open.iter().rev().chain(&self.kept);
-        match self.wished {
+        match self.requested {
             Some(number) => newest_first.find(|capture| capture.row.number == number),
             None => newest_first.next(),
         }
@@ -195,7 +195,7 @@ impl Captures {
         let number = self.shown().map(|capture| capture.row.number);
         let mut captures = self.open.iter_mut().chain(&mut self.kept);
         if let Some(capture) = captures.find(|capture| Some(capture.row.number) == number) {
-            capture.follower.follow(&capture.attributor, &report.verdict);
+            capture.live_verdict.follow(&capture.attributor, &report.verdict);
         }
         report.live_line()
     }
@@ -219,7 +219,7 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, follower: LiveVerdict::default() });
+            self.open.push(Capture { row, attributor, live_verdict: LiveVerdict::default() });
         }
     }
 
@@ -231,8 +231,8 @@ impl Captures {
             capture.row.conclude(at, &report);
             if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }
         }
-        let keep = match (self.wished, &self.kept) {
-            (Some(wished), _) => capture.row.number == wished,
+        let keep = match (self.requested, &self.kept) {
+            (Some(requested), _) => capture.row.number == requested,
             (None, Some(kept)) => capture.row.number >= kept.row.number,
             (None, None) => true,
         };

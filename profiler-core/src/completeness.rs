@@ -24,7 +24,7 @@ pub struct Completeness {
     pub overheads: u64,
     /// Begins and ends of ranges, and marks, received.
     pub ranges: u64,
-    /// HostSamples at host threads received.
+    /// Host samples at host threads received.
     pub samples: u64,
     /// Allocations, releases and changes of memory pools received.
     pub memory_events: u64,

@@ -1,20 +1,21 @@
 //! What tracing itself took, as far as it can be known from inside the traced process.
 //!
-//! Three things are measured: what CUPTI says of itself (overhead records), the time in gpuwhy's callbacks on threads of
-//! the program, and the processor time of gpuwhy's own threads. The largest is not: CUPTI does not say what a record
+//! Three things are measured: what CUPTI says of itself (overhead records), the time in gpuwhy's callbacks on threads
+//! of the program, and the processor time of gpuwhy's own threads. The largest is not: CUPTI does not say what a record
 //! costs the launch that it is about. That part is the number of records times what one cost on an H200
-//! (docs/design/overhead.md), for a program that only launches; one that keeps the device busy hides most of it. So the estimate
-//! is an upper bound of its kind, and no measurement.
+//! (docs/design/overhead.md), for a program that only launches; one that keeps the device busy hides most of it. So the
+//! estimate is an upper bound of its kind, and no measurement.
 
 use crate::record::Timestamp;
 
-/// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet host, and
-/// 4,358 instead of 3,344 on a busy one (docs/design/performance.md, floor and none).
+/// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet
+/// host, and 4,358 instead of 3,344 on a busy one (docs/design/performance.md, floor and none).
 pub const LAUNCH_NANOS: u64 = 921;
-/// A node of a graph, nanoseconds, for a program that waits for each graph: 1,556 instead of 725, most of it in the launching call
-/// (docs/design/overhead.md).
+/// A node of a graph, nanoseconds, for a program that waits for each graph: 1,556 instead of 725, most of it in the
+/// launching call (docs/design/overhead.md).
 pub const GRAPH_NODE_NANOS: u64 = 831;
-/// A copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350, and 3,012 instead of 2,285 (as for launches).
+/// A copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350, and 3,012 instead of 2,285 (as for
+/// launches).
 pub const COPY_NANOS: u64 = 722;
 
 /// How much is recorded.
@@ -84,8 +85,8 @@ pub struct Cost {
     pub whole_graphs: bool,
     /// Since when its nodes are records, where it was; [`Timestamp::ZERO`] when it still is.
     pub nodes_since: Timestamp,
-    /// What recording their nodes would have cost while graphs were one record, by the price of a node; 0 when how many they
-    /// have is not known, and when that was no reason to record them: CUPTI was left to other tools.
+    /// What recording their nodes would have cost while graphs were one record, by the price of a node; 0 when how many
+    /// they have is not known, and when that was no reason to record them: CUPTI was left to other tools.
     pub unrecorded_nodes_ns: u64,
     /// How long tracing has been on.
     pub observed_ns: u64,

@@ -1,7 +1,7 @@
 //! Readable names of C++ functions, of a bounded length.
 //!
-//! A mangled name refers to its own parts, so that 200 bytes can stand for gigabytes. Names that would become longer than
-//! 16 KiB stay mangled.
+//! A mangled name refers to its own parts, so that 200 bytes can stand for gigabytes. Names that would become longer
+//! than 16 KiB stay mangled.
 
 use std::fmt::{self, Write};
 

@@ -1,10 +1,10 @@
 //! How busy devices were by their own gauges: what is known of a run in which no device work was recorded.
 //!
-//! The driver's management library tells rates (percent of the time in which kernels or copies ran, on any device) and means of
-//! hardware counters (Hopper and later). They are about the device, whichever process used it, and have no place on a
-//! timeline. What is kept are totals: nanoseconds for shares, bytes for traffic, and beside each the time that it covers.
-//! So two states of the same run can be subtracted, means need no list of readings, and a gauge that is not there is
-//! told from one that reads 0. docs/reference/report.md defines the fields.
+//! The driver's management library tells rates (percent of the time in which kernels or copies ran, on any device) and
+//! means of hardware counters (Hopper and later). They are about the device, whichever process used it, and have no
+//! place on a timeline. What is kept are totals: nanoseconds for shares, bytes for traffic, and beside each the time
+//! that it covers. So two states of the same run can be subtracted, means need no list of readings, and a gauge that is
+//! not there is told from one that reads 0. docs/reference/report.md defines the fields.
 
 use crate::record::DeviceId;
 

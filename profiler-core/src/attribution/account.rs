@@ -1,7 +1,7 @@
-//! The books of one device: every nanosecond of its window entered once.
+//! The accounts of one device: every nanosecond of its window entered once.
 //!
-//! The timeline hands over segments that touch; each goes to one leaf, to the stretch and the step it falls in, and, when idle, to
-//! a short log, so that an operation that arrives too late can still take the idle time it fills.
+//! The timeline hands over segments that touch; each goes to one leaf, to the phase and the step it falls in, and, when
+//! idle, to a short log, so that an operation that arrives too late can still take the idle time it fills.
 
 use super::host_lead::HostLead;
 use super::idle_log::{Idle, IdleLog};
@@ -9,7 +9,7 @@ use super::input_gaps::InputGaps;
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::operation::{InputWait, Operation};
-use super::phases::{Causes, Stretches};
+use super::phases::{Causes, Phases};
 use super::statistics::DeviceStatistics;
 use super::subject::{GapTotals, Subject};
 use crate::record::{DeviceId, Timestamp};
@@ -27,7 +27,7 @@ pub struct DeviceAccount {
     position: u64,
     leaves: Leaves,
     overlap: Overlap,
-    stretches: Stretches,
+    phases: Phases,
     steps: StepLedger,
     /// The newest idle segments.
     log: IdleLog,
@@ -37,9 +37,9 @@ pub struct DeviceAccount {
     pub(super) graph_operations: u64,
     /// How long those ran, nanoseconds, each for itself.
     pub(super) graph_ns: u64,
-    /// For the last eight gaps with a host hole of more than 1 ms, the newest in the lowest bit: whether an input
+    /// For the last eight gaps with a host gap of more than 1 ms, the newest in the lowest bit: whether an input
     /// copy ended it. The second number says how many bits are filled.
-    pub(super) long_holes: (u8, u8),
+    pub(super) long_host_gaps: (u8, u8),
     /// What samples saw before input batches.
     pub(super) input_gaps: InputGaps,
     /// Bit by name id: kernels that ran before the current position.
@@ -61,14 +61,14 @@ impl DeviceAccount {
             position: 0,
             leaves: [0; LEAF_COUNT],
             overlap: Overlap::default(),
-            stretches: Stretches::new(0),
+            phases: Phases::new(0),
             steps: StepLedger::default(),
             log: IdleLog::default(),
             statistics: DeviceStatistics::default(),
             operations: 0,
             graph_operations: 0,
             graph_ns: 0,
-            long_holes: (0, 0),
+            long_host_gaps: (0, 0),
             input_gaps: InputGaps::default(),
             known_kernels: Vec::new(),
             input_waits: Vec::new(),
@@ -105,33 +105,33 @@ impl DeviceAccount {
     /// The window without start-up, by cause.
     #[must_use]
     pub fn steady_leaves(&self) -> Leaves {
-        self.stretches.steady_leaves(&self.leaves)
+        self.phases.steady_leaves(&self.leaves)
     }
 
-    /// How long the link to the host needs at least for the copies after start-up, nanoseconds: the busier direction at 90 %
-    /// of what the link carries ([`PcieLink::shortest_copy_nanos`](crate::record::PcieLink::shortest_copy_nanos)). 0 when
-    /// the link is not known.
+    /// How long the link to the host needs at least for the copies after start-up, nanoseconds: the busier direction at
+    /// 90 % of what the link carries ([`PcieLink::shortest_copy_nanos`](crate::record::PcieLink::shortest_copy_nanos)).
+    /// 0 when the link is not known.
     #[must_use]
     pub fn steady_link_ns(&self) -> u64 {
-        self.stretches.steady_link_nanos()
+        self.phases.steady_link_nanos()
     }
 
     /// How far launching threads ran ahead of the device after start-up.
     #[must_use]
     pub fn host_lead(&self) -> HostLead {
-        self.stretches.steady_lead()
+        self.phases.steady_lead()
     }
 
     /// How much of the window is start-up, nanoseconds.
     #[must_use]
     pub fn start_up_ns(&self) -> u64 {
-        self.stretches.steady_start().saturating_sub(self.start)
+        self.phases.steady_start().saturating_sub(self.start)
     }
 
     /// The time after which the verdict samples: the end of start-up, on the clock of the trace.
     #[must_use]
     pub fn steady_start(&self) -> Timestamp {
-        Timestamp::from_nanos(self.stretches.steady_start())
+        Timestamp::from_nanos(self.phases.steady_start())
     }
 
     /// The steps that are remembered, found in the most trustworthy way that covers a fair part of the window.
@@ -140,7 +140,8 @@ impl DeviceAccount {
         self.steps.steps()
     }
 
-    /// The steady steps, where they speak for all of the steady time: there are enough, and the unusual ones take little.
+    /// The steady steps, where they speak for all of the steady time: there are enough, and the unusual ones take
+    /// little.
     #[must_use]
     pub fn typical_steps(&self) -> Option<Steady> {
         self.steps.steps().steady(self.steady_start()).if_typical(self.steady_leaves().iter().sum())
@@ -203,7 +204,7 @@ impl DeviceAccount {
 
     fn causes_of(&self, wanted: impl Fn(Leaf) -> bool) -> Vec<(Leaf, Subject, GapTotals)> {
         let mut causes = Causes::default();
-        for (&key, &tally) in self.stretches.steady().iter().flat_map(|stretch| &stretch.causes) {
+        for (&key, &tally) in self.phases.steady().iter().flat_map(|phase| &phase.causes) {
             if wanted(key.0) {
                 causes.entry(key).or_default().add(tally);
             }
@@ -216,12 +217,12 @@ impl DeviceAccount {
     pub(super) fn open(&mut self, start: u64) {
         self.start = start;
         self.position = start;
-        self.stretches = Stretches::new(start);
+        self.phases = Phases::new(start);
     }
 
     /// An operation begins at the current position. A kernel's first appearance is part of start-up.
     pub(super) fn begin(&mut self, operation: &Operation, cut: Option<Cut>) {
-        let marked = operation.standing.marked;
+        let marked = operation.status.marked;
         let mut novel = false;
         if let Subject::Kernel(name) = operation.subject
             && name.0 < KNOWN_LIMIT
@@ -233,9 +234,9 @@ impl DeviceAccount {
             novel = self.known_kernels[word] & bit == 0;
             self.known_kernels[word] |= bit;
         }
-        self.stretches.operation(self.position, novel, &self.leaves);
+        self.phases.operation(self.position, novel, &self.leaves);
         if operation.link != 0 {
-            self.stretches.crossed(operation.leaf, operation.link.into());
+            self.phases.crossed(operation.leaf, operation.link.into());
         }
         self.steps.operation(self.position, marked, cut, &self.leaves);
         if marked || cut.is_some() {
@@ -263,7 +264,7 @@ impl DeviceAccount {
 
     /// The operation that began last is the first of `launch`; see [`HostLead`].
     pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
-        self.stretches.launched(launch, busy_until);
+        self.phases.launched(launch, busy_until);
     }
 
     pub(super) fn start(&self) -> u64 {
@@ -283,8 +284,8 @@ impl DeviceAccount {
         self.enter(top, to);
     }
 
-    /// For `nanos` all leaves of which `beneath` has a bit ran beneath `top`. Only other kinds of work count: two kernels at
-    /// once are one computing device.
+    /// For `nanos` all leaves of which `beneath` has a bit ran beneath `top`. Only other kinds of work count: two
+    /// kernels at once are one computing device.
     #[inline(never)]
     fn overlaps(&mut self, top: Leaf, mut beneath: u32, nanos: u64) {
         let Some(work) = top.work() else { return };
@@ -303,7 +304,7 @@ impl DeviceAccount {
     /// A gap begins at the current position.
     #[inline]
     pub(super) fn begin_gap(&mut self) {
-        self.stretches.begin_gap();
+        self.phases.begin_gap();
     }
 
     /// Enters idle time from the current position to `to`.
@@ -332,7 +333,7 @@ impl DeviceAccount {
             self.log.push_first(piece);
         }
         if subject != Subject::None {
-            self.stretches.blame(piece.leaf, subject, piece.to - piece.from);
+            self.phases.blame(piece.leaf, subject, piece.to - piece.from);
         }
         if piece.leaf == Leaf::NoWork {
             self.breaks.push(piece.from);
@@ -356,7 +357,7 @@ impl DeviceAccount {
         let mut patched = 0;
         for Idle { leaf: was, from, to } in self.log.take_within(from, to) {
             self.steps.transfer(was, leaf, from, to, &self.leaves);
-            self.stretches.transfer(was, leaf, from, to, &self.leaves);
+            self.phases.transfer(was, leaf, from, to, &self.leaves);
             self.leaves[was as usize] -= to - from;
             self.leaves[leaf as usize] += to - from;
             patched += to - from;

@@ -1,8 +1,8 @@
 //! Records of device work on their way in: what each operation is, and who launched it.
 //!
 //! They are counted in the statistics at once, since that needs no order, and put aside until the next flush joins them
-//! to their calls and hands them to their timeline. An operation without times, or on a device that cannot be, still answers its launch; it only has no
-//! place on a timeline.
+//! to their calls and hands them to their timeline. An operation without times, or on a device that cannot be, still
+//! answers its launch; it only has no place on a timeline.
 
 use super::activity::{KernelClass, leaf_of_copy, symbol};
 use super::api::ApiClass;
@@ -18,8 +18,8 @@ use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
-const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
-const JOIN_PATIENCE_FLUSHES: u64 = 3;
+const JOIN_TIMEOUT_NANOS: u64 = 2_000_000_000;
+const JOIN_TIMEOUT_FLUSHES: u64 = 3;
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         self.completeness.kernels += 1;
@@ -95,9 +95,9 @@ impl Attributor {
             let operation = &mut self.operations[place];
             operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
             if operation.launch.is_none() {
-                let patient = at.saturating_sub(operation.end) <= JOIN_PATIENCE_NANOS
-                    || self.flush - operation.flush < JOIN_PATIENCE_FLUSHES;
-                if patient {
+                let may_come = at.saturating_sub(operation.end) <= JOIN_TIMEOUT_NANOS
+                    || self.flush - operation.flush < JOIN_TIMEOUT_FLUSHES;
+                if may_come {
                     if operation.start != 0 {
                         oldest = Some(oldest.map_or(operation.start, |time| time.min(operation.start)));
                     }
@@ -177,7 +177,7 @@ impl Attributor {
             self.operations.remove(place);
             return;
         };
-        let late = self.timelines[index].push(place, &mut self.operations, &mut self.replay);
+        let late = self.timelines[index].push(place, &mut self.operations, &mut self.simulation);
         let Completeness { late_ns, late_corrected_ns, .. } = &mut self.completeness;
         *late_ns = late_ns.saturating_add(late.total);
         *late_corrected_ns = late_corrected_ns.saturating_add(late.patched);
@@ -189,15 +189,16 @@ fn symbol_of_graph(graph_id: u32) -> u32 {
     symbol(&("graph", graph_id))
 }
 
-/// How many grids of so many blocks run at once with a block to each multiprocessor of the device; 0 for less than two, or
-/// when it has not described itself yet.
+/// How many grids of so many blocks run at once with a block to each multiprocessor of the device; 0 for less than two,
+/// or when it has not described itself yet.
 fn fit(blocks: u16, device: DeviceId, dictionary: &Dictionary) -> u16 {
     let multiprocessors = dictionary.device(device).map_or(0, |device| device.multiprocessors);
     let fit = SmallGrid::fit(blocks.into(), multiprocessors).unwrap_or(0);
     u16::try_from(fit).unwrap_or(u16::MAX)
 }
 
-/// How long a copy between host and device needs the link at least, no longer than it took; 0 where the link is not known.
+/// How long a copy between host and device needs the link at least, no longer than it took; 0 where the link is not
+/// known.
 fn link_nanos(copy: &Copy, dictionary: &Dictionary) -> u32 {
     let over_link = matches!(copy.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
     let link = dictionary.link(copy.device).filter(|_| over_link);

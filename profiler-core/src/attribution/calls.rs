@@ -1,5 +1,5 @@
-//! API calls on their way in: in order by thread, told apart from those made inside others, and known to the rest of the
-//! engine as launches, as time in a function, and as what ends a hole of their thread.
+//! API calls on their way in: in order by thread, told apart from those made inside others, and known to the rest of
+//! the engine as launches, as time in a function, and as what ends a host gap of their thread.
 //!
 //! A call is placed by the first flush that passes its end: until then one around it may be missing.
 
@@ -80,7 +80,7 @@ impl Attributor {
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
                 let launches = class.launches() && succeeded && !thread.capturing;
-                self.replay.call(index, call, class, launches);
+                self.simulation.call(index, call, class, launches);
                 self.api_table.add(call.function, end - start, succeeded);
                 *newest_launch = None;
                 if succeeded {
@@ -103,7 +103,7 @@ impl Attributor {
                     return;
                 }
                 thread.launches = true;
-                self.replay.call(index, call, class, true);
+                self.simulation.call(index, call, class, true);
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {
                         self.launches.alias(call.correlation, *launch, *sequence);

@@ -23,7 +23,7 @@ const REMEMBERED: usize = 65_536;
 const OPERATIONS: usize = 1_024;
 /// Streams whose operations are remembered.
 const STREAMS: usize = 256;
-/// A stream goes on this much after the operation that it waited for: as in the replay.
+/// A stream goes on this much after the operation that it waited for: as in the simulation.
 const EVENT_NANOS: u64 = 15_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +99,8 @@ impl Dependencies {
         }
     }
 
-    /// What the operation waited for that ends a gap from `from` on, when an event says so: of several, the one that ended
-    /// last.
+    /// What the operation waited for that ends a gap from `from` on, when an event says so: of several, the one that
+    /// ended last.
     #[inline]
     pub(super) fn producer(&self, next: &Operation, from: u64) -> Option<Producer> {
         if self.waits.is_empty() { None } else { self.newest_producer(next, from) }

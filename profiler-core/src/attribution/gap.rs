@@ -5,8 +5,8 @@
 //! call the device was slow to start or waited for something else. The host's part is then told apart by what the
 //! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
 //!
-//! What a thread did between two calls is told by the samples of it, where there are any (`samples`); other time goes by how
-//! long it was and by what came next.
+//! What a thread did between two calls is told by the samples of it, where there are any (`samples`); other time goes
+//! by how long it was and by what came next.
 //!
 //! Not here: what a queued operation waited for, which `dependencies` tells where events do.
 
@@ -83,8 +83,8 @@ pub(super) fn explain(
     account.idle(waiting, to, next.awaited());
 }
 
-/// Enters the part of a gap in which the launching thread had not come to its launch yet. What it does not charge of the
-/// run-ahead lost is left for the launch.
+/// Enters the part of a gap in which the launching thread had not come to its launch yet. What it does not charge of
+/// the run-ahead lost is left for the launch.
 fn host_part(
     account: &mut DeviceAccount,
     next: &Next<'_>,
@@ -112,18 +112,18 @@ fn host_part(
         account.idle(Leaf::Dispatch, to, Subject::None);
         return slack;
     }
-    // No hole is longer than all of the time since the call before.
+    // No host gap is longer than all of the time since the call before.
     let long = to - previous_end > INPUT_GAP_NANOS;
     let input_wait = long && recurring_input(account, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
     let mut writer = Writer { account, thread, next, to, whole, lost_end, input_wait, slack };
     for call in calls {
-        writer.hole(previous_end, call.start);
+        writer.host_gap(previous_end, call.start);
         let (leaf, subject) = leaf_of_call(call);
         writer.write(leaf, call.end.min(to), subject);
         previous_end = call.end;
     }
-    writer.hole(previous_end, to);
+    writer.host_gap(previous_end, to);
     writer.slack
 }
 
@@ -155,16 +155,16 @@ fn recurring_input(
     let starts = calls.iter().map(|call| (call.start, call.end)).chain(std::iter::once((to, to)));
     let mut longest = 0;
     for (start, end) in starts {
-        let hole = start.saturating_sub(previous_end);
-        if hole <= PARKED_NANOS && start > from {
-            longest = longest.max(hole);
+        let host_gap = start.saturating_sub(previous_end);
+        if host_gap <= PARKED_NANOS && start > from {
+            longest = longest.max(host_gap);
         }
         previous_end = end;
     }
     if longest <= INPUT_GAP_NANOS {
         return false;
     }
-    let (bits, filled) = &mut account.long_holes;
+    let (bits, filled) = &mut account.long_host_gaps;
     *bits = (*bits << 1) | u8::from(next.operation.input);
     *filled = (*filled + 1).min(8);
     let inputs = bits.count_ones() as u8;
@@ -181,7 +181,7 @@ struct Writer<'a> {
     /// There is nothing to carve out.
     whole: bool,
     lost_end: u64,
-    /// Holes that are long enough are waits for an input batch, should samples not know better.
+    /// Host gaps that are long enough are waits for an input batch, should samples not know better.
     input_wait: bool,
     slack: Slack,
 }
@@ -202,44 +202,45 @@ impl Slack {
 }
 
 impl Writer<'_> {
-    /// Enters the time between two calls, of which the first returned at `start` and the second was entered at `hole_end`.
+    /// Enters the time between two calls, of which the first returned at `start` and the second was entered at
+    /// `gap_end`.
     #[inline]
-    fn hole(&mut self, start: u64, hole_end: u64) {
-        let hole = hole_end.saturating_sub(start);
-        let end = hole_end.clamp(self.account.position(), self.to);
-        if hole <= DISPATCH_NANOS {
+    fn host_gap(&mut self, start: u64, gap_end: u64) {
+        let host_gap = gap_end.saturating_sub(start);
+        let end = gap_end.clamp(self.account.position(), self.to);
+        if host_gap <= DISPATCH_NANOS {
             // Shorter than what samples resolve.
             self.drain(end);
             self.write(Leaf::Dispatch, end, Subject::None);
         } else {
-            self.long_hole(start, hole_end, end);
+            self.long_host_gap(start, gap_end, end);
         }
     }
 
     /// Enters up to `end` the time between two calls that is more than the framework's cost of one operation.
-    fn long_hole(&mut self, start: u64, hole_end: u64, end: u64) {
-        let (hole, next) = (hole_end - start, self.next);
-        let claims = self.thread.samples.claims(start, hole_end);
+    fn long_host_gap(&mut self, start: u64, gap_end: u64, end: u64) {
+        let (host_gap, next) = (gap_end - start, self.next);
+        let claims = self.thread.samples.claims(start, gap_end);
         let rest = end - self.account.position();
         let loading = match self.account.input_gaps.part_of(rest) {
             Some(part) if next.operation.input => part,
-            None if self.input_wait && hole > INPUT_GAP_NANOS => rest,
+            None if self.input_wait && host_gap > INPUT_GAP_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {
             if next.operation.input {
                 self.account.input_gaps.seen(claims.iter().any(SampleEvidence::is_loader));
             }
-            self.seen(&claims, end, hole > PARKED_NANOS);
-        } else if hole > PARKED_NANOS {
+            self.seen(&claims, end, host_gap > PARKED_NANOS);
+        } else if host_gap > PARKED_NANOS {
             self.write(Leaf::NoWork, end, next.operation.subject);
         } else {
-            if loading > 0 && !self.thread.samples.loader_named_before(hole_end) {
+            if loading > 0 && !self.thread.samples.loader_named_before(gap_end) {
                 let loaded = self.account.position() + loading;
                 self.load(loaded, next.operation.subject);
                 if let Some(launch) = next.operation.launch {
                     // Also what the device hid of it.
-                    let wait = InputWait { thread: launch.thread, start, end: hole_end - (end - loaded) };
+                    let wait = InputWait { thread: launch.thread, start, end: gap_end - (end - loaded) };
                     self.account.input_waits.push(wait);
                 }
             }
@@ -247,7 +248,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Enters what is left of the hole up to `end`, as far as samples speak for it by what they saw.
+    /// Enters what is left of the host gap up to `end`, as far as samples speak for it by what they saw.
     fn seen(&mut self, claims: &[SampleEvidence], end: u64, parked: bool) {
         let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
         for claim in claims {
@@ -283,8 +284,8 @@ impl Writer<'_> {
         self.write(leaf, to, subject);
     }
 
-    /// Enters time in a data loader. That is what the user can name, so it goes before the wait that exposed it; running
-    /// ahead would have hidden it first, so that nothing more is charged to the wait for as long.
+    /// Enters time in a data loader. That is what the user can name, so it goes before the wait that exposed it;
+    /// running ahead would have hidden it first, so that nothing more is charged to the wait for as long.
     fn load(&mut self, to: u64, subject: Subject) {
         self.slack.take(self.account.position(), to);
         self.write(Leaf::DataLoading, to, subject);

@@ -1,7 +1,7 @@
 //! Records of the host on their way in: samples of threads, and ranges that the program named.
 //!
-//! HostSamples are judged at once, because their stacks are in the dictionary. Ranges have to be in order before they mean
-//! anything, so they are put aside until the flush that passes them.
+//! Host samples are judged at once, because their stacks are in the dictionary. Ranges have to be in order before they
+//! mean anything, so they are put aside until the flush that passes them.
 
 use super::Attributor;
 use super::host_samples::HostSampleView;

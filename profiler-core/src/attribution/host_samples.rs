@@ -1,10 +1,11 @@
-//! HostSamples at one host thread, and what they say about a hole in which it made no CUDA call. Beside them stand the ranges
-//! that the program put around its data loader.
+//! Samples of one host thread, and what they say about a host gap in which it made no CUDA call. Beside them stand the
+//! ranges that the program put around its data loader.
 //!
-//! A sample says where the thread was at one moment, and how long it was on a core, ready, or off since the sample before.
-//! HostSamples are sparse and may be absent. So a sample speaks only for the hole it falls in: back to the sample before it, and
-//! ahead, until the next sample or the end of the hole, for as long as it reaches back. Other time has no evidence, and a
-//! sample that is lost takes its evidence with it. What samples claim is disjoint, so the parts of a hole sum to it.
+//! A sample says where the thread was at one moment, and how long it was on a core, ready, or off since the sample
+//! before. Samples are sparse and may be absent. So a sample speaks only for the host gap it falls in: back to the
+//! sample before it, and ahead, until the next sample or the end of the host gap, for as long as it reaches back. Other
+//! time has no evidence, and a sample that is lost takes its evidence with it. What samples claim is disjoint, so the
+//! parts of a host gap sum to it.
 
 use std::collections::VecDeque;
 
@@ -14,18 +15,18 @@ use super::loaders::Stage;
 use super::stacks::{LineId, StackClass};
 use crate::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
-/// HostSamples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap is
-/// dropped sooner.
+/// Samples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap
+/// is dropped sooner.
 const SAMPLE_LIMIT: usize = 32_768;
 
-/// HostSamples kept of all threads together, in equal parts, but at least [`FEWEST_LOOKS`] of each.
-const LOOKS_TOGETHER: usize = 32 * SAMPLE_LIMIT;
-const FEWEST_LOOKS: usize = 256;
+/// Samples kept of all threads together, in equal parts, but at least [`FEWEST_SAMPLES`] of each.
+const SAMPLES_TOGETHER: usize = 32 * SAMPLE_LIMIT;
+const FEWEST_SAMPLES: usize = 256;
 
 /// Ranges around data loaders kept of one thread (24 bytes each).
 const LOADER_LIMIT: usize = 16_384;
 
-/// A look at the thread, judged.
+/// A sample of the thread, judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostSampleView {
     since: u64,
@@ -66,9 +67,9 @@ struct InLoader {
 /// Sums over the samples of a thread, nanoseconds unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleTotals {
-    /// HostSamples.
+    /// Host samples.
     pub samples: u64,
-    /// HostSamples at which the interpreter was collecting garbage.
+    /// Host samples at which the interpreter was collecting garbage.
     pub collecting: u64,
     /// Time that they cover.
     pub covered_ns: u64,
@@ -110,7 +111,7 @@ pub(super) struct HostSamples {
 }
 
 impl HostSampleView {
-    /// Judges a look at a thread with the stack `class`.
+    /// Judges a sample of a thread with the stack `class`.
     pub(super) fn new(sample: &HostSample, class: StackClass) -> Self {
         let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
         let length = at - since;
@@ -141,7 +142,7 @@ impl HostSampleView {
     }
 
     /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the sample before, what
-    /// the sample saw the thread do comes first: the rest was outside the hole as likely as in it.
+    /// the sample saw the thread do comes first: the rest was outside the host gap as likely as in it.
     fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
         let off = self.length() - self.on_cpu - self.runnable;
         let [on_cause, ready_cause, off_cause] = self.causes;
@@ -218,7 +219,7 @@ impl HostSamples {
 
     /// Keeps no more samples than this thread's part, there being `threads`.
     pub(super) fn limit(&mut self, threads: usize) {
-        let limit = (LOOKS_TOGETHER / threads.max(1)).max(FEWEST_LOOKS);
+        let limit = (SAMPLES_TOGETHER / threads.max(1)).max(FEWEST_SAMPLES);
         if self.samples.len() > limit {
             self.samples.drain(..self.samples.len() - limit);
             self.samples.shrink_to(2 * limit);
@@ -257,8 +258,8 @@ impl HostSamples {
         self.named_from.is_some_and(|from| from < time)
     }
 
-    /// What is claimed of the hole from `from` to `to`: disjoint, in order, within it. A range around the data loader
-    /// goes before what samples saw, unless they saw the loader too: they know more of it.
+    /// What is claimed of the host gap from `from` to `to`: disjoint, in order, within it. A range around the data
+    /// loader goes before what samples saw, unless they saw the loader too: they know more of it.
     pub(super) fn claims(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
         let samples = self.claims_of_samples(from, to);
         let first = self.loaders.partition_point(|loader| loader.end <= from);
@@ -302,7 +303,7 @@ impl HostSamples {
         claims
     }
 
-    /// Forgets samples that no hole from `keep_from` on can need.
+    /// Forgets samples that no host gap from `keep_from` on can need.
     pub(super) fn forget_before(&mut self, keep_from: u64) {
         while self.samples.front().is_some_and(|sample| sample.at < keep_from) {
             self.samples.pop_front();
@@ -327,8 +328,8 @@ fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item 
 
 /// Why a thread outside a data loader was off the cores.
 fn off_cause(sample: &HostSample, class: StackClass) -> HostCause {
-    // A thread that asks for a lock of its own waits for that, whatever the interpreter does meanwhile. Without a Python
-    // stack the lock cannot be the interpreter's.
+    // A thread that asks for a lock of its own waits for that, whatever the interpreter does meanwhile. Without a
+    // Python stack the lock cannot be the interpreter's.
     let for_interpreter = sample.state == ThreadState::Futex
         && sample.interpreter_lock == InterpreterLock::OtherThread
         && !class.waits
@@ -369,10 +370,10 @@ mod tests {
     }
 
     #[test]
-    fn a_look_speaks_for_its_hole_only_and_ahead_as_far_as_back() {
+    fn a_sample_speaks_for_its_host_gap_only_and_ahead_as_far_as_back() {
         let at = |since, at| sample(since, at, 0, 0, ThreadState::Sleep);
-        assert_eq!(claimed(&[at(0, 40)], 50, 90), [], "it fell before the hole");
-        assert_eq!(claimed(&[at(0, 100)], 50, 90), [], "it fell behind the hole");
+        assert_eq!(claimed(&[at(0, 40)], 50, 90), [], "it fell before the host gap");
+        assert_eq!(claimed(&[at(0, 100)], 50, 90), [], "it fell behind the host gap");
         assert_eq!(claimed(&[at(0, 60)], 50, 90), [(50, 60), (60, 90)]);
         assert_eq!(claimed(&[at(55, 60)], 50, 90), [(55, 60), (60, 65)]);
         assert_eq!(claimed(&[at(70, 80), at(55, 60)], 50, 90), [(55, 60), (60, 65), (70, 80), (80, 90)]);
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_loader_goes_before_other_looks_and_after_those_that_saw_it() {
+    fn a_named_loader_goes_before_other_samples_and_after_those_that_saw_it() {
         let mut all = HostSamples::default();
         all.push(sample(10, 30, 20, 0, ThreadState::Running));
         let class = StackClass { stage: Some(Stage::Collate), ..PLAIN };
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_bounded_and_forgotten() {
+    fn samples_are_bounded_and_forgotten() {
         let mut samples = HostSamples::default();
         for at in 1..=SAMPLE_LIMIT as u64 + 9 {
             samples.push(sample(at - 1, at, 0, 0, ThreadState::Io));

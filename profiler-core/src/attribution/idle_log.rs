@@ -28,8 +28,8 @@ pub(super) struct IdleLog {
 }
 
 impl IdleLog {
-    /// Adds idle time behind all that is known; it goes on the newest piece where it continues that. Without room for it
-    /// answers false: then [`push_first`](Self::push_first) makes some.
+    /// Adds idle time behind all that is known; it goes on the newest piece where it continues that. Without room for
+    /// it answers false: then [`push_first`](Self::push_first) makes some.
     #[inline]
     #[must_use]
     pub(super) fn push(&mut self, piece: Idle) -> bool {

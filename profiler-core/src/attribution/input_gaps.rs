@@ -1,8 +1,8 @@
 //! How much of the host gaps before input batches is data loading, as far as samples tell.
 
-/// What samples saw in the newest host gaps that an input batch ended. Samples are too sparse for short gaps: a gap without a
-/// sample is split like the ones with samples. A sample falls anywhere in a gap, so the part of the samples that saw the data
-/// loader is the part of such gaps that is loading.
+/// What samples saw in the newest host gaps that an input batch ended. Samples are too sparse for short gaps: a gap
+/// without a sample is split like the ones with samples. A sample falls anywhere in a gap, so the part of the samples
+/// that saw the data loader is the part of such gaps that is loading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InputGaps {
     gaps: u64,

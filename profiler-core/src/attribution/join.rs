@@ -6,9 +6,9 @@
 //! graph leaves an unknown number, and a record can be lost. Each has a rule below that lets the watermark go on,
 //! and what arrives afterwards is counted as late by the timeline.
 //!
-//! A launch lies in the queue of its thread as long as something waits for it, and the map by correlation id holds places
-//! there: small ones, since all launches of a flush go through it. Few are looked for after they have left the queue, and
-//! those lie apart.
+//! A launch lies in the queue of its thread as long as something waits for it, and the map by correlation id holds
+//! places there: small ones, since all launches of a flush go through it. Few are looked for after they have left the
+//! queue, and those lie apart.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ const REMEMBERED: usize = 65_536;
 const WAITING_LIMIT: usize = 1 << 20;
 /// Launches that memory is kept for, of each thread.
 const FEWEST_WAITING: usize = 1_024;
-/// LostLaunch launches that gaps are checked against.
+/// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
 const GRAPH_STREAM_LIMIT: usize = 4_096;
@@ -75,7 +75,7 @@ impl QueueSlot {
 #[derive(Clone, Copy, Debug)]
 struct DequeuedLaunch {
     launch: Launch,
-    /// QueueSlot in the thread's queue, in which it may be no more.
+    /// Place in the thread's queue, in which it may be no more.
     sequence: u64,
     /// Counted as a launch without activity.
     lost: bool,

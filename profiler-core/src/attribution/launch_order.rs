@@ -18,7 +18,7 @@ use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
 use crate::steps::{Cut, LaunchKind, StepDetector};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
-/// StepMarks that are remembered: steps that a program can be ahead of its device by.
+/// Marks that are remembered: steps that a program can be ahead of its device by.
 const MARK_LIMIT: usize = 65_536;
 
 /// Host times at which named steps begin, in order.
@@ -90,8 +90,8 @@ impl LaunchOrder {
         let mut hidden = std::mem::take(&mut self.hidden);
         for &(_, index) in hidden.take_while(|&(place, _)| place < watermark || watermark == u64::MAX) {
             let operation = &mut pending[index];
-            let (standing, cut) = self.standing(operation, marks);
-            operation.standing = standing;
+            let (status, cut) = self.status(operation, marks);
+            operation.status = status;
             if let Some(cut) = cut {
                 self.cuts.insert(index, cut);
             }
@@ -101,8 +101,8 @@ impl LaunchOrder {
 
     /// What the operation at `place` of the slab means for the steps; to be asked before the place is used again.
     #[inline]
-    pub(super) fn take_cut(&mut self, place: u32, standing: &LaunchStatus) -> Option<Cut> {
-        if standing.cuts { self.cuts.remove(&place) } else { None }
+    pub(super) fn take_cut(&mut self, place: u32, status: &LaunchStatus) -> Option<Cut> {
+        if status.cuts { self.cuts.remove(&place) } else { None }
     }
 
     /// What steps launch; see [`StepSequence`].
@@ -111,7 +111,7 @@ impl LaunchOrder {
     }
 
     #[inline]
-    fn standing(&mut self, operation: &Operation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
+    fn status(&mut self, operation: &Operation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
         let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);

@@ -42,7 +42,8 @@ pub enum Leaf {
     Dispatch,
     /// The host was busy outside CUDA for long, or nobody saw what it did.
     HostCpu,
-    /// The host was outside CUDA for long and was seen to be off the cores: waiting for a lock, a file, a child, a core.
+    /// The host was outside CUDA for long and was seen to be off the cores: waiting for a lock, a file, a child, a
+    /// core.
     HostBlocked,
     /// The host was outside CUDA for long in a data loader: seen there, or inferred from the recurring pattern of a
     /// loop that waits for its next input batch.

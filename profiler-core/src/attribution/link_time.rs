@@ -1,9 +1,9 @@
 //! How long the host link needs at least for what was copied over it.
 //!
-//! However well copies are hidden, their bytes must still cross the link, and so long the program takes. Directions are kept
-//! apart because the link carries both at once. What is unknown (no description of the link, operations that came when
-//! their begin was entered already) is left out, so the time is a lower bound. Traffic that is no copy (kernels that read
-//! page-locked memory, pages of managed memory) is not seen here.
+//! However well copies are hidden, their bytes must still cross the link, and so long the program takes. Directions are
+//! kept apart because the link carries both at once. What is unknown (no description of the link, operations that came
+//! when their begin was entered already) is left out, so the time is a lower bound. Traffic that is no copy (kernels
+//! that read page-locked memory, pages of managed memory) is not seen here.
 
 use super::leaf::Leaf;
 
@@ -25,7 +25,7 @@ impl LinkTime {
         }
     }
 
-    /// Takes in what another stretch of the run needed.
+    /// Takes in what another phase of the run needed.
     pub(super) fn merge(&mut self, other: &Self) {
         self.to_device += other.to_device;
         self.to_host += other.to_host;

@@ -38,10 +38,10 @@ const fn entry(place: PathPattern, functions: &'static [&'static str], stage: St
 
 /// The first entry that fits a frame counts.
 ///
-/// Sources: the modules of these names in PyTorch 1.9 to 2.9 (`torch/utils/data/dataloader.py` and `_utils`), `torchdata`
-/// (`nodes`, `stateful_dataloader`), `webdataset`, Hugging Face `datasets` (`arrow_dataset.py`, `iterable_dataset.py`),
-/// NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`), `MosaicML` Streaming (`base/dataset.py`), Grain
-/// and TensorFlow's `tf.data` (`python/data/ops/iterator_ops.py`).
+/// Sources: the modules of these names in PyTorch 1.9 to 2.9 (`torch/utils/data/dataloader.py` and `_utils`),
+/// `torchdata` (`nodes`, `stateful_dataloader`), `webdataset`, Hugging Face `datasets` (`arrow_dataset.py`,
+/// `iterable_dataset.py`), NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`), `MosaicML`
+/// Streaming (`base/dataset.py`), Grain and TensorFlow's `tf.data` (`python/data/ops/iterator_ops.py`).
 const LOADERS: [Entry; 14] = [
     entry(PathPattern::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
     entry(PathPattern::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),

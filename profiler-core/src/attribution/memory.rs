@@ -1,7 +1,8 @@
 //! Memory that the program holds, and who took it to its peak.
 //!
 //! Events come in any order within a flush and are put in order here. They name no thread: the call with the same
-//! correlation does, and it is known by the flush that passes its end. So a new peak stays open until its call has come.
+//! correlation does, and it is known by the flush that passes its end. So a new peak stays open until its call has
+//! come.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +80,7 @@ impl Memory {
         }
     }
 
-    /// HostSamples for the ranges of new callers; `range_of` knows which was open on a thread at a time.
+    /// Asks for the ranges of new callers; `range_of` knows which was open on a thread at a time.
     pub(super) fn place(&mut self, range_of: impl Fn(u32, u64) -> Option<NameId>) {
         for caller in self.callers.values_mut().flatten().filter(|caller| !caller.placed) {
             caller.range = range_of(caller.index, caller.start);

@@ -2,15 +2,15 @@
 //!
 //! Records come in any order within a flush. [`Attributor::push`] counts them at once and puts them aside;
 //! [`Attributor::flushed`] joins operations to their launching calls, works out the watermark before which nothing
-//! can change any more, and enters everything before it into the books of each device. The work is O(1) amortized a
+//! can change any more, and enters everything before it into the accounts of each device. The work is O(1) amortized a
 //! record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by what is in flight.
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
-//! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who launched what),
-//! `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `samples` (what the host did), `account` (the books),
-//! `answers` (what can be asked).
+//! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who
+//! launched what), `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `host_samples`
+//! (what the host did), `account` (the time by cause), `queries` (what can be asked).
 //!
-//! Beside the books the same records drive the what-if replay ([`crate::whatif`]), by way of `replay_feed`.
+//! Beside the accounts the same records drive the what-if simulation ([`crate::whatif`]), by way of `simulation_feed`.
 //!
 //! Not here: how steps are found ([`crate::steps`]).
 
@@ -84,7 +84,8 @@ use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
-/// Operations of the busiest device that are entered, and replayed, at a time: they stay in the processor's caches meanwhile.
+/// Operations of the busiest device that are entered, and simulated, at a time: they stay in the processor's caches
+/// meanwhile.
 const SLICE: usize = 512;
 
 /// Whether this stands where no time is known: the end of the range of values is as impossible as its begin.
@@ -111,7 +112,7 @@ pub struct Attributor {
     waiting: usize,
     timelines: Vec<Timeline>,
     marks: StepMarks,
-    replay: SimulationFeed,
+    simulation: SimulationFeed,
     completeness: Completeness,
     /// First begin and last end of what has times.
     observed: Option<(u64, u64)>,
@@ -162,8 +163,8 @@ impl Attributor {
     }
 
     /// A step that the program or its framework named begins on the host at `at`: on each device, the first operation
-    /// launched at or after it, by whichever thread, begins the step. StepMarks must come before the flush that passes
-    /// them, else the step begins with a later operation. A mark at the end of the last step closes it. StepMarks of
+    /// launched at or after it, by whichever thread, begins the step. Marks must come before the flush that passes
+    /// them, else the step begins with a later operation. A mark at the end of the last step closes it. Marks of
     /// other threads than the first one's are left out.
     pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
         self.marks.push(thread, at);
@@ -215,10 +216,10 @@ impl Attributor {
         self.flush += 1;
     }
 
-    /// Gives the what-if replay up, which costs up to half as much as everything else here: for a client that falls behind.
-    /// The books go on; there are no ceilings from then on.
+    /// Gives the what-if simulation up, which costs up to half as much as everything else here: for a client that falls
+    /// behind. The accounts go on; there are no ceilings from then on.
     pub fn stop_what_if(&mut self) {
-        self.replay.stop();
+        self.simulation.stop();
     }
 
     /// Enters everything before `watermark`. Where a flush falls does not matter, so it is done in slices of time.
@@ -242,14 +243,14 @@ impl Attributor {
     }
 
     fn advance_slice(&mut self, watermark: u64) {
-        let Self { operations, threads, launches, marks, dependencies, timelines, replay, ranges, .. } = self;
+        let Self { operations, threads, launches, marks, dependencies, timelines, simulation, ranges, .. } = self;
         let host = Host { threads: &threads.rows, launches, marks, dependencies };
         for timeline in timelines {
-            let refused = timeline.advance(watermark, operations, &host, replay, ranges);
+            let refused = timeline.advance(watermark, operations, &host, simulation, ranges);
             self.completeness.bad_timestamps += refused;
-            replay.take_findings(&mut timeline.account);
+            simulation.take_findings(&mut timeline.account);
         }
-        self.replay.advance(watermark);
+        self.simulation.advance(watermark);
     }
 
     /// Whether a record cannot have been delivered by now, or only by a process that ran for the longest window.

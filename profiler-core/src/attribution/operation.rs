@@ -1,4 +1,5 @@
-//! What the stages of the engine hand to each other: an operation of a device, and what is found out about it on the way.
+//! What the stages of the engine hand to each other: an operation of a device, and what is found out about it on the
+//! way.
 
 use super::join::Launch;
 use super::leaf::Leaf;
@@ -23,13 +24,13 @@ pub(super) struct Operation {
     pub(super) flush: u64,
     /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
     pub(super) symbol: u32,
-    pub(super) standing: LaunchStatus,
+    pub(super) status: LaunchStatus,
     /// It came when its begin was entered already.
     pub(super) late: bool,
     /// How many kernels with its grid run at once with a block to each multiprocessor; 0 for less than two.
     pub(super) fit: u16,
-    /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that is
-    /// not known.
+    /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that
+    /// is not known.
     pub(super) link: u32,
 }
 
@@ -56,15 +57,15 @@ impl Operation {
             input: false,
             flush: 0,
             symbol: 0,
-            standing: LaunchStatus::default(),
+            status: LaunchStatus::default(),
             late: false,
             fit: 0,
             link: 0,
         }
     }
 
-    /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when that
-    /// is not known.
+    /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when
+    /// that is not known.
     pub(super) fn excess(&self) -> u32 {
         if self.link == 0 || !self.leaf.is_pageable() {
             return 0;

@@ -1,11 +1,12 @@
 //! The window cut where something new begins, so that the verdict can leave out start-up.
 //!
 //! A kernel that runs for the first time means that the program is still warming up: code is loaded, libraries choose
-//! their algorithms, caches are filled. So a new stretch begins with each such kernel. Start-up ends with the last of
+//! their algorithms, caches are filled. So a new phase begins with each such kernel. Start-up ends with the last of
 //! them within the first half of all operations: half the operations rather than half the time, because start-up is
 //! long and does little, and what is new in the second half (another phase, a last evaluation) is not start-up.
 //!
-//! The time of the newest stretch is what the books of the device gained since it began, so that entering time costs it nothing.
+//! The time of the newest phase is what the accounts of the device gained since it began, so that entering time costs
+//! it nothing.
 
 use rustc_hash::FxHashMap;
 
@@ -15,9 +16,9 @@ use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::link_time::LinkTime;
 use super::subject::{GapTotals, Subject};
 
-/// Stretches that are told apart; beyond, the two neighbors with the fewest operations are joined.
+/// Phases that are told apart; beyond, the two neighbors with the fewest operations are joined.
 const LIMIT: usize = 64;
-/// Distinct causes of a stretch with a row of their own; further ones go to the row without subject.
+/// Distinct causes of a phase with a row of their own; further ones go to the row without subject.
 const CAUSE_LIMIT: usize = 1_024;
 
 /// Distinct causes of one gap that are told apart; each piece of a further one counts as a gap.
@@ -40,25 +41,25 @@ pub(super) struct Phase {
     link: LinkTime,
 }
 
-/// All stretches, which together are the window.
+/// All phases, which together are the window.
 #[derive(Debug)]
-pub(super) struct Stretches {
+pub(super) struct Phases {
     rows: Vec<Phase>,
     operations: u64,
-    /// What stood in the books of the device when the newest began.
-    books: Leaves,
+    /// What stood in the accounts of the device when the newest began.
+    leaves_at_begin: Leaves,
     /// What the newest gap was blamed on so far: a gap in several pieces counts once for each cause.
     of_gap: Vec<((Leaf, Subject), u64)>,
 }
 
-impl Stretches {
-    /// The first stretch, from `start`, at which nothing is in the books.
+impl Phases {
+    /// The first phase, from `start`, at which nothing is in the accounts.
     pub(super) fn new(start: u64) -> Self {
-        Self { rows: vec![Phase::new(start, 0)], operations: 0, books: [0; LEAF_COUNT], of_gap: Vec::new() }
+        Self { rows: vec![Phase::new(start, 0)], operations: 0, leaves_at_begin: [0; LEAF_COUNT], of_gap: Vec::new() }
     }
 
-    /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device; `novel`: for the
-    /// first time.
+    /// An operation begins at `at`, up to which everything is entered in `leaves`, the accounts of the device; `novel`:
+    /// for the first time.
     pub(super) fn operation(&mut self, at: u64, novel: bool, leaves: &Leaves) {
         if novel {
             self.begin(at, leaves);
@@ -71,10 +72,10 @@ impl Stretches {
             if last.operations_before == self.operations && last.start == at {
                 return;
             }
-            last.leaves = difference(leaves, &self.books);
+            last.leaves = difference(leaves, &self.leaves_at_begin);
         }
         self.rows.push(Phase::new(at, self.operations));
-        self.books = *leaves;
+        self.leaves_at_begin = *leaves;
         if self.rows.len() > LIMIT {
             self.join_the_smallest();
         }
@@ -98,7 +99,7 @@ impl Stretches {
         (1, nanos)
     }
 
-    /// Blames `nanos` of idle time in the newest stretch on `subject`.
+    /// Blames `nanos` of idle time in the newest phase on `subject`.
     #[inline(never)]
     pub(super) fn blame(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let (count, longest_ns) = self.in_gap((leaf, subject), nanos);
@@ -108,14 +109,14 @@ impl Stretches {
         last.causes.entry((leaf, subject)).or_default().add(GapTotals { count, total_ns: nanos, longest_ns });
     }
 
-    /// An operation of the newest stretch is the first of `launch`; see [`HostLead`].
+    /// An operation of the newest phase is the first of `launch`; see [`HostLead`].
     pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
         if let Some(last) = self.rows.last_mut() {
             last.lead.add(launch, busy_until);
         }
     }
 
-    /// An operation of the newest stretch, a copy of this leaf, needs the host link for `nanos`.
+    /// An operation of the newest phase, a copy of this leaf, needs the host link for `nanos`.
     pub(super) fn crossed(&mut self, leaf: Leaf, nanos: u64) {
         if let Some(last) = self.rows.last_mut() {
             last.link.add(leaf, nanos);
@@ -136,19 +137,19 @@ impl Stretches {
         lead
     }
 
-    /// Takes `from..to` from one leaf and gives it to another. `leaves`: the books before.
+    /// Takes `from..to` from one leaf and gives it to another. `leaves`: the accounts before.
     pub(super) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
         let (was, is) = (was as usize, is as usize);
         let Some((newest, over)) = self.rows.split_last_mut() else { return };
         // A joined neighbor may have moved a boundary: what is not there cannot be taken.
-        let has = leaves[was].wrapping_sub(self.books[was]);
+        let has = leaves[was].wrapping_sub(self.leaves_at_begin[was]);
         let mut end = to;
         let taken = end.saturating_sub(newest.start.max(from)).min(has);
         end = end.min(newest.start);
-        // The rest moves in the books that the newest began with.
+        // The rest moves in the accounts that the newest began with.
         let rest = to - from - taken;
-        self.books[was] = self.books[was].wrapping_sub(rest);
-        self.books[is] = self.books[is].wrapping_add(rest);
+        self.leaves_at_begin[was] = self.leaves_at_begin[was].wrapping_sub(rest);
+        self.leaves_at_begin[is] = self.leaves_at_begin[is].wrapping_add(rest);
         for row in over.iter_mut().rev() {
             let begin = row.start.max(from);
             if begin >= end {
@@ -161,7 +162,7 @@ impl Stretches {
         }
     }
 
-    /// The stretches after start-up, oldest first.
+    /// The phases after start-up, oldest first.
     pub(super) fn steady(&self) -> &[Phase] {
         let first = self.rows.iter().rposition(|row| row.operations_before <= self.operations / 2).unwrap_or(0);
         &self.rows[first..]
@@ -172,10 +173,10 @@ impl Stretches {
         self.steady().first().map_or(0, |row| row.start)
     }
 
-    /// Time after start-up, of what is in `leaves`, the books of the device.
+    /// Time after start-up, of what is in `leaves`, the accounts of the device.
     pub(super) fn steady_leaves(&self, leaves: &Leaves) -> Leaves {
         let over = self.steady().split_last().map_or(&[][..], |(_, over)| over);
-        over.iter().fold(difference(leaves, &self.books), |sum, row| total(&sum, &row.leaves))
+        over.iter().fold(difference(leaves, &self.leaves_at_begin), |sum, row| total(&sum, &row.leaves))
     }
 
     fn join_the_smallest(&mut self) {
@@ -187,7 +188,7 @@ impl Stretches {
         let row = &mut self.rows[index];
         if newest {
             // Now it began when the one before it did.
-            self.books = difference(&self.books, &row.leaves);
+            self.leaves_at_begin = difference(&self.leaves_at_begin, &row.leaves);
         } else {
             row.leaves = total(&row.leaves, &leaves);
         }
@@ -225,15 +226,15 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// Stretches beside the books of their device.
+    /// Phases beside the accounts of their device.
     struct Device {
-        stretches: Stretches,
+        phases: Phases,
         leaves: Leaves,
     }
 
     impl Device {
         fn new() -> Self {
-            Self { stretches: Stretches::new(0), leaves: [0; LEAF_COUNT] }
+            Self { phases: Phases::new(0), leaves: [0; LEAF_COUNT] }
         }
 
         /// A long start-up of few operations, then many.
@@ -241,7 +242,7 @@ mod tests {
             let mut device = Self::new();
             device.operation(0, true);
             device.add(Leaf::HostCpu, 9_000);
-            device.stretches.blame(Leaf::HostCpu, Subject::None, 9_000);
+            device.phases.blame(Leaf::HostCpu, Subject::None, 9_000);
             device.operation(9_000, true);
             for step in 0..100 {
                 device.add(Leaf::Compute, 10);
@@ -252,16 +253,17 @@ mod tests {
         }
 
         fn operation(&mut self, at: u64, novel: bool) {
-            self.stretches.operation(at, novel, &self.leaves);
+            self.phases.operation(at, novel, &self.leaves);
         }
 
         fn add(&mut self, leaf: Leaf, nanos: u64) {
             self.leaves[leaf as usize] += nanos;
         }
 
-        /// Of each stretch.
+        /// Of each phase.
         fn times(&self) -> Vec<Leaves> {
-            let (newest, over) = (difference(&self.leaves, &self.stretches.books), self.stretches.rows.split_last());
+            let (newest, over) =
+                (difference(&self.leaves, &self.phases.leaves_at_begin), self.phases.rows.split_last());
             over.map_or(&[][..], |(_, over)| over).iter().map(|row| row.leaves).chain([newest]).collect()
         }
     }
@@ -269,10 +271,10 @@ mod tests {
     #[test]
     fn start_up_is_what_comes_before_the_last_new_kernel_of_the_first_half() {
         let device = Device::program();
-        let steady = device.stretches.steady_leaves(&device.leaves);
-        assert_eq!(device.stretches.steady_start(), 9_000);
+        let steady = device.phases.steady_leaves(&device.leaves);
+        assert_eq!(device.phases.steady_start(), 9_000);
         assert_eq!((steady[Leaf::HostCpu as usize], steady[Leaf::Compute as usize]), (0, 1_000));
-        assert!(device.stretches.steady().iter().all(|stretch| stretch.causes.is_empty()));
+        assert!(device.phases.steady().iter().all(|phase| phase.causes.is_empty()));
     }
 
     #[test]
@@ -293,16 +295,17 @@ mod tests {
         let mut device = Device::new();
         for at in 0..1_000 {
             device.operation(at, true);
-            device.stretches.crossed(Leaf::CopyH2dPageable, 2);
-            device.stretches.crossed(Leaf::CopyH2dPinned, 1);
-            device.stretches.crossed(Leaf::CopyD2hPinned, 2);
-            device.stretches.crossed(Leaf::CopyD2d, 50);
+            device.phases.crossed(Leaf::CopyH2dPageable, 2);
+            device.phases.crossed(Leaf::CopyH2dPinned, 1);
+            device.phases.crossed(Leaf::CopyD2hPinned, 2);
+            device.phases.crossed(Leaf::CopyD2d, 50);
         }
         let mut whole = LinkTime::default();
-        device.stretches.rows.iter().for_each(|row| whole.merge(&row.link));
+        device.phases.rows.iter().for_each(|row| whole.merge(&row.link));
         assert_eq!(whole.nanos(), 3_000);
-        // A stretch begins with each operation, so start-up ends with the first half of them, as far as joining leaves that cut.
-        let steady = device.stretches.steady_link_nanos();
+        // A phase begins with each operation, so start-up ends with the first half of them, as far as joining leaves
+        // that cut.
+        let steady = device.phases.steady_link_nanos();
         assert!((1_500..3_000).contains(&steady), "{steady}");
     }
 
@@ -317,7 +320,7 @@ mod tests {
             device.add(Leaf::HostCpu, 100);
         }
         for (from, to) in [(50, 120), (190, 230)] {
-            device.stretches.transfer(Leaf::HostCpu, Leaf::Compute, from, to, &device.leaves);
+            device.phases.transfer(Leaf::HostCpu, Leaf::Compute, from, to, &device.leaves);
             device.leaves[Leaf::HostCpu as usize] -= to - from;
             device.leaves[Leaf::Compute as usize] += to - from;
         }

@@ -5,9 +5,9 @@
 
 /// Up to this many values are kept as they are, and the median is exact.
 const EXACT: usize = 32;
-/// Buckets per power of two. A bucket spans 1/32 of its lower end, and its middle is reported, so the relative
-/// error of a quantile is at most 1/64 (1.6 %). A median that creeps over a border jumps by twice that, which a test that
-/// allows five per cent must not take for a regression.
+/// Buckets per power of two. A bucket spans 1/32 of its lower end, and its middle is reported, so the relative error of
+/// a quantile is at most 1/64 (1.6 %). A median that creeps over a border jumps by twice that, which a test that allows
+/// five per cent must not take for a regression.
 const BUCKETS_PER_OCTAVE_LOG2: u32 = 5;
 
 /// A distribution of nanoseconds.

@@ -1,6 +1,7 @@
-//! What the attributor can be asked, at any time: the books of the devices, tables, counters.
+//! What the attributor can be asked, at any time: the accounts of the devices, tables, counters.
 //!
-//! Nothing is worked out that was not entered before; what is final and what may still change is told by the last flush.
+//! Nothing is worked out that was not entered before; what is final and what may still change is told by the last
+//! flush.
 
 use super::statistics::ApiStatistics;
 use super::step_sequence::StepOperation;
@@ -13,7 +14,7 @@ use crate::record::{ApiFunctionId, DeviceId, Timestamp};
 use crate::whatif::WhatIf;
 
 impl Attributor {
-    /// The books of every device on which something ran, by ordinal.
+    /// The accounts of every device on which something ran, by ordinal.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
         self.timelines.iter().map(|timeline| &timeline.account)
     }
@@ -34,7 +35,7 @@ impl Attributor {
         self.memory.rows()
     }
 
-    /// HostSamples at the threads that launched, summed.
+    /// Host samples at the threads that launched, summed.
     #[must_use]
     pub fn sample_totals(&self) -> SampleTotals {
         self.threads.sample_totals()
@@ -58,12 +59,12 @@ impl Attributor {
         (self.ranges.counts(), self.ranges.open())
     }
 
-    /// What the program could gain at most, by the replay where it can be believed, else by the books of `device`
-    /// after start-up. `None` for a device on which nothing ran.
+    /// What the program could gain at most, by the simulation where it can be believed, else by the accounts of
+    /// `device` after start-up. `None` for a device on which nothing ran.
     #[must_use]
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = self.devices().find(|account| account.id() == device)?;
-        self.replay.what_if(account)
+        self.simulation.what_if(account)
     }
 
     /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.

@@ -1,6 +1,6 @@
-//! What the what-if replay is told, and when: the one place where the attributor knows of it.
+//! What the what-if simulation is told, and when: the one place where the attributor knows of it.
 //!
-//! The books never depend on the replay, so all calls go this way only.
+//! The accounts never depend on the simulation, so all calls go this way only.
 
 use super::DeviceAccount;
 use super::api::ApiClass;
@@ -9,21 +9,21 @@ use crate::record::{ApiCall, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};
 
-/// Tells the replay what it needs of calls, operations and steps.
+/// Tells the simulation what it needs of calls, operations and steps.
 #[derive(Debug, Default)]
 pub(super) struct SimulationFeed {
-    replay: Simulation,
+    simulation: Simulation,
 }
 
 impl SimulationFeed {
-    /// Gives the replay up.
+    /// Gives the simulation up.
     pub(super) fn stop(&mut self) {
-        self.replay.stop();
+        self.simulation.stop();
     }
 
-    /// What the replay says about a device, its ceilings additive where it is not believed.
+    /// What the simulation says about a device, its ceilings additive where it is not believed.
     pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
-        let answer = self.replay.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
+        let answer = self.simulation.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
         let leaves = account.steady_leaves();
         // What is said of a step and what it could become must be of the same steps.
         let answer = match account.typical_steps() {
@@ -36,12 +36,12 @@ impl SimulationFeed {
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
     /// its class and does not (it failed, or a capture took it) costs its time and nothing else.
     pub(super) fn call(&mut self, thread: usize, call: &ApiCall, class: ApiClass, launches: bool) {
-        if self.replay.skips(call.start.nanos()) {
+        if self.simulation.skips(call.start.nanos()) {
             return;
         }
         let class = if launches || !class.launches() { class.into() } else { CallClass::Other };
-        self.replay.call(&whatif::Call {
-            thread: replay_thread(thread),
+        self.simulation.call(&whatif::Call {
+            thread: simulated_thread(thread),
             start: call.start.nanos(),
             end: call.end.nanos(),
             class,
@@ -55,21 +55,21 @@ impl SimulationFeed {
         let Operation { device, stream, symbol: kernel, fit, graph, .. } = *operation;
         if let Some(launch) = operation.launch.filter(|_| fit > 0 && !graph) {
             let grid = SmallGrid { device, stream, kernel, fit: fit.into() };
-            self.replay.small_grid(replay_thread(launch.thread as usize), launch.start, grid);
+            self.simulation.small_grid(simulated_thread(launch.thread as usize), launch.start, grid);
         }
     }
 
     /// An operation is on its way to its timeline.
     #[inline]
     pub(super) fn operation(&mut self, operation: &Operation) {
-        // Mostly a long run is not replayed: nothing is worked out then.
+        // Mostly a long run is not simulated: nothing is worked out then.
         let begin = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
-        if self.replay.skips(begin) {
+        if self.simulation.skips(begin) {
             return;
         }
         let Some(class) = OperationClass::of(operation.leaf) else { return };
         let correlation = operation.correlation;
-        self.replay.operation(&whatif::Operation {
+        self.simulation.operation(&whatif::Operation {
             start: operation.start,
             end: operation.end,
             device: operation.device,
@@ -83,25 +83,25 @@ impl SimulationFeed {
     /// A timeline has advanced: takes the input waits, the begins of steps and where one broke off.
     pub(super) fn take_findings(&mut self, account: &mut DeviceAccount) {
         for InputWait { thread, start, end } in account.input_waits.drain(..) {
-            self.replay.input_wait(replay_thread(thread as usize), start, end);
+            self.simulation.input_wait(simulated_thread(thread as usize), start, end);
         }
         let device = account.id();
         for (at, series) in account.boundaries.drain(..) {
-            self.replay.step_boundary(device, at, series);
+            self.simulation.step_boundary(device, at, series);
         }
         for at in account.breaks.drain(..) {
-            self.replay.step_break(device, at);
+            self.simulation.step_break(device, at);
         }
     }
 
     /// All timelines have advanced to `watermark`; each may have stopped short of it by the clock slack.
     pub(super) fn advance(&mut self, watermark: u64) {
-        let replayed = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
-        self.replay.advance(replayed);
+        let simulated = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
+        self.simulation.advance(simulated);
     }
 }
 
-/// The replay needs to tell threads apart, not to know them.
-fn replay_thread(index: usize) -> ThreadId {
+/// The simulation needs to tell threads apart, not to know them.
+fn simulated_thread(index: usize) -> ThreadId {
     ThreadId(u32::try_from(index).unwrap_or(u32::MAX))
 }

@@ -9,7 +9,7 @@ use super::loaders::{Stage, is_library, stage_of, waits};
 use crate::dictionary::Dictionary;
 use crate::record::{Frame, NameId, StackId};
 
-/// Distinct lines that are told apart (32 bytes each with their index); looks at further ones name none.
+/// Distinct lines that are told apart (32 bytes each with their index); samples at further ones name none.
 const LINE_LIMIT: usize = 16_384;
 /// Stacks whose class is remembered (16 bytes each); further ones are looked through each time.
 const STACK_LIMIT: usize = 65_536;

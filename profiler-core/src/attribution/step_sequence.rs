@@ -1,9 +1,9 @@
 //! What the steps of a device launch, one after the other, and how long each place of that sequence takes.
 //!
-//! One sequence is kept: that of the steps as they are now. A step that launches the same adds its durations to it; three
-//! in a row that launch something else replace it, so an evaluation in between changes nothing and a new phase does.
-//! Operations come in launch order, which is the same for equal steps whatever the streams do. Memory is bounded by
-//! [`PLACE_LIMIT`]; a longer step has no sequence.
+//! One sequence is kept: that of the steps as they are now. A step that launches the same adds its durations to it;
+//! three in a row that launch something else replace it, so an evaluation in between changes nothing and a new phase
+//! does. Operations come in launch order, which is the same for equal steps whatever the streams do. Memory is bounded
+//! by [`PLACE_LIMIT`]; a longer step has no sequence.
 
 use super::leaf::Leaf;
 use super::subject::Subject;
@@ -11,7 +11,7 @@ use super::subject::Subject;
 /// Places of a sequence (56 bytes each). The longest period that is found has fewer launches.
 pub const PLACE_LIMIT: usize = 65_536;
 /// Steps in a row that differ from the kept sequence before they replace it.
-const PATIENCE: u32 = 3;
+const CONSECUTIVE_DIFFERENT: u32 = 3;
 
 /// One operation of a step, over the steps that launched the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl StepSequence {
             return;
         }
         self.different += 1;
-        if self.kept.is_empty() || self.different >= PATIENCE {
+        if self.kept.is_empty() || self.different >= CONSECUTIVE_DIFFERENT {
             (self.kept, self.steps, self.different) = (step.iter().map(StepOperation::new).collect(), 1, 0);
         }
     }

@@ -27,7 +27,7 @@ use crate::thresholds::CLOCK_SLACK_NANOS;
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
 pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
 
-/// One device's timeline and its books.
+/// One device's timeline and its accounts.
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) account: DeviceAccount,
@@ -76,7 +76,12 @@ impl Timeline {
     /// Adds the operation that lies at `place`, which is freed once it is entered. If its time is entered already, it
     /// takes what idle time it can; the rest goes on.
     #[inline]
-    pub(super) fn push(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut SimulationFeed) -> Late {
+    pub(super) fn push(
+        &mut self,
+        place: u32,
+        operations: &mut Slab<Operation>,
+        simulation: &mut SimulationFeed,
+    ) -> Late {
         let operation = &operations[place];
         self.account.operations += 1;
         if operation.graph {
@@ -84,18 +89,18 @@ impl Timeline {
             self.account.graph_ns = self.account.graph_ns.saturating_add(operation.end - operation.start);
         }
         if operation.start < self.account.position() {
-            return self.push_late(place, operations, replay);
+            return self.push_late(place, operations, simulation);
         }
         self.launch_order.push(operation, place);
-        replay.small_grid(operation);
+        simulation.small_grid(operation);
         self.pending.push((operation.start, place));
         Late::default()
     }
 
     #[cold]
-    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, replay: &mut SimulationFeed) -> Late {
+    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, simulation: &mut SimulationFeed) -> Late {
         let operation = &mut operations[place];
-        replay.operation(operation);
+        simulation.operation(operation);
         let position = self.account.position();
         let to = operation.end.min(position);
         let total = to - operation.start;
@@ -105,7 +110,7 @@ impl Timeline {
         } else {
             operation.start = position;
             // Its place in launch order has gone by.
-            operation.standing.shown = true;
+            operation.status.shown = true;
             operation.late = true;
             self.pending.push((position, place));
         }
@@ -136,14 +141,14 @@ impl Timeline {
         self.begins().skip(step).step_by(step)
     }
 
-    /// Enters everything before `watermark`, and tells the replay of it. Gives the number of operations that cannot be
-    /// part of any window, or of what a device can run at once.
+    /// Enters everything before `watermark`, and tells the simulation of it. Gives the number of operations that cannot
+    /// be part of any window, or of what a device can run at once.
     pub(super) fn advance(
         &mut self,
         watermark: u64,
         operations: &mut Slab<Operation>,
         host: &Host<'_>,
-        replay: &mut SimulationFeed,
+        simulation: &mut SimulationFeed,
         ranges: &mut Ranges,
     ) -> u64 {
         let mut refused = 0;
@@ -153,9 +158,9 @@ impl Timeline {
         for &(_, place) in pending.take_while(|&(start, _)| start < watermark) {
             let operation = &operations[place];
             if !operation.late {
-                replay.operation(operation);
+                simulation.operation(operation);
             }
-            let cut = self.launch_order.take_cut(place, &operation.standing);
+            let cut = self.launch_order.take_cut(place, &operation.status);
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
             let beyond = operation.end - window_start > LONGEST_WINDOW;
             if !beyond {
@@ -185,7 +190,7 @@ impl Timeline {
         let waiting = self.pending.waiting();
         let from = waiting.partition_point(|&(start, _)| start < watermark.saturating_sub(CLOCK_SLACK_NANOS));
         let mut near = waiting[from..].iter().take_while(|&&(start, _)| start < watermark);
-        near.find(|&&(_, place)| !operations[place].standing.shown).map(|&(start, _)| start)
+        near.find(|&&(_, place)| !operations[place].status.shown).map(|&(start, _)| start)
     }
 
     /// Enters busy time up to the last end that is not after `limit`.
@@ -229,7 +234,7 @@ impl Timeline {
             ranges.operation(launch.thread, launch.start, (start, operation.end), kernel);
         }
         self.account.begin(operation, cut);
-        if let Some(launch) = operation.launch.filter(|_| operation.standing.first) {
+        if let Some(launch) = operation.launch.filter(|_| operation.status.first) {
             self.account.launched(&launch, busy_until);
         }
         self.running.begin(operation.leaf, operation.end);

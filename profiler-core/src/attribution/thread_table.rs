@@ -1,8 +1,9 @@
 //! The host threads that are told apart, by their ids: a bounded number, however many a program starts and ends.
 //!
-//! A place is an index that launches, operations and the replay refer to. When all are taken, a new thread gets that of
-//! the thread that called last the longest time ago and for which nothing waits; should something wait for every one,
-//! it shares a place until the next flush, and its calls are told from the other thread's by their times only.
+//! A place is an index that launches, operations and the simulation refer to. When all are taken, a new thread gets
+//! that of the thread that called last the longest time ago and for which nothing waits; should something wait for
+//! every one, it shares a place until the next flush, and its calls are told from the other thread's by their times
+//! only.
 
 use std::cmp::Reverse;
 
@@ -25,8 +26,8 @@ pub(super) struct ThreadTable {
     places: FxHashMap<ThreadId, u32>,
     /// The place that was asked for last.
     asked: u32,
-    /// Places of the threads for which nothing waited when a place was first wanted during the flush `quiet_at`, the one
-    /// that called longest ago last.
+    /// Places of the threads for which nothing waited when a place was first wanted during the flush `quiet_at`, the
+    /// one that called longest ago last.
     quiet: Vec<u32>,
     quiet_at: Option<u64>,
     /// Of launching threads that are forgotten.
@@ -68,7 +69,7 @@ impl ThreadTable {
         place
     }
 
-    /// HostSamples at the threads that launched, summed.
+    /// Host samples at the threads that launched, summed.
     pub(super) fn sample_totals(&self) -> SampleTotals {
         let mut sum = self.forgotten_samples;
         // Where no launch was recorded, all that were looked at: the sampler chose them.

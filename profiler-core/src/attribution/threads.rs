@@ -65,7 +65,7 @@ impl HostThread {
         self.pending.push(call);
     }
 
-    /// Tracing took this thread's time. DequeuedLaunch sorted and disjoint.
+    /// Tracing took this thread's time. Kept sorted and disjoint.
     pub(super) fn push_overhead(&mut self, start: u64, end: u64) {
         let index = self.overheads.partition_point(|&(begin, _)| begin < start);
         let start = index.checked_sub(1).and_then(|i| self.overheads.get(i)).map_or(start, |&(_, e)| start.max(e));
@@ -83,8 +83,8 @@ impl HostThread {
         self.pending.sort(|a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
     }
 
-    /// Takes the next of what is pending, if it can be placed. A call that ends after `latest` is damaged and must not hold up
-    /// the others; it goes with them.
+    /// Takes the next of what is pending, if it can be placed. A call that ends after `latest` is damaged and must not
+    /// hold up the others; it goes with them.
     #[inline]
     pub(super) fn take_ready(&mut self, horizon: u64, latest: u64) -> Option<ApiCall> {
         let end = self.pending.waiting().first()?.end.nanos();
@@ -241,9 +241,9 @@ impl HostThread {
         while self.overheads.front().is_some_and(|&(_, end)| end < keep_from) {
             self.overheads.pop_front();
         }
-        // A hole may have begun before the gap that needs it.
-        let hole_from = self.calls.first().map_or(keep_from, |call| call.end.min(keep_from));
-        self.samples.forget_before(hole_from);
+        // A host gap may have begun before the gap that needs it.
+        let gap_from = self.calls.first().map_or(keep_from, |call| call.end.min(keep_from));
+        self.samples.forget_before(gap_from);
     }
 }
 

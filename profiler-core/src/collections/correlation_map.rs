@@ -2,13 +2,13 @@
 //!
 //! An id has one slot, its low bits. Consecutive ids lie side by side, so joining a buffer of records walks through
 //! memory in order, where a hash would miss the cache for each. When two ids want one slot, the newer gets it and the
-//! older moves to an ordinary map, so nothing is ever lost and any ids work, only slower. There are as many slots as it takes
-//! for that to be rare, so that those in use stay in the processor's caches.
+//! older moves to an ordinary map, so nothing is ever lost and any ids work, only slower. There are as many slots as it
+//! takes for that to be rare, so that those in use stay in the processor's caches.
 
 use rustc_hash::FxHashMap;
 
-/// Slots at first and at most, powers of two (16 bytes each for launches). The most are more than are in flight between two
-/// flushes of a dense program: eight threads launch 1.1 million times a second.
+/// Slots at first and at most, powers of two (16 bytes each for launches). The most are more than are in flight between
+/// two flushes of a dense program: eight threads launch 1.1 million times a second.
 const FEWEST_SLOTS: usize = 1 << 10;
 const MOST_SLOTS: usize = 1 << 18;
 /// Slots are doubled when this part of them would move to the ordinary map.

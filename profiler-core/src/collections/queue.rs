@@ -1,8 +1,8 @@
 //! A queue that lies in one piece of memory, so that what waits is a slice.
 //!
-//! A ring needs two slices for that, and pays for it with each sample. Here the front moves on, and the room it leaves is used
-//! again when the memory would have to grow, which costs O(1) amortized a thing. It takes at most four times the memory of the
-//! most that ever waited.
+//! A ring needs two slices for that, and pays for it with each sample. Here the front moves on, and the room it leaves
+//! is used again when the memory would have to grow, which costs O(1) amortized a thing. It takes at most four times
+//! the memory of the most that ever waited.
 
 use std::ops::{Deref, DerefMut};
 

@@ -1,7 +1,7 @@
 //! Sorting what comes in runs: each buffer is in order, the buffers are not.
 //!
-//! Merging runs that do not overlap costs as much as merging ones that do. So whole runs are put in the order in which they
-//! begin, and cut where another one lies in between. Only what is entangled more than that is sorted item by item.
+//! Merging runs that do not overlap costs as much as merging ones that do. So whole runs are put in the order in which
+//! they begin, and cut where another one lies in between. Only what is entangled more than that is sorted item by item.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,7 +10,8 @@ use crate::collections::queue::Queue;
 
 /// Runs of a mean length below this are no buffers.
 const SHORTEST_RUN: usize = 8;
-/// How often each run may be cut where another one begins: some are left over from before. Beyond, sorting all is cheaper.
+/// How often each run may be cut where another one begins: some are left over from before. Beyond, sorting all is
+/// cheaper.
 const CUTS: usize = 4;
 
 /// Things that wait to be taken in order, put aside in any.
@@ -70,7 +71,8 @@ impl<T: Copy> InOrder<T> {
         &self.items
     }
 
-    /// Drops the first of what waits, as long as `before` holds, which it must not for any behind one for which it does not.
+    /// Drops the first of what waits, as long as `before` holds, which it must not for any behind one for which it does
+    /// not.
     pub(crate) fn skip_while(&mut self, before: impl Fn(&T) -> bool) {
         self.items.skip_first(self.items.partition_point(before));
     }
@@ -87,7 +89,7 @@ impl<T: Copy> InOrder<T> {
     }
 }
 
-/// The longest stretches of `items` that are in order; those before `sorted` are.
+/// The longest runs of `items` that are in order; those before `sorted` are.
 fn runs<T>(items: &[T], sorted: usize, compare: impl Fn(&T, &T) -> Ordering) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = 0;

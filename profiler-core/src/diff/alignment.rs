@@ -1,8 +1,9 @@
-//! Which elements of two sequences belong together: a shortest edit script (Myers, "An O(ND) Difference Algorithm and Its
-//! Variations", 1986).
+//! Which elements of two sequences belong together: a shortest edit script (Myers, "An O(ND) Difference Algorithm and
+//! Its Variations", 1986).
 //!
 //! Chosen because steps of two runs are long (hundreds to tens of thousands of launches) and nearly the same, so the
-//! work is their length times the number of differences. That number is bounded, since the memory grows with its square.
+//! work is their length times the number of differences. That number is bounded, since the memory grows with its
+//! square.
 
 /// Elements that may be added and removed together; beyond, the sequences are too different to be told by place.
 /// The script's trace takes 4 bytes by half the square of this: 8 MB.

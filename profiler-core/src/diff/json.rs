@@ -1,7 +1,8 @@
 //! The comparison for programs. Wire types of their own: the model may change without changing the schema.
 //!
-//! Times are nanoseconds and named `_ns`, those of leaves and units integers; shares are 0 to 1. `docs/reference/report.md`
-//! defines every field. A field may be added within a schema version; renaming or removing one raises it.
+//! Times are nanoseconds and named `_ns`, those of leaves and units integers; shares are 0 to 1.
+//! `docs/reference/report.md` defines every field. A field may be added within a schema version; renaming or removing
+//! one raises it.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //! When one of the runs has no steps, or the steps of the two are not the same thing, the time of equally many
 //! operations takes the place of a step, and there is no test of significance.
 //!
-//! Where A carries replayed ceilings, the one for what B got rid of stands beside what B reached ([`Prediction`]).
+//! Where A carries simulated ceilings, the one for what B got rid of stands beside what B reached ([`Prediction`]).
 //!
 //! It compares two reports, not two programs: one run of each says nothing about how much runs differ. It explains
 //! by leaf, which is a cause as the device sees it, not a line of source.

@@ -89,7 +89,7 @@ pub struct DeviceDiff {
     pub copies: Vec<Row>,
     /// What changed by place in the step, or why only names can be compared.
     pub places: Result<Places, String>,
-    /// What the replay of A foretold of B, if it did.
+    /// What the simulation of A foretold of B, if it did.
     pub prediction: Option<Prediction>,
 }
 

@@ -1,4 +1,5 @@
-//! Kernels and copies of two runs by their place in the step: which came, which went, and which take longer where they are.
+//! Kernels and copies of two runs by their place in the step: which came, which went, and which take longer where they
+//! are.
 //!
 //! The sequences of the steps are aligned by name. Both are first turned to begin with the same operation: where in its
 //! cycle a step begins is a convention and may differ between runs. A name alone cannot tell the tenth layer's kernel

@@ -1,4 +1,4 @@
-//! Predicted and got: the ceiling that A's replay gave for what was then removed, beside what B really reached.
+//! Predicted and got: the ceiling that A's simulation gave for what was then removed, beside what B really reached.
 //!
 //! What was removed is judged by the result: the group of causes that shrank most from a step of A to one of B. The
 //! steps are those of the detector even where the runs are compared by operations, because a ceiling is about steps.
@@ -17,16 +17,16 @@ use crate::whatif::{Ceiling, FEWEST_STEPS, ScenarioKind};
 /// shown in a report.
 const WORTH_A_LINE: f64 = 0.01;
 
-/// What was foretold of B by the replay of A, and what came.
+/// What was foretold of B by the simulation of A, and what came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// What the replay left out.
+    /// What the simulation left out.
     pub kind: ScenarioKind,
     /// The group that shrank most.
     pub group: Group,
-    /// Mean of the steps of A that were replayed, nanoseconds.
+    /// Mean of the steps of A that were simulated, nanoseconds.
     pub step_ns: u64,
-    /// How short they could become by the replay, nanoseconds.
+    /// How short they could become by the simulation, nanoseconds.
     pub predicted_step_ns: u64,
     /// The first divided by the second: a ceiling.
     pub predicted_speedup: f64,
@@ -34,7 +34,7 @@ pub struct Prediction {
     pub actual_step_ns: u64,
     /// `step_ns` divided by it; below 1 when B is slower.
     pub actual_speedup: f64,
-    /// Median error of the base replay of A, 0 to 1.
+    /// Median error of the base simulation of A, 0 to 1.
     pub base_error: f64,
     /// Leaves that the scenario left as they were and that changed, of the mean step, nanoseconds; the largest change
     /// first.
@@ -42,8 +42,8 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// `None` without a replay of A that is believed, without steps of the same kind in both, or when what shrank most
-    /// is no matter of replay (computation) or hardly shrank.
+    /// `None` without a simulation of A that is believed, without steps of the same kind in both, or when what shrank
+    /// most is no matter of simulation (computation) or hardly shrank.
     pub(super) fn of(a: &DeviceReport, b: &DeviceReport) -> Option<Self> {
         let what_if = a.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
         let (before, after) = (steps(a)?, steps(b)?);
@@ -78,7 +78,7 @@ impl Prediction {
     }
 }
 
-/// The warm steps, else all that were found by what repeats. As many as a replay needs.
+/// The warm steps, else all that were found by what repeats. As many as a simulation needs.
 fn steps(device: &DeviceReport) -> Option<Representative> {
     let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
     let (source, rows) = unit::comparable(Some(steps)).unwrap_or((steps.source, &steps.rows));

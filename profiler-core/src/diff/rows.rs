@@ -1,8 +1,8 @@
 //! Kernels and copies of two runs side by side: which came, went, run more often, or take longer.
 //!
-//! They are aligned by name, and counts are put on one unit (a step, or a number of operations) because the runs may differ
-//! in length. A report counts kernels over the whole trace: what only start-up runs appears as fewer launches in the
-//! longer run. A report keeps no sequence of operations, so two kernels of one name are one row.
+//! They are aligned by name, and counts are put on one unit (a step, or a number of operations) because the runs may
+//! differ in length. A report counts kernels over the whole trace: what only start-up runs appears as fewer launches in
+//! the longer run. A report keeps no sequence of operations, so two kernels of one name are one row.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
-//! What the two runs are compared by: one representative step of each, or a number of operations where steps do not serve.
+//! What the two runs are compared by: one representative step of each, or a number of operations where steps do not
+//! serve.
 //!
-//! A representative has to keep the books balanced: its leaves sum to its duration exactly, so that the differences
+//! A representative has to keep the accounts balanced: its leaves sum to its duration exactly, so that the differences
 //! of the leaves sum to the difference of the durations. A median of each leaf does not; the mean over the steps
 //! between the quartiles does, and is as deaf to outliers.
 
@@ -60,7 +61,7 @@ pub fn durations(rows: &[Step]) -> Vec<u64> {
     rows.iter().map(duration).collect()
 }
 
-/// A step's duration is the sum of its leaves, so that the books balance even if a reader gave it other ends.
+/// A step's duration is the sum of its leaves, so that the accounts balance even if a reader gave it other ends.
 fn duration(step: &Step) -> u64 {
     step.leaves.iter().sum()
 }

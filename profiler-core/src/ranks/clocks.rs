@@ -1,9 +1,9 @@
 //! The clocks of several hosts brought together by what ends at once.
 //!
 //! The ranks of one host share its clock. Between hosts, clocks are off by what their time service leaves, up to
-//! milliseconds; but a collective ends on all ranks within the time of its last message. So the median difference of the
-//! ends is the offset, and how far the differences scatter is how exactly it is known. A drift of the clocks against each
-//! other during the run is not modeled; it shows in the scatter.
+//! milliseconds; but a collective ends on all ranks within the time of its last message. So the median difference of
+//! the ends is the offset, and how far the differences scatter is how exactly it is known. A drift of the clocks
+//! against each other during the run is not modeled; it shows in the scatter.
 
 use super::collectives::{Operation, Paired};
 

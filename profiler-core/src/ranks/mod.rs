@@ -2,7 +2,8 @@
 //!
 //! A rank that reaches a collective early waits in it for the last one, and its trace alone shows a long kernel. Beside
 //! the traces of the others the kernel divides into waiting (until the last rank has begun) and moving data. The rank
-//! that begins last most often, at the cost of the others, is the straggler; what it did meanwhile is in its own leaves.
+//! that begins last most often, at the cost of the others, is the straggler; what it did meanwhile is in its own
+//! leaves.
 //!
 //! What cannot be told is said: operations between some of the ranks only, clocks that nothing brings together, ranks
 //! without a trace.

@@ -60,8 +60,8 @@ impl PcieLink {
     }
 
     /// The shortest time in which a copy of `bytes` from or to page-locked memory can be hoped to go over the link,
-    /// nanoseconds: at 90 % of [`bytes_per_second`](Self::bytes_per_second), the upper end of what is usual. `None` when
-    /// the link is not described.
+    /// nanoseconds: at 90 % of [`bytes_per_second`](Self::bytes_per_second), the upper end of what is usual. `None`
+    /// when the link is not described.
     #[must_use]
     pub fn shortest_copy_nanos(&self, bytes: u64) -> Option<u64> {
         let rate = 0.9 * self.bytes_per_second();

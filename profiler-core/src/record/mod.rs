@@ -75,7 +75,8 @@ impl Record {
         })
     }
 
-    /// The API call that it is, or that it comes from; `None` for kinds that come from no call. The id may be 0: not known.
+    /// The API call that it is, or that it comes from; `None` for kinds that come from no call. The id may be 0: not
+    /// known.
     #[inline]
     #[must_use]
     pub const fn correlation(&self) -> Option<CorrelationId> {
@@ -122,13 +123,13 @@ pub struct Loss {
     pub undelivered_buffers: u64,
     /// Range events of the program that were thrown away because there were too many at once.
     pub dropped_ranges: u64,
-    /// HostSamples at host threads that gave nothing: torn reads, threads that were gone.
+    /// Host samples at host threads that gave nothing: torn reads, threads that were gone.
     pub failed_samples: u64,
     /// How often a name, launch configuration, function, frame, device or context found its table full and became
     /// one with others (see [`Dictionary`](crate::dictionary::Dictionary)).
     pub dictionary_overflow: u64,
-    /// Time of captures in which nothing could be recorded, because another tool held the tracing library or because that
-    /// refused; nanoseconds.
+    /// Time of captures in which nothing could be recorded, because another tool held the tracing library or because
+    /// that refused; nanoseconds.
     pub unobserved_ns: u64,
 }
 

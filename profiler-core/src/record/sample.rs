@@ -57,7 +57,7 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// A look at one thread, and how it spent the time since the sample before.
+/// A sample of one thread, and how it spent the time since the sample before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSample {
     /// The sample before this one at the same thread, or the begin of sampling.

@@ -1,8 +1,8 @@
 //! Idle time of a device by what it is blamed on: the rows behind the verdict's sentences.
 //!
-//! Leaves say which kind of cause idle time had; these rows say which call, kernel or copy. They are about the time after
-//! start-up, like the verdict. Leaves that are about the launch itself blame nothing else and have no row. Where exactly a
-//! gap lay is in the trace, not here.
+//! Leaves say which kind of cause idle time had; these rows say which call, kernel or copy. They are about the time
+//! after start-up, like the verdict. Leaves that are about the launch itself blame nothing else and have no row. Where
+//! exactly a gap lay is in the trace, not here.
 
 use super::names;
 use super::waits::waited_for;
@@ -49,7 +49,8 @@ impl GapRow {
     }
 }
 
-/// The idle time of a device after start-up, at most eight rows for each leaf beside those of the host, the largest total first.
+/// The idle time of a device after start-up, at most eight rows for each leaf beside those of the host, the largest
+/// total first.
 pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapRow> {
     let mut host: Vec<GapRow> = Vec::new();
     let mut rows_of = [0; Leaf::ALL.len()];

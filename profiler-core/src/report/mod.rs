@@ -4,8 +4,8 @@
 //! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
 //! Nothing here reads a clock or decides about colors or destinations.
 //!
-//! Reading order: `model` (what a report holds), `build` and the files beside it that make its parts, `verdict`, then the
-//! outputs.
+//! Reading order: `model` (what a report holds), `build` and the files beside it that make its parts, `verdict`, then
+//! the outputs.
 
 mod build;
 mod captures;
@@ -39,9 +39,9 @@ use crate::attribution::leaf::Group;
 use crate::text_format::{Page, Style};
 
 impl Report {
-    /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest
-    /// over the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link that
-    /// is not known.
+    /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest over
+    /// the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link
+    /// that is not known.
     #[must_use]
     pub fn ceiling(&self, group: Group) -> Option<f64> {
         verdict::ceiling_if_fixed(group, &self.devices)

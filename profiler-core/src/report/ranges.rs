@@ -1,7 +1,7 @@
 //! Ranges that the program named: their time on the host, what of the devices belongs to them, and why that idled.
 //!
-//! The tables have the columns of the reports of these names in Nsight Systems (`nsys stats`). Kernels and operations of
-//! a range include those of the ranges within it; rows of messages that differ in a counter only are one.
+//! The tables have the columns of the reports of these names in Nsight Systems (`nsys stats`). Kernels and operations
+//! of a range include those of the ranges within it; rows of messages that differ in a counter only are one.
 
 use std::fmt::Write;
 

@@ -32,7 +32,7 @@ pub(super) struct Anchor {
     pub(super) distance: u32,
 }
 
-/// HostSamples for an anchor; `current` is kept as long as it is one and none comes much less often.
+/// Looks for an anchor; `current` is kept as long as it is one and none comes much less often.
 pub(super) fn find(symbols: &[u32], current: Option<u32>) -> Option<Anchor> {
     let mut places: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     for (place, &symbol) in symbols.iter().enumerate() {

@@ -21,9 +21,9 @@ use super::{Cut, LaunchKind, StepSource};
 const SHORTEST_EPOCH: u64 = 512;
 /// Where an epoch is looked at before its end...
 const EARLY: [u64; 3] = [64, 128, 256];
-/// ...and ends there for a period that came so often at its end, and for three quarters of it, without exception: a step of
-/// three launches need not wait for a hundred others, and the launches before the first step shall not keep it waiting. So
-/// often in a row no layer of a model comes that is as short as that.
+/// ...and ends there for a period that came so often at its end, and for three quarters of it, without exception: a
+/// step of three launches need not wait for a hundred others, and the launches before the first step shall not keep it
+/// waiting. So often in a row no layer of a model comes that is as short as that.
 const EARLY_REPEATS: u64 = 32;
 /// Epochs of a known period have this many periods...
 const EPOCH_PERIODS: u64 = 4;
@@ -119,8 +119,8 @@ impl StepDetector {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
     }
 
-    /// Publishes `period` without waiting for epochs; the next one is as after an epoch that found it. Launch `number`, the
-    /// newest, may begin the first step.
+    /// Publishes `period` without waiting for epochs; the next one is as after an epoch that found it. Launch `number`,
+    /// the newest, may begin the first step.
     fn begin_with(&mut self, period: u32, number: u64, symbol: u32) -> Option<Cut> {
         self.lags.close_epoch(self.sequence.count() - self.epoch, &self.sequence);
         self.previous = Finding::Period(period);

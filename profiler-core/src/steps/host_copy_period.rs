@@ -1,12 +1,13 @@
 //! Steps of few repetitions around a copy between host and device, before an epoch of launches has passed.
 //!
-//! A slow program may be over after sixteen steps of fifty launches, which is too little for two epochs. Exact repetition
-//! alone does not shorten the wait: the layers of a model repeat as exactly as its steps do. What the host hands over or
-//! fetches, it hardly does once a layer, though; a batch or a loss comes once a step. When such a copy comes at one distance
-//! five times, with the same launches in between each time, that distance is the period.
+//! A slow program may be over after sixteen steps of fifty launches, which is too little for two epochs. Exact
+//! repetition alone does not shorten the wait: the layers of a model repeat as exactly as its steps do. What the host
+//! hands over or fetches, it hardly does once a layer, though; a batch or a loss comes once a step. When such a copy
+//! comes at one distance five times, with the same launches in between each time, that distance is the period.
 //!
-//! A program that copies for each layer (weights kept on the host), or for each of more than four micro-batches before an
-//! optimizer step, is cut there until the epochs know better. Not here: programs that copy nothing, and steps that differ.
+//! A program that copies for each layer (weights kept on the host), or for each of more than four micro-batches before
+//! an optimizer step, is cut there until the epochs know better. Not here: programs that copy nothing, and steps that
+//! differ.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 //!
 //! The distance between two equal symbols is a vote for that lag. A few lags with the most votes are scored: the
 //! share of launches that equal the one that far before. All are scored over the same epoch, because a score of
-//! its own stretch would let an inner loop that repeats perfectly for a while win over the step around it. Launches are
+//! its own phase would let an inner loop that repeats perfectly for a while win over the step around it. Launches are
 //! scored some at a time, which costs a fraction of scoring each.
 
 use rustc_hash::FxHashMap;
@@ -121,10 +121,10 @@ impl Lags {
         }
     }
 
-    /// Whether a period that fits `repeats` times into the `length` launches of the epoch has come that often at its end, and
-    /// for three quarters of it, without exception; a program begins with launches of its own. That ends the epoch; a
-    /// period is found only if it scores [`LEAST_SCORE`] over all of it, else the next epoch begins behind those launches.
-    /// Launches that are all equal do not count: what repeats there need not be a step.
+    /// Whether a period that fits `repeats` times into the `length` launches of the epoch has come that often at its
+    /// end, and for three quarters of it, without exception; a program begins with launches of its own. That ends the
+    /// epoch; a period is found only if it scores [`LEAST_SCORE`] over all of it, else the next epoch begins behind
+    /// those launches. Launches that are all equal do not count: what repeats there need not be a step.
     pub(super) fn has_perfect(&self, repeats: u64, length: u64, sequence: &Sequence) -> bool {
         let (newest, longest) = (sequence.count(), length / repeats);
         let perfect = |candidate: &&Candidate| {

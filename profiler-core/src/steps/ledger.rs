@@ -1,8 +1,8 @@
 //! The steps of one device with their time by cause.
 //!
 //! One series for each way in which steps were found: named ranges, a period (training and evaluation have one each),
-//! an anchor, windows. A series has at most one open step, which holds what the device's books said at its begin: its
-//! leaves are the difference, so they sum to its time by construction and an operation costs the same however many
+//! an anchor, windows. A series has at most one open step, which holds what the device's accounts said at its begin:
+//! its leaves are the difference, so they sum to its time by construction and an operation costs the same however many
 //! steps are open. Which series speaks for the device is decided only when asked.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub(crate) const SERIES_LIMIT: usize = 6;
 /// other. Operations rather than time, because start-up is long and does little.
 const SPEAKING_PART: u64 = 10;
 
-/// What stood in the books when a step began.
+/// What stood in the accounts when a step began.
 #[derive(Debug)]
 struct Open {
     start: u64,
@@ -87,7 +87,7 @@ impl Default for StepLedger {
 }
 
 impl StepLedger {
-    /// An operation begins at `at`, up to which everything is entered in `leaves`, the books of the device so far.
+    /// An operation begins at `at`, up to which everything is entered in `leaves`, the accounts of the device so far.
     /// `annotated`: a named step begins with it.
     pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
         let window_ends = at >= self.window_end;
@@ -130,13 +130,14 @@ impl StepLedger {
         }
     }
 
-    /// Takes `from..to` from one leaf and gives it to another, in steps that are over, too. `leaves`: the books before.
+    /// Takes `from..to` from one leaf and gives it to another, in steps that are over, too. `leaves`: the accounts
+    /// before.
     pub(crate) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
         let (was, is) = (was as usize, is as usize);
         let within = |start: u64, end: u64| end.min(to).saturating_sub(start.max(from));
         for series in &mut self.series {
             if let Some(open) = &mut series.open {
-                // What lies before the step moves in the books that it began with.
+                // What lies before the step moves in the accounts that it began with.
                 let nanos = within(open.start, u64::MAX).min(open.since(leaves)[was]);
                 let before = to - from - nanos;
                 open.leaves[was] = open.leaves[was].wrapping_sub(before);
@@ -213,19 +214,19 @@ mod tests {
     use super::*;
     use crate::attribution::leaf::LEAF_COUNT;
 
-    /// Step books beside the books of their device.
+    /// A step ledger beside the accounts of their device.
     struct Device {
-        books: StepLedger,
+        ledger: StepLedger,
         leaves: Leaves,
     }
 
     impl Device {
         fn new() -> Self {
-            Self { books: StepLedger::default(), leaves: [0; LEAF_COUNT] }
+            Self { ledger: StepLedger::default(), leaves: [0; LEAF_COUNT] }
         }
 
         fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>) {
-            self.books.operation(at, annotated, cut, &self.leaves);
+            self.ledger.operation(at, annotated, cut, &self.leaves);
         }
 
         fn add(&mut self, leaf: Leaf, nanos: u64) {
@@ -233,7 +234,7 @@ mod tests {
         }
 
         fn steps(&self) -> Steps {
-            self.books.steps()
+            self.ledger.steps()
         }
     }
 
@@ -243,68 +244,68 @@ mod tests {
 
     #[test]
     fn a_step_has_what_was_entered_between_its_boundaries() {
-        let mut books = Device::new();
+        let mut device = Device::new();
         for step in 0..3 {
-            books.operation(100 * step, false, period(2));
-            books.add(Leaf::Compute, 60);
-            books.operation(100 * step + 60, false, None);
-            books.add(Leaf::Dispatch, 40);
+            device.operation(100 * step, false, period(2));
+            device.add(Leaf::Compute, 60);
+            device.operation(100 * step + 60, false, None);
+            device.add(Leaf::Dispatch, 40);
         }
-        let steps = books.steps();
+        let steps = device.steps();
         assert_eq!((steps.source, steps.period, steps.seen), (StepSource::Period, Some(2), 2));
         for row in &steps.rows {
             assert_eq!(row.leaves.iter().sum::<u64>(), row.end.since(row.start));
             assert_eq!((row.leaves[Leaf::Compute as usize], row.operations), (60, 2));
         }
-        assert_eq!(books.books.match_rate(), Some(0.5));
+        assert_eq!(device.ledger.match_rate(), Some(0.5));
     }
 
     #[test]
     fn a_late_operation_changes_steps_that_are_over() {
-        let mut books = Device::new();
+        let mut device = Device::new();
         for step in 0..4 {
-            books.operation(100 * step, false, period(1));
-            books.add(Leaf::HostCpu, 100);
+            device.operation(100 * step, false, period(1));
+            device.add(Leaf::HostCpu, 100);
         }
-        books.books.transfer(Leaf::HostCpu, Leaf::Compute, 150, 330, &books.leaves);
-        books.leaves[Leaf::HostCpu as usize] -= 180;
-        books.leaves[Leaf::Compute as usize] += 180;
-        books.operation(400, false, period(1));
-        let compute: Vec<_> = books.steps().rows.iter().map(|row| row.leaves[Leaf::Compute as usize]).collect();
+        device.ledger.transfer(Leaf::HostCpu, Leaf::Compute, 150, 330, &device.leaves);
+        device.leaves[Leaf::HostCpu as usize] -= 180;
+        device.leaves[Leaf::Compute as usize] += 180;
+        device.operation(400, false, period(1));
+        let compute: Vec<_> = device.steps().rows.iter().map(|row| row.leaves[Leaf::Compute as usize]).collect();
         assert_eq!(compute, [0, 50, 100, 30], "the last step was open");
     }
 
     #[test]
     fn the_trustworthy_speak_when_they_cover_enough() {
-        let mut books = Device::new();
+        let mut device = Device::new();
         let second = WINDOW_NANOS;
         for at in 0..3 {
-            books.operation(at, false, period(15));
+            device.operation(at, false, period(15));
         }
         for at in 1..20 {
-            books.operation(at * second, false, (at > 10).then(|| period(1_206)).flatten());
-            books.add(Leaf::Compute, second);
+            device.operation(at * second, false, (at > 10).then(|| period(1_206)).flatten());
+            device.add(Leaf::Compute, second);
         }
-        assert_eq!(books.steps().period, Some(1), "operations, not launches");
-        assert_eq!((books.steps().source, books.steps().seen), (StepSource::Period, 8));
+        assert_eq!(device.steps().period, Some(1), "operations, not launches");
+        assert_eq!((device.steps().source, device.steps().seen), (StepSource::Period, 8));
         for at in 20..200 {
-            books.operation(at * second, false, Some(Cut::Lost));
+            device.operation(at * second, false, Some(Cut::Lost));
         }
-        assert_eq!(books.steps().source, StepSource::Window);
+        assert_eq!(device.steps().source, StepSource::Window);
         for at in 200..203 {
-            books.operation(at * second, true, None);
+            device.operation(at * second, true, None);
         }
-        assert_eq!((books.steps().source, books.steps().seen), (StepSource::Annotated, 2));
+        assert_eq!((device.steps().source, device.steps().seen), (StepSource::Annotated, 2));
     }
 
     #[test]
     fn no_more_is_kept_than_the_limits_allow() {
-        let mut books = Device::new();
+        let mut device = Device::new();
         for step in 0..10_000 {
-            books.operation(step, true, period(1 + (step / 1_000) as u32));
+            device.operation(step, true, period(1 + (step / 1_000) as u32));
         }
-        assert!(books.books.series.len() <= SERIES_LIMIT);
-        let steps = books.steps();
+        assert!(device.ledger.series.len() <= SERIES_LIMIT);
+        let steps = device.steps();
         assert_eq!((steps.seen, steps.rows.len()), (9_999, REMEMBERED));
         assert_eq!(steps.rows.last().map(|row| row.end.nanos()), Some(9_999));
     }

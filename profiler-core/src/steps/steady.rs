@@ -6,8 +6,8 @@
 use super::{Step, StepSource, Steps};
 use crate::record::Timestamp;
 
-/// Named steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms. Steps that were
-/// found have more before them that are not listed: those that they were found by.
+/// Named steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms. Steps that
+/// were found have more before them that are not listed: those that they were found by.
 pub const WARM_UP_STEPS: u64 = 3;
 /// A step of more than this many times the median duration is set aside: a checkpoint, an evaluation, a collection.
 pub const UNUSUAL: f64 = 1.5;
@@ -55,8 +55,8 @@ impl Step {
 }
 
 impl Steps {
-    /// The remembered steps that begin at `from` or later, without the first [`WARM_UP_STEPS`] if the program names them;
-    /// windows are no steps, so none of them is steady.
+    /// The remembered steps that begin at `from` or later, without the first [`WARM_UP_STEPS`] if the program names
+    /// them; windows are no steps, so none of them is steady.
     #[must_use]
     pub fn steady(&self, from: Timestamp) -> Steady {
         let forgotten = self.seen.saturating_sub(self.rows.len() as u64);

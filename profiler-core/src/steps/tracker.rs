@@ -31,8 +31,8 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Follows `period`. Of the launches that came once in the newest one, and in their place in the two before, the one
-    /// after the longest pause begins a step: programs fetch input and evaluate between steps.
+    /// Follows `period`. Of the launches that came once in the newest one, and in their place in the two before, the
+    /// one after the longest pause begins a step: programs fetch input and evaluate between steps.
     pub(super) fn of_period(period: u32, sequence: &Sequence) -> Self {
         let first = sequence.count().saturating_sub(u64::from(period));
         let newest: Vec<(u64, Launched)> = (first..).zip(sequence.since(first)).collect();

@@ -1,5 +1,5 @@
-//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that cannot
-//! control the terminal.
+//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that
+//! cannot control the terminal.
 //!
 //! Plain ASCII. Nobody here knows whether there is a terminal: its width, and whether it shows colors, are in the [`Style`] that
 //! the caller gives. What the texts say is decided in `report`, `diff` and `ranks`.
@@ -154,8 +154,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines and
-/// paragraphs, marks and controls of the direction of text.
+/// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines
+/// and paragraphs, marks and controls of the direction of text.
 fn controls(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

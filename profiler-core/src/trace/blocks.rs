@@ -1,8 +1,8 @@
 //! Takes the blocks of a trace apart, one by one, without what came before them.
 //!
-//! This is the half of reading that costs: checksums, decompression, the rows of an events block. It needs no dictionary,
-//! so it can run ahead of the other half ([`Assembly`](super::Assembly)), on another thread too. A block is decoded completely
-//! before its first record comes out: either all of its rows or none.
+//! This is the half of reading that costs: checksums, decompression, the rows of an events block. It needs no
+//! dictionary, so it can run ahead of the other half ([`Assembly`](super::Assembly)), on another thread too. A block is
+//! decoded completely before its first record comes out: either all of its rows or none.
 
 use std::io::Read;
 
@@ -60,12 +60,12 @@ pub struct BlockReader<R> {
     /// Memory for items: a block has a megabyte of them, too much to be had anew each time.
     spare: Vec<Vec<Item>>,
     ended: bool,
-    place: Place,
+    position: FilePosition,
 }
 
 /// Where in the order of blocks reading is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FilePosition {
     /// No block has been met.
     Begin,
     Middle,
@@ -82,7 +82,7 @@ impl<R: Read> BlockReader<R> {
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = Source::new(source)?;
         let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
-        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, place: Place::Begin })
+        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, position: FilePosition::Begin })
     }
 
     /// As [`TraceReader::only`](super::TraceReader::only).
@@ -151,23 +151,23 @@ impl<R: Read> BlockReader<R> {
         Ok(Some(Block { offset, bytes, content }))
     }
 
-    /// Counts a block where the format has none of its kind. Its contents are taken: they are whole. A first block that was
-    /// lost is counted as that.
+    /// Counts a block where the format has none of its kind. Its contents are taken: they are whole. A first block that
+    /// was lost is counted as that.
     fn check_place(&mut self, header: &Header) {
         let is_session = header.kind == kind::SESSION;
-        let right = match self.place {
-            Place::Begin => is_session || header.sequence > 0,
-            Place::Middle => !is_session,
-            Place::Behind => false,
+        let right = match self.position {
+            FilePosition::Begin => is_session || header.sequence > 0,
+            FilePosition::Middle => !is_session,
+            FilePosition::Behind => false,
         };
         if !right {
             self.source.damage.note(self.source.offset());
             self.source.damage.misplaced_blocks += 1;
         }
         if header.kind == kind::END {
-            self.place = Place::Behind;
-        } else if self.place == Place::Begin {
-            self.place = Place::Middle;
+            self.position = FilePosition::Behind;
+        } else if self.position == FilePosition::Begin {
+            self.position = FilePosition::Middle;
         }
     }
 

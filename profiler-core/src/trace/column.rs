@@ -100,7 +100,8 @@ impl Predictor {
     }
 }
 
-/// Launch configurations with numbers below this are looked up without a hash. The sessions in `fixtures` have up to 200 each.
+/// Launch configurations with numbers below this are looked up without a hash. The sessions in `fixtures` have up to
+/// 200 each.
 const DIRECT: usize = 4096;
 
 /// The last length of each `like`, 0 at first.
@@ -150,8 +151,8 @@ enum Form {
     Split,
 }
 
-/// Values that a column takes before it makes bytes of them in one loop. What waits stays in the nearest cache: 32 KiB for all
-/// columns.
+/// Values that a column takes before it makes bytes of them in one loop. What waits stays in the nearest cache: 32 KiB
+/// for all columns.
 const BATCH: usize = 256;
 
 /// One column while rows are added, in the form that it will have; in both while the smaller is to be found.

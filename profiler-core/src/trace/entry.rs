@@ -15,8 +15,8 @@ use crate::record::{
 const FULL: usize = 1 << 20;
 /// Longer names are cut, bytes. Mangled template names reach some 10 KB; 1 MiB keeps a row far below the largest body.
 const MAX_NAME: usize = 1 << 20;
-/// Rows of a table that a reader accepts, be they announced only: launch configurations take some 90 MB in memory then. Twice what a
-/// writer has at most.
+/// Rows of a table that a reader accepts, be they announced only: launch configurations take some 90 MB in memory then.
+/// Twice what a writer has at most.
 const MAX_ROWS: u64 = 1 << 19;
 /// Devices, and contexts, that a reader accepts; each is compared with all others.
 const MAX_PLACES: usize = 4096;

@@ -95,8 +95,8 @@ pub struct Damage {
     pub skipped_bytes: u64,
     /// Sequence numbers of blocks that were never found.
     pub missing_blocks: u64,
-    /// Whole blocks where the format has none of their kind: a session that is not the first block, anything but it at the
-    /// beginning, anything behind the end. They are read all the same.
+    /// Whole blocks where the format has none of their kind: a session that is not the first block, anything but it at
+    /// the beginning, anything behind the end. They are read all the same.
     pub misplaced_blocks: u64,
     /// Whole blocks of a kind or version that this version does not know.
     pub unknown_blocks: u64,

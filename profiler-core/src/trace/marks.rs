@@ -88,8 +88,8 @@ impl Marks {
         Ok(marks)
     }
 
-    /// Hands out the records of all `groups` (kind and rows) with the marks between them. More rows announced than there
-    /// are make the block malformed; of a kind that was not understood there are none.
+    /// Hands out the records of all `groups` (kind and rows) with the marks between them. More rows announced than
+    /// there are make the block malformed; of a kind that was not understood there are none.
     pub(super) fn interleave(&self, groups: &[(u8, Vec<Record>)], mut sink: impl FnMut(Item)) -> Result<(), Malformed> {
         let mut rest: Vec<_> = groups.iter().map(|(kind, rows)| (*kind, &rows[..])).collect();
         for mark in &self.rows {

@@ -5,9 +5,9 @@
 //! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
 //! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
 //!
-//! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which column),
-//! `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`, `answer`, `pack`, `writer`, `source` (recovery),
-//! `blocks` and `reader`.
+//! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
+//! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`,
+//! `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 

@@ -1,7 +1,7 @@
 //! Reads a trace back, whole or not.
 //!
-//! Blocks come taken apart ([`BlockReader`]); here they are put together in their order. The dictionary grows along the way,
-//! always ahead of the records that need it.
+//! Blocks come taken apart ([`BlockReader`]); here they are put together in their order. The dictionary grows along the
+//! way, always ahead of the records that need it.
 
 use std::io::Read;
 
@@ -87,7 +87,8 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// From here on, decodes only blocks of records with a time between `from` and `to`, and those without times. What
-    /// comes out reaches beyond the window by up to a block on either side: what lay between two flushes, or 16,384 records.
+    /// comes out reaches beyond the window by up to a block on either side: what lay between two flushes, or 16,384
+    /// records.
     pub fn only(&mut self, from: Timestamp, to: Timestamp) {
         self.blocks.only(from, to);
     }
@@ -117,8 +118,8 @@ impl<R: Read> TraceReader<R> {
         (self.assembly.session, self.assembly.rebuilt.dictionary, damage)
     }
 
-    /// What is left to be read: the blocks, what those so far add up to, and the items that were not asked for yet. The two
-    /// halves of reading can then go on on two threads.
+    /// What is left to be read: the blocks, what those so far add up to, and the items that were not asked for yet. The
+    /// two halves of reading can then go on on two threads.
     #[must_use]
     pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Item>) {
         self.items.drain(..self.given);

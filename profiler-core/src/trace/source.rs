@@ -1,9 +1,9 @@
 //! Finds whole blocks in bytes that may have been cut, overwritten or torn.
 //!
 //! Works on any `Read`, so it buffers one block and grows only by bytes that have really arrived: a hostile length
-//! costs nothing. When a block is not good, the search goes on right behind its first byte, not behind its body:
-//! after a hole the announced length points into the middle of another block. Every byte is either part of a good
-//! block or counted. Bodies that turn out bad have been read for nothing; a file made of headers that announce large ones would
+//! costs nothing. When a block is not good, the search goes on right behind its first byte, not behind its body: after
+//! a hole the announced length points into the middle of another block. Every byte is either part of a good block or
+//! counted. Bodies that turn out bad have been read for nothing; a file made of headers that announce large ones would
 //! take the square of its size, so beyond a limit, which no hole comes near, the search does go on behind a bad body.
 
 use std::io::{self, Read};

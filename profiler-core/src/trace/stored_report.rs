@@ -2,8 +2,8 @@
 //!
 //! A live run computes its answer while it goes on, so at its end the answer is there. Making it again from the records
 //! takes about a second for each million; a block at the end of the trace saves that. It holds the texts as they were
-//! printed, for a reader of the same version: another one may know better, and makes them anew. So does one that asks for
-//! anything else, and any trace that is not whole.
+//! printed, for a reader of the same version: another one may know better, and makes them anew. So does one that asks
+//! for anything else, and any trace that is not whole.
 
 use std::io::Read;
 
@@ -33,8 +33,8 @@ pub struct StoredReport {
 }
 
 impl StoredReport {
-    /// The answer in `source`, without decoding a record. Every block is checked; `None` when the trace holds no answer, is
-    /// damaged, or did not come to an end.
+    /// The answer in `source`, without decoding a record. Every block is checked; `None` when the trace holds no
+    /// answer, is damaged, or did not come to an end.
     ///
     /// # Errors
     ///

@@ -1,14 +1,16 @@
-//! Equal kernels with small grids that the host launches one after the other: which of them one larger grid could have been.
+//! Equal kernels with small grids that the host launches one after the other: which of them one larger grid could have
+//! been.
 //!
-//! A grid of fewer blocks than the device has multiprocessors leaves the others without work for as long as it runs. Where
-//! the same kernel with the same grid is launched right behind it, one launch of the blocks of both takes as long as the
-//! longer of them while each block still has a multiprocessor to itself: that is how it ran, so its time was measured.
-//! What it would share with a second block there (issue slots, shared memory) is in no record, so a batch ends where the
-//! device has a block on each multiprocessor.
+//! A grid of fewer blocks than the device has multiprocessors leaves the others without work for as long as it runs.
+//! Where the same kernel with the same grid is launched right behind it, one launch of the blocks of both takes as long
+//! as the longer of them while each block still has a multiprocessor to itself: that is how it ran, so its time was
+//! measured. What it would share with a second block there (issue slots, shared memory) is in no record, so a batch
+//! ends where the device has a block on each multiprocessor.
 //!
-//! Blocks share the second-level cache and the memory of the device wherever they are, and how many bytes they move is in no
-//! record either. Nor is whether one kernel needs what the one before it computed. So this is a ceiling for kernels that
-//! compute on their own, and may be far above what can be had for those bound by memory (docs/design/attribution.md has both).
+//! Blocks share the second-level cache and the memory of the device wherever they are, and how many bytes they move is
+//! in no record either. Nor is whether one kernel needs what the one before it computed. So this is a ceiling for
+//! kernels that compute on their own, and may be far above what can be had for those bound by memory
+//! (docs/design/attribution.md has both).
 
 use rustc_hash::FxHashMap;
 
@@ -16,12 +18,12 @@ use super::input::{Call, CallClass, SmallGrid};
 use crate::record::ThreadId;
 use crate::thresholds::DISPATCH_NANOS;
 
-/// Launches of small grids that wait for their call to be replayed (40 bytes each); further ones are in no batch.
+/// Launches of small grids that wait for their call to be simulated (40 bytes each); further ones are in no batch.
 const TOLD_LIMIT: usize = 1 << 17;
-/// The table is looked through for calls that were never replayed after at least so many new ones.
+/// The table is looked through for calls that were never simulated after at least so many new ones.
 const TOLD_USUAL: usize = 1 << 10;
 
-/// Which calls launch small grids, told before they are replayed.
+/// Which calls launch small grids, told before they are simulated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallGrids {
     by_call: FxHashMap<(ThreadId, u64), SmallGrid>,
@@ -30,7 +32,8 @@ pub(super) struct SmallGrids {
 }
 
 impl SmallGrids {
-    /// The call that `thread` enters at `start` launches `grid`; those before `position` have been replayed or left out.
+    /// The call that `thread` enters at `start` launches `grid`; those before `position` have been simulated or left
+    /// out.
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, grid: SmallGrid, position: u64) {
         if self.due == 0 {
             self.by_call.retain(|&(_, start), _| start >= position);
@@ -78,10 +81,10 @@ struct Batch {
 }
 
 impl Batches {
-    /// The thread enters `call`, which launches `grid`, `hole` nanoseconds after it returned from the one before. Gives when the
-    /// call was entered that launches the kernel in its place, and when that returns.
-    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, hole: u64) -> Option<(u64, f64)> {
-        if hole > DISPATCH_NANOS {
+    /// The thread enters `call`, which launches `grid`, `host_gap` nanoseconds after it returned from the one before.
+    /// Gives when the call was entered that launches the kernel in its place, and when that returns.
+    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, host_gap: u64) -> Option<(u64, f64)> {
+        if host_gap > DISPATCH_NANOS {
             self.newest = None;
         }
         if call.class == CallClass::Other {
@@ -107,7 +110,8 @@ impl Batches {
         }
     }
 
-    /// Whether a queue that is full has room in the world of this module, because a launch that waits in it is none there.
+    /// Whether a queue that is full has room in the world of this module, because a launch that waits in it is none
+    /// there.
     pub(super) fn leave_room(&self) -> bool {
         self.since_joined < QUEUE
     }

@@ -1,11 +1,11 @@
 //! Ceilings: what a scenario could bring at most, and the text that says so.
 //!
-//! Two ways lead to one. The replay answers for a whole world and is believed only if it reproduces the real one. The
-//! additive bound takes the time that a cause has on the books off the step, `T / (T - R)`: always there, but blind
-//! to what would become the bottleneck next, so bounds of two causes must never be added up.
+//! Two ways lead to one. The simulation answers for a whole world and is believed only if it reproduces the real one.
+//! The additive bound takes the time that a cause has on the accounts off the step, `T / (T - R)`: always there, but
+//! blind to what would become the bottleneck next, so bounds of two causes must never be added up.
 //!
-//! Both are ceilings because removing a cost has a price that no replay knows. Loading data with four workers instead
-//! of none was predicted to give 1.52x and 1.29x on two runs of ResNet-50 and gave 1.40x and 1.22x.
+//! Both are ceilings because removing a cost has a price that no simulation knows. Loading data with four workers
+//! instead of none was predicted to give 1.52x and 1.29x on two runs of ResNet-50 and gave 1.40x and 1.22x.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ const LARGEST_SHOWN: f64 = 100.0;
 pub struct Ceiling {
     /// The scenario.
     pub kind: ScenarioKind,
-    /// How short the step could become, nanoseconds. 0 when nothing else is on the books.
+    /// How short the step could become, nanoseconds. 0 when nothing else is on the accounts.
     pub step_ns: u64,
     /// How many times as fast the program could become, at least 1. Infinite when `step_ns` is 0.
     pub speedup: f64,
@@ -36,8 +36,8 @@ impl Ceiling {
         Self { kind, step_ns, speedup }
     }
 
-    /// The additive bounds of a step (or of any window) with these leaves. Time without work is left out of both
-    /// sides. `link_ns`: how long the host link needs at least for what was copied meanwhile, nanoseconds, 0 when not known:
+    /// The additive bounds of a step (or of any window) with these leaves. Time without work is left out of both sides.
+    /// `link_ns`: how long the host link needs at least for what was copied meanwhile, nanoseconds, 0 when not known:
     /// copies that are hidden must still cross it.
     #[must_use]
     pub fn additive(leaves: &Leaves, link_ns: u64) -> Vec<Self> {
@@ -48,8 +48,8 @@ impl Ceiling {
         let total = sum(|leaf| leaf != Leaf::NoWork);
         let compute = nanos(Leaf::Compute);
         let is_copy = |leaf: Leaf| leaf.is_busy() && leaf.group() == Group::Copy && leaf != Leaf::Memset;
-        // Beside compute, only as much can be hidden as there is compute. How much shorter copies of ordinary memory would be
-        // is not on the books: all of it might go, down to what the link needs.
+        // Beside compute, only as much can be hidden as there is compute. How much shorter copies of ordinary memory
+        // would be is not on the accounts: all of it might go, down to what the link needs.
         let pageable = sum(Leaf::is_pageable);
         let hidden_copies = pageable + (sum(is_copy) - pageable).min(compute);
         let removable = [

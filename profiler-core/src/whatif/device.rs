@@ -4,7 +4,7 @@
 //! whatever its stream was told to wait for. The last of these leaves no record that names the producer, so it is
 //! inferred: an operation that neither its launch nor its stream explains, and that begins right after another one
 //! ended, waited for that one. Whichever came last in reality keeps its real lag, up to a limit; a longer lag is
-//! unexplained time, which is counted and left out of the replay, so that the base cannot hide it.
+//! unexplained time, which is counted and left out of the simulation, so that the base cannot hide it.
 
 use rustc_hash::FxHashMap;
 
@@ -66,8 +66,8 @@ struct Stream {
     newest: usize,
     /// When the last operation that ran beside the stream ends.
     beside: Clocks,
-    /// The call that launched the newest operation that is not in the batch of another one, and when that begins where small
-    /// grids are one kernel.
+    /// The call that launched the newest operation that is not in the batch of another one, and when that begins where
+    /// small grids are one kernel.
     leader: (Option<(ThreadId, u64)>, f64),
 }
 
@@ -161,8 +161,8 @@ impl Streams {
         }
         let issue = issued.zip(launch).map_or(0, |(issued, launch)| (issued - launch.start).saturating_add(launch_lag));
 
-        // The same sums in every scenario, and then what is different in some: most operations are kernels that compute,
-        // and this is the innermost loop of the replay.
+        // The same sums in every scenario, and then what is different in some: most operations are kernels that
+        // compute, and this is the innermost loop of the simulation.
         let ready: Clocks = match launch {
             Some(launch) => {
                 let issue = as_clock(issue);

@@ -1,7 +1,7 @@
-//! The answer to "what if": ceilings from the replay when it may be believed, else the reason why not.
+//! The answer to "what if": ceilings from the simulation when it may be believed, else the reason why not.
 //!
-//! The gate is the only place that decides. It looks at the replay of the real world: if that does not give the real
-//! step times, no other world can be believed either.
+//! The gate is the only place that decides. It looks at the simulation of the real world: if that does not give the
+//! real step times, no other world can be believed either.
 
 use std::fmt;
 
@@ -10,26 +10,26 @@ use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use crate::attribution::leaf::Leaves;
 
-/// Largest median error of the base replay. Published replays of training traces err by 3 to 14 %.
+/// Largest median error of the base simulation. Published simulations of training traces err by 3 to 14 %.
 pub const BASE_ERROR_LIMIT: f64 = 0.05;
 /// Largest part of the step time in which operations waited for something that the records do not show.
 pub const UNEXPLAINED_LIMIT: f64 = 0.05;
 /// Fewest complete steps that a mean means anything for.
 pub const FEWEST_STEPS: usize = 3;
 
-/// Least part of the time that is judged which the replayed steps must make up, where that is not judged by steps.
+/// Least part of the time that is judged which the simulated steps must make up, where that is not judged by steps.
 pub const COVERED_LEAST: f64 = 0.5;
 
-/// Why the replay is not believed.
+/// Why the simulation is not believed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
-    /// Fewer than [`FEWEST_STEPS`] complete steps were replayed: this many.
+    /// Fewer than [`FEWEST_STEPS`] complete steps were simulated: this many.
     FewSteps(u64),
-    /// The replay of the real world is off by this part of the step, more than [`BASE_ERROR_LIMIT`].
+    /// The simulation of the real world is off by this part of the step, more than [`BASE_ERROR_LIMIT`].
     BaseError(f64),
     /// This part of the step was spent waiting for something unknown, more than [`UNEXPLAINED_LIMIT`].
     Unexplained(f64),
-    /// The replayed steps are this part of the time that is judged, less than [`COVERED_LEAST`].
+    /// The simulated steps are this part of the time that is judged, less than [`COVERED_LEAST`].
     Covered(f64),
 }
 
@@ -63,16 +63,16 @@ impl fmt::Display for Refusal {
 /// What the program could gain at most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
-    /// Complete steps looked at: all after start-up that were replayed.
+    /// Complete steps looked at: all after start-up that were simulated.
     pub steps: u64,
-    /// How many steps of the run they stand for: more than `steps` where it was replayed in part.
+    /// How many steps of the run they stand for: more than `steps` where it was simulated in part.
     pub represented_steps: u64,
     /// How long the steps that these stand for took, nanoseconds.
     pub covers_ns: u64,
-    /// Median over the steps of how far the base replay is off, as a part of the step, without sign (over means of
+    /// Median over the steps of how far the base simulation is off, as a part of the step, without sign (over means of
     /// neighbors when there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
-    /// Why the ceilings are additive bounds (or missing), and not replayed.
+    /// Why the ceilings are additive bounds (or missing), and not simulated.
     pub refused: Option<Refusal>,
     /// One for each scenario that could be judged.
     pub ceilings: Vec<Ceiling>,
@@ -109,7 +109,8 @@ impl WhatIf {
         Self { steps, represented_steps, covers_ns: real, base_error, refused, ceilings }
     }
 
-    /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the others.
+    /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the
+    /// others.
     #[must_use]
     pub(crate) fn only_if_it_covers(mut self, judged: u64) -> Self {
         let part = self.covers_ns as f64 / judged.max(1) as f64;
@@ -119,7 +120,7 @@ impl WhatIf {
         self
     }
 
-    /// With the additive bounds of `leaves` in place of the replay, if that was refused; `link_ns` as for
+    /// With the additive bounds of `leaves` in place of the simulation, if that was refused; `link_ns` as for
     /// [`Ceiling::additive`].
     #[must_use]
     pub fn or_additive(mut self, leaves: &Leaves, link_ns: u64) -> Self {
@@ -129,8 +130,8 @@ impl WhatIf {
         self
     }
 
-    /// Mean of the steps that were replayed as they really were, nanoseconds: a ceiling holds it as its two factors.
-    /// `None` when nothing was replayed.
+    /// Mean of the steps that were simulated as they really were, nanoseconds: a ceiling holds it as its two factors.
+    /// `None` when nothing was simulated.
     #[must_use]
     pub fn step_ns(&self) -> Option<u64> {
         let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;

@@ -1,14 +1,14 @@
 //! How soon a device goes on when the next operation of a stream waits for nothing else.
 //!
 //! A program whose launches cost nothing still has its device fetch one operation after the other. That takes about a
-//! microsecond, which nobody notices between long kernels and which is half of the step between short ones. How long it takes is read
-//! off the operations that were launched long before: the gaps in front of them are the device's own.
+//! microsecond, which nobody notices between long kernels and which is half of the step between short ones. How long it
+//! takes is read off the operations that were launched long before: the gaps in front of them are the device's own.
 //!
-//! Of those gaps the tenth percentile counts, because ceilings are to be reached: longer ones have other reasons as well
-//! (another engine, memory that is written back).
+//! Of those gaps the tenth percentile counts, because ceilings are to be reached: longer ones have other reasons as
+//! well (another engine, memory that is written back).
 //!
-//! Kernels that a CUDA graph launches follow each other ten times as soon, and where launches cost nothing that is how they
-//! are launched. So there what comes behind a kernel or memset waits for as much less as a node of a graph would.
+//! Kernels that a CUDA graph launches follow each other ten times as soon, and where launches cost nothing that is how
+//! they are launched. So there what comes behind a kernel or memset waits for as much less as a node of a graph would.
 
 use super::input::OperationClass;
 use crate::thresholds::INTER_KERNEL_NANOS;
@@ -21,10 +21,11 @@ const FEWEST: u64 = 16;
 /// The gap of a device on which nothing was ever queued: kernels on an H200 under tracing are 0.9 to 1.0 us apart.
 const UNSEEN_NANOS: u64 = 900;
 
-/// Kernels of a CUDA graph are this far apart, nanoseconds: the median of 11,099 in the recorded session `graph_dense` on an
-/// H200, under tracing (64 to 128 from the 10th to the 90th percentile), and of the kernels of a captured PyTorch model there.
-/// Under tracing a memset between them has 1.3 us before and 2.5 us behind it; that model's steps without tracing leave
-/// 1.3 us for all gaps of five operations, one of them a memset, so that is tracing's and a ceiling must not have it.
+/// Kernels of a CUDA graph are this far apart, nanoseconds: the median of 11,099 in the recorded session `graph_dense`
+/// on an H200, under tracing (64 to 128 from the 10th to the 90th percentile), and of the kernels of a captured PyTorch
+/// model there. Under tracing a memset between them has 1.3 us before and 2.5 us behind it; that model's steps without
+/// tracing leave 1.3 us for all gaps of five operations, one of them a memset, so that is tracing's and a ceiling must
+/// not have it.
 const NODE_NANOS: u64 = 96;
 
 /// Gaps in front of queued operations of one device. Copies have engines of their own, which take longer.
@@ -46,9 +47,9 @@ impl QueuedGaps {
     }
 }
 
-/// What of the `gap` between two operations that are no copies remains when both are nodes of a graph, nanoseconds; `usual` is the shortest that
-/// can be expected in a stream. No more is saved than between what was seen of streams and of graphs: where gaps are usually
-/// longer, they are so for another reason.
+/// What of the `gap` between two operations that are no copies remains when both are nodes of a graph, nanoseconds;
+/// `usual` is the shortest that can be expected in a stream. No more is saved than between what was seen of streams and
+/// of graphs: where gaps are usually longer, they are so for another reason.
 pub(super) fn between_nodes(gap: u64, usual: u64) -> u64 {
     gap.saturating_sub(usual.min(UNSEEN_NANOS).saturating_sub(NODE_NANOS))
 }

@@ -1,10 +1,10 @@
 //! The host's clocks: one for each thread in each scenario.
 //!
-//! Between two calls of a thread its clock advances by the real hole, less what the scenario removes. The hard part
+//! Between two calls of a thread its clock advances by the real host gap, less what the scenario removes. The hard part
 //! is who a thread waited for outside CUDA: a forward pass hands over to a backward thread and takes over again, and
 //! neither leaves a record. So a thread that was away for long is taken to have waited for the launching thread that
-//! returned from CUDA last. Two independent launching threads with long holes are thereby coupled; the base does not
-//! suffer, a scenario may be too pessimistic.
+//! returned from CUDA last. Two independent launching threads with long host gaps are thereby coupled; the base does
+//! not suffer, a scenario may be too pessimistic.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use crate::thresholds::DISPATCH_NANOS;
 const LAUNCHING_THREAD: u32 = 6;
 /// Threads remembered; beyond, the one that returned first is forgotten.
 const THREAD_LIMIT: usize = 1_024;
-/// Waits for input remembered for a thread until the call that ends the hole comes.
+/// Waits for input remembered for a thread until the call that ends the host gap comes.
 const INPUT_LIMIT: usize = 1_024;
 
 /// One host thread.
@@ -98,14 +98,14 @@ impl Threads {
         self.rows.get_mut(place)
     }
 
-    /// Enters an outermost call, which launches `grid` if it launches a small one: advances the thread's clocks over the hole
-    /// before it.
+    /// Enters an outermost call, which launches `grid` if it launches a small one: advances the thread's clocks over
+    /// the host gap before it.
     pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, origin: Origin) -> &Thread {
         let place = self.place(call.thread, call.start, origin);
         let thread = &mut self.rows[place];
-        let own_hole = call.start.saturating_sub(thread.returned);
+        let own_gap = call.start.saturating_sub(thread.returned);
         let new = thread.launches == 0 && thread.returned == call.start;
-        let may_have_waited = new || own_hole > DISPATCH_NANOS;
+        let may_have_waited = new || own_gap > DISPATCH_NANOS;
         let handed_over = self.newest.as_ref().filter(|newest| {
             may_have_waited
                 && newest.id != call.thread
@@ -113,24 +113,24 @@ impl Threads {
                 && (new || newest.returned > thread.returned)
         });
         let from = handed_over.map_or(thread.returned, |newest| newest.returned);
-        let hole = call.start.saturating_sub(from);
+        let host_gap = call.start.saturating_sub(from);
         let mut input = 0;
         if !self.inputs.is_empty()
             && let Some(inputs) = self.inputs.get_mut(&call.thread)
         {
-            input = input_within(inputs, from, call.start).min(hole);
+            input = input_within(inputs, from, call.start).min(host_gap);
             if inputs.is_empty() {
                 self.inputs.remove(&call.thread);
             }
         }
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
-        let mut entered = each(|kind| clocks[kind as usize] + as_clock(kind.hole(hole, input)));
+        let mut entered = each(|kind| clocks[kind as usize] + as_clock(kind.host_gap(host_gap, input)));
         if handed_over.is_some() && thread.returned < call.start {
             // Whoever it waited for, a thread cannot be earlier than itself.
             entered = latest(&entered, &thread.clocks);
         }
         thread.leader = None;
-        if let Some((leader, returned)) = thread.batches.enter(call, grid, own_hole) {
+        if let Some((leader, returned)) = thread.batches.enter(call, grid, own_gap) {
             thread.leader = Some(leader);
             entered[ScenarioKind::GridsFilled as usize] = returned;
         }
@@ -196,7 +196,7 @@ impl Threads {
     }
 }
 
-/// Nanoseconds of `inputs` within the hole from `from` to `to`. What ends in or before it is forgotten.
+/// Nanoseconds of `inputs` within the host gap from `from` to `to`. What ends in or before it is forgotten.
 fn input_within(inputs: &mut VecDeque<(u64, u64)>, from: u64, to: u64) -> u64 {
     let mut input = 0u64;
     while let Some(&(start, end)) = inputs.front().filter(|&&(start, _)| start < to) {

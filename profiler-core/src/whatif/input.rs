@@ -1,7 +1,7 @@
-//! What the replay is told: calls, operations, and nothing that it could work out itself.
+//! What the simulation is told: calls, operations, and nothing that it could work out itself.
 //!
 //! These are the attributor's own notions with everything removed that a max-plus recurrence does not need, so that
-//! the replay can be driven by the attributor, by an importer of other traces, or by a test that writes a program
+//! the simulation can be driven by the attributor, by an importer of other traces, or by a test that writes a program
 //! down in ten lines. Times are nanoseconds on the clock of the trace.
 
 use crate::attribution::api::ApiClass;
@@ -110,8 +110,8 @@ pub struct SmallGrid {
 }
 
 impl SmallGrid {
-    /// How many grids of `blocks` run at once on a device of so many multiprocessors with a block to each, if that is more than
-    /// one.
+    /// How many grids of `blocks` run at once on a device of so many multiprocessors with a block to each, if that is
+    /// more than one.
     #[must_use]
     pub const fn fit(blocks: u32, multiprocessors: u32) -> Option<u32> {
         match multiprocessors.checked_div(blocks) {

@@ -1,8 +1,8 @@
 //! The newest launching calls, for their operations to find.
 //!
-//! An entry is large (one clock in every scenario), so the entries lie in a ring in the order of their calls and the map
-//! by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later than that is
-//! replayed as one whose launch is not known.
+//! An entry is large (one clock in every scenario), so the entries lie in a ring in the order of their calls and the
+//! map by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later than that
+//! is simulated as one whose launch is not known.
 
 use super::device::Launch;
 use crate::collections::correlation_map::Correlated;

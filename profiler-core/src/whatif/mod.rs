@@ -1,12 +1,12 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus replay. The state is clocks only (one for each host thread and each stream, in each of nine
+//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each of nine
 //! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
 //!
 //! ```text
-//! entered = max(clock of the thread or of the one that handed over to it + hole, own clock)
+//! entered = max(clock of the thread or of the one that handed over to it + host gap, own clock)
 //! begin   = max(entered + issue, end of the operation before on the stream + gap, end of the one waited for) + lag
 //! return  = max(entered, end of the operation that released the call) + wake-up, or entered + duration
 //! ```
@@ -17,16 +17,16 @@
 //! # Where the attributor calls in
 //!
 //! All input may come in any order as long as it comes before [`Simulation::advance`] passes its time (a late call or
-//! operation is replayed as if it came now, a late boundary is left out):
+//! operation is simulated as if it came now, a late boundary is left out):
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Simulation::call`];
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
 //! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that launch;
-//! 4. a hole explained as a wait for input: [`Simulation::input_wait`], with the whole hole, not only the idle part of it;
+//! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle part of it;
 //! 5. a step found: [`Simulation::step_boundary`], at the begin of its first operation;
 //! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Simulation::advance`] to the same one.
 //!
-//! After some hundred steps the replay pauses most of the time (`sampling`).
+//! After some hundred steps the simulation pauses most of the time (`sampling`).
 //!
 //! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
 //! [`crate::ranks`]), and any price of removing a cost.
@@ -69,7 +69,7 @@ use crate::steps::StepSeries;
 pub const RELEASE_NANOS: u64 = 40_000;
 /// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
 const SHORT_CALL_NANOS: u64 = 12_000;
-/// Devices of one process; operations on others are not replayed.
+/// Devices of one process; operations on others are not simulated.
 const DEVICE_LIMIT: usize = 256;
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +80,7 @@ struct Device {
     steps: Steps,
 }
 
-/// The streaming replay. See the [module](self).
+/// The streaming simulation. See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {
     queue: Queue,
@@ -104,19 +104,20 @@ impl Simulation {
         Self::default()
     }
 
-    /// Knows nothing yet, and will replay all steps however many there are: what replaying a part of them is measured against.
+    /// Knows nothing yet, and will simulate all steps however many there are: what simulating a part of them is
+    /// measured against.
     #[must_use]
     pub fn of_all_steps() -> Self {
         Self { sampling: Sampling::whole(), ..Self::default() }
     }
 
-    /// Forgets everything and takes nothing more: for a client that cannot afford the replay any longer. There is no
-    /// answer from then on.
+    /// Forgets everything and takes nothing more: for a client that cannot afford the simulation any longer. There is
+    /// no answer from then on.
     pub fn stop(&mut self) {
         *self = Self { stopped: true, ..Self::default() };
     }
 
-    /// Whether what begins at `at` need not be told, because it is not replayed.
+    /// Whether what begins at `at` need not be told, because it is not simulated.
     #[inline]
     pub(crate) fn skips(&self, at: u64) -> bool {
         self.stopped || self.sampling.is_paused(at)
@@ -165,7 +166,7 @@ impl Simulation {
     }
 
     /// A step of `series` begins on the device with the operation that begins there at `at`.
-    /// One before the watermark comes too late to be replayed: the step before it and the one after become one.
+    /// One before the watermark comes too late to be simulated: the step before it and the one after become one.
     pub fn step_boundary(&mut self, device: DeviceId, at: u64, series: StepSeries) {
         if self.stopped {
             return;
@@ -191,7 +192,7 @@ impl Simulation {
         self.late_boundaries
     }
 
-    /// Nothing that happened before `watermark` will be told any more: replays it.
+    /// Nothing that happened before `watermark` will be told any more: simulates it.
     pub fn advance(&mut self, watermark: u64) {
         if self.stopped {
             return;
@@ -215,7 +216,8 @@ impl Simulation {
         self.queue = queue;
     }
 
-    /// What those steps of `series` say that were replayed and began at `since` or later, if any operation ran on the device.
+    /// What those steps of `series` say that were simulated and began at `since` or later, if any operation ran on the
+    /// device.
     #[must_use]
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         let device = self.device(device)?;
@@ -229,8 +231,8 @@ impl Simulation {
         self.device(device).map_or(&[], |device| device.steps.rows(series))
     }
 
-    /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds; after the first pause
-    /// of the replay, counted from the real end of the newest one.
+    /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds; after the first
+    /// pause of the simulation, counted from the real end of the newest one.
     #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
         self.device(device).map(|device| device.progress.clocks.map(|clock| self.origin.time(clock)))
@@ -252,7 +254,7 @@ impl Simulation {
         }
     }
 
-    /// Begins anew, with what was counted: what comes next is the first that is replayed.
+    /// Begins anew, with what was counted: what comes next is the first that is simulated.
     fn restart(&mut self) {
         self.threads.forget_clocks();
         self.streams = Streams::default();

@@ -69,7 +69,8 @@ impl Queue {
         self.steps.push((at, mark, device));
     }
 
-    /// Puts in order what was told. What is equal is told apart by what it is, so that the order of delivery does not show.
+    /// Puts in order what was told. What is equal is told apart by what it is, so that the order of delivery does not
+    /// show.
     pub(super) fn sort(&mut self) {
         // Of two calls entered at once, the longer one is the outer one.
         let place = |call: &Call| (call.start, call.thread, Reverse(call.end));

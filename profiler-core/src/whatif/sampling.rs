@@ -1,39 +1,40 @@
-//! Which steps are replayed: all at first, then bursts of steps in a row, spread over the rest of the run.
+//! Which steps are simulated: all at first, then bursts of steps in a row, spread over the rest of the run.
 //!
-//! The replay costs half as much as everything else, and what hundreds of steps say the next ones hardly change. So a
-//! burst is followed by a pause in which nothing is replayed. Bursts of many steps and of some time, because what is found as a
-//! step may be a part of the program's own, a node of a graph even; pauses by *time*, and each step counts for those of the
-//! pause before it as well, so that a run whose steps become slower is not judged by its beginning.
+//! The simulation costs half as much as everything else, and what hundreds of steps say the next ones hardly change. So
+//! a burst is followed by a pause in which nothing is simulated. Bursts of many steps and of some time, because what is
+//! found as a step may be a part of the program's own, a node of a graph even; pauses by *time*, and each step counts
+//! for those of the pause before it as well, so that a run whose steps become slower is not judged by its beginning.
 //!
-//! Pauses become longer as more is known: a burst with the steps it stands for is an eighth of all that count, so
-//! that none decides the answer, until pauses are as long as they get. A ceiling is a ratio of two sums over the same steps, so
-//! only what differs between them from step to step makes an error: if that is a part `s` of a step, `n` steps leave
+//! Pauses become longer as more is known: a burst with the steps it stands for is an eighth of all that count, so that
+//! none decides the answer, until pauses are as long as they get. A ceiling is a ratio of two sums over the same steps,
+//! so only what differs between them from step to step makes an error: if that is a part `s` of a step, `n` steps leave
 //! `s / sqrt(n)`, which is 0.9 % for 20 % and the 512 steps that the least sample is worth. What was measured is in
 //! docs/design/attribution.md.
 //!
 //! After a pause all clocks start from the real times, as at the beginning. Steps count again once an operation came
-//! whose launch was replayed (the host may have been far ahead when the pause ended) and some steps more are over, in
+//! whose launch was simulated (the host may have been far ahead when the pause ended) and some steps more are over, in
 //! which the worlds run apart: a host that never waits has to get ahead first.
 
-/// Fewest steps of a device in a burst: twice the sixteen tensors of the allocating lesson, each of which is found as a step.
+/// Fewest steps of a device in a burst: twice the sixteen tensors of the allocating lesson, each of which is found as a
+/// step.
 const BURST: u64 = 32;
-/// Shortest burst: in a graph of a thousand nodes some twenty may be found as a step, and what the launch of the graph costs
-/// is in one step of fifty.
+/// Shortest burst: in a graph of a thousand nodes some twenty may be found as a step, and what the launch of the graph
+/// costs is in one step of fifty.
 const BURST_NANOS: u64 = 10_000_000;
-/// A burst and the steps it stands for are at most this part of the steps that count before it. So the first sixteen bursts
-/// follow each other without a pause: 512 steps or more.
+/// A burst and the steps it stands for are at most this part of the steps that count before it. So the first sixteen
+/// bursts follow each other without a pause: 512 steps or more.
 const BURST_PART: u64 = 8;
 /// The longest pause lasts this many times as long as the burst before it.
 const LONGEST_PAUSE: u64 = 7;
 /// Steps of a device after a pause that do not count.
 const SETTLING: u64 = 8;
 
-/// What of the run is replayed.
+/// What of the run is simulated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sampling {
-    /// All steps are replayed.
+    /// All steps are simulated.
     whole: bool,
-    /// The newest pause: nothing that happens in it is replayed.
+    /// The newest pause: nothing that happens in it is simulated.
     from: u64,
     to: u64,
     /// How many times as long as the burst before it the pause before this burst was; 0 without one.
@@ -45,7 +46,7 @@ pub(super) struct Sampling {
     since: u64,
     /// Begins of steps since the pause that did not count.
     settled: u64,
-    /// An operation came since the pause whose launch was replayed, or has none.
+    /// An operation came since the pause whose launch was simulated, or has none.
     caught_up: bool,
 }
 
@@ -55,7 +56,7 @@ impl Sampling {
         Self { whole: true, ..Self::default() }
     }
 
-    /// Whether what happens at `at` is not replayed.
+    /// Whether what happens at `at` is not simulated.
     #[inline]
     pub(super) fn is_paused(&self, at: u64) -> bool {
         self.from <= at && at < self.to
@@ -66,13 +67,13 @@ impl Sampling {
         self.to
     }
 
-    /// Whether a call made at `at` is replayed with what it launched.
+    /// Whether a call made at `at` is simulated with what it launched.
     #[inline]
     pub(super) fn knows(&self, at: u64) -> bool {
         at >= self.to
     }
 
-    /// An operation is replayed that waits for no launch from before the pause.
+    /// An operation is simulated that waits for no launch from before the pause.
     #[inline]
     pub(super) fn caught_up(&mut self) {
         self.caught_up = true;

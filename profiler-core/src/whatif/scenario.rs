@@ -1,4 +1,4 @@
-//! The worlds that are replayed side by side: the real one, and eight in which one cost is gone.
+//! The worlds that are simulated side by side: the real one, and eight in which one cost is gone.
 //!
 //! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
 //! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
@@ -10,8 +10,8 @@ use crate::thresholds::DISPATCH_NANOS;
 /// Number of scenarios, the base included.
 pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
 
-/// One clock in every scenario, nanoseconds since the [`Origin`]. Floating point because every x86-64 processor adds and
-/// compares two of those at once, and no 64-bit integers; whole nanoseconds are exact for 104 days (2^53).
+/// One clock in every scenario, nanoseconds since the [`Origin`]. Floating point because every x86-64 processor adds
+/// and compares two of those at once, and no 64-bit integers; whole nanoseconds are exact for 104 days (2^53).
 pub(super) type Clocks = [f64; SCENARIO_COUNT];
 
 /// A clock for every scenario.
@@ -57,7 +57,7 @@ pub(super) const fn as_clock(nanos: u64) -> f64 {
     nanos as i64 as f64
 }
 
-/// The zero of all clocks: the first time that the replay was told.
+/// The zero of all clocks: the first time that the simulation was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Origin(Option<u64>);
 
@@ -78,16 +78,16 @@ impl Origin {
     }
 }
 
-/// A world to replay.
+/// A world to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ScenarioKind {
-    /// Nothing is changed: shows how well the replay reproduces what happened.
+    /// Nothing is changed: shows how well the simulation reproduces what happened.
     Base,
     /// The host never waits for an input batch.
     DataReady,
-    /// Launching costs the host nothing: no call time, no short holes between calls, no launch latency; and kernels follow
-    /// each other on the device as those of a CUDA graph do.
+    /// Launching costs the host nothing: no call time, no short host gaps between calls, no launch latency; and kernels
+    /// follow each other on the device as those of a CUDA graph do.
     LaunchesFree,
     /// The host never waits for the device.
     NoSyncs,
@@ -98,8 +98,8 @@ pub enum ScenarioKind {
     CopiesOverlapped,
     /// Communication runs beside everything else on its stream.
     CommunicationHidden,
-    /// Equal kernels with small grids, launched one after the other, are one launch of all their blocks, up to a block for
-    /// each multiprocessor.
+    /// Equal kernels with small grids, launched one after the other, are one launch of all their blocks, up to a block
+    /// for each multiprocessor.
     GridsFilled,
     /// The host costs nothing at all: what the device alone needs.
     DeviceOnly,
@@ -119,7 +119,7 @@ impl ScenarioKind {
         Self::DeviceOnly,
     ];
 
-    /// The scenario in which what `group` stands for is gone; `None` where that is not a matter of replay.
+    /// The scenario in which what `group` stands for is gone; `None` where that is not a matter of simulation.
     #[must_use]
     pub const fn without(group: Group) -> Option<Self> {
         match group {
@@ -166,8 +166,8 @@ impl ScenarioKind {
         }
     }
 
-    /// Host time of a hole of `nanos` between two calls, of which `input` was a wait for data.
-    pub(super) const fn hole(self, nanos: u64, input: u64) -> u64 {
+    /// Host time of a host gap of `nanos` between two calls, of which `input` was a wait for data.
+    pub(super) const fn host_gap(self, nanos: u64, input: u64) -> u64 {
         match self {
             Self::DataReady => nanos.saturating_sub(input),
             Self::LaunchesFree if nanos <= DISPATCH_NANOS => 0,

@@ -1,7 +1,7 @@
-//! Step times of the replay, real and in every scenario, for the steps that the gate and the ceilings look at.
+//! Step times of the simulation, real and in every scenario, for the steps that the gate and the ceilings look at.
 //!
 //! A step lasts from when the device has finished everything that began before one boundary to when it has finished
-//! everything that began before the next. Real and replayed times are read at the same operations, so a scenario in
+//! everything that began before the next. Real and simulated times are read at the same operations, so a scenario in
 //! which a copy runs far ahead does not seem to have no steps.
 //!
 //! The steps of the whole run count, in bounded memory: when the rows are full, neighbors become one. The newest few
@@ -30,14 +30,14 @@ pub struct StepTimes {
     pub real: u64,
     /// Replayed time in each scenario, indexed by `ScenarioKind as usize`.
     pub replayed: [u64; SCENARIO_COUNT],
-    /// How far the base replay is off in each step, without sign, summed.
+    /// How far the base simulation is off in each step, without sign, summed.
     pub error: u64,
     /// Time that operations waited for something that the records do not show while the device was idle.
     pub unexplained: u64,
 }
 
 impl StepTimes {
-    /// How far the base replay is off, as a part of the real time, without sign.
+    /// How far the base simulation is off, as a part of the real time, without sign.
     #[must_use]
     pub fn base_error(&self) -> f64 {
         self.error as f64 / self.real as f64
@@ -74,8 +74,8 @@ struct Series {
 }
 
 impl Steps {
-    /// A step of `id` begins: everything before it is in `now`, and the one before stands for `stands_for` steps. What is
-    /// between steps of different series is none.
+    /// A step of `id` begins: everything before it is in `now`, and the one before stands for `stands_for` steps. What
+    /// is between steps of different series is none.
     pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries, stands_for: u64) {
         if now.real == 0 {
             return; // Nothing has run: the first step has no begin yet.

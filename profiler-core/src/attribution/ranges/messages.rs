@@ -1,7 +1,7 @@
 //! What the text of a range means: a step, a wait in a data loader, or one of a family that differs in a number.
 //!
-//! Programs put counters into names (`ProfilerStep#12`, `aten::add, op_id = 345`), and each would be a row of its own. Such
-//! names share one row under a template with `*` for the number. Texts are looked at once for each distinct name.
+//! Programs put counters into names (`ProfilerStep#12`, `aten::add, op_id = 345`), and each would be a row of its own.
+//! Such names share one row under a template with `*` for the number. Texts are looked at once for each distinct name.
 
 use rustc_hash::FxHashMap;
 
@@ -70,8 +70,8 @@ impl Messages {
     }
 }
 
-/// `text` with `*` for its counters; `None` when it has none. A counter follows `#` or `= `, or is the end of the name of
-/// a step.
+/// `text` with `*` for its counters; `None` when it has none. A counter follows `#` or `= `, or is the end of the name
+/// of a step.
 pub(crate) fn template(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

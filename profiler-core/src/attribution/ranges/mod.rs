@@ -1,9 +1,9 @@
 //! Ranges that the program named: which were open when something was launched, and what they cost.
 //!
-//! A device operation belongs to the ranges that were open on its launching thread when it was launched: in each
-//! domain the innermost one and all around it. Idle time up to that launch belongs to the ranges in which the thread spent it, so
-//! a range is charged for what the host did in it and not for what came before; idle time after the launch belongs to the ranges of
-//! the launch. Events are put in order at each flush, hence nothing depends on the order of delivery.
+//! A device operation belongs to the ranges that were open on its launching thread when it was launched: in each domain
+//! the innermost one and all around it. Idle time up to that launch belongs to the ranges in which the thread spent it,
+//! so a range is charged for what the host did in it and not for what came before; idle time after the launch belongs
+//! to the ranges of the launch. Events are put in order at each flush, hence nothing depends on the order of delivery.
 //!
 //! Here too: ranges that name steps, and those in which a data loader is at work. Late operations and what they take
 //! from idle time are not entered again.
@@ -92,7 +92,7 @@ pub(super) struct Ranges {
     /// By thread and domain; place 0 is the stack.
     lane_ids: FxHashMap<(u32, NameId, u8), usize>,
     of_thread: FxHashMap<u32, Vec<usize>>,
-    /// OpenRangeStack of each open started range; `None` when it has none.
+    /// Stack of each open started range; `None` when it has none.
     started: FxHashMap<u64, Option<usize>>,
     /// For each thread its open ranges in stacks: whether they are loaders'. Only threads with loaders have entries.
     loaders: FxHashMap<(u32, NameId), Vec<bool>>,

@@ -1,8 +1,8 @@
-//! The books of ranges: by name what they took on the host and on the devices, by path what ran and idled in them.
+//! The accounts of ranges: by name what they took on the host and on the devices, by path what ran and idled in them.
 //!
-//! What adds up (operations, device time, idle time, kernels) is entered once, for the innermost range; the ranges around it
-//! are summed when a report is made, along the tree of paths. What does not (from the first operation of an instance
-//! to its last) is kept for each instance, for as long as operations of it may still come.
+//! What adds up (operations, device time, idle time, kernels) is entered once, for the innermost range; the ranges
+//! around it are summed when a report is made, along the tree of paths. What does not (from the first operation of an
+//! instance to its last) is kept for each instance, for as long as operations of it may still come.
 
 use std::collections::VecDeque;
 
@@ -115,7 +115,7 @@ struct Slot {
     children: u32,
 }
 
-/// All books.
+/// All accounts.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     names: Vec<RangeTally>,

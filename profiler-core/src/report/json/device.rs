@@ -1,4 +1,4 @@
-//! A device in the report for programs: its books, its steps, what ran on it and what could be gained.
+//! A device in the report for programs: its accounts, its steps, what ran on it and what could be gained.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The report for programs. Wire types of their own: the model may change without changing the schema.
 //!
-//! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A field
-//! may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
+//! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A
+//! field may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
 mod cost;
 mod device;

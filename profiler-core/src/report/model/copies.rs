@@ -15,8 +15,9 @@ pub struct CopyRow {
     pub class: CopyClass,
     /// Duration over size; `None` when their sizes do not tell.
     pub fit: Option<CopyFit>,
-    /// What the link can do, 10^9 bytes per second: the best mean rate of large copies in this direction on this device,
-    /// with any memory, or what its PCI Express link reaches ([`LINK_REACH`](crate::report::copies::LINK_REACH)) where that is more.
+    /// What the link can do, 10^9 bytes per second: the best mean rate of large copies in this direction on this
+    /// device, with any memory, or what its PCI Express link reaches
+    /// ([`LINK_REACH`](crate::report::copies::LINK_REACH)) where that is more.
     pub link_gigabytes_per_second: Option<f64>,
 }
 
@@ -31,7 +32,8 @@ impl CopyRow {
 /// What limits the copies of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CopyClass {
-    /// They run at [`BANDWIDTH_SHARE`](crate::report::copies::BANDWIDTH_SHARE) or more of what the link reaches in this direction.
+    /// They run at [`BANDWIDTH_SHARE`](crate::report::copies::BANDWIDTH_SHARE) or more of what the link reaches in this
+    /// direction.
     Bandwidth,
     /// Most of their time is a cost that each copy has whatever its size.
     Latency,
@@ -74,6 +76,7 @@ pub struct CopyOverlap {
     pub exposed_ns: u64,
     /// Time of copies beneath computing kernels, nanoseconds.
     pub hidden_ns: u64,
-    /// Copies and computation take turns: both matter, and less than [`SERIAL_OVERLAP`](crate::report::copies::SERIAL_OVERLAP) of copy time is hidden.
+    /// Copies and computation take turns: both matter, and less than
+    /// [`SERIAL_OVERLAP`](crate::report::copies::SERIAL_OVERLAP) of copy time is hidden.
     pub serial: bool,
 }

@@ -8,7 +8,7 @@ use crate::attribution::host_cause::HostCause;
 pub struct HostReport {
     /// Sums over the samples of launching threads.
     pub totals: SampleTotals,
-    /// HostSamples at any thread that gave nothing.
+    /// Host samples at any thread that gave nothing.
     pub failed: u64,
     /// Steady idle time in which the host was late outside CUDA for long: `host_cpu`, `host_blocked`, `data_loading`.
     pub outside_cuda_ns: u64,

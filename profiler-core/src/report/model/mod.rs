@@ -87,7 +87,7 @@ pub struct ApiRow {
 }
 
 impl Report {
-    /// Whether no device work was recorded on purpose: the verdict then rests on gauges and looks, and has no share.
+    /// Whether no device work was recorded on purpose: the verdict then rests on gauges and samples, and has no share.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Monitor)

@@ -14,8 +14,8 @@ pub struct Verdict {
     pub ranking: Vec<Ranked>,
     /// The steps it rests on; `None` when it rests on the steady time as a whole.
     pub basis: Option<StepBasis>,
-    /// What a display that is followed live should name, and its share now: in a report that is made while the run goes on
-    /// it changes only when another group has led for five seconds.
+    /// What a display that is followed live should name, and its share now: in a report that is made while the run goes
+    /// on it changes only when another group has led for five seconds.
     pub live: (Group, f64),
     /// Why, in sentences with numbers: the first says what the device does and how much, or why there is no verdict.
     pub evidence: Vec<String>,
