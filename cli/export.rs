@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 use gpuwhy_export::tables::labels;
-use gpuwhy_export::{Destination, ExportError, Format, Options, Outcome, TraceFile, stem};
+use gpuwhy_export::{Destination, ExportError, Format, Options, Outcome, TraceFile};
+use gpuwhy_import::stem;
 
 use crate::{complain, interrupt, progress, traces};
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
-use gpuwhy_export::{Destination, ExportError, Format, TraceFile, ranks};
+use gpuwhy_export::{Destination, Format, OpenError, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
 use crate::{complain, interrupt, progress, traces};
@@ -73,8 +73,7 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// The traces with their labels, which are ranks of one job.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
-    let files: Vec<TraceFile> =
-        paths.iter().map(|path| traces::open(path, None)).collect::<Result<_, ExportError>>()?;
+    let files: Vec<TraceFile> = paths.iter().map(|path| traces::open(path, None)).collect::<Result<_, OpenError>>()?;
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
             "{}: this trace knows no rank: RANK, or what Open MPI, PMI or Slurm set, was not in its environment; set RANK \

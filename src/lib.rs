@@ -103,12 +103,8 @@ mod baseline;
 mod bench;
 mod collector;
 mod expectations;
-mod import;
-mod open;
 mod range;
-mod recompute;
 mod session;
-mod window;
 
 pub use baseline::Baseline;
 pub use bench::driver::L2Flush;
@@ -116,8 +112,9 @@ pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
 pub use gpuwhy_export as export;
-pub use import::{KinetoError, import_kineto, translate_kineto};
-pub use open::{OpenError, open, open_capture, open_watched, open_window, read};
+pub use gpuwhy_import::{
+    KinetoError, OpenError, import_kineto, open, open_capture, open_watched, open_window, read, translate_kineto,
+};
 pub use profiler_core;
 pub use profiler_core::attribution::leaf::{Group, Leaf};
 pub use profiler_core::diff::{Diff, Refusal, compare};

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use profiler_core::report::Report;
 
 use crate::collector::Collector;
-use crate::open;
 use crate::range::{self, Range, Steps};
 
 /// Between two looks whether the session of another thread is over.
@@ -237,7 +236,7 @@ impl Session {
     fn report(&self) -> Result<Report, SessionError> {
         let mut trace = &self.trace;
         trace.rewind().map_err(|error| SessionError::of_file(self.path.as_deref(), &error))?;
-        open::read(BufReader::new(trace))
+        gpuwhy_import::read(BufReader::new(trace))
             .map_err(|error| SessionError::new(SessionErrorKind::Trace, format!("the trace of the session: {error}")))
     }
 }

@@ -14,9 +14,8 @@ use rustc_hash::FxHashSet;
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
-use crate::scratch::{self, Scratch};
-use crate::source::{Progress, TraceFile};
 use crate::stats::TimeFilter;
+use gpuwhy_import::{Progress, TraceFile, scratch};
 
 /// Writes the part of `trace` that overlaps the stretch, and what it lacks: sentences for the user.
 ///
@@ -33,12 +32,13 @@ pub fn cut(
         if let Item::Record(record) = item {
             kept.look(record);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     kept.close();
-    let part = Scratch::new()?;
+    let part = scratch::create()?;
     let written = scratch::failed;
-    let mut writer = TraceWriter::new(BufWriter::new(part.writer()?), trace.session()).map_err(written)?;
+    let mut writer =
+        TraceWriter::new(BufWriter::new(part.try_clone().map_err(written)?), trace.session()).map_err(written)?;
     let (mut loss, mut at) = (Loss::default(), trace.session().start);
     let passed = trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
         let dictionary = scope.dictionary;
@@ -60,7 +60,7 @@ pub fn cut(
         .map_err(written)
     })?;
     writer.finish(passed.end, at, &passed.loss, &passed.dictionary).map_err(written)?;
-    Ok((trace.replaced(part)?, passed.damaged()))
+    Ok((trace.with_contents(part)?, passed.damaged()))
 }
 
 /// What of a trace is in the stretch.

@@ -16,7 +16,6 @@ mod json;
 mod kineto_names;
 mod lanes;
 mod names;
-mod nsys;
 mod operation;
 mod order;
 mod output;
@@ -26,8 +25,6 @@ pub mod query;
 mod ranges;
 pub mod ranks;
 mod records;
-mod scratch;
-mod source;
 mod sqlite;
 pub mod stats;
 mod survey;
@@ -39,8 +36,8 @@ use tables::Label;
 pub use cut::cut;
 pub use destination::{Destination, Shape};
 pub use error::ExportError;
+pub use gpuwhy_import::{OpenError, Progress, TraceFile, unwatched};
 pub use output::Output;
-pub use source::{Progress, TraceFile, TranslateJson, copied, stem, unwatched};
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

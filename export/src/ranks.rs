@@ -6,9 +6,9 @@ use profiler_core::record::Record;
 use crate::attributed::attributed_beside;
 use crate::destination::Destination;
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
 use crate::tables::Label;
 use crate::{Outcome, perfetto};
+use gpuwhy_import::{Progress, TraceFile};
 
 /// Compares the ranks. Beside the comparison: what the traces lack, sentences for the user.
 ///

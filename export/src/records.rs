@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::output::Output;
-use crate::source::{Progress, Scope, TraceFile};
 use crate::{Outcome, kineto_names, words};
+use gpuwhy_import::{Progress, Scope, TraceFile};
 
 /// Writes `trace`.
 pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
@@ -29,7 +29,7 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
             outcome.written += 1;
             line(&mut output, &value(record, scope)).map_err(|error| output.failed(error))?;
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     outcome.notes = passed.notes();
     line(&mut output, &json!({"kind": "end", "missing": outcome.notes})).map_err(|error| output.failed(error))?;

@@ -8,7 +8,7 @@ use profiler_core::trace::Item;
 
 use crate::correlations::Correlations;
 use crate::error::ExportError;
-use crate::source::{Passed, Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, TraceFile};
 
 /// What the trace holds.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Survey {
             if let Item::Record(record) = item {
                 survey.take(record);
             }
-            Ok(())
+            Ok::<_, ExportError>(())
         })?;
         survey.base = survey.base.min(survey.end);
         let names = passed.dictionary.launch_configs().iter().map(|config| passed.dictionary.name(config.name));

@@ -39,7 +39,10 @@ fn names_stay() {
     );
     let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
     assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");
-    assert_eq!(joined(&[RecoverableBy::Simulation, RecoverableBy::Additive], RecoverableBy::name), "simulation additive");
+    assert_eq!(
+        joined(&[RecoverableBy::Simulation, RecoverableBy::Additive], RecoverableBy::name),
+        "simulation additive"
+    );
     assert_eq!(
         joined(&[Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full], Mode::name),
         "unknown monitor light full"

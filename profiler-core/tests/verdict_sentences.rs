@@ -277,7 +277,10 @@ fn launches_gain_what_the_replay_says_and_the_time_between_operations() {
     let copies = half_computing(&[(Leaf::CopyH2dPinned, 50)]);
     let row = judge(&[saving(copies, ScenarioKind::CopiesOverlapped, 0.1)]).ranking[0];
     assert_eq!((row.by, row.recoverable), (RecoverableBy::Additive, 0.5));
-    assert_eq!([RecoverableBy::Simulation, RecoverableBy::Additive].map(RecoverableBy::name), ["simulation", "additive"]);
+    assert_eq!(
+        [RecoverableBy::Simulation, RecoverableBy::Additive].map(RecoverableBy::name),
+        ["simulation", "additive"]
+    );
 }
 
 #[test]

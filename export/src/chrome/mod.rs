@@ -21,10 +21,10 @@ use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::json::quoted;
 use crate::output::Output;
-use crate::source::{Progress, TraceFile, share};
 use crate::stats::projected_ranges;
 use crate::survey::Survey;
 use crate::{Options, Outcome};
+use gpuwhy_import::{Progress, TraceFile, share};
 
 use self::rows::Rows;
 

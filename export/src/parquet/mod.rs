@@ -14,8 +14,8 @@ use ::parquet::data_type::ByteArray;
 use crate::Outcome;
 use crate::destination::Destination;
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
 use crate::tables::{Cell, Label, Sink, Table, produce};
+use gpuwhy_import::{Progress, TraceFile};
 
 use self::file::TableFile;
 use self::folder::RankFolder;

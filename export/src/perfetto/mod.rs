@@ -20,8 +20,8 @@ use crate::attributed::attributed;
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::output::Output;
-use crate::source::{Progress, TraceFile, share};
 use crate::survey::Survey;
+use gpuwhy_import::{Progress, TraceFile, share};
 
 use self::events::Events;
 use self::packets::Place;
@@ -84,7 +84,7 @@ fn write_part(
         events.steps(device).map_err(failed)?;
     }
     trace.pass(&mut share(progress, 15..100), |item, scope| {
-        let Item::Record(record) = item else { return Ok(()) };
+        let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,
             false => outcome.without_place += 1,

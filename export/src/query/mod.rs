@@ -18,9 +18,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
 use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableFormat, Widths};
 use crate::tables::Label;
+use gpuwhy_import::{Progress, TraceFile};
 
 use self::load::Database;
 use self::plan::Used;

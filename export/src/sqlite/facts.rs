@@ -7,7 +7,7 @@ use profiler_core::record::{ThreadId, Timestamp};
 use rusqlite::{Connection, Result, params};
 
 use crate::job;
-use crate::source::Passed;
+use gpuwhy_import::Passed;
 
 /// nsys packs hardware, virtual machine, process and thread into one number: 8, 8, 24 and 24 bits.
 pub fn global_pid(session: &ProcessInfo) -> i64 {

@@ -9,7 +9,7 @@ use rusqlite::{CachedStatement, Connection, Result, params};
 
 use super::facts::global_pid;
 use super::rows::insert;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// nsys's number for the kind of memory, which it writes for migrations.
 const UNKNOWN: u32 = 7;

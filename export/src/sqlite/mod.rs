@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::output::Unfinished;
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::{Progress, TraceFile};
 
 use self::rows::Inserts;
 
@@ -47,7 +47,7 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
     let passed = {
         let mut inserts = Inserts::new(&connection).map_err(failed)?;
         let passed = trace.pass(progress, |item, scope| {
-            let Item::Record(record) = item else { return Ok(()) };
+            let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
             match inserts.record(record, scope).map_err(failed)? {
                 Some(at) => {
                     outcome.written += 1;

@@ -15,7 +15,7 @@ use super::facts::{global_pid, global_tid};
 use super::managed;
 use crate::names::{base, demangled};
 use crate::ranges::{OpenRanges, Range};
-use crate::source::{Passed, Scope};
+use gpuwhy_import::{Passed, Scope};
 
 /// Ids of texts that are not names of the trace: the trace format permits 4 Mi names.
 const FIRST_DERIVED: u32 = 1 << 23;

@@ -10,7 +10,7 @@ use super::table::{Cell, RowSink};
 use super::{Input, Notes, printing};
 use crate::error::ExportError;
 use crate::order::Order;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// Hands a row for each call to `sink`.
 pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {

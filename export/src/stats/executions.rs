@@ -16,7 +16,7 @@ use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
 use crate::order::Order;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 const WITHOUT_CALL: &str = "kernels whose launching call is not in the trace are left out";
 

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::{Input, Notes};
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
-use crate::source::Passed;
+use gpuwhy_import::Passed;
 
 /// Ranges that are kept, 250 MB of them.
 const LIMIT: usize = 1 << 22;
@@ -101,7 +101,7 @@ impl Instances {
                 Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
                 _ => {}
             }
-            Ok(())
+            Ok::<_, ExportError>(())
         })?;
         open.finish(last).iter().for_each(&mut take);
         notes.0.extend(passed.notes());

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::Input;
 use crate::correlations::Correlations;
 use crate::error::ExportError;
-use crate::source::{Passed, Scope};
+use gpuwhy_import::{Passed, Scope};
 
 /// Calls that are kept, and operations that wait, at once.
 const LIMIT: usize = 1 << 20;
@@ -50,7 +50,7 @@ pub(super) fn join(
         {
             with_work.insert(correlation);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     let mut join = Join::default();
     let passed = input.trace.pass(input.progress, |item, scope| match item {

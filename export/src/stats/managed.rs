@@ -76,7 +76,7 @@ pub(super) fn rows(
         {
             tally.add(event);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     notes.0.extend(passed.notes());
     notes.count(tally.beyond, "events of managed memory are at addresses for which there was no room");

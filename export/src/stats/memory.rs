@@ -9,7 +9,7 @@ use super::table::{Cell, RowSink};
 use super::{Input, Notes, TimeFilter, labels, printing};
 use crate::error::ExportError;
 use crate::order::Order;
-use crate::source::{Passed, Scope};
+use gpuwhy_import::{Passed, Scope};
 
 /// Columns of the sum, `@` for the unit of time.
 pub(super) const SUMMARY: &str = "Peak (MB), Peak Time @, Current (MB), Allocations, Releases, Allocated (MB), Largest (MB), \

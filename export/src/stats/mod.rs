@@ -32,7 +32,7 @@ mod waits;
 use std::io::{self, Write};
 
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::{Progress, TraceFile};
 use subject::Labeled;
 
 pub use document::Document;

@@ -53,7 +53,7 @@ pub(super) fn rows(
             Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
             _ => {}
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     for range in open.finish(last) {
         count(&range, passed.session.start);

@@ -11,7 +11,7 @@ use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
 use crate::order::Order;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// What all operations have.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::names::demangled;
 use crate::operation::Operation;
-use crate::source::{Passed, Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, TraceFile};
 
 const WITHOUT_CALL: &str = "operations whose launching call is not in the trace are in no range";
 

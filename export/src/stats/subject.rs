@@ -7,8 +7,8 @@ use std::io;
 
 use super::table::{Cell, Column, Heading, RowSink};
 use super::{Input, Notes, StatsOptions, TimeFilter};
-use crate::source::{Progress, TraceFile};
 use crate::tables::Label;
+use gpuwhy_import::{Progress, TraceFile};
 
 /// A trace in a table.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use super::table::{Cell, TimeUnit};
 use super::{Input, Notes, Statistic, labels};
 use crate::error::ExportError;
 use crate::names::demangled;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// What is counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub(super) fn rows(
         {
             groups.entry(key).or_default().add(value);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     notes.0.extend(passed.notes());
     let coarse = groups.values().filter(|group| group.is_coarse()).count();

@@ -53,7 +53,7 @@ pub(super) fn rows(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<V
         }
     };
     let passed = input.trace.pass(input.progress, |item, scope| {
-        let Item::Record(Record::Sample(look)) = item else { return Ok(()) };
+        let Item::Record(Record::Sample(look)) = item else { return Ok::<_, ExportError>(()) };
         if !filter.admits(scope.session.start, look.since, look.at) {
             return Ok(());
         }

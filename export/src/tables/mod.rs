@@ -19,7 +19,7 @@ use crate::attributed::attributed;
 use crate::error::ExportError;
 use crate::names::Names;
 use crate::ranges::OpenRanges;
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::{Progress, TraceFile};
 
 pub use labels::{Label, labels};
 use records::KernelName;

@@ -13,7 +13,7 @@ use super::records::table;
 use super::{Cell, Column, Kind, Sink, Table};
 use crate::error::ExportError;
 use crate::job;
-use crate::source::{Passed, TraceFile};
+use gpuwhy_import::{Passed, TraceFile};
 
 table! {
     /// A row of [`PROCESSES`].

@@ -160,7 +160,11 @@ impl HostReport {
             parts.push(format!("waiting ({}) {:.1} %, {}", cause.name(), percent(nanos), duration(nanos)));
         }
         let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
-        wrapped(out, "host: ", &format!("{} samples of launching threads{failed}; {}", totals.samples, parts.join("; ")));
+        wrapped(
+            out,
+            "host: ",
+            &format!("{} samples of launching threads{failed}; {}", totals.samples, parts.join("; ")),
+        );
         for row in self.lines.iter().take(LINES_SHOWN).filter(|row| row.share >= 0.005) {
             let cost =
                 row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));

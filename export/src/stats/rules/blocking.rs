@@ -114,7 +114,7 @@ pub(super) fn calls(request: &Request, input: &mut Input<'_, '_>, notes: &mut No
         {
             largest.push(call.end.since(call.start), *call);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     notes.0.extend(passed.notes());
     let (rows, left_out) = largest.finish();

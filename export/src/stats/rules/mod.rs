@@ -19,7 +19,7 @@ use super::subject::{self, Labeled};
 use super::table::{Cell, Heading, RowSink as _, TimeUnit, columns};
 use super::{Input, Notes, StatsOptions, Subject, TableFormat, print, printing};
 use crate::error::ExportError;
-use crate::source::Progress;
+use gpuwhy_import::Progress;
 
 /// What a rule found: rows, and how many were left out.
 type Found = (Vec<Vec<Cell>>, u64);

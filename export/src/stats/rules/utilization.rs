@@ -12,9 +12,9 @@ use super::largest::Largest;
 use super::{Found, Request};
 use crate::error::ExportError;
 use crate::order::Order;
-use crate::source::Passed;
 use crate::stats::table::Cell;
 use crate::stats::{Input, Notes};
+use gpuwhy_import::Passed;
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ fn in_order(input: &mut Input<'_, '_>, notes: &mut Notes, mut take: impl FnMut(W
             Item::Record(Record::Kernel(row)) => (row.device, row.context, row.start, row.end),
             Item::Record(Record::Copy(row)) => (row.device, row.context, row.start, row.end),
             Item::Record(Record::Memset(row)) => (row.device, row.context, row.start, row.end),
-            _ => return Ok(()),
+            _ => return Ok::<_, ExportError>(()),
         };
         if start != Timestamp::ZERO && filter.admits(scope.session.start, start, end) {
             let work = Work { device, context, start: start.nanos(), end: end.nanos() };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use profiler_core::process_info::End;
 use profiler_core::record::{CorrelationId, Loss, Record, Timestamp};
-use profiler_core::trace::{Item, TraceError, TraceReader};
+use profiler_core::trace::{Item, TraceReader};
 
 /// A launch is looked for this long before the part: longer than any queue of launches was seen to last.
 const LEAD: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// The part from `from` to `to` of the run in `reader`, all of which is read.
-    pub(crate) fn find(mut reader: TraceReader<impl Read>, from: Timestamp, to: Timestamp) -> Result<Self, TraceError> {
+    pub(crate) fn find(mut reader: TraceReader<impl Read>, from: Timestamp, to: Timestamp) -> Self {
         let mut window = Self {
             from,
             to,
@@ -51,7 +51,7 @@ impl Window {
                 Err(_) => break,
             }
         }
-        Ok(window)
+        window
     }
 
     /// From when on records must be read.
