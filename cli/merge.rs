@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
-use gpuwhy_export::{Destination, Format, OpenError, TraceFile, ranks};
+use gpuwhy_export::{Destination, OpenError, TargetFormat, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
 use crate::{complain, interrupt, progress, traces};
@@ -37,7 +37,7 @@ pub struct Props {
 /// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
     let paths = traces::expanded(&props.traces)?;
-    let shape = Format::Perfetto.shape();
+    let shape = TargetFormat::Perfetto.shape();
     let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.force, &paths)).transpose()?;
     let to_stdout = to.as_ref().is_some_and(Destination::is_stdout);
     if to_stdout && (props.json || io::stdout().is_terminal()) {

@@ -72,13 +72,13 @@ What a session leaves in a named file is a trace like any other:
 
 ```no_run
 use std::path::Path;
-use gpuwhy::export::{Destination, Format, Options, TraceFile, unwatched, export};
+use gpuwhy::export::{Destination, TargetFormat, Options, TraceFile, unwatched, export};
 
 let session = gpuwhy::Session::builder().trace("run.gpuwhy").start()?;
 // ... launch kernels ...
 session.finish()?;
 let trace = TraceFile::open("run.gpuwhy")?;
-let format = Format::Perfetto;
+let format = TargetFormat::Perfetto;
 let to = Destination::new(Path::new("run.perfetto-trace"), format.shape(), false, &[])?;
 let outcome = export(&trace, format, to, &Options::default(), &mut unwatched)?;
 outcome.notes.iter().for_each(|note| eprintln!("{note}"));

@@ -9,8 +9,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
+use super::connection::strict;
 use super::plan::{Used, columns};
-use super::strict;
 use crate::error::ExportError;
 use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};

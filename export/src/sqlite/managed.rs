@@ -8,7 +8,7 @@ use profiler_core::record::{ManagedEvent, ManagedKind};
 use rusqlite::{CachedStatement, Connection, Result, params};
 
 use super::facts::global_pid;
-use super::rows::insert;
+use super::insert::insert;
 use gpuwhy_import::Scope;
 
 /// nsys's number for the kind of memory, which it writes for migrations.

@@ -5,9 +5,9 @@
 use profiler_core::record::{ApiCall, Record};
 use profiler_core::trace::Item;
 
-use super::sums::call;
+use super::columns::call;
+use super::input::{Input, Notes, printing};
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, printing};
 use crate::error::ExportError;
 use crate::order::Order;
 use gpuwhy_import::Scope;

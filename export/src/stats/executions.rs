@@ -8,11 +8,12 @@ use std::cmp::Reverse;
 use profiler_core::record::{ApiCall, ApiFunctionId, DeviceId, Kernel, NameId, Record, ThreadId};
 use rustc_hash::FxHashMap;
 
+use super::columns::{call, spread};
 use super::distribution::Distribution;
+use super::input::{Input, Notes, printing};
+use super::labels;
 use super::launches::{join, kernels};
-use super::sums::{call, spread};
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
 use crate::order::Order;

@@ -14,7 +14,7 @@ use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, T
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
-use super::{Input, Notes};
+use super::input::{Input, Notes};
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
 use gpuwhy_import::Passed;

@@ -10,7 +10,7 @@ use profiler_core::record::{ApiCall, CorrelationId, Record};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
-use super::Input;
+use super::input::Input;
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use gpuwhy_import::{Passed, Scope};

@@ -6,8 +6,9 @@ use profiler_core::record::{
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
+use super::input::{Input, Notes, printing};
+use super::labels;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
 use crate::order::Order;

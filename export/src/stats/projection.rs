@@ -10,12 +10,14 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{DeviceId, NameId, Record, StreamId, ThreadId, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::columns::spread;
 use super::distribution::Distribution;
+use super::filter::TimeFilter;
+use super::input::{Input, Notes, printing};
 use super::instances::{Instance, Instances, Wanted};
 use super::launches::{join, kernels, operations};
-use super::sums::spread;
+use super::table::TimeUnit;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, TimeFilter, TimeUnit, printing};
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::names::demangled;

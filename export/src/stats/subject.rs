@@ -5,8 +5,9 @@
 
 use std::io;
 
+use super::filter::TimeFilter;
+use super::input::{Input, Notes, StatsOptions};
 use super::table::{Cell, Column, Heading, RowSink};
-use super::{Input, Notes, StatsOptions, TimeFilter};
 use crate::tables::Label;
 use gpuwhy_import::{Progress, TraceFile};
 

@@ -12,7 +12,7 @@ use gpuwhy_import::{Passed, Progress, TraceFile};
 
 /// What the trace holds.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct Prescan {
     /// The earliest time of all records, to which all rows refer.
     pub base: Timestamp,
     /// The latest time of all records.
@@ -33,20 +33,20 @@ pub struct Survey {
     pub communicates: bool,
 }
 
-impl Survey {
+impl Prescan {
     /// Reads the trace once.
     pub fn of(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Self, Passed), ExportError> {
-        let mut survey = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
+        let mut prescan = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
         let passed = trace.pass(progress, |item, _| {
             if let Item::Record(record) = item {
-                survey.take(record);
+                prescan.take(record);
             }
             Ok::<_, ExportError>(())
         })?;
-        survey.base = survey.base.min(survey.end);
+        prescan.base = prescan.base.min(prescan.end);
         let names = passed.dictionary.launch_configs().iter().map(|config| passed.dictionary.name(config.name));
-        survey.communicates = names.into_iter().any(is_communication);
-        Ok((survey, passed))
+        prescan.communicates = names.into_iter().any(is_communication);
+        Ok((prescan, passed))
     }
 
     fn take(&mut self, record: &Record) {

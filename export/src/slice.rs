@@ -1,8 +1,8 @@
-//! A stretch of a trace, as a trace of its own: for exports that are to hold a part.
+//! A part of a trace in time, as a trace of its own: for exports that are to hold a part.
 //!
-//! What overlaps the stretch is kept whole, as in the statistics: device work together with the call that launched it,
+//! What overlaps the window is kept whole, as in the statistics: device work together with the call that launched it,
 //! whenever that was; calls; ranges with both of their ends. Recordings of events have no time and go with their call.
-//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the stretch, by an eighth of a byte a
+//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the window, by an eighth of a byte a
 //! launch and some 30 bytes a range.
 
 use std::io::BufWriter;
@@ -17,12 +17,12 @@ use crate::ranges::{OpenRanges, Range};
 use crate::stats::TimeFilter;
 use gpuwhy_import::{Progress, TraceFile, scratch};
 
-/// Writes the part of `trace` that overlaps the stretch, and what it lacks: sentences for the user.
+/// Writes the part of `trace` that overlaps the window, and what it lacks: sentences for the user.
 ///
 /// # Errors
 ///
 /// When the trace cannot be read, or there is no room for the part.
-pub fn cut(
+pub fn slice(
     trace: &TraceFile,
     filter: TimeFilter,
     progress: &mut Progress<'_>,
@@ -63,7 +63,7 @@ pub fn cut(
     Ok((trace.with_contents(part)?, passed.damaged()))
 }
 
-/// What of a trace is in the stretch.
+/// What of a trace is in the window.
 #[derive(Default)]
 struct Kept {
     origin: Timestamp,
