@@ -101,10 +101,10 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 
 mod baseline;
 mod bench;
-mod collector;
 mod expectations;
 mod range;
 mod session;
+mod time_text;
 
 pub use baseline::Baseline;
 pub use bench::driver::L2Flush;
