@@ -118,7 +118,7 @@ impl Input {
 fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
     let interrupted = Rc::default();
     let mut bytes = input.unpacked(progress, &interrupted)?;
-    let format = Format::of(bytes.fill_buf().map_err(|error| OpenError::io(input.path(), error))?);
+    let format = Format::of(bytes.fill_buf().map_err(|error| input.failed(error, &interrupted))?);
     if format == Format::Sqlite {
         let database = translate::database(&input, bytes, &interrupted)?;
         let trace = translate::nsys(&input, database, request.pid, progress)?;
