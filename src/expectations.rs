@@ -188,12 +188,7 @@ fn incomplete(report: &Report) -> Option<String> {
 
 /// Records of device work and calls that are missing, in words; nothing if none are.
 pub(crate) fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
-    counted([
-        (loss.dropped_by_cupti, "records dropped by CUPTI"),
-        (loss.dropped_by_gpuwhy, "records dropped by gpuwhy"),
-        (loss.undelivered_buffers, "buffers not delivered"),
-        (loss.broken_buffers, "buffers broken"),
-    ])
+    loss.kinds().into_iter().filter(|kind| kind.blocks_judgement).filter_map(|kind| kind.sentence())
 }
 
 fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<Item = String> {

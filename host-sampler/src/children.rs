@@ -7,8 +7,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use profiler_core::record::ThreadState;
+
 use crate::process::Process;
-use crate::thread::{State, letter, state};
+use crate::thread::{letter, state};
 
 /// How long the list is good for. Workers are started once, or at each epoch.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -50,8 +52,8 @@ impl Children {
         let mut census = Census::default();
         for &child in &self.known {
             match look(child) {
-                Some(State::Running) => census.running += 1,
-                Some(State::Io | State::Disk) => census.in_io += 1,
+                Some(ThreadState::Running) => census.running += 1,
+                Some(ThreadState::Io | ThreadState::Disk) => census.in_io += 1,
                 Some(_) => {}
                 None => continue,
             }
@@ -73,7 +75,7 @@ impl Children {
 }
 
 /// What the first thread of a process does; `None` when it has ended.
-fn look(process: u32) -> Option<State> {
+fn look(process: u32) -> Option<ThreadState> {
     let stat = read(process, "stat")?;
     match letter(&stat) {
         'Z' | 'X' => None,

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use profiler_core::record::ThreadState;
+
 use crate::own::Own;
 use crate::process::Process;
 
@@ -26,31 +28,6 @@ pub struct Times {
     pub on_cpu: u64,
     /// Ready, and waiting for a core.
     pub runnable: u64,
-}
-
-/// What a thread waits in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// On a core, or ready for one.
-    Running,
-    /// A lock, a condition or a queue of its process (futex).
-    Futex,
-    /// Readiness of a file, pipe or socket (poll, select, epoll).
-    Poll,
-    /// Input or output of a file, pipe or socket, interruptible.
-    Io,
-    /// Storage: uninterruptible sleep.
-    Disk,
-    /// A sleep of fixed length.
-    Sleep,
-    /// The end of a child process.
-    Child,
-    /// A page fault or a mapping call.
-    Memory,
-    /// A call into a kernel driver (ioctl).
-    Driver,
-    /// Anything else.
-    Other,
 }
 
 impl Thread {
@@ -79,13 +56,13 @@ impl Thread {
     ///
     /// # Errors
     /// When it has ended, or the program has closed the file.
-    pub fn state(&self) -> io::Result<State> {
+    pub fn state(&self) -> io::Result<ThreadState> {
         self.stat.get()?;
         let mut text = [0; 256];
         let syscall = self.syscall.as_ref().and_then(|file| read(file, &mut text).ok());
         // Most looks end here, and `stat` costs as much as everything else.
         if syscall.is_some_and(|line| line.starts_with(RUNNING)) {
-            return Ok(State::Running);
+            return Ok(ThreadState::Running);
         }
         let mut text = [0; 256];
         let letter = letter(read(&self.stat, &mut text)?);
@@ -112,30 +89,30 @@ pub(crate) fn letter(stat: &str) -> char {
 
 /// What a letter of `stat` and a line of `syscall` come to. The line is `running`, `-1 SP PC` outside of a system
 /// call, or `NUMBER ARGUMENTS... SP PC`.
-pub(crate) fn state(letter: char, syscall: Option<&str>) -> State {
+pub(crate) fn state(letter: char, syscall: Option<&str>) -> ThreadState {
     let first = syscall.and_then(|line| line.split_ascii_whitespace().next());
     let called = match (letter, first) {
-        ('R', _) | (_, Some(RUNNING)) => return State::Running,
-        (_, Some("-1")) => State::Memory,
-        (_, Some(number)) => number.parse().map_or(State::Other, class),
-        (_, None) => State::Other,
+        ('R', _) | (_, Some(RUNNING)) => return ThreadState::Running,
+        (_, Some("-1")) => ThreadState::Memory,
+        (_, Some(number)) => number.parse().map_or(ThreadState::Other, class),
+        (_, None) => ThreadState::Other,
     };
     match (letter, called) {
-        ('S', called) | ('D', called @ (State::Memory | State::Driver)) => called,
-        ('D', _) => State::Disk,
-        _ => State::Other,
+        ('S', called) | ('D', called @ (ThreadState::Memory | ThreadState::Driver)) => called,
+        ('D', _) => ThreadState::Disk,
+        _ => ThreadState::Other,
     }
 }
 
-fn class(number: i64) -> State {
+fn class(number: i64) -> ThreadState {
     #[cfg(target_arch = "x86_64")]
     match number {
-        libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => return State::Poll,
+        libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => return ThreadState::Poll,
         _ => {}
     }
     match number {
-        libc::SYS_futex => State::Futex,
-        libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait => State::Poll,
+        libc::SYS_futex => ThreadState::Futex,
+        libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait => ThreadState::Poll,
         libc::SYS_read
         | libc::SYS_readv
         | libc::SYS_pread64
@@ -157,17 +134,17 @@ fn class(number: i64) -> State {
         | libc::SYS_fsync
         | libc::SYS_fdatasync
         | libc::SYS_io_getevents
-        | libc::SYS_io_uring_enter => State::Io,
-        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => State::Sleep,
-        libc::SYS_wait4 | libc::SYS_waitid => State::Child,
+        | libc::SYS_io_uring_enter => ThreadState::Io,
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => ThreadState::Sleep,
+        libc::SYS_wait4 | libc::SYS_waitid => ThreadState::Child,
         libc::SYS_mmap
         | libc::SYS_munmap
         | libc::SYS_mremap
         | libc::SYS_mprotect
         | libc::SYS_madvise
-        | libc::SYS_brk => State::Memory,
-        libc::SYS_ioctl => State::Driver,
-        _ => State::Other,
+        | libc::SYS_brk => ThreadState::Memory,
+        libc::SYS_ioctl => ThreadState::Driver,
+        _ => ThreadState::Other,
     }
 }
 
@@ -185,23 +162,23 @@ mod tests {
         let futex = format!("{} 0x7f 0x0 0x1", libc::SYS_futex);
         let read = format!("{} 0x3", libc::SYS_read);
         for (letter, line, expected) in [
-            ('R', Some(read.as_str()), State::Running),
-            ('S', Some("running"), State::Running),
-            ('S', Some(futex.as_str()), State::Futex),
-            ('S', Some(read.as_str()), State::Io),
-            ('D', Some(read.as_str()), State::Disk),
-            ('D', Some("-1 0x7ffd 0x7f00"), State::Memory),
-            ('D', None, State::Disk),
-            ('S', None, State::Other),
-            ('S', Some("nonsense"), State::Other),
-            ('T', Some(futex.as_str()), State::Other),
+            ('R', Some(read.as_str()), ThreadState::Running),
+            ('S', Some("running"), ThreadState::Running),
+            ('S', Some(futex.as_str()), ThreadState::Futex),
+            ('S', Some(read.as_str()), ThreadState::Io),
+            ('D', Some(read.as_str()), ThreadState::Disk),
+            ('D', Some("-1 0x7ffd 0x7f00"), ThreadState::Memory),
+            ('D', None, ThreadState::Disk),
+            ('S', None, ThreadState::Other),
+            ('S', Some("nonsense"), ThreadState::Other),
+            ('T', Some(futex.as_str()), ThreadState::Other),
         ] {
             assert_eq!(state(letter, line), expected, "{letter} {line:?}");
         }
     }
 
     /// Looks at a thread of this process that does `work` until the test ends.
-    fn look(work: impl FnOnce(mpsc::Receiver<()>) + Send + 'static, expected: State) {
+    fn look(work: impl FnOnce(mpsc::Receiver<()>) + Send + 'static, expected: ThreadState) {
         let process = Process::this();
         let (tell, id) = mpsc::channel();
         let (stop, stopped) = mpsc::channel();
@@ -233,15 +210,15 @@ mod tests {
             println!("SKIPPED: this kernel does not show what threads wait in");
             return;
         }
-        look(|stopped| assert!(stopped.recv().is_err()), State::Futex);
-        look(|stopped| while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {}, State::Running);
+        look(|stopped| assert!(stopped.recv().is_err()), ThreadState::Futex);
+        look(|stopped| while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {}, ThreadState::Running);
         look(
             |stopped| {
                 while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                     std::thread::sleep(Duration::from_millis(50));
                 }
             },
-            State::Sleep,
+            ThreadState::Sleep,
         );
     }
 

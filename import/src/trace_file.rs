@@ -75,17 +75,7 @@ impl Passed {
     /// What is missing from the trace: sentences for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.damaged();
-        let loss = &self.loss;
-        let lost = [
-            (loss.dropped_by_cupti, "records were dropped by CUPTI"),
-            (loss.dropped_by_gpuwhy, "records were dropped by gpuwhy"),
-            (loss.unknown_kinds, "records of unknown kinds are not in the trace"),
-            (loss.broken_bytes, "bytes of broken activity buffers are not in the trace"),
-            (loss.undelivered_buffers, "activity buffers were not delivered at the end"),
-            (loss.dropped_ranges, "range events were dropped by gpuwhy"),
-            (loss.unobserved_ns, "ns of captures were not recorded: another tool held CUPTI, or that refused"),
-        ];
-        notes.extend(lost.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        notes.extend(self.loss.sentences());
         if self.end != End::Clean {
             notes.push("the trace has no clean end: what the program did last may be missing".to_owned());
         }

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, RecordSizes, ResourceHandler};
-use profiler_core::capture::CaptureMark;
 use profiler_core::process_info::End;
-use profiler_core::record::Timestamp;
+use profiler_core::record::{CaptureMark, Timestamp};
 use profiler_core::utilization::UtilizationReading;
 
 use crate::control::Question;

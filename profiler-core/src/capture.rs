@@ -12,11 +12,10 @@ use crate::attribution::Attributor;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{Loss, Record, Timestamp};
-use crate::report::Report;
-use crate::report::captures::{CaptureRow, CaptureTable};
+use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
+use crate::report::{CaptureRow, CaptureTable, Report};
 use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
@@ -29,65 +28,6 @@ pub const OPEN_LIMIT: usize = 64;
 /// those before it are over; what an engine holds grows with what it takes.
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
-
-/// Why a capture began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trigger {
-    /// The program began: nobody chose.
-    #[default]
-    Start,
-    /// `cudaProfilerStart` or `cuProfilerStart`.
-    ProfilerApi,
-    /// A range of the program began.
-    Range,
-    /// A delay was over.
-    Delay,
-    /// The schedule of steps.
-    Steps,
-    /// A command came from outside.
-    Command,
-}
-
-impl Trigger {
-    /// A name for the report.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::ProfilerApi => "cudaProfilerApi",
-            Self::Range => "nvtx",
-            Self::Delay => "delay",
-            Self::Steps => "steps",
-            Self::Command => "command",
-        }
-    }
-}
-
-/// Where captures begin and end in a trace, and to which of them the records belong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CaptureMark {
-    /// A capture begins; what follows belongs to it.
-    Begin {
-        /// Counts from 1 within the trace.
-        number: u32,
-        /// When.
-        at: Timestamp,
-        /// Why.
-        trigger: Trigger,
-    },
-    /// What follows belongs to this capture, which has begun before.
-    Select {
-        /// Its number.
-        number: u32,
-    },
-    /// Everything of a capture has come.
-    End {
-        /// Its number.
-        number: u32,
-        /// When its range ended.
-        at: Timestamp,
-    },
-}
 
 /// One capture and its engine.
 #[derive(Debug)]

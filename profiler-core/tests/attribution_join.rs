@@ -3,9 +3,9 @@
 use crate::support::{Scenario, ZERO, assert_leaves, gpu};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::Leaf;
+use profiler_core::completeness::Completeness;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
-use profiler_core::report::Completeness;
 
 const KERNEL: &str = "cudaLaunchKernel_v7000";
 const GRAPH: &str = "cudaGraphLaunch_v10000";

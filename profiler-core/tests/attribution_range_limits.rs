@@ -2,7 +2,7 @@
 
 use crate::support::{Scenario, gpu};
 use profiler_core::record::RangeEventKind as Kind;
-use profiler_core::report::ranges::{RangeRow, RangesReport};
+use profiler_core::report::{RangeRow, RangesReport};
 
 fn rows(scenario: &Scenario) -> RangesReport {
     scenario.report().ranges.expect("there are ranges")

@@ -4,7 +4,7 @@ use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::attribution::{Attributor, RangeStyle};
 use profiler_core::record::{MemoryKind, RangeEventKind as Kind, Record};
-use profiler_core::report::ranges::{RangeRow, RangesReport};
+use profiler_core::report::{RangeRow, RangesReport};
 use profiler_core::steps::StepSource;
 use proptest::prelude::*;
 

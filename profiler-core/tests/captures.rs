@@ -1,10 +1,11 @@
 //! Captures are accounted one by one, and a trace gives back what the writer was told.
 
 use crate::support::{Scenario, ZERO, gpu};
-use profiler_core::capture::{CaptureMark, Captures, OPEN_LIMIT, Trigger};
+use profiler_core::capture::{Captures, OPEN_LIMIT};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
+use profiler_core::record::{CaptureMark, Trigger};
 use profiler_core::report::Report;
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 

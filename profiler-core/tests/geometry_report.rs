@@ -3,8 +3,9 @@
 use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::record::*;
 use profiler_core::report::DeviceReport;
-use profiler_core::report::compute::{GridClass, compute_evidence};
-use profiler_core::report::copies::{CopyClass, copy_evidence};
+use profiler_core::report::compute::compute_evidence;
+use profiler_core::report::copies::copy_evidence;
+use profiler_core::report::{CopyClass, GridClass};
 
 /// A device of 100 multiprocessors with room for 2,048 threads each.
 fn with_device() -> Scenario {

@@ -2,7 +2,7 @@
 
 use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::record::MemoryOperation::{Allocation, Release};
-use profiler_core::report::memory::MemoryReport;
+use profiler_core::report::MemoryReport;
 
 fn program() -> Scenario {
     let mut scenario = Scenario::new();

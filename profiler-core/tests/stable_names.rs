@@ -3,9 +3,7 @@
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Group, Leaf, Work};
 use profiler_core::cost::Mode;
-use profiler_core::report::RecoverableBy;
-use profiler_core::report::compute::GridClass;
-use profiler_core::report::copies::CopyClass;
+use profiler_core::report::{CopyClass, GridClass, RecoverableBy};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{OperationClass, ScenarioKind};
 

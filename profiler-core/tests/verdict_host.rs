@@ -4,8 +4,8 @@ use crate::support::{Scenario, gpu};
 use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause as Cause;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::report::host::{CauseRow, HostReport, LineRow};
-use profiler_core::report::{Completeness, Verdict, verdict_of};
+use profiler_core::completeness::Completeness;
+use profiler_core::report::{CauseRow, HostReport, LineRow, Verdict, verdict_of};
 
 const MS: u64 = 1_000_000;
 

@@ -6,10 +6,9 @@
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, GapTotals};
+use profiler_core::completeness::Completeness;
 use profiler_core::record::{Loss, PcieLink};
-use profiler_core::report::{
-    Completeness, DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, Verdict, verdict_of,
-};
+use profiler_core::report::{DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, Verdict, verdict_of};
 use profiler_core::whatif::{Ceiling, Refusal, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;

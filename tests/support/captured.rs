@@ -6,8 +6,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use profiler_core::capture::CaptureMark;
-use profiler_core::record::Record;
+use profiler_core::record::{CaptureMark, Record};
 use profiler_core::trace::{Item, TraceReader};
 
 use crate::support::{Stage, stderr};

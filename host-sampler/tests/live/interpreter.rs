@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use host_sampler::process::Process;
 use host_sampler::python::Python;
-use host_sampler::thread::{State, Thread};
+use host_sampler::thread::Thread;
+use profiler_core::record::ThreadState;
 
 /// Minor versions of CPython 3 that the reader knows.
 const KNOWN: std::ops::RangeInclusive<u32> = 9..=14;
@@ -117,7 +118,7 @@ impl Program {
         let mut still = 0;
         for _ in 0..10_000 {
             // A thread on its way into the wait may sleep for a moment before, for the interpreter lock.
-            still = if thread.state().unwrap() == State::Io { still + 1 } else { 0 };
+            still = if thread.state().unwrap() == ThreadState::Io { still + 1 } else { 0 };
             if still == 5 {
                 return;
             }

@@ -2,8 +2,7 @@
 //!
 //! No clock, thread or library: times are given.
 
-use profiler_core::capture::Trigger;
-use profiler_core::record::Timestamp;
+use profiler_core::record::{Timestamp, Trigger};
 
 use super::plan::Plan;
 

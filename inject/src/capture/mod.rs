@@ -26,9 +26,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
-use profiler_core::capture::CaptureMark;
 use profiler_core::cost::Mode;
-use profiler_core::record::Timestamp;
+use profiler_core::record::{CaptureMark, Timestamp};
 
 use self::desk::{Desk, Mark};
 use self::plan::{Action, Event, Plan};

@@ -5,8 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use profiler_core::capture::CaptureMark;
-use profiler_core::record::Timestamp;
+use profiler_core::record::{CaptureMark, Timestamp};
 
 use super::Director;
 use super::plan::{Action, Event};

@@ -4,8 +4,7 @@
 //! So records are first routed, and then placed, those of one capture after those of another: the trace names a capture once for
 //! all records behind it.
 
-use profiler_core::capture::CaptureMark;
-use profiler_core::record::{HostSample, Record, StackId, Timestamp};
+use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp};
 
 use super::Collector;
 use crate::sampler::Batch;

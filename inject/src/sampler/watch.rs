@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use host_sampler::children::Census;
 use host_sampler::python::{Frame, Lock, Miss};
-use host_sampler::thread::{State, Thread};
+use host_sampler::thread::Thread;
 use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
 use super::outbox::{Batch, Look};
@@ -99,8 +99,8 @@ impl Last {
 }
 
 /// What a thread does now, without times.
-fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look {
-    let mut sample = HostSample { thread: ThreadId(thread), state: thread_state(state), ..HostSample::default() };
+fn look(thread: u32, state: ThreadState, tools: &mut Tools, batch: &mut Batch) -> Look {
+    let mut sample = HostSample { thread: ThreadId(thread), state, ..HostSample::default() };
     let mut frames: Arc<[Frame]> = Arc::new([]);
     match tools.python.as_mut().map(|python| python.sample(thread)) {
         Some(Ok(seen)) => {
@@ -115,27 +115,12 @@ fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look
         Some(Err(Miss::Torn | Miss::Closed)) => batch.failed += 1,
         Some(Err(Miss::NoPython)) | None => {}
     }
-    if state != State::Running && Instant::now() >= tools.census_due {
+    if state != ThreadState::Running && Instant::now() >= tools.census_due {
         let Census { all, running, in_io } = tools.children.census();
         (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
         tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
     }
     Look { sample, frames }
-}
-
-fn thread_state(state: State) -> ThreadState {
-    match state {
-        State::Running => ThreadState::Running,
-        State::Futex => ThreadState::Futex,
-        State::Poll => ThreadState::Poll,
-        State::Io => ThreadState::Io,
-        State::Disk => ThreadState::Disk,
-        State::Sleep => ThreadState::Sleep,
-        State::Child => ThreadState::Child,
-        State::Memory => ThreadState::Memory,
-        State::Driver => ThreadState::Driver,
-        State::Other => ThreadState::Other,
-    }
 }
 
 fn nanos(time: Duration) -> u64 {

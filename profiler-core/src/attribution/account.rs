@@ -3,71 +3,21 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the stretch and the step it falls in, and, when idle, to
 //! a short log, so that an operation that arrives too late can still take the idle time it fills.
 
-use super::dependencies::Producer;
-use super::gap::InputHoles;
-use super::host_cause::HostCause;
 use super::host_lead::HostLead;
 use super::idle_log::{Idle, IdleLog};
+use super::input_gaps::InputGaps;
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
+use super::operation::{InputWait, Operation};
 use super::phases::{Causes, Stretches};
-use super::stacks::LineId;
 use super::statistics::DeviceStatistics;
-use super::sweep::Operation;
-use crate::record::{ApiFunctionId, DeviceId, NameId, Timestamp};
+use super::subject::{GapTotals, Subject};
+use crate::record::{DeviceId, Timestamp};
 use crate::steps::ledger::StepLedger;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
-
-/// What an idle segment is blamed on, where that says more than the leaf.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
-    /// Nothing in particular.
-    #[default]
-    None,
-    /// The call that the host was in.
-    Call(ApiFunctionId),
-    /// The kernel that came next.
-    Kernel(NameId),
-    /// A copy from host to device came next.
-    HostToDevice,
-    /// Another copy or a memset came next.
-    OtherTransfer,
-    /// The operation that an event made the stream wait for.
-    Awaited(Producer),
-    /// What the launching thread was seen to do, and at which line.
-    Host(HostCause, LineId),
-}
-
-/// How often and how long a cause kept the device idle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GapTotals {
-    /// Gaps of the device that it had a part in.
-    pub count: u64,
-    /// Their sum, nanoseconds.
-    pub total_ns: u64,
-    /// The most that it had of one gap, nanoseconds.
-    pub longest_ns: u64,
-}
-
-impl GapTotals {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.count += other.count;
-        self.total_ns += other.total_ns;
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-    }
-}
-
-/// A host thread waited for an input batch, nanoseconds on the clock of the trace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InputWait {
-    /// Index of the thread.
-    pub(super) thread: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
-}
 
 /// The accounts of one device.
 #[derive(Debug)]
@@ -91,7 +41,7 @@ pub struct DeviceAccount {
     /// copy ended it. The second number says how many bits are filled.
     pub(super) long_holes: (u8, u8),
     /// What samples saw before input batches.
-    pub(super) input_holes: InputHoles,
+    pub(super) input_gaps: InputGaps,
     /// Bit by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
     /// Input waits explained since they were last taken.
@@ -119,7 +69,7 @@ impl DeviceAccount {
             graph_operations: 0,
             graph_ns: 0,
             long_holes: (0, 0),
-            input_holes: InputHoles::default(),
+            input_gaps: InputGaps::default(),
             known_kernels: Vec::new(),
             input_waits: Vec::new(),
             boundaries: Vec::new(),

@@ -6,22 +6,20 @@
 
 use super::activity::{KernelClass, leaf_of_copy, symbol};
 use super::api::ApiClass;
-use super::gap::INPUT_BYTES;
 use super::leaf::Leaf;
+use super::operation::Operation;
 use super::statistics::CopyPath;
-use super::sweep::Operation;
-use super::{Attributor, FUTURE_NANOS, Subject, is_no_time};
+use super::subject::Subject;
+use super::{Attributor, is_no_time};
+use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
-use crate::report::Completeness;
+use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::SmallGrid;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_PATIENCE_NANOS: u64 = 2_000_000_000;
 const JOIN_PATIENCE_FLUSHES: u64 = 3;
-/// Operations that came since the last flush before those whose launch is known go on to their timeline.
-const ARRIVALS: usize = 1 << 14;
-
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         self.completeness.kernels += 1;
@@ -83,7 +81,7 @@ impl Attributor {
             operation.end = operation.start;
         }
         self.arrivals.places.push(self.operations.insert(operation));
-        if self.arrivals.places.len() >= self.arrivals.due.max(ARRIVALS) {
+        if self.arrivals.is_due() {
             self.join_known();
         }
         timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
@@ -183,30 +181,6 @@ impl Attributor {
         let Completeness { late_ns, late_corrected_ns, .. } = &mut self.completeness;
         *late_ns = late_ns.saturating_add(late.total);
         *late_corrected_ns = late_corrected_ns.saturating_add(late.patched);
-    }
-}
-
-/// Operations whose launch is not known yet.
-#[derive(Debug, Default)]
-pub(super) struct Arrivals {
-    /// Where they lie.
-    places: Vec<u32>,
-    /// So many are looked through for those whose launch is known by now.
-    due: usize,
-}
-
-impl Arrivals {
-    /// Where they lie.
-    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
-        self.places.iter().copied()
-    }
-
-    /// What is left is looked at again when as much has come.
-    fn looked_through(&mut self) {
-        self.due = ARRIVALS.max(self.places.len() * 2);
-        if self.places.capacity() > 4 * self.due {
-            self.places.shrink_to(self.due);
-        }
     }
 }
 

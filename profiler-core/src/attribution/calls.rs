@@ -6,9 +6,10 @@
 use super::api::ApiClass;
 use super::join::Launch;
 use super::threads::Nesting;
-use super::{Attributor, FUTURE_NANOS, is_no_time};
+use super::{Attributor, is_no_time};
 use crate::dictionary::Dictionary;
 use crate::record::{ApiCall, Overhead, OverheadKind, ThreadId, Timestamp};
+use crate::thresholds::FUTURE_NANOS;
 
 impl Attributor {
     pub(super) fn push_call(&mut self, mut call: ApiCall) {

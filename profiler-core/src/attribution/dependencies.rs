@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use super::leaf::Work;
-use super::sweep::Operation;
+use super::operation::Operation;
+use super::subject::Producer;
 use crate::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 
 /// Event records and waits that are remembered, the newest.
@@ -24,15 +25,6 @@ const OPERATIONS: usize = 1_024;
 const STREAMS: usize = 256;
 /// A stream goes on this much after the operation that it waited for: as in the replay.
 const EVENT_NANOS: u64 = 15_000;
-
-/// What a gap waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Producer {
-    /// What it did.
-    pub work: Work,
-    /// It ran on another device than the one that waited.
-    pub other_device: bool,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Ran {

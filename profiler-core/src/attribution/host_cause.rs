@@ -4,6 +4,7 @@
 //! gap rule only compares times. Each cause belongs to one leaf. Time that no sample speaks for has no cause.
 
 use super::leaf::Leaf;
+use crate::record::ThreadState;
 
 /// A cause seen by looking at the launching thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +101,22 @@ impl HostCause {
             Self::LoaderWaitBusy => "loader_wait_busy",
             Self::LoaderWaitIo => "loader_wait_io",
             Self::LoaderWaitIdle => "loader_wait_idle",
+        }
+    }
+
+    /// Why a thread in this state is off the cores, as far as the state alone tells.
+    #[must_use]
+    pub const fn of(state: ThreadState) -> Self {
+        match state {
+            ThreadState::Futex => Self::Lock,
+            ThreadState::Poll => Self::Poll,
+            ThreadState::Io => Self::Io,
+            ThreadState::Disk => Self::Disk,
+            ThreadState::Sleep => Self::Sleep,
+            ThreadState::Child => Self::Child,
+            ThreadState::Memory => Self::Memory,
+            ThreadState::Driver => Self::Driver,
+            ThreadState::Running | ThreadState::Unknown | ThreadState::Other => Self::OtherWait,
         }
     }
 

@@ -12,7 +12,7 @@ use super::host_cause::HostCause;
 use super::leaf::Leaf;
 use super::loaders::Stage;
 use super::stacks::{LineId, StackClass};
-use crate::record::{HostSample, InterpreterLock, ThreadState};
+use crate::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
 /// HostSamples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap is
 /// dropped sooner.
@@ -327,26 +327,13 @@ fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item 
 
 /// Why a thread outside a data loader was off the cores.
 fn off_cause(sample: &HostSample, class: StackClass) -> HostCause {
-    match sample.state {
-        // Who asks for a lock of his own waits for that, whatever the interpreter does meanwhile. Without a Python
-        // stack the lock cannot be the interpreter's.
-        ThreadState::Futex
-            if sample.interpreter_lock == InterpreterLock::OtherThread
-                && !class.waits
-                && sample.stack != crate::record::StackId::NONE =>
-        {
-            HostCause::InterpreterLock
-        }
-        ThreadState::Futex => HostCause::Lock,
-        ThreadState::Poll => HostCause::Poll,
-        ThreadState::Io => HostCause::Io,
-        ThreadState::Disk => HostCause::Disk,
-        ThreadState::Sleep => HostCause::Sleep,
-        ThreadState::Child => HostCause::Child,
-        ThreadState::Memory => HostCause::Memory,
-        ThreadState::Driver => HostCause::Driver,
-        ThreadState::Running | ThreadState::Unknown | ThreadState::Other => HostCause::OtherWait,
-    }
+    // A thread that asks for a lock of its own waits for that, whatever the interpreter does meanwhile. Without a Python
+    // stack the lock cannot be the interpreter's.
+    let for_interpreter = sample.state == ThreadState::Futex
+        && sample.interpreter_lock == InterpreterLock::OtherThread
+        && !class.waits
+        && sample.stack != StackId::NONE;
+    if for_interpreter { HostCause::InterpreterLock } else { HostCause::of(sample.state) }
 }
 
 /// What the workers did while a thread waited in a data loader. One that runs is enough: batches come in order, so the

@@ -10,29 +10,16 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::CLOCK_SLACK_NANOS;
+use super::operation::{LaunchStatus, Operation};
 use super::step_sequence::StepSequence;
-use super::sweep::Operation;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
 use crate::steps::{Cut, LaunchKind, StepDetector};
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// StepMarks that are remembered: steps that a program can be ahead of its device by.
 const MARK_LIMIT: usize = 65_536;
-
-/// Whether and how an operation begins a step.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LaunchStatus {
-    /// It was shown to the detector, or is past it.
-    pub(super) shown: bool,
-    /// It is the first that was launched in a named step.
-    pub(super) marked: bool,
-    /// It is the first operation of its launch; those behind it in a graph are not.
-    pub(super) first: bool,
-    /// A step begins with it or breaks off: [`LaunchOrder::take_cut`] knows which.
-    cuts: bool,
-}
 
 /// Host times at which named steps begin, in order.
 #[derive(Debug, Default)]

@@ -26,12 +26,15 @@ mod host_lead;
 mod host_records;
 mod host_samples;
 mod idle_log;
+mod input_gaps;
 mod join;
 mod launch_order;
 pub mod leaf;
+mod limits;
 mod link_time;
 mod loaders;
 mod memory;
+mod operation;
 mod phases;
 mod quantile;
 mod queries;
@@ -41,18 +44,14 @@ mod simulation_feed;
 mod stacks;
 pub mod statistics;
 pub mod step_sequence;
+mod subject;
 mod sweep;
 mod thread_table;
 mod threads;
 mod waiting;
 
-pub use account::{DeviceAccount, GapTotals, Subject};
+pub use account::DeviceAccount;
 pub use activity::is_communication;
-pub use dependencies::Producer;
-pub use gap::{
-    DISPATCH_NANOS, INPUT_BYTES, INPUT_HOLE_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS,
-    SYNC_SLACK_NANOS,
-};
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
@@ -60,36 +59,29 @@ pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
 pub use stacks::{HostLine, LineId};
+pub use subject::{GapTotals, Producer, Subject};
 
 use self::activity::KernelClasses;
 use self::api::ApiClasses;
-use self::arrival::Arrivals;
 use self::dependencies::Dependencies;
 use self::join::Launches;
 use self::launch_order::StepMarks;
+use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
+use self::operation::{Arrivals, Operation};
 use self::ranges::Ranges;
 use self::simulation_feed::SimulationFeed;
 use self::stacks::Stacks;
 use self::statistics::ApiTable;
-use self::sweep::{Host, Operation, Timeline};
+use self::sweep::{Host, Timeline};
 use self::thread_table::ThreadTable;
 use self::threads::HostThread;
 use crate::collections::slab::Slab;
+use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
-use crate::report::Completeness;
+use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
-/// Host and device clocks are mapped to each other with an error; an operation may seem to begin this much before
-/// the call that launched it. Measured differences stay under 20 us.
-pub const CLOCK_SLACK_NANOS: u64 = 50_000;
-/// A record that ends this much after the flush that delivered it cannot be true.
-const FUTURE_NANOS: u64 = 10_000_000_000;
-/// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:
-/// bounded memory goes before exact order, and what then comes late is counted. Only programs that launch large graphs
-/// far ahead get here: a graph does not say how many records it will leave, so all that ran since the launch of the oldest
-/// unfinished one would wait, a million operations a second.
-const PENDING_LIMIT: usize = 1 << 17;
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
 /// Operations of the busiest device that are entered, and replayed, at a time: they stay in the processor's caches meanwhile.

@@ -9,11 +9,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::account::{GapTotals, Subject};
 use super::host_lead::HostLead;
 use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::link_time::LinkTime;
+use super::subject::{GapTotals, Subject};
 
 /// Stretches that are told apart; beyond, the two neighbors with the fewest operations are joined.
 const LIMIT: usize = 64;

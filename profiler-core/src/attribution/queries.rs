@@ -8,8 +8,8 @@ use super::{
     Attributor, DeviceAccount, HostLine, LineId, PeakCaller, RangeCounts, RangeInside, RangeTally, SampleTotals,
 };
 use crate::allocations::{Holding, Holdings, MemoryOwner};
+use crate::completeness::Completeness;
 use crate::record::{ApiFunctionId, DeviceId, Timestamp};
-use crate::report::Completeness;
 use crate::whatif::WhatIf;
 
 impl Attributor {

@@ -2,11 +2,11 @@
 //!
 //! The books never depend on the replay, so all calls go this way only.
 
-use super::account::InputWait;
+use super::DeviceAccount;
 use super::api::ApiClass;
-use super::sweep::Operation;
-use super::{CLOCK_SLACK_NANOS, DeviceAccount};
+use super::operation::{InputWait, Operation};
 use crate::record::{ApiCall, ThreadId};
+use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};
 
 /// Tells the replay what it needs of calls, operations and steps.

@@ -5,94 +5,27 @@
 
 use std::cmp::Ordering;
 
-use super::CLOCK_SLACK_NANOS;
-use super::account::{DeviceAccount, Subject};
+use super::account::DeviceAccount;
 use super::dependencies::Dependencies;
 use super::gap::{self, Next};
 use super::idle_log::Idle;
-use super::join::{Launch, Launches};
-use super::launch_order::{LaunchOrder, LaunchStatus, StepMarks};
-use super::leaf::Leaf;
+use super::join::Launches;
+use super::launch_order::{LaunchOrder, StepMarks};
+use super::operation::Operation;
 use super::ranges::Ranges;
 use super::running::Running;
 use super::simulation_feed::SimulationFeed;
 use super::step_sequence::StepSequence;
+use super::subject::Subject;
 use super::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
+use crate::record::DeviceId;
 use crate::steps::Cut;
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
 pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
-
-/// A kernel, copy or memset on its way to the timeline.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) launch: Option<Launch>,
-    pub(super) device: DeviceId,
-    pub(super) stream: StreamId,
-    pub(super) correlation: CorrelationId,
-    pub(super) subject: Subject,
-    pub(super) leaf: Leaf,
-    pub(super) graph: bool,
-    /// A copy from the host that is large enough to be an input batch.
-    pub(super) input: bool,
-    /// Number of the flush during which it came.
-    pub(super) flush: u64,
-    /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
-    pub(super) symbol: u32,
-    pub(super) standing: LaunchStatus,
-    /// It came when its begin was entered already.
-    pub(super) late: bool,
-    /// How many kernels with its grid run at once with a block to each multiprocessor; 0 for less than two.
-    pub(super) fit: u16,
-    /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that is
-    /// not known.
-    pub(super) link: u32,
-}
-
-impl Operation {
-    /// An operation of which no more is known than when and where it ran.
-    #[inline]
-    pub(super) fn new(
-        start: Timestamp,
-        end: Timestamp,
-        device: DeviceId,
-        stream: StreamId,
-        correlation: CorrelationId,
-    ) -> Self {
-        Self {
-            start: start.nanos(),
-            end: end.nanos(),
-            launch: None,
-            device,
-            stream,
-            correlation,
-            subject: Subject::None,
-            leaf: Leaf::CopyOther,
-            graph: false,
-            input: false,
-            flush: 0,
-            symbol: 0,
-            standing: LaunchStatus::default(),
-            late: false,
-            fit: 0,
-            link: 0,
-        }
-    }
-
-    /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when that
-    /// is not known.
-    pub(super) fn excess(&self) -> u32 {
-        if self.link == 0 || !self.leaf.is_pageable() {
-            return 0;
-        }
-        u32::try_from((self.end - self.start).saturating_sub(self.link.into())).unwrap_or(u32::MAX)
-    }
-}
 
 /// One device's timeline and its books.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use super::api::ApiClass;
 use super::host_samples::HostSamples;
-use super::waiting::WAITING_LIMIT;
+use super::limits::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::{ApiCall, ApiFunctionId};

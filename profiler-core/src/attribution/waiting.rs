@@ -5,13 +5,12 @@
 //! older half is entered as if a mark had come: bounded memory goes before exact order. What comes too late for it is
 //! counted as late, what was launched by a call that has not come as launched by none.
 
+use super::Attributor;
+use super::limits::WAITING_LIMIT;
 use super::sweep::Timeline;
 use super::threads::HostThread;
-use super::{Attributor, CLOCK_SLACK_NANOS, PENDING_LIMIT};
 use crate::dictionary::Dictionary;
-
-/// Records that may wait: operations for the watermark, and as many records of each of two flushes.
-pub(super) const WAITING_LIMIT: usize = 3 * PENDING_LIMIT;
+use crate::thresholds::CLOCK_SLACK_NANOS;
 
 impl Attributor {
     /// A record was pushed.

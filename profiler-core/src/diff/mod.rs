@@ -12,8 +12,10 @@
 
 mod alignment;
 mod caveats;
+mod compared;
 #[cfg(feature = "serde")]
 pub mod json;
+mod model;
 mod pair;
 mod places;
 mod prediction;
@@ -22,144 +24,18 @@ mod significance;
 mod text;
 mod unit;
 
-use std::error::Error;
-use std::fmt;
-
+pub use compared::SAME_PROGRAM;
+pub use model::{DeviceDiff, Diff, Outcome, Refusal, Side};
 pub use places::{ChangedPlace, Fate, Places};
 pub use prediction::Prediction;
 pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};
 pub use significance::{RankTest, SIGNIFICANCE, mann_whitney};
 pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
 
-use crate::attribution::leaf::{Group, Leaf};
-use crate::record::DeviceId;
+use crate::attribution::leaf::Group;
 use crate::report::Report;
 use crate::text_format::WIDTH;
 use pair::Run;
-
-/// Below this similarity of what they execute, two runs are of different programs.
-pub const SAME_PROGRAM: f64 = 0.5;
-
-/// One of the two runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The first.
-    A,
-    /// The second.
-    B,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::A => "A",
-            Self::B => "B",
-        })
-    }
-}
-
-/// Why two runs are not compared.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Refusal {
-    /// A run asked nothing of a device.
-    NoWork(Side),
-    /// They execute different kernels. Carries the similarity, 0 to 1.
-    DifferentPrograms(f64),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoWork(side) => write!(f, "{side} asked nothing of the device for (nearly) all of the time"),
-            Self::DifferentPrograms(similarity) => write!(
-                f,
-                "A and B are different programs: {:.0} % of their kernel executions agree by name, {:.0} % must",
-                similarity * 100.0,
-                SAME_PROGRAM * 100.0
-            ),
-        }
-    }
-}
-
-impl Error for Refusal {}
-
-/// How two runs differ.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Diff {
-    /// The part of kernel executions that the runs have in common by name, 0 to 1.
-    pub similarity: f64,
-    /// Devices of both runs, paired in the order of their ordinals.
-    pub devices: Vec<DeviceDiff>,
-    /// What makes the comparison less fair or less sure, a sentence each.
-    pub warnings: Vec<String>,
-}
-
-/// How two runs differ on one device of each.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceDiff {
-    /// The devices, in A and in B.
-    pub ids: (DeviceId, DeviceId),
-    /// What one unit is.
-    pub basis: Basis,
-    /// One unit of A.
-    pub a: Representative,
-    /// One unit of B.
-    pub b: Representative,
-    /// The rank test of the durations of the steps; `None` when steps are not compared.
-    pub test: Option<RankTest>,
-    /// Leaves that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
-    pub leaves: Vec<(Leaf, i64)>,
-    /// Groups that changed, likewise.
-    pub groups: Vec<(Group, i64)>,
-    /// Kernels, the largest change of time in one unit first.
-    pub kernels: Vec<Row>,
-    /// Copies, likewise.
-    pub copies: Vec<Row>,
-    /// What changed by place in the step, or why only names can be compared.
-    pub places: Result<Places, String>,
-    /// What the replay of A foretold of B, if it did.
-    pub prediction: Option<Prediction>,
-}
-
-/// What became of the duration of one unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// B takes less time.
-    Faster,
-    /// B takes more time.
-    Slower,
-    /// Equal, or the test says that it could be chance.
-    Unchanged,
-}
-
-impl DeviceDiff {
-    /// Change of the duration of one unit, nanoseconds; negative when B takes less.
-    #[must_use]
-    pub fn change_ns(&self) -> i64 {
-        self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
-    }
-
-    /// What became of the duration. Without steps there is no test, and every difference counts.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
-        match self.change_ns() {
-            0 => Outcome::Unchanged,
-            _ if is_chance => Outcome::Unchanged,
-            ..0 => Outcome::Faster,
-            1.. => Outcome::Slower,
-        }
-    }
-
-    /// By how much B is slower, in per cent of A; 0 unless the outcome is [`Outcome::Slower`].
-    #[must_use]
-    pub fn slower_percent(&self) -> f64 {
-        match self.outcome() {
-            Outcome::Slower => self.change_ns() as f64 / self.a.unit_ns.max(1) as f64 * 100.0,
-            Outcome::Faster | Outcome::Unchanged => 0.0,
-        }
-    }
-}
 
 impl Diff {
     /// What changed, in one line for each device.
@@ -178,13 +54,6 @@ impl Diff {
     #[must_use]
     pub fn text_within(&self, rows: usize, columns: usize) -> String {
         text::full(self, rows, columns)
-    }
-
-    /// By how much B is slower on the device where it lost most, in per cent of A; see
-    /// [`DeviceDiff::slower_percent`].
-    #[must_use]
-    pub fn slower_percent(&self) -> f64 {
-        self.devices.iter().map(DeviceDiff::slower_percent).fold(0.0, f64::max)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Steps are compared when both runs have them and they are the same thing. A detector may take two iterations of a
 //! program for one step in one run and not in the other; then operations are compared.
 
-use super::DeviceDiff;
+use super::compared::{change, ranked, same_steps};
+use super::model::DeviceDiff;
 use super::places::Places;
 use super::prediction::Prediction;
 use super::rows;
@@ -11,12 +12,6 @@ use super::significance::{RankTest, mann_whitney};
 use super::unit::{self, Basis, DeviceSum, OPERATIONS, Representative};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::report::{DeviceReport, Report};
-
-/// Steps of one mixture of kernels whose sizes differ by this factor hold different numbers of iterations.
-pub(super) const SAME_STEP: f64 = 1.5;
-/// From this similarity of what runs on, the mixture of kernels is the same. Two runs of one program that differ in
-/// length only were measured at 0.985.
-const SAME_MIXTURE: f64 = 0.9;
 
 /// One device of one run.
 pub(super) struct Run<'a> {
@@ -86,11 +81,6 @@ fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String
     Ok((before, after, test))
 }
 
-/// Whether steps of so many operations can be the same thing: not when runs of one mixture of kernels differ by a factor.
-pub(super) fn same_steps(a: u64, b: u64, similarity: f64) -> bool {
-    similarity < SAME_MIXTURE || (a.max(b) as f64) < SAME_STEP * a.min(b) as f64
-}
-
 /// The time of equally many operations, and the sentence that says what they are. Start-up is left out where both
 /// runs tell it from the rest.
 fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Representative, String) {
@@ -109,16 +99,4 @@ fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Rep
     let id = a.device.device.id;
     let sentence = format!("Device {id}: {reason}; compared by {operations} operations, start-up {start_up}.");
     (first.of_operations(operations), second.of_operations(operations), sentence)
-}
-
-/// `b - a`. Durations are far below 2^63 ns (292 years).
-pub(super) fn change(a: u64, b: u64) -> i64 {
-    b.cast_signed().wrapping_sub(a.cast_signed())
-}
-
-/// Those that changed, the largest change first, then in their own order.
-pub(super) fn ranked<T: Copy>(all: &[T], change: impl Fn(T) -> i64) -> Vec<(T, i64)> {
-    let mut changes: Vec<_> = all.iter().map(|&item| (item, change(item))).filter(|(_, nanos)| *nanos != 0).collect();
-    changes.sort_by_key(|(_, nanos)| std::cmp::Reverse(nanos.unsigned_abs()));
-    changes
 }

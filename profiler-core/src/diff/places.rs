@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::alignment::{MOST_EDITS, align};
-use super::pair;
+use super::compared::same_steps;
 use super::rows::{Speed, speed};
 use super::significance::{SIGNIFICANCE, Spread, mean_shift};
 use crate::report::Sequence;
@@ -78,7 +78,7 @@ impl Places {
             (None, None) => return Err("no steps that repeat were found".to_owned()),
         };
         let (in_a, in_b) = (a.places.len(), b.places.len());
-        if !pair::same_steps(in_a as u64, in_b as u64, similarity) {
+        if !same_steps(in_a as u64, in_b as u64, similarity) {
             return Err(format!(
                 "the steps that were found hold {in_a} operations in A and {in_b} in B, of the same kinds"
             ));

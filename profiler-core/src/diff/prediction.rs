@@ -6,7 +6,7 @@
 //! It does not know what was changed between the runs. A group that shrank in part is held against the ceiling of its
 //! whole removal, which B then stays below; where B goes beyond the ceiling, the leaves that shrank besides are named.
 
-use super::pair::SAME_STEP;
+use super::compared::{self, SAME_STEP};
 use super::unit::{self, Representative};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::report::DeviceReport;
@@ -94,5 +94,5 @@ fn others(ceiling: &Ceiling, group: Group, a: &Representative, b: &Representativ
     // With the host gone nothing idle is left to change.
     let is_gone = |leaf: Leaf| leaf.group() == group || (ceiling.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
     let kept: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| !is_gone(leaf)).collect();
-    super::pair::ranked(&kept, |leaf| super::pair::change(a.leaves[leaf as usize], b.leaves[leaf as usize]))
+    compared::ranked(&kept, |leaf| compared::change(a.leaves[leaf as usize], b.leaves[leaf as usize]))
 }

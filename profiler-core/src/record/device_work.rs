@@ -177,3 +177,54 @@ pub struct Memset {
     /// The node of that graph, or 0.
     pub graph_node_id: u64,
 }
+
+/// What kernels, copies and memsets have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceWork {
+    /// Begin on the device.
+    pub start: Timestamp,
+    /// End on the device.
+    pub end: Timestamp,
+    /// Where it ran.
+    pub device: DeviceId,
+    /// Context it was launched in.
+    pub context: ContextId,
+    /// Stream it ran on.
+    pub stream: StreamId,
+    /// The launching call.
+    pub correlation: CorrelationId,
+    /// Bytes copied or set; 0 for a kernel.
+    pub bytes: u64,
+    /// The executable graph that launched it, or 0.
+    pub graph_id: u32,
+    /// The node of that graph, or 0.
+    pub graph_node_id: u64,
+}
+
+macro_rules! device_work {
+    ($($of:ty, $bytes:expr;)*) => {$(
+        impl From<&$of> for DeviceWork {
+            #[inline]
+            fn from(row: &$of) -> Self {
+                let bytes: fn(&$of) -> u64 = $bytes;
+                Self {
+                    start: row.start,
+                    end: row.end,
+                    device: row.device,
+                    context: row.context,
+                    stream: row.stream,
+                    correlation: row.correlation,
+                    bytes: bytes(row),
+                    graph_id: row.graph_id,
+                    graph_node_id: row.graph_node_id,
+                }
+            }
+        }
+    )*};
+}
+
+device_work! {
+    Kernel, |_| 0;
+    Copy, |row| row.bytes;
+    Memset, |row| row.bytes;
+}

@@ -6,6 +6,7 @@
 //! All times of one trace are on one clock, nanoseconds since the Unix epoch as the tracing library reports them
 //! (device times are already mapped to it by that library).
 
+mod capture_mark;
 mod device_work;
 mod host;
 mod id;
@@ -15,7 +16,8 @@ mod memory;
 mod range;
 mod sample;
 
-pub use device_work::{Copy, CopyKind, Kernel, LaunchConfig, MemoryKind, Memset};
+pub use capture_mark::{CaptureMark, Trigger};
+pub use device_work::{Copy, CopyKind, DeviceWork, Kernel, LaunchConfig, MemoryKind, Memset};
 pub use host::{ApiCall, ApiDomain, ApiFunction, CudaEvent, Overhead, OverheadKind, Sync, SyncKind};
 pub use id::{
     ApiFunctionId, ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StackId, StreamId, ThreadId, Timestamp,
@@ -51,6 +53,56 @@ pub enum Record {
     Memory(MemoryEvent),
     /// Pages of managed memory moved or were missed.
     Managed(ManagedEvent),
+}
+
+impl Record {
+    /// Begin and end, which are the same for what happens at one moment; `None` for a record without times.
+    #[inline]
+    #[must_use]
+    pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        Some(match self {
+            Self::Kernel(row) => (row.start, row.end),
+            Self::Copy(row) => (row.start, row.end),
+            Self::Memset(row) => (row.start, row.end),
+            Self::Api(row) => (row.start, row.end),
+            Self::Sync(row) => (row.start, row.end),
+            Self::Overhead(row) => (row.start, row.end),
+            Self::Range(row) => (row.at, row.at),
+            Self::Sample(row) => (row.since, row.at),
+            Self::Memory(row) => (row.at, row.at),
+            Self::Managed(row) => (row.start, row.end),
+            Self::Event(_) => return None,
+        })
+    }
+
+    /// The API call that it is, or that it comes from; `None` for kinds that come from no call. The id may be 0: not known.
+    #[inline]
+    #[must_use]
+    pub const fn correlation(&self) -> Option<CorrelationId> {
+        Some(match self {
+            Self::Kernel(row) => row.correlation,
+            Self::Copy(row) => row.correlation,
+            Self::Memset(row) => row.correlation,
+            Self::Api(row) => row.correlation,
+            Self::Sync(row) => row.correlation,
+            Self::Event(row) => row.correlation,
+            Self::Overhead(row) => row.correlation,
+            Self::Memory(row) => row.correlation,
+            Self::Range(_) | Self::Sample(_) | Self::Managed(_) => return None,
+        })
+    }
+
+    /// What kernels, copies and memsets have in common; `None` for what ran on no device.
+    #[inline]
+    #[must_use]
+    pub fn device_work(&self) -> Option<DeviceWork> {
+        match self {
+            Self::Kernel(row) => Some(row.into()),
+            Self::Copy(row) => Some(row.into()),
+            Self::Memset(row) => Some(row.into()),
+            _ => None,
+        }
+    }
 }
 
 /// What did not become a record. Counters only grow.
@@ -102,5 +154,23 @@ impl Loss {
             dictionary_overflow: self.dictionary_overflow.saturating_sub(earlier.dictionary_overflow),
             unobserved_ns: self.unobserved_ns.saturating_sub(earlier.unobserved_ns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_of_a_record_is_asked_of_it() {
+        let (start, end, correlation) = (Timestamp::from_nanos(3), Timestamp::from_nanos(7), CorrelationId(9));
+        let copy = Record::Copy(Copy { start, end, correlation, bytes: 64, ..Copy::default() });
+        assert_eq!((copy.span(), copy.correlation()), (Some((start, end)), Some(correlation)));
+        assert_eq!(copy.device_work().map(|work| (work.start, work.end, work.bytes)), Some((start, end, 64)));
+
+        let sample = Record::Sample(HostSample { since: start, at: end, ..HostSample::default() });
+        assert_eq!((sample.span(), sample.correlation(), sample.device_work()), (Some((start, end)), None, None));
+        let event = Record::Event(CudaEvent { correlation, ..CudaEvent::default() });
+        assert_eq!((event.span(), event.correlation()), (None, Some(correlation)));
     }
 }

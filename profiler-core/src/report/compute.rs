@@ -6,12 +6,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::verdict::WORTH_SHARE;
+use super::{ComputeSplit, GridClass, KernelGeometry};
 use crate::attribution::DeviceAccount;
 use crate::attribution::statistics::{ConfigTally, TINY_NANOS};
 use crate::dictionary::Dictionary;
 use crate::geometry::{Geometry, Limiter, Multiprocessors};
 use crate::record::{Device, NameId};
+use crate::thresholds::WORTH_SHARE;
 
 /// From this tail loss on, a grid counts as one that wastes its last wave: the same part of its time as makes a group
 /// of causes worth a verdict.
@@ -22,41 +23,7 @@ pub const LOW_OCCUPANCY: f64 = 0.25;
 /// Beyond this part of kernel time without geometry, no estimate for the device is given.
 const UNKNOWN_SHARE: f64 = 0.05;
 
-/// What a kernel's grid does with the device: the first of these that holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum GridClass {
-    /// The kernel is shorter than 10 us.
-    Tiny,
-    /// Fewer blocks than multiprocessors.
-    UnderFilled,
-    /// More than one wave, and the last one wastes [`TAIL_SHARE`] or more.
-    Tail,
-    /// Theoretical occupancy below [`LOW_OCCUPANCY`].
-    LowOccupancy,
-    /// None of the above.
-    Full,
-    /// The record of the device or of the launch does not say.
-    Unknown,
-}
-
 impl GridClass {
-    /// All of them, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Tiny, Self::UnderFilled, Self::Tail, Self::LowOccupancy, Self::Full, Self::Unknown];
-
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tiny => "tiny",
-            Self::UnderFilled => "under_filled",
-            Self::Tail => "tail",
-            Self::LowOccupancy => "low_occupancy",
-            Self::Full => "full",
-            Self::Unknown => "unknown",
-        }
-    }
-
     fn of(geometry: &Geometry) -> Self {
         if geometry.sm_efficiency < 1.0 {
             Self::UnderFilled
@@ -67,61 +34,6 @@ impl GridClass {
         } else {
             Self::Full
         }
-    }
-}
-
-/// Means over launches, weighted by their durations. Launches of unknown geometry are left out.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KernelGeometry {
-    /// Launch configurations in it.
-    pub configurations: u64,
-    /// Time of the launches in it, nanoseconds.
-    pub known_ns: u64,
-    /// What limits the configuration with the most time.
-    pub limiter: Limiter,
-    /// As [`Geometry::theoretical_occupancy`].
-    pub theoretical_occupancy: f64,
-    /// As [`Geometry::achieved_occupancy`].
-    pub achieved_occupancy: f64,
-    /// As [`Geometry::sm_efficiency`].
-    pub sm_efficiency: f64,
-    /// As [`Geometry::waves`].
-    pub waves: f64,
-    /// As [`Geometry::tail_loss`].
-    pub tail_loss: f64,
-}
-
-/// The computation of one device.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ComputeSplit {
-    /// Summed durations by class, nanoseconds, indexed by [`GridClass`]. They sum to the time of all kernels that do
-    /// not communicate.
-    pub classes: [u64; GridClass::ALL.len()],
-    /// Multiprocessors of the device, or 0 when its record is missing.
-    pub multiprocessors: u32,
-    /// Means over those kernels; `None` when more than 5 % of their time is of unknown geometry.
-    pub geometry: Option<KernelGeometry>,
-    /// Multiprocessors with a block, over the device's window: the PyTorch profiler's "est. SM efficiency".
-    pub window_sm_efficiency: Option<f64>,
-}
-
-impl ComputeSplit {
-    /// Summed duration of one class, nanoseconds.
-    #[must_use]
-    pub fn time(&self, class: GridClass) -> u64 {
-        self.classes[class as usize]
-    }
-
-    /// Summed duration of all classes, nanoseconds.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.classes.iter().copied().fold(0, u64::saturating_add)
-    }
-
-    /// Part of the kernels' time that is of `class`, 0 to 1.
-    #[must_use]
-    pub fn share(&self, class: GridClass) -> f64 {
-        self.time(class) as f64 / self.total().max(1) as f64
     }
 }
 

@@ -5,7 +5,7 @@
 //! generation and width reaches, where that is more. Copies between devices have the former only: how they go (NVLink,
 //! a switch, through the host) is not in the records.
 
-use super::{CopyRow, DeviceReport};
+use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
 use crate::attribution::leaf::{Leaf, Leaves, Overlap, Work};
 use crate::attribution::statistics::{CopyPath, CopyStatistics, OctaveTally};
 use crate::record::{CopyKind, MemoryKind, PcieLink};
@@ -31,45 +31,6 @@ const SIZE_SPREAD: f64 = 4.0;
 pub const SERIAL_OVERLAP: f64 = 0.10;
 /// Copies or computation below this part of the window are not worth overlapping.
 const SERIAL_SHARE: f64 = 0.05;
-
-/// What limits the copies of one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CopyClass {
-    /// They run at [`BANDWIDTH_SHARE`] or more of what the link reaches in this direction.
-    Bandwidth,
-    /// Most of their time is a cost that each copy has whatever its size.
-    Latency,
-    /// One end is ordinary memory, which the driver copies through a buffer of its own; page-locked copies in this
-    /// direction are faster, or nothing shows how fast they would be.
-    Staging,
-    /// None of these dominates.
-    Mixed,
-    /// No large copy in this direction shows what the link can do.
-    Unknown,
-}
-
-impl CopyClass {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bandwidth => "bandwidth",
-            Self::Latency => "latency",
-            Self::Staging => "staging",
-            Self::Mixed => "mixed",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// Duration of a copy as a straight line over its size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CopyFit {
-    /// What a copy of no bytes would take, nanoseconds.
-    pub latency_ns: f64,
-    /// The rate of what lies beyond that, 10^9 bytes per second.
-    pub gigabytes_per_second: f64,
-}
 
 impl CopyFit {
     /// Least squares of relative errors over the means of the octaves. Relative, since the error of a copy's duration
@@ -106,17 +67,6 @@ impl CopyFit {
         (slope > 0.0 && gigabytes_per_second.is_finite() && latency_ns.is_finite())
             .then_some(Self { latency_ns, gigabytes_per_second })
     }
-}
-
-/// How much of the time of copies ran beneath computation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyOverlap {
-    /// Time in which only copies ran, nanoseconds.
-    pub exposed_ns: u64,
-    /// Time of copies beneath computing kernels, nanoseconds.
-    pub hidden_ns: u64,
-    /// Copies and computation take turns: both matter, and less than [`SERIAL_OVERLAP`] of copy time is hidden.
-    pub serial: bool,
 }
 
 impl CopyOverlap {

@@ -4,83 +4,27 @@
 //! start-up, like the verdict. Leaves that are about the launch itself blame nothing else and have no row. Where exactly a
 //! gap lay is in the trace, not here.
 
-use crate::attribution::host_cause::HostCause;
+use super::names;
+use super::waits::waited_for;
+use super::{GapRow, GapSubject};
 use crate::attribution::leaf::Leaf;
-use crate::attribution::{DeviceAccount, GapTotals, Producer, Subject};
+use crate::attribution::{DeviceAccount, GapTotals, Subject};
 use crate::dictionary::Dictionary;
-use crate::report::names;
-use crate::report::waits::waited_for;
 use crate::text_format::{counted, duration, short_name};
 
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
 const ROWS: usize = 8;
-
-/// Idle time of one leaf that was blamed on one thing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GapRow {
-    /// The kind of cause.
-    pub leaf: Leaf,
-    /// What it is blamed on.
-    pub subject: GapSubject,
-    /// How often and how long.
-    pub tally: GapTotals,
-}
-
-/// What idle time is blamed on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GapSubject {
-    /// More than one thing: the table was full.
-    None,
-    /// The API function that the launching thread was in, or had left.
-    Call(String),
-    /// The kernel that came next, demangled.
-    Kernel(String),
-    /// A copy from the host came next.
-    HostToDevice,
-    /// Another copy or a memset came next.
-    OtherTransfer,
-    /// Work before an event that the stream waited for.
-    Awaited(Producer),
-    /// What the launching thread was seen to do; the lines are in the report's `host`.
-    Host(HostCause),
-}
 
 impl GapSubject {
     fn of(subject: Subject, dictionary: &Dictionary) -> Self {
         match subject {
             Subject::None => Self::None,
             Subject::Call(function) => Self::Call(names::function(dictionary, function)),
-            Subject::Kernel(name) => Self::Kernel(names::demangled(dictionary.name(name))),
+            Subject::Kernel(name) => Self::Kernel(names::kernel(dictionary, name)),
             Subject::HostToDevice => Self::HostToDevice,
             Subject::OtherTransfer => Self::OtherTransfer,
             Subject::Awaited(producer) => Self::Awaited(producer),
             Subject::Host(cause, _) => Self::Host(cause),
-        }
-    }
-
-    /// The word for what it is.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Call(_) => "call",
-            Self::Kernel(_) => "kernel",
-            Self::HostToDevice => "copy_from_host",
-            Self::OtherTransfer => "other_transfer",
-            Self::Awaited(_) => "event",
-            Self::Host(_) => "host",
-        }
-    }
-
-    /// Its name, where it has one: function, kernel, work before the event, or what the host did.
-    #[must_use]
-    pub fn name(&self) -> Option<&str> {
-        match self {
-            Self::Call(name) | Self::Kernel(name) => Some(name),
-            Self::Awaited(producer) => Some(producer.work.name()),
-            Self::Host(cause) => Some(cause.name()),
-            Self::None | Self::HostToDevice | Self::OtherTransfer => None,
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
-use super::DeviceReport;
+use super::{CauseRow, DeviceReport, HostReport, LineRow};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};
-use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, SampleTotals, Subject};
+use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, Subject};
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
 use crate::text_format::{Page, duration, shortened, wrapped};
@@ -17,53 +17,6 @@ use crate::text_format::{Page, duration, shortened, wrapped};
 const LINES: usize = 32;
 /// Lines of code in the short report.
 const LINES_SHOWN: usize = 3;
-
-/// What samples of the launching threads say. There is none without samples.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostReport {
-    /// Sums over the samples of launching threads.
-    pub totals: SampleTotals,
-    /// HostSamples at any thread that gave nothing.
-    pub failed: u64,
-    /// Steady idle time in which the host was late outside CUDA for long: `host_cpu`, `host_blocked`, `data_loading`.
-    pub outside_cuda_ns: u64,
-    /// The part of it for which a sample speaks.
-    pub sampled_ns: u64,
-    /// That part by what was seen, the largest first.
-    pub causes: Vec<CauseRow>,
-    /// The same by line of code, the largest first; at most 32.
-    pub lines: Vec<LineRow>,
-}
-
-/// Idle device time with one cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CauseRow {
-    /// What the launching thread was seen to do.
-    pub cause: HostCause,
-    /// Steady idle time of all devices, nanoseconds.
-    pub total_ns: u64,
-}
-
-/// Idle device time while the launching thread was at one line.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LineRow {
-    /// The cause that most of the time had.
-    pub cause: HostCause,
-    /// File.
-    pub file: String,
-    /// Line number, from 1; 0 when unknown.
-    pub line: u32,
-    /// Qualified name of the function.
-    pub function: String,
-    /// Function and file of the innermost frame, when that is another one.
-    pub within: Option<(String, String)>,
-    /// Steady idle time of all devices, nanoseconds.
-    pub total_ns: u64,
-    /// Part of the steady time of all devices, 0 to 1.
-    pub share: f64,
-    /// That part of the median step, nanoseconds; `None` without steps.
-    pub step_ns: Option<u64>,
-}
 
 impl LineRow {
     /// Place for people: `train.py:42 (main), in torch/optim/adamw.py (step)`.

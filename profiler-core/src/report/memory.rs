@@ -2,47 +2,11 @@
 
 use std::fmt::Write;
 
-use super::names;
-use crate::allocations::Holding;
+use super::{MemoryReport, MemoryRow, PeakBy, names};
 use crate::attribution::{Attributor, template};
 use crate::dictionary::Dictionary;
-use crate::record::{DeviceId, MemoryKind, ThreadId, Timestamp};
+use crate::record::Timestamp;
 use crate::text_format::{Page, bytes, duration, wrapped};
-
-/// Memory that was allocated while measuring.
-#[derive(Clone, Debug)]
-pub struct MemoryReport {
-    /// By device and kind; the largest peak first.
-    pub rows: Vec<MemoryRow>,
-    /// Releases of memory whose allocation is not known: it was held before.
-    pub unknown_releases: u64,
-    /// Allocations whose release cannot be recognized because too many were held at once.
-    pub table_overflow: u64,
-}
-
-/// Memory of one kind on one device.
-#[derive(Clone, Debug)]
-pub struct MemoryRow {
-    /// Device; of host memory that of the allocating context.
-    pub device: DeviceId,
-    /// Kind.
-    pub kind: MemoryKind,
-    /// The numbers.
-    pub holding: Holding,
-    /// Who took it to its peak, if the call is in the trace.
-    pub peak_by: Option<PeakBy>,
-}
-
-/// The call that took memory to its peak.
-#[derive(Clone, Debug)]
-pub struct PeakBy {
-    /// The thread.
-    pub thread: ThreadId,
-    /// The function, without version suffix.
-    pub function: String,
-    /// The innermost range of the program around the call.
-    pub range: Option<String>,
-}
 
 impl MemoryReport {
     /// What is known now; `None` when memory was not recorded.

@@ -8,12 +8,12 @@
 
 use std::fmt::Write;
 
-use super::Report;
-use super::verdict::{Verdict, WORTH_SHARE};
+use super::{Report, Verdict};
 use crate::attribution::SampleTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;
 use crate::text_format::{Page, duration, wrapped};
+use crate::thresholds::WORTH_SHARE;
 use crate::utilization::{Absence, Counter, DeviceUtilization, Utilization};
 
 /// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same

@@ -1,11 +1,14 @@
 //! Names as people write them.
 
 use crate::attribution::api::without_suffix;
+use crate::demangle::without_parameters;
 use crate::dictionary::Dictionary;
-use crate::record::ApiFunctionId;
+use crate::record::{ApiFunctionId, NameId};
 
-/// Kernels go without their parameters, which repeat the template arguments and are seldom what tells two apart.
-pub(super) use crate::demangle::without_parameters as demangled;
+/// A kernel without its parameters, which repeat the template arguments and are seldom what tells two apart.
+pub(super) fn kernel(dictionary: &Dictionary, id: NameId) -> String {
+    without_parameters(dictionary.name(id))
+}
 
 /// An API function without version suffix.
 pub(super) fn function(dictionary: &Dictionary, id: ApiFunctionId) -> String {

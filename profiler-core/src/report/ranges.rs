@@ -5,10 +5,9 @@
 
 use std::fmt::Write;
 
-use super::names;
-use crate::attribution::leaf::{Leaf, Leaves};
-use crate::attribution::statistics::Durations;
-use crate::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread, template};
+use super::{RangeRow, RangesReport, names};
+use crate::attribution::leaf::Leaf;
+use crate::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, template};
 use crate::dictionary::Dictionary;
 use crate::text_format::{Page, duration, shortened, wrapped};
 
@@ -16,44 +15,6 @@ use crate::text_format::{Page, duration, shortened, wrapped};
 const SHOWN: usize = 3;
 /// Longest name in a row.
 const NAME_WIDTH: usize = 60;
-
-/// What is known of the ranges.
-#[derive(Clone, Debug)]
-pub struct RangesReport {
-    /// By name; those with the most projected time first, then those with the most host time.
-    pub rows: Vec<RangeRow>,
-    /// What could not be placed.
-    pub counts: RangeCounts,
-    /// Ranges that began and have not ended.
-    pub open: u64,
-}
-
-/// Ranges of one name.
-#[derive(Clone, Debug)]
-pub struct RangeRow {
-    /// Domain; empty for the default one.
-    pub domain: String,
-    /// The message, with `*` for a counter.
-    pub message: String,
-    /// How it is delimited.
-    pub style: RangeStyle,
-    /// Duration on the host of the instances that are over.
-    pub host: Spread,
-    /// For each instance in which something ran: from the begin of its first operation to the end of its last.
-    pub projected: Spread,
-    /// Operations in those.
-    pub operations: u64,
-    /// Mean number of ranges around one of those.
-    pub mean_level: f64,
-    /// Mean number of ranges directly within one of those.
-    pub mean_children: f64,
-    /// Sum of the durations of operations, nanoseconds.
-    pub device_ns: u64,
-    /// Idle device time within, by leaf, nanoseconds.
-    pub idle: Leaves,
-    /// Kernels by total time, the largest first.
-    pub kernels: Vec<(String, Durations)>,
-}
 
 impl RangesReport {
     /// What is known now; `None` when no range ended, is open, or failed to match.
@@ -247,7 +208,7 @@ fn row(tally: RangeTally, inside: RangeInside, dictionary: &Dictionary) -> Range
     let RangeTally { key: RangeKey { style, domain, message }, host, projected, operations, levels, children } = tally;
     let instances = projected.durations.count().max(1) as f64;
     let mut kernels: Vec<_> =
-        inside.kernels.into_iter().map(|(name, of)| (names::demangled(dictionary.name(name)), of)).collect();
+        inside.kernels.into_iter().map(|(name, of)| (names::kernel(dictionary, name), of)).collect();
     kernels.sort_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
     let message = dictionary.name(message);
     RangeRow {

@@ -5,9 +5,8 @@
 
 use std::fmt::Write;
 
-use super::compute::KernelGeometry;
 use super::text::write_short;
-use super::{DeviceReport, Report};
+use super::{DeviceReport, KernelGeometry, Report};
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
 use crate::text_format::{Page, duration, path_name, short_names, shortened, wrapped};

@@ -4,16 +4,14 @@
 
 use std::fmt::Write;
 
-use super::compute::{ComputeSplit, GridClass};
-use super::copies::CopyClass;
-use super::verdict::WORTH_SHARE;
 use super::waits::awaited_sentence;
-use super::{DeviceReport, Part, Report, captures, cost, monitor};
+use super::{ComputeSplit, CopyClass, DeviceReport, GridClass, Part, Report, captures, cost, monitor};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Group, Leaf, Work};
 use crate::process_info::End;
 use crate::steps::{StepSource, Steps};
 use crate::text_format::{Page, WIDTH, bytes, counted, duration, path_name, short_names, shortened, wrapped};
+use crate::thresholds::WORTH_SHARE;
 use crate::whatif::{WORTH_SHOWING, at_most};
 
 /// The largest few; the rest is in the JSON.
@@ -247,16 +245,8 @@ fn what_an_abrupt_end_costs(report: &Report) -> String {
 
 fn completeness_lines(out: &mut Page, report: &Report) {
     let completeness = &report.completeness;
-    let loss = &completeness.loss;
-    let mut parts = Vec::new();
+    let mut parts: Vec<String> = completeness.loss.sentences().collect();
     for (count, what, how) in [
-        (loss.dropped_by_cupti, "record", "dropped by CUPTI"),
-        (loss.dropped_by_gpuwhy, "record", "dropped by gpuwhy"),
-        (loss.unknown_kinds, "record", "of unknown kind"),
-        (loss.broken_buffers, "broken buffer", ""),
-        (loss.undelivered_buffers, "buffer", "never delivered"),
-        (loss.dropped_ranges, "range event", "(NVTX) dropped"),
-        (loss.dictionary_overflow, "record", "with a name or configuration beyond the table"),
         (completeness.bad_timestamps, "record", "without usable times"),
         (completeness.launches_without_activity, "launch", "without kernel"),
         (completeness.activities_without_launch, "operation", "without launch"),
@@ -266,12 +256,6 @@ fn completeness_lines(out: &mut Page, report: &Report) {
         if count > 0 {
             parts.push(format!("{} {how}", counted(count, what)).trim_end().to_owned());
         }
-    }
-    if loss.unobserved_ns > 0 {
-        parts.push(format!(
-            "nothing recorded for {} of it, because another tool held CUPTI or that refused",
-            duration(loss.unobserved_ns)
-        ));
     }
     if completeness.late_ns > 0 {
         parts.push(format!(

@@ -1,17 +1,9 @@
 //! What queued operations waited for while the device was idle, as far as events say so.
 
+use super::Awaited;
 use crate::attribution::leaf::Leaf;
-use crate::attribution::{DeviceAccount, GapTotals, Producer, Subject};
+use crate::attribution::{DeviceAccount, Producer, Subject};
 use crate::text_format::duration;
-
-/// Idle time behind events of one kind, after start-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
-    /// What was waited for.
-    pub producer: Producer,
-    /// How often and how long.
-    pub tally: GapTotals,
-}
 
 /// The waits of a device that events resolve, the longest first.
 pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {

@@ -29,6 +29,12 @@ pub struct Steady {
 }
 
 impl Steady {
+    /// Median of the durations of the typical steps, the lower one of two, nanoseconds; 0 without any.
+    #[must_use]
+    pub fn median_duration(&self) -> u64 {
+        percentile(self.rows.iter().map(Step::duration), 50)
+    }
+
     /// These, if they may speak for `whole` nanoseconds of steady time.
     #[must_use]
     pub(crate) fn if_typical(self, whole: u64) -> Option<Self> {

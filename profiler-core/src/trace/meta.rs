@@ -4,10 +4,9 @@
 //! tagged fields of which readers skip those they do not know, the counters are a list that may grow at its end.
 
 use super::varint::{self, Cursor, Malformed};
-use crate::capture::{CaptureMark, Trigger};
 use crate::cost::{Cost, Mode};
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{Loss, Timestamp};
+use crate::record::{CaptureMark, Loss, Timestamp, Trigger};
 
 /// ProcessInfo fields. Numbers are never reused. A list is a tag that occurs once for each element.
 mod tag {

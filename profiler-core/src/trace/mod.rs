@@ -36,10 +36,9 @@ pub use reader::{Assembly, TraceReader};
 pub use stored_report::{STORED_REPORT_FROM, StoredReport};
 pub use writer::TraceWriter;
 
-use crate::capture::CaptureMark;
 use crate::cost::Cost;
 use crate::process_info::End;
-use crate::record::{Loss, Record, Timestamp};
+use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
 
 /// What a trace consists of, apart from its session and its dictionary.

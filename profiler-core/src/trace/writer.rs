@@ -13,11 +13,10 @@ use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
 use super::{StoredReport, gauges, meta, stored_report};
-use crate::capture::CaptureMark;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{Loss, Record, Timestamp};
+use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
 
 /// Rows of a full chunk, all kinds together. In `benches/trace.rs` 64 Ki rows take 9 % fewer bytes, 4 Ki rows 4 % more;

@@ -13,8 +13,8 @@
 use rustc_hash::FxHashMap;
 
 use super::input::{Call, CallClass, SmallGrid};
-use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
+use crate::thresholds::DISPATCH_NANOS;
 
 /// Launches of small grids that wait for their call to be replayed (40 bytes each); further ones are in no batch.
 const TOLD_LIMIT: usize = 1 << 17;

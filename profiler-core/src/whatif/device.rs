@@ -9,11 +9,11 @@
 use rustc_hash::FxHashMap;
 
 use super::gaps::{QueuedGaps, between_nodes};
-use super::host::Thread;
+use super::host::{Begun, Thread};
 use super::input::{Call, Operation, OperationClass};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
-use crate::attribution::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 use crate::record::{DeviceId, StreamId, ThreadId};
+use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
 /// Longest time from the end of an operation to the begin of one on another stream that waited for it: an event
 /// takes a few microseconds more than the order within a stream.
@@ -43,15 +43,6 @@ impl Launch {
         let Thread { entered, leader, .. } = *thread;
         Self { thread: call.thread, start: call.start, end: call.end, entered, leader }
     }
-}
-
-/// The begin of an operation.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// When it begins, in every scenario.
-    pub(super) clocks: Clocks,
 }
 
 /// An operation that has begun.

@@ -11,7 +11,7 @@
 //! are launched. So there what comes behind a kernel or memset waits for as much less as a node of a graph would.
 
 use super::input::OperationClass;
-use crate::attribution::INTER_KERNEL_NANOS;
+use crate::thresholds::INTER_KERNEL_NANOS;
 
 /// Width of a class, nanoseconds: two ticks of the clock of an H200.
 const CLASS_NANOS: u64 = 64;

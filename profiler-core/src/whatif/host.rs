@@ -11,11 +11,10 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::batches::Batches;
-use super::device::Begun;
 use super::input::{Call, CallClass, SmallGrid};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, latest};
-use crate::attribution::DISPATCH_NANOS;
 use crate::record::ThreadId;
+use crate::thresholds::DISPATCH_NANOS;
 
 /// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that only
 /// allocate, never get there.
@@ -44,6 +43,15 @@ pub(super) struct Thread {
     clocks: Clocks,
     launches: u32,
     pub(super) batches: Batches,
+}
+
+/// The begin of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When it begins, in every scenario.
+    pub(super) clocks: Clocks,
 }
 
 /// The launching thread that returned last.

@@ -52,9 +52,9 @@ pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 
 use self::batches::SmallGrids;
-use self::device::{Begun, Launch, Progress, Streams};
+use self::device::{Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
-use self::host::Threads;
+use self::host::{Begun, Threads};
 use self::launches::Launches;
 use self::queue::{Event, Queue, StepMark};
 use self::sampling::Sampling;

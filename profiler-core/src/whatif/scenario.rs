@@ -4,8 +4,8 @@
 //! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
 
 use super::input::{CallClass, OperationClass};
-use crate::attribution::DISPATCH_NANOS;
 use crate::attribution::leaf::Group;
+use crate::thresholds::DISPATCH_NANOS;
 
 /// Number of scenarios, the base included.
 pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();

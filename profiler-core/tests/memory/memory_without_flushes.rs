@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counting::{LIVE, PEAK};
 use profiler_core::attribution::Attributor;
-use profiler_core::capture::{CaptureMark, Captures, Trigger};
+use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::*;
+use profiler_core::record::{CaptureMark, Trigger};
 
 const START: u64 = 1_790_000_000_000_000_000;
 

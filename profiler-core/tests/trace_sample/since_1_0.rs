@@ -2,13 +2,13 @@
 //!
 //! The golden file of version 1.2 is exactly this trace: changing anything here changes what that file must hold.
 
-use profiler_core::capture::{CaptureMark, Trigger};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::End;
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
 
 use crate::trace_sample::{at, session};
+use profiler_core::record::{CaptureMark, Trigger};
 
 /// Every range event and payload, in a domain with a category.
 fn ranges(names: &mut Dictionary) -> Vec<Record> {

@@ -11,8 +11,7 @@
 //! No clock, thread or library: events come with their time and give what is to be done, so every path can be tested.
 //! The wishes of the user are [`super::request`].
 
-use profiler_core::capture::Trigger;
-use profiler_core::record::Timestamp;
+use profiler_core::record::{Timestamp, Trigger};
 
 use super::request::{AtEnd, Place, Range, Request};
 

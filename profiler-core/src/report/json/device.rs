@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
-use crate::report::compute::{GridClass, KernelGeometry};
-use crate::report::{Awaited, DeviceReport, GapRow};
+use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry};
 use crate::steps::Steps;
 use crate::whatif::{Ceiling, WhatIf};
 

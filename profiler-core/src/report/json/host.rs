@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::attribution::host_cause::HostCause;
-use crate::report::host::{HostReport, LineRow};
+use crate::report::{HostReport, LineRow};
 
 #[derive(Debug, Serialize)]
 pub(super) struct HostJson {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::memory::{MemoryReport, MemoryRow};
+use crate::report::{MemoryReport, MemoryRow};
 
 /// Memory that was allocated while measuring.
 #[derive(Debug, Serialize)]

@@ -12,7 +12,7 @@ mod ranges;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
@@ -20,9 +20,9 @@ use self::gauges::{GaugesJson, gauges};
 use self::host::HostJson;
 use self::memory::MemoryJson;
 use self::ranges::RangesJson;
-use super::captures::CaptureRow;
-use super::{Ranked, Report};
+use super::{CaptureRow, Ranked, Report};
 use crate::process_info::End;
+use crate::record::Loss;
 
 /// Version of the schema below.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -71,16 +71,8 @@ struct Process {
 struct CompletenessJson {
     records: BTreeMap<&'static str, u64>,
     nested_api_calls: u64,
-    dropped_by_cupti: u64,
-    dropped_by_gpuwhy: u64,
-    unknown_kinds: u64,
-    broken_buffers: u64,
-    broken_bytes: u64,
-    undelivered_buffers: u64,
-    dropped_ranges: u64,
-    failed_samples: u64,
-    dictionary_overflow: u64,
-    unobserved_ns: u64,
+    #[serde(flatten)]
+    loss: LossJson,
     bad_timestamps: u64,
     launches_without_activity: u64,
     activities_without_launch: u64,
@@ -92,6 +84,16 @@ struct CompletenessJson {
     flush_interval_ns: Option<u64>,
     end: &'static str,
     damage: Vec<String>,
+}
+
+/// The counters of loss by name, each a field of its own.
+#[derive(Debug)]
+struct LossJson(Loss);
+
+impl Serialize for LossJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.kinds().iter().map(|kind| (kind.name, kind.count)))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -238,16 +240,7 @@ fn completeness(report: &Report) -> CompletenessJson {
             ("managed_events", from.managed_events),
         ]),
         nested_api_calls: from.nested_api_calls,
-        dropped_by_cupti: from.loss.dropped_by_cupti,
-        dropped_by_gpuwhy: from.loss.dropped_by_gpuwhy,
-        unknown_kinds: from.loss.unknown_kinds,
-        broken_buffers: from.loss.broken_buffers,
-        broken_bytes: from.loss.broken_bytes,
-        undelivered_buffers: from.loss.undelivered_buffers,
-        dropped_ranges: from.loss.dropped_ranges,
-        failed_samples: from.loss.failed_samples,
-        dictionary_overflow: from.loss.dictionary_overflow,
-        unobserved_ns: from.loss.unobserved_ns,
+        loss: LossJson(from.loss),
         bad_timestamps: from.bad_timestamps,
         launches_without_activity: from.launches_without_activity,
         activities_without_launch: from.activities_without_launch,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::attribution::Spread;
-use crate::report::ranges::{RangeRow, RangesReport, style_name};
+use crate::report::ranges::style_name;
+use crate::report::{RangeRow, RangesReport};
 
 /// Kernels listed for a range, the largest.
 const KERNELS: usize = 16;

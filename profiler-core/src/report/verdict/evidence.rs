@@ -2,17 +2,15 @@
 //!
 //! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
 
-use super::ranking::{Ranking, median_duration};
-use super::recoverable::RecoverableBy;
-use super::{Ranked, WORTH_SHARE};
+use super::ranking::Ranking;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
-use crate::report::DeviceReport;
 use crate::report::compute::compute_evidence;
-use crate::report::copies::{CopyClass, copy_evidence};
-use crate::report::gaps::GapRow;
+use crate::report::copies::copy_evidence;
+use crate::report::{CopyClass, DeviceReport, GapRow, Ranked, RecoverableBy};
 use crate::steps::Step;
 use crate::text_format::{bytes, counted, duration, path_name, short_names};
+use crate::thresholds::WORTH_SHARE;
 use crate::whatif::{Ceiling, ScenarioKind, WhatIf, at_most};
 
 /// The longest name of a kernel in a sentence.
@@ -32,7 +30,7 @@ pub(super) fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceR
     let share = ranking.share(group);
     let mut sentences = Vec::new();
     if let [only] = &steady[..] {
-        let median = median_duration(&only.rows);
+        let median = only.median_duration();
         sentences.push(format!(
             "In the median of {} steady steps ({} each): {:.1} % (95 % confidence {:.1} to {:.1} %), {} a step.",
             only.rows.len(),

@@ -5,7 +5,7 @@
 
 use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
-use crate::report::host::{HostReport, LineRow};
+use crate::report::{HostReport, LineRow};
 use crate::text_format::duration;
 
 /// HostSamples must speak for this part of a group's time to replace what is inferred without them.

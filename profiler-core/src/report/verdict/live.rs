@@ -7,11 +7,12 @@
 //! remembered). Nothing here is part of the verdict: the report at the end knows nothing of what was named.
 
 use super::ranking::{first_of, share_of};
-use super::{Verdict, WORTH_SHARE};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
 use crate::record::Timestamp;
+use crate::report::Verdict;
 use crate::steps::{Interval, Step, StepSource, WINDOW_NANOS};
+use crate::thresholds::WORTH_SHARE;
 
 /// Another group is named when more than this share of a unit more could be had back of it: a third of what makes a group
 /// worth a verdict.

@@ -15,19 +15,14 @@ use self::advice::GraphFit;
 pub(in crate::report) use self::evidence::ceiling_if_fixed;
 pub(crate) use self::live::LiveVerdict;
 use self::ranking::Ranking;
-pub use self::recoverable::{Ranked, RecoverableBy};
-use super::host::HostReport;
 use super::waits::awaited_sentence;
-use super::{Completeness, DeviceReport};
+use super::{DeviceReport, HostReport, StepBasis, Verdict};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
-use crate::steps::Interval;
+use crate::completeness::Completeness;
 use crate::text_format::{counted, duration};
 use crate::whatif::WORTH_SHOWING;
 
-/// A group other than computation is the verdict when this part of steady time could be had back: without its cause
-/// the program would be 1.18 times as fast.
-pub const WORTH_SHARE: f64 = 0.15;
 /// Beyond this share of steady time without a known cause there is no verdict.
 pub const UNKNOWN_SHARE: f64 = 0.20;
 /// Beyond this share of lost records there is no verdict.
@@ -38,37 +33,6 @@ pub const FEWEST_OPERATIONS: u64 = 20;
 pub const SHORTEST_WINDOW: u64 = 10_000_000;
 /// From this share on, the time that tracing cost the launching threads is mentioned.
 const TRACING_SHARE: f64 = 0.05;
-
-/// What the report concludes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// The group that matters most.
-    pub group: Group,
-    /// Its share of steady time over all devices, 0 to 1; the median over steps when it rests on these.
-    pub share: f64,
-    /// What could be had back of each group, the most first; computation has no entry. Empty without a verdict.
-    pub ranking: Vec<Ranked>,
-    /// The steps it rests on; `None` when it rests on the steady time as a whole.
-    pub basis: Option<StepBasis>,
-    /// What a display that is followed live should name, and its share now: in a report that is made while the run goes on
-    /// it changes only when another group has led for five seconds.
-    pub live: (Group, f64),
-    /// Why, in sentences with numbers.
-    pub evidence: Vec<String>,
-    /// What to do, and what must hold for it to help.
-    pub recommendation: String,
-}
-
-/// Steps that a verdict rests on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StepBasis {
-    /// Steady steps of all devices.
-    pub steps: u64,
-    /// Steps that were set aside because they took over 1.5 times the median.
-    pub set_aside: u64,
-    /// The share of the verdict's group with its 95 % confidence interval.
-    pub share: Interval,
-}
 
 /// Judges the steady part of the windows of all devices together.
 #[must_use]

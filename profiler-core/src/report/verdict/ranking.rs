@@ -5,12 +5,12 @@
 //! not used when the unusual ones take more time than can be left out, or when those remembered are a small part
 //! of the run: then the whole says more.
 
-use super::WORTH_SHARE;
-use super::recoverable::{Ranked, RecoverableBy, gain};
+use super::recoverable::gain;
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
-use crate::report::DeviceReport;
+use crate::report::{DeviceReport, Ranked, RecoverableBy};
 use crate::steps::{Interval, Steady, Step};
+use crate::thresholds::WORTH_SHARE;
 
 /// The groups over all devices.
 #[derive(Debug)]
@@ -109,13 +109,6 @@ impl Row {
         let [median, low, high] = [share.median, share.low, share.high].map(|sum| sum / weights);
         Self { group, share: Interval { median, low, high }, recoverable: recoverable / weights, by }
     }
-}
-
-/// Lower median of the durations, nanoseconds; 0 without any.
-pub(super) fn median_duration(rows: &[Step]) -> u64 {
-    let mut durations: Vec<u64> = rows.iter().map(Step::duration).collect();
-    durations.sort_unstable();
-    durations.get(durations.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
 pub(super) fn share_of(group: Group, step: &Step) -> f64 {

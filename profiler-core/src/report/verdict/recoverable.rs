@@ -8,44 +8,10 @@
 //! Nothing is said of computation: how much faster a kernel could be is not in the records, but for small grids, which have
 //! a ceiling of their own.
 
-use super::ranking::median_duration;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::DeviceReport;
 use crate::steps::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 use crate::whatif::ScenarioKind;
-
-/// What a recoverable time rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecoverableBy {
-    /// The simulation without the group's cause, but never more than the group takes.
-    Simulation,
-    /// The group's time: the additive bound.
-    Additive,
-}
-
-impl RecoverableBy {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Simulation => "simulation",
-            Self::Additive => "additive",
-        }
-    }
-}
-
-/// A group with the time it has and the time that could be had back.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ranked {
-    /// The group.
-    pub group: Group,
-    /// Its share of steady time, 0 to 1.
-    pub share: f64,
-    /// The part of steady time that could be had back at most if its cause were gone, 0 to `share`.
-    pub recoverable: f64,
-    /// What that rests on.
-    pub by: RecoverableBy,
-}
 
 /// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
 /// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause. Without
@@ -59,7 +25,7 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
     let replayed = what_if.step_ns()? as f64;
     let alike = match steady {
         Some(steady) => {
-            let typical = median_duration(&steady.rows) as f64;
+            let typical = steady.median_duration() as f64;
             replayed <= UNUSUAL * typical && typical <= UNUSUAL * replayed
         }
         None => what_if.steps >= FEWEST_STEADY as u64 + WARM_UP_STEPS,

@@ -10,31 +10,16 @@
 //!
 //! Not here: what a queued operation waited for, which `dependencies` tells where events do.
 
-use super::account::{DeviceAccount, InputWait, Subject};
+use super::account::DeviceAccount;
 use super::api::ApiClass;
-use super::dependencies::Producer;
 use super::host_samples::SampleEvidence;
 use super::leaf::Leaf;
-use super::sweep::Operation;
+use super::operation::{InputWait, Operation};
+use super::subject::{Producer, Subject};
 use super::threads::{Call, HostThread};
-
-/// Longest gap before a queued operation that the device needs for itself. Measured medians are 1 to 4 us and the
-/// 99th percentile at most 9 us, from V100 to B200.
-pub const INTER_KERNEL_NANOS: u64 = 10_000;
-/// Longest time from the return of a launch to the begin of its kernel on an idle device that is plain latency.
-/// Measured medians are 1 to 7 us.
-pub const LAUNCH_LATENCY_NANOS: u64 = 20_000;
-/// Longest time between two CUDA calls that is the framework's cost of one operation. Eager PyTorch takes 5 to 50 us.
-pub const DISPATCH_NANOS: u64 = 100_000;
-/// Shortest time between CUDA calls that can be a wait for input: below, fetching is not worth a mention.
-pub const INPUT_HOLE_NANOS: u64 = 1_000_000;
-/// Smallest copy that can be an input batch: scalars and flags that programs move about are smaller.
-pub const INPUT_BYTES: u64 = 4_096;
-/// Time between CUDA calls after which a process is more likely parked (a server, a notebook) than slow.
-pub const PARKED_NANOS: u64 = 10_000_000_000;
-/// A wait that returned at most this long before the gap opened had let the device run dry: waking a thread takes
-/// some microseconds and clocks differ a little.
-pub const SYNC_SLACK_NANOS: u64 = 20_000;
+use crate::thresholds::{
+    DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
+};
 
 /// The operation that ends a gap.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +113,7 @@ fn host_part(
         return slack;
     }
     // No hole is longer than all of the time since the call before.
-    let long = to - previous_end > INPUT_HOLE_NANOS;
+    let long = to - previous_end > INPUT_GAP_NANOS;
     let input_wait = long && recurring_input(account, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
     let mut writer = Writer { account, thread, next, to, whole, lost_end, input_wait, slack };
@@ -176,7 +161,7 @@ fn recurring_input(
         }
         previous_end = end;
     }
-    if longest <= INPUT_HOLE_NANOS {
+    if longest <= INPUT_GAP_NANOS {
         return false;
     }
     let (bits, filled) = &mut account.long_holes;
@@ -184,34 +169,6 @@ fn recurring_input(
     *filled = (*filled + 1).min(8);
     let inputs = bits.count_ones() as u8;
     next.operation.input && inputs >= 3 && inputs * 2 >= *filled
-}
-
-/// What samples saw in the newest holes before a batch came from the host. HostSamples are too sparse for short holes: one that
-/// no sample fell into goes by its like. A sample falls anywhere in a hole, so the part of samples that saw the data loader is
-/// the part of such holes that is loading.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct InputHoles {
-    holes: u64,
-    /// How many of them were seen in a data loader.
-    loading: u64,
-}
-
-impl InputHoles {
-    /// Holes that count: from twice as many on, the older half is forgotten.
-    const NEWEST: u64 = 64;
-
-    fn seen(&mut self, loader: bool) {
-        self.holes += 1;
-        self.loading += u64::from(loader);
-        if self.holes >= 2 * Self::NEWEST {
-            (self.holes, self.loading) = (self.holes / 2, self.loading / 2);
-        }
-    }
-
-    /// How much of `nanos` in such a hole is loading; `None` until three were seen.
-    fn part_of(self, nanos: u64) -> Option<u64> {
-        (self.holes >= 3).then(|| (u128::from(nanos) * u128::from(self.loading) / u128::from(self.holes)) as u64)
-    }
 }
 
 /// Enters the pieces of a gap, with what the tracing library took and what is unknowable carved out.
@@ -264,14 +221,14 @@ impl Writer<'_> {
         let (hole, next) = (hole_end - start, self.next);
         let claims = self.thread.samples.claims(start, hole_end);
         let rest = end - self.account.position();
-        let loading = match self.account.input_holes.part_of(rest) {
+        let loading = match self.account.input_gaps.part_of(rest) {
             Some(part) if next.operation.input => part,
-            None if self.input_wait && hole > INPUT_HOLE_NANOS => rest,
+            None if self.input_wait && hole > INPUT_GAP_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {
             if next.operation.input {
-                self.account.input_holes.seen(claims.iter().any(SampleEvidence::is_loader));
+                self.account.input_gaps.seen(claims.iter().any(SampleEvidence::is_loader));
             }
             self.seen(&claims, end, hole > PARKED_NANOS);
         } else if hole > PARKED_NANOS {
@@ -366,6 +323,3 @@ impl Writer<'_> {
         self.account.idle(Leaf::Unobserved, to, Subject::None);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,62 @@
+//! Where captures begin and end among the records.
+
+use super::Timestamp;
+
+/// Why a capture began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// The program began: nobody chose.
+    #[default]
+    Start,
+    /// `cudaProfilerStart` or `cuProfilerStart`.
+    ProfilerApi,
+    /// A range of the program began.
+    Range,
+    /// A delay was over.
+    Delay,
+    /// The schedule of steps.
+    Steps,
+    /// A command came from outside.
+    Command,
+}
+
+impl Trigger {
+    /// A name for the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::ProfilerApi => "cudaProfilerApi",
+            Self::Range => "nvtx",
+            Self::Delay => "delay",
+            Self::Steps => "steps",
+            Self::Command => "command",
+        }
+    }
+}
+
+/// Where captures begin and end in a trace, and to which of them the records belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureMark {
+    /// A capture begins; what follows belongs to it.
+    Begin {
+        /// Counts from 1 within the trace.
+        number: u32,
+        /// When.
+        at: Timestamp,
+        /// Why.
+        trigger: Trigger,
+    },
+    /// What follows belongs to this capture, which has begun before.
+    Select {
+        /// Its number.
+        number: u32,
+    },
+    /// Everything of a capture has come.
+    End {
+        /// Its number.
+        number: u32,
+        /// When its range ended.
+        at: Timestamp,
+    },
+}

@@ -1,0 +1,106 @@
+//! Makes a report of what the attributor knows.
+
+use super::compute;
+use super::copies;
+use super::gaps;
+use super::names;
+use super::verdict::verdict_of;
+use super::waits;
+use super::{
+    ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelRow, MemoryReport, RangesReport, Report,
+    Sequence,
+};
+use crate::attribution::{Attributor, DeviceAccount};
+use crate::completeness::Completeness;
+use crate::dictionary::Dictionary;
+use crate::process_info::{End, ProcessInfo};
+use crate::record::{Device, Loss};
+use crate::utilization::Utilization;
+
+impl Report {
+    /// Describes what `attributor` knows now. `damage` is what a trace reader had to skip; empty when live.
+    #[must_use]
+    pub fn new(
+        session: &ProcessInfo,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        end: End,
+        damage: Vec<String>,
+    ) -> Self {
+        let whole_until = attributor.last_flush().filter(|_| end == End::Abrupt);
+        let completeness = Completeness { loss: *loss, whole_until, end, damage, ..attributor.completeness() };
+        let devices: Vec<_> =
+            attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
+        let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
+        let verdict = verdict_of(attributor, &devices, host.as_ref(), &completeness);
+        Self {
+            process: session.clone(),
+            observed_ns: attributor.observed_ns(),
+            completeness,
+            devices,
+            api: api_rows(attributor, dictionary),
+            host,
+            ranges: RangesReport::of(attributor, dictionary),
+            memory: MemoryReport::of(attributor, dictionary),
+            verdict,
+            cost: None,
+            gauges: Utilization::default(),
+            part: None,
+            captures: CaptureTable::default(),
+        }
+    }
+}
+
+fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &Dictionary) -> DeviceReport {
+    let statistics = account.statistics();
+    let device =
+        dictionary.device(account.id()).cloned().unwrap_or_else(|| Device { id: account.id(), ..Device::default() });
+    let (compute, geometries) = compute::split(account, &device, dictionary);
+    let mut kernels: Vec<_> = statistics
+        .kernels()
+        .map(|(name, row)| KernelRow {
+            name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::kernel(dictionary, id)),
+            communication: row.communication,
+            durations: row.durations.clone(),
+            geometry: name.and_then(|id| geometries.get(&id).copied()),
+        })
+        .collect();
+    kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
+    debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
+    DeviceReport {
+        device,
+        pcie: dictionary.link(account.id()).copied(),
+        window_ns: account.window_ns(),
+        leaves: *account.leaves(),
+        steady_leaves: account.steady_leaves(),
+        steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
+        sequence: Sequence::of(attributor, account.id(), dictionary),
+        what_if: attributor.what_if(account.id()),
+        host_lead: account.host_lead(),
+        gaps: gaps::gaps(account, dictionary),
+        awaited: waits::awaited(account),
+        graph_operations: account.graph_operations(),
+        graph_ns: account.graph_ns(),
+        overlap: *account.overlap(),
+        kernels,
+        copies: copies::rows(statistics.copies(), dictionary.link(account.id())),
+        compute,
+        copy_overlap: CopyOverlap::of(account.leaves(), account.overlap()),
+    }
+}
+
+fn api_rows(attributor: &Attributor, dictionary: &Dictionary) -> Vec<ApiRow> {
+    let mut rows: Vec<_> = attributor
+        .api_statistics()
+        .map(|(function, row)| ApiRow {
+            name: names::function(dictionary, function),
+            calls: row.calls,
+            failed: row.failed,
+            total_ns: row.total_ns,
+            max_ns: row.max_ns,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+    rows
+}

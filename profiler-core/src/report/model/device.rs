@@ -1,0 +1,63 @@
+//! One device of a report.
+
+use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, Sequence};
+use crate::attribution::HostLead;
+use crate::attribution::leaf::{Leaves, Overlap};
+use crate::attribution::statistics::Durations;
+use crate::record::{Device, PcieLink};
+use crate::steps::Steps;
+use crate::whatif::WhatIf;
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceReport {
+    /// What it is; only the ordinal is known when the device record is missing.
+    pub device: Device,
+    /// Its link to the host, if that was described.
+    pub pcie: Option<PcieLink>,
+    /// From the begin of its first operation to the end of its last, nanoseconds.
+    pub window_ns: u64,
+    /// The window by cause. Sums to `window_ns` exactly.
+    pub leaves: Leaves,
+    /// The window without start-up, by cause; the verdict rests on it.
+    pub steady_leaves: Leaves,
+    /// Its steps, when any are complete.
+    pub steps: Option<Steps>,
+    /// What one step launches, in order; `None` without steps.
+    pub sequence: Option<Sequence>,
+    /// What could be gained at most.
+    pub what_if: Option<WhatIf>,
+    /// How far the launching threads ran ahead of it after start-up.
+    pub host_lead: HostLead,
+    /// Idle time after start-up by call, kernel, copy or what the host did, the longest first.
+    pub gaps: Vec<GapRow>,
+    /// What idle time waited for where events tell, after start-up, the longest first.
+    pub awaited: Vec<Awaited>,
+    /// Operations that CUDA graphs launched; a graph that is recorded as a whole is one.
+    pub graph_operations: u64,
+    /// How long those ran, nanoseconds, each for itself.
+    pub graph_ns: u64,
+    /// What ran beneath what.
+    pub overlap: Overlap,
+    /// Kernels by total time, the largest first.
+    pub kernels: Vec<KernelRow>,
+    /// Copies by direction and memory, the largest total time first.
+    pub copies: Vec<CopyRow>,
+    /// Computation by how its grids fill the device.
+    pub compute: ComputeSplit,
+    /// Copies beside and beneath computation.
+    pub copy_overlap: CopyOverlap,
+}
+
+/// Kernels of one name on one device.
+#[derive(Clone, Debug)]
+pub struct KernelRow {
+    /// Demangled name.
+    pub name: String,
+    /// Whether it is counted as communication.
+    pub communication: bool,
+    /// Their durations.
+    pub durations: Durations,
+    /// How their grids fill the device; `None` when the records do not say.
+    pub geometry: Option<KernelGeometry>,
+}

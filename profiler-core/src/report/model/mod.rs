@@ -1,0 +1,102 @@
+//! What a report holds: data, and what can be read off it without asking anybody.
+//!
+//! Not here: how it is made (`build` and the files beside it) and how it is written (`text`, `tables`, `json`).
+
+mod captures;
+mod compute;
+mod copies;
+mod device;
+mod gaps;
+mod host;
+mod memory;
+mod ranges;
+mod sequence;
+mod verdict;
+
+pub use captures::{CaptureRow, CaptureTable};
+pub use compute::{ComputeSplit, GridClass, KernelGeometry};
+pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
+pub use device::{DeviceReport, KernelRow};
+pub use gaps::{Awaited, GapRow, GapSubject};
+pub use host::{CauseRow, HostReport, LineRow};
+pub use memory::{MemoryReport, MemoryRow, PeakBy};
+pub use ranges::{RangeRow, RangesReport};
+pub use sequence::Sequence;
+pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict};
+
+use crate::completeness::Completeness;
+use crate::cost::{Cost, Mode};
+use crate::process_info::ProcessInfo;
+use crate::utilization::Utilization;
+
+/// Everything that is reported about one process.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The traced process.
+    pub process: ProcessInfo,
+    /// From the first record of any kind to the last, nanoseconds.
+    pub observed_ns: u64,
+    /// What is missing or doubtful.
+    pub completeness: Completeness,
+    /// Devices on which anything ran, by ordinal.
+    pub devices: Vec<DeviceReport>,
+    /// API functions by total time, the largest first.
+    pub api: Vec<ApiRow>,
+    /// What the launching threads were doing; `None` when nobody looked.
+    pub host: Option<HostReport>,
+    /// Ranges that the program named; `None` without any.
+    pub ranges: Option<RangesReport>,
+    /// Memory that was allocated; `None` when that was not recorded.
+    pub memory: Option<MemoryReport>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// What tracing itself took; `None` when the trace does not say. Filled in by [`crate::capture`].
+    pub cost: Option<Cost>,
+    /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
+    pub gauges: Utilization,
+    /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.
+    pub part: Option<Part>,
+    /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
+    pub captures: CaptureTable,
+}
+
+/// A part of a run, nanoseconds after the run's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// How long the run is in the trace.
+    pub of_ns: u64,
+}
+
+/// Calls of one API function, by whichever thread.
+#[derive(Clone, Debug)]
+pub struct ApiRow {
+    /// Name without version suffix.
+    pub name: String,
+    /// Calls that were not made by another API call.
+    pub calls: u64,
+    /// Calls that did not return success.
+    pub failed: u64,
+    /// Time in them, nanoseconds.
+    pub total_ns: u64,
+    /// The longest, nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Report {
+    /// Whether no device work was recorded on purpose: the verdict then rests on gauges and looks, and has no share.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Monitor)
+    }
+
+    /// How long the run was observed, nanoseconds: without records, for as long as tracing was on.
+    #[must_use]
+    pub(crate) fn shown_ns(&self) -> u64 {
+        let watched = self.cost.filter(|_| self.is_watched());
+        watched.map_or(self.observed_ns, |cost| cost.observed_ns.max(self.observed_ns))
+    }
+}

@@ -1,0 +1,43 @@
+//! Ranges that the program named.
+
+use crate::attribution::leaf::Leaves;
+use crate::attribution::statistics::Durations;
+use crate::attribution::{RangeCounts, RangeStyle, Spread};
+
+/// What is known of the ranges.
+#[derive(Clone, Debug)]
+pub struct RangesReport {
+    /// By name; those with the most projected time first, then those with the most host time.
+    pub rows: Vec<RangeRow>,
+    /// What could not be placed.
+    pub counts: RangeCounts,
+    /// Ranges that began and have not ended.
+    pub open: u64,
+}
+
+/// Ranges of one name.
+#[derive(Clone, Debug)]
+pub struct RangeRow {
+    /// Domain; empty for the default one.
+    pub domain: String,
+    /// The message, with `*` for a counter.
+    pub message: String,
+    /// How it is delimited.
+    pub style: RangeStyle,
+    /// Duration on the host of the instances that are over.
+    pub host: Spread,
+    /// For each instance in which something ran: from the begin of its first operation to the end of its last.
+    pub projected: Spread,
+    /// Operations in those.
+    pub operations: u64,
+    /// Mean number of ranges around one of those.
+    pub mean_level: f64,
+    /// Mean number of ranges directly within one of those.
+    pub mean_children: f64,
+    /// Sum of the durations of operations, nanoseconds.
+    pub device_ns: u64,
+    /// Idle device time within, by leaf, nanoseconds.
+    pub idle: Leaves,
+    /// Kernels by total time, the largest first.
+    pub kernels: Vec<(String, Durations)>,
+}

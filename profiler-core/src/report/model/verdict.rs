@@ -1,0 +1,68 @@
+//! The verdict and what it rests on.
+
+use crate::attribution::leaf::Group;
+use crate::steps::Interval;
+
+/// What the report concludes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The group that matters most.
+    pub group: Group,
+    /// Its share of steady time over all devices, 0 to 1; the median over steps when it rests on these.
+    pub share: f64,
+    /// What could be had back of each group, the most first; computation has no entry. Empty without a verdict.
+    pub ranking: Vec<Ranked>,
+    /// The steps it rests on; `None` when it rests on the steady time as a whole.
+    pub basis: Option<StepBasis>,
+    /// What a display that is followed live should name, and its share now: in a report that is made while the run goes on
+    /// it changes only when another group has led for five seconds.
+    pub live: (Group, f64),
+    /// Why, in sentences with numbers.
+    pub evidence: Vec<String>,
+    /// What to do, and what must hold for it to help.
+    pub recommendation: String,
+}
+
+/// Steps that a verdict rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepBasis {
+    /// Steady steps of all devices.
+    pub steps: u64,
+    /// Steps that were set aside because they took over 1.5 times the median.
+    pub set_aside: u64,
+    /// The share of the verdict's group with its 95 % confidence interval.
+    pub share: Interval,
+}
+
+/// What a recoverable time rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoverableBy {
+    /// The simulation without the group's cause, but never more than the group takes.
+    Simulation,
+    /// The group's time: the additive bound.
+    Additive,
+}
+
+impl RecoverableBy {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Simulation => "simulation",
+            Self::Additive => "additive",
+        }
+    }
+}
+
+/// A group with the time it has and the time that could be had back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The group.
+    pub group: Group,
+    /// Its share of steady time, 0 to 1.
+    pub share: f64,
+    /// The part of steady time that could be had back at most if its cause were gone, 0 to `share`.
+    pub recoverable: f64,
+    /// What that rests on.
+    pub by: RecoverableBy,
+}
