@@ -14,7 +14,6 @@ mod error;
 mod json;
 mod kineto_names;
 mod names;
-mod operation;
 mod options;
 mod order;
 mod output;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::attribution::is_communication;
-use profiler_core::record::{CorrelationId, DeviceId, MemoryKind, Record, StreamId, ThreadId, Timestamp};
+use profiler_core::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
 use profiler_core::trace::Item;
 
 use crate::correlations::Correlations;
@@ -51,9 +51,9 @@ impl Prescan {
 
     fn take(&mut self, record: &Record) {
         match record {
-            Record::Kernel(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
-            Record::Copy(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
-            Record::Memset(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
+            Record::Kernel(row) => self.work(&row.into()),
+            Record::Copy(row) => self.work(&row.into()),
+            Record::Memset(row) => self.work(&row.into()),
             Record::Api(row) => {
                 self.with_call.insert(row.correlation);
                 self.host(row.thread, row.start, row.end);
@@ -73,17 +73,10 @@ impl Prescan {
         }
     }
 
-    fn work(
-        &mut self,
-        device: DeviceId,
-        stream: StreamId,
-        correlation: CorrelationId,
-        start: Timestamp,
-        end: Timestamp,
-    ) {
-        self.with_work.insert(correlation);
-        self.streams.entry(device).or_default().insert(stream);
-        self.widen(start, end);
+    fn work(&mut self, work: &DeviceWork) {
+        self.with_work.insert(work.correlation);
+        self.streams.entry(work.device).or_default().insert(work.stream);
+        self.widen(work.start, work.end);
     }
 
     fn host(&mut self, thread: ThreadId, start: Timestamp, end: Timestamp) {

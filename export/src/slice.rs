@@ -7,7 +7,7 @@
 
 use std::io::BufWriter;
 
-use profiler_core::record::{CorrelationId, Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
+use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::trace::{Item, TraceWriter};
 use rustc_hash::FxHashSet;
 
@@ -85,9 +85,6 @@ impl Kept {
 
     fn look(&mut self, record: &Record) {
         match record {
-            Record::Kernel(row) => self.work(row.correlation, row.start, row.end),
-            Record::Copy(row) => self.work(row.correlation, row.start, row.end),
-            Record::Memset(row) => self.work(row.correlation, row.start, row.end),
             Record::Api(row) if self.overlaps(row.start, row.end) => {
                 self.called.insert(row.correlation);
             }
@@ -97,13 +94,11 @@ impl Kept {
                     self.range(&range);
                 }
             }
-            _ => {}
-        }
-    }
-
-    fn work(&mut self, correlation: CorrelationId, start: Timestamp, end: Timestamp) {
-        if self.overlaps(start, end) {
-            self.launched.insert(correlation);
+            _ => {
+                if let Some(work) = record.device_work().filter(|work| self.overlaps(work.start, work.end)) {
+                    self.launched.insert(work.correlation);
+                }
+            }
         }
     }
 
@@ -122,17 +117,10 @@ impl Kept {
 
     fn holds(&self, record: &Record) -> bool {
         match record {
-            Record::Kernel(row) => self.overlaps(row.start, row.end),
-            Record::Copy(row) => self.overlaps(row.start, row.end),
-            Record::Memset(row) => self.overlaps(row.start, row.end),
-            Record::Api(row) => self.overlaps(row.start, row.end) || self.launched.contains(row.correlation),
-            Record::Sync(row) => self.overlaps(row.start, row.end),
-            Record::Event(row) => self.called.contains(row.correlation),
-            Record::Overhead(row) => self.overlaps(row.start, row.end),
             Record::Range(row) => self.holds_range(row),
-            Record::Sample(row) => self.overlaps(row.since, row.at),
-            Record::Memory(row) => self.overlaps(row.at, row.at),
-            Record::Managed(row) => self.overlaps(row.start, row.end),
+            Record::Event(row) => self.called.contains(row.correlation),
+            Record::Api(row) if self.launched.contains(row.correlation) => true,
+            _ => record.span().is_some_and(|(start, end)| self.overlaps(start, end)),
         }
     }
 

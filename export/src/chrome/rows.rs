@@ -7,8 +7,8 @@ use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{
-    ApiCall, ApiDomain, CudaEvent, DeviceId, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind, Record,
-    StreamId, Sync, SyncKind, Timestamp,
+    ApiCall, ApiDomain, CudaEvent, DeviceId, DeviceWork, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind,
+    Record, StreamId, Sync, SyncKind, Timestamp,
 };
 use rustc_hash::FxHashMap;
 
@@ -17,7 +17,6 @@ use super::arguments::{annotation, bandwidth, graph, shape};
 use crate::correlations::Correlations;
 use crate::json::{Micros, quoted};
 use crate::names::{Names, demangled};
-use crate::operation::Operation;
 use crate::options::Options;
 use crate::prescan::Prescan;
 use crate::ranges::{OpenRanges, Range};
@@ -202,7 +201,7 @@ impl<'a> Rows<'a> {
     }
 
     /// A copy or memset.
-    fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &Operation) -> io::Result<()> {
+    fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &DeviceWork) -> io::Result<()> {
         let line = self.line_of(output, row)?;
         self.open(output, category, &quoted(name), row.device.0, line, row.start, row.end)?;
         write!(
@@ -219,7 +218,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The number of the line for an operation: its stream, or another one while that is taken.
-    fn line_of(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<u32> {
+    fn line_of(&mut self, output: &mut impl Write, row: &DeviceWork) -> io::Result<u32> {
         let stream = row.stream.0;
         let (number, is_new) = self.stream_tracks.entry((row.device, row.stream)).or_default().take(row.start, row.end);
         let line = stream.wrapping_add(NEXT_LINE.wrapping_mul(number as u32));
@@ -230,8 +229,8 @@ impl<'a> Rows<'a> {
     }
 
     /// The end of the row of an operation, and that of its arrow.
-    fn close(&mut self, output: &mut impl Write, row: &Operation, line: u32) -> io::Result<()> {
-        graph(output, row.graph.0, row.graph.1)?;
+    fn close(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
+        graph(output, row.graph_id, row.graph_node_id)?;
         write!(output, "}}}}")?;
         self.arrow_to(output, row, line)
     }
@@ -270,8 +269,8 @@ impl<'a> Rows<'a> {
     }
 
     /// The end of the arrow from the call. A graph's operations share the call's, and only the first gets it.
-    fn arrow_to(&mut self, output: &mut impl Write, row: &Operation, line: u32) -> io::Result<()> {
-        let &Operation { device, correlation, start, .. } = row;
+    fn arrow_to(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
+        let &DeviceWork { device, correlation, start, .. } = row;
         if !self.prescan.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
             return Ok(());
         }

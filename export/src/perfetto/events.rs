@@ -7,8 +7,8 @@ use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{
-    ApiDomain, CorrelationId, DeviceId, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId, ThreadId,
-    Timestamp,
+    ApiDomain, CorrelationId, DeviceId, DeviceWork, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId,
+    ThreadId, Timestamp,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,7 +16,6 @@ use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
 use crate::correlations::Correlations;
 use crate::names::{Names, demangled};
-use crate::operation::Operation;
 use crate::order::Order;
 use crate::prescan::Prescan;
 use crate::tracks::Tracks;
@@ -200,13 +199,13 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(self.order.late() + self.memory.late())
     }
 
-    fn transfer(&mut self, operation: &Operation, name: (&str, &str)) -> io::Result<()> {
+    fn transfer(&mut self, operation: &DeviceWork, name: (&str, &str)) -> io::Result<()> {
         let correlation = Note::Number("correlation", operation.correlation.0.into());
         self.operation(operation, name, &[correlation, Note::Number("bytes", operation.bytes)])
     }
 
-    fn operation(&mut self, operation: &Operation, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
-        let &Operation { device, stream, correlation, start, end, .. } = operation;
+    fn operation(&mut self, operation: &DeviceWork, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
+        let &DeviceWork { device, stream, correlation, start, end, .. } = operation;
         let (number, is_new) = self.stream_tracks.entry((device, stream)).or_default().take(start, end);
         // Eight bits for the device leave sixteen for the number.
         let place = track(kind::STREAM, (device.0 & 0xff) << 16 | (number as u32 & 0xffff), stream.0);

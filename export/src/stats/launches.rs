@@ -28,12 +28,7 @@ pub(super) fn kernels(record: &Record) -> Option<CorrelationId> {
 
 /// The correlation of anything that runs on a device.
 pub(super) fn operations(record: &Record) -> Option<CorrelationId> {
-    match record {
-        Record::Kernel(row) => Some(row.correlation),
-        Record::Copy(row) => Some(row.correlation),
-        Record::Memset(row) => Some(row.correlation),
-        _ => None,
-    }
+    record.device_work().map(|work| work.correlation)
 }
 
 /// Hands every record that `wanted` knows and whose call is in the trace to `found`, with that call. Answers what the

@@ -227,19 +227,7 @@ fn step_marks(builder: &Builder, base: u64) -> Vec<(Timestamp, ThreadId)> {
 
 /// Begin and end; zero for a record that has none.
 fn span(record: &Record) -> (Timestamp, Timestamp) {
-    match record {
-        Record::Kernel(row) => (row.start, row.end),
-        Record::Copy(row) => (row.start, row.end),
-        Record::Memset(row) => (row.start, row.end),
-        Record::Api(row) => (row.start, row.end),
-        Record::Sync(row) => (row.start, row.end),
-        Record::Overhead(row) => (row.start, row.end),
-        Record::Range(row) => (row.at, row.at),
-        Record::Sample(row) => (row.since, row.at),
-        Record::Memory(row) => (row.at, row.at),
-        Record::Managed(row) => (row.start, row.end),
-        Record::Event(_) => (Timestamp::ZERO, Timestamp::ZERO),
-    }
+    record.span().unwrap_or_default()
 }
 
 fn shift(record: &mut Record, base: u64) {

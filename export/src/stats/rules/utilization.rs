@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::record::{ContextId, DeviceId, Record, Timestamp};
+use profiler_core::record::{ContextId, DeviceId, DeviceWork, Timestamp};
 use profiler_core::trace::Item;
 
 use super::largest::Largest;
@@ -30,12 +30,8 @@ fn in_order(input: &mut Input<'_, '_>, notes: &mut Notes, mut take: impl FnMut(W
     let filter = input.filter;
     let mut order = Order::default();
     let passed = input.trace.pass(input.progress, |item, scope| {
-        let (device, context, start, end) = match item {
-            Item::Record(Record::Kernel(row)) => (row.device, row.context, row.start, row.end),
-            Item::Record(Record::Copy(row)) => (row.device, row.context, row.start, row.end),
-            Item::Record(Record::Memset(row)) => (row.device, row.context, row.start, row.end),
-            _ => return Ok::<_, ExportError>(()),
-        };
+        let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
+        let Some(DeviceWork { device, context, start, end, .. }) = record.device_work() else { return Ok(()) };
         if start != Timestamp::ZERO && filter.admits(scope.session.start, start, end) {
             let work = Work { device, context, start: start.nanos(), end: end.nanos() };
             order.push(start, work).into_iter().for_each(&mut take);
