@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use gpuwhy_import::Request;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
@@ -40,7 +41,8 @@ pub struct Props {
 ///
 /// When stdout cannot be written. Traces that cannot be read are told on stderr.
 pub fn run(props: &Props) -> Result<u8> {
-    let (a, b) = match (progress::opened(&props.a, None), progress::opened(&props.b, None)) {
+    let opened = |file| progress::opened(file, Request::default());
+    let (a, b) = match (opened(&props.a), opened(&props.b)) {
         (Ok(a), Ok(b)) => (a, b),
         (a, b) => {
             for error in [a.err(), b.err()].into_iter().flatten() {

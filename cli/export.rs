@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 use gpuwhy_export::tables::labels;
-use gpuwhy_export::{Destination, ExportError, Format, Options, Outcome, TraceFile, stem};
+use gpuwhy_export::{Destination, ExportError, ExportOutcome, Options, TargetFormat, TraceFile};
+use gpuwhy_import::stem;
 
 use crate::{inputs, interrupt, message, progress};
 
@@ -35,7 +36,7 @@ impl Stretch {
             Self::Range(range) => progress::shown(|progress| range.stretch(trace, progress))?
                 .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
         };
-        Ok(progress::shown(|progress| gpuwhy_export::cut(trace, filter, progress))?)
+        Ok(progress::shown(|progress| gpuwhy_export::slice(trace, filter, progress))?)
     }
 }
 
@@ -45,7 +46,7 @@ pub struct Props {
     /// The traces, and folders of traces.
     pub traces: Vec<PathBuf>,
     /// What they become.
-    pub format: Format,
+    pub format: TargetFormat,
     /// A file, or a folder for several; named after the traces when `None`.
     pub output: Option<PathBuf>,
     /// Whether files that exist are replaced.
@@ -131,7 +132,7 @@ fn told(trace: &TraceFile, notes: &[String]) -> u8 {
     if notes.is_empty() { 0 } else { INCOMPLETE }
 }
 
-fn described(outcome: &Outcome) -> String {
+fn described(outcome: &ExportOutcome) -> String {
     match outcome.without_place {
         0 => format!("{} records", outcome.written),
         none => format!("{} records; {none} of kinds that this format has no place for", outcome.written),
@@ -144,7 +145,9 @@ fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
     let places = places(props, traces)?;
     let destinations = places.iter().map(|place| Destination::new(place, shape, props.force, traces));
     let destinations: Vec<Destination> = destinations.collect::<Result<_, ExportError>>()?;
-    if props.format == Format::Perfetto && io::stdout().is_terminal() && destinations.iter().any(Destination::is_stdout)
+    if props.format == TargetFormat::Perfetto
+        && io::stdout().is_terminal()
+        && destinations.iter().any(Destination::is_stdout)
     {
         bail!("standard output is a terminal, and this format is binary; name a file with -o");
     }
@@ -153,7 +156,7 @@ fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
 
 /// The names of the outputs.
 fn places(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    if props.format == Format::Parquet {
+    if props.format == TargetFormat::Parquet {
         let folder = props.output.clone().unwrap_or_else(|| "gpuwhy-parquet".into());
         return Ok(vec![folder; traces.len()]);
     }

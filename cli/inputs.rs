@@ -1,16 +1,15 @@
 //! Trace files from what stands on the command line: a folder stands for the traces in it, and what others recorded is
 //! translated.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufWriter, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use flate2::read::GzDecoder;
-use gpuwhy_export::{ExportError, TraceFile};
+use gpuwhy_import::{OpenError, TraceFile, is_kineto};
 use tracing::debug;
 
-use crate::message;
+use crate::{message, progress};
 
 /// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or a
 /// trace of the PyTorch profiler.
@@ -18,12 +17,8 @@ use crate::message;
 /// # Errors
 ///
 /// When it is none of them or cannot be read.
-pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, ExportError> {
-    TraceFile::open_process(path, pid, Some(translate))
-}
-
-fn translate(json: &mut dyn BufRead, trace: File) -> Result<(), String> {
-    gpuwhy::translate_kineto(json, BufWriter::new(trace)).map_err(|error| error.to_string())
+pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
+    progress::shown(|progress| TraceFile::open_process(path, pid, progress))
 }
 
 /// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder are
@@ -55,8 +50,6 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 /// What the names of traces end with: first ours, then those of others.
 const ENDINGS: [&str; 6] = [".gpuwhy", ".gpuwhy.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
 const OURS: usize = 2;
-/// A trace of the PyTorch profiler has said by then that it is one, bytes.
-const HEAD: u64 = 1 << 16;
 
 /// What of a folder is read, and what is not: sentences.
 #[derive(Debug, Default, PartialEq)]
@@ -109,23 +102,6 @@ impl Found {
         found.skipped.sort();
         Ok(found)
     }
-}
-
-/// Whether a JSON file, packed or not, is a trace of the PyTorch profiler, and not what a program also writes into its folder.
-fn is_kineto(path: &Path) -> bool {
-    let head = || -> io::Result<Vec<u8>> {
-        let mut head = Vec::new();
-        let file = File::open(path)?;
-        match path.extension() {
-            Some(packed) if packed == "gz" => GzDecoder::new(file).take(HEAD).read_to_end(&mut head)?,
-            _ => file.take(HEAD).read_to_end(&mut head)?,
-        };
-        Ok(head)
-    };
-    head().is_ok_and(|head| {
-        let text = String::from_utf8_lossy(&head);
-        text.contains("\"traceEvents\"") || (text.trim_start().starts_with('[') && text.contains("\"ph\""))
-    })
 }
 
 #[cfg(test)]

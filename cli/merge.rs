@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
-use gpuwhy_export::{Destination, ExportError, Format, TraceFile, ranks};
+use gpuwhy_export::{Destination, OpenError, TargetFormat, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
 use crate::{inputs, interrupt, message, progress, terminal};
@@ -37,7 +37,7 @@ pub struct Props {
 /// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
     let paths = inputs::expanded(&props.traces)?;
-    let shape = Format::Perfetto.shape();
+    let shape = TargetFormat::Perfetto.shape();
     let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.force, &paths)).transpose()?;
     let to_stdout = to.as_ref().is_some_and(Destination::is_stdout);
     if to_stdout && (props.json || io::stdout().is_terminal()) {
@@ -73,8 +73,7 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// The traces with their labels, which are ranks of one job.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
-    let files: Vec<TraceFile> =
-        paths.iter().map(|path| inputs::open(path, None)).collect::<Result<_, ExportError>>()?;
+    let files: Vec<TraceFile> = paths.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
             "{}: the trace has no rank: neither RANK nor a variable of Open MPI, PMI or Slurm was set. Set RANK and \

@@ -3,20 +3,20 @@
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use gpuwhy::{OpenError, Report};
-use gpuwhy_export::Progress;
+use gpuwhy::Report;
+use gpuwhy_import::{Input, OpenError, Progress, Request};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{interrupt, message};
 
 /// The report of a trace file, with the bar while it is read.
-pub fn opened(file: &Path, capture: Option<u32>) -> Result<Report, OpenError> {
-    shown(|progress| {
-        gpuwhy::open_watched(file, capture, &mut |done, total| {
-            // Reading leaves nothing behind, so a signal ends the command by itself.
-            let _ = progress(done, total);
-        })
-    })
+pub fn opened(file: &Path, request: Request) -> Result<Report, OpenError> {
+    report(Input::open(file)?, request)
+}
+
+/// As [`opened`], of a file that is open.
+pub fn report(input: Input, request: Request) -> Result<Report, OpenError> {
+    shown(|progress| input.report(request, progress))
 }
 
 /// Does `work`, which tells how far it is, and takes the bar away again.

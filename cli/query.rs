@@ -9,7 +9,7 @@ use anyhow::Result;
 use gpuwhy_export::query::{self, Query};
 use gpuwhy_export::stats::StatsOptions;
 use gpuwhy_export::tables::labels;
-use gpuwhy_export::{ExportError, TraceFile};
+use gpuwhy_export::{OpenError, TraceFile};
 
 use crate::{inputs, message, progress};
 
@@ -50,7 +50,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     let query = Query::new(sql)?;
     let files: Vec<TraceFile> =
-        inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, ExportError>>()?;
+        inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;
     let labels = labels(&files, run.as_deref());
     let labeled: Vec<_> = files.into_iter().zip(labels).collect();
     let notes = match progress::shown(|progress| query.answer(&labeled, options, &mut output, progress)) {

@@ -4,23 +4,19 @@
 //! order of files, streams and exit codes.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use gpuwhy::Report;
-use gpuwhy_export::TraceFile;
+use gpuwhy_import::{Input, OpenError, Request};
 use profiler_core::report::json::Document;
 use profiler_core::text_format::{Style, printable};
-use profiler_core::trace::StoredReport;
 use tracing::info;
 
 use crate::{inputs, message, progress, terminal};
 
-/// Read at once: a system call is not free.
-const BUFFER_BYTES: usize = 1 << 20;
 /// Exit code when a trace was reported but is not complete.
 const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
@@ -61,10 +57,9 @@ pub enum Extent {
 
 /// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told by
 /// reading it in full.
-fn kept(props: &Props, file: &Path) -> Option<String> {
-    // It was made for a terminal of the usual width; and a pipe can be read once.
+fn kept(props: &Props, input: &Input) -> Option<String> {
+    // It was made for the usual width, without color.
     if terminal::style().width < Style::default().width
-        || !file.is_file()
         || props.recompute
         || props.window.is_some()
         || props.json
@@ -73,7 +68,7 @@ fn kept(props: &Props, file: &Path) -> Option<String> {
     {
         return None;
     }
-    let answer = StoredReport::read(BufReader::with_capacity(BUFFER_BYTES, File::open(file).ok()?)).ok()??;
+    let answer = input.stored_report()?;
     if answer.gpuwhy_version != env!("CARGO_PKG_VERSION") {
         return None;
     }
@@ -97,15 +92,16 @@ pub fn run(props: &Props) -> Result<u8> {
     let style = terminal::style();
     let files = inputs::expanded(&props.files)?;
     for file in &files {
-        if let Some(text) = kept(props, file) {
+        let input = Input::open(file);
+        if let Some(text) = input.as_ref().ok().and_then(|input| kept(props, input)) {
             info!(?file, "this is the report that the run stored; --recompute makes it from the records");
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
             continue;
         }
-        match opened(file, props) {
-            Err(complaint) => {
-                message::say(&complaint);
+        match input.and_then(|input| report(input, props)) {
+            Err(error) => {
+                message::say(&error.to_string());
                 worst = UNREADABLE;
             }
             Ok(report) => {
@@ -153,14 +149,7 @@ fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
     }
 }
 
-/// The report of a file, or why there is none.
-fn opened(file: &Path, props: &Props) -> Result<Report, String> {
-    if let Some((from, to)) = props.window {
-        return gpuwhy::open_window(file, from, to).map_err(|error| error.to_string());
-    }
-    let Some(pid) = props.pid else {
-        return progress::opened(file, props.capture).map_err(|error| error.to_string());
-    };
-    let process = TraceFile::open_process(file, Some(pid), None).map_err(|error| error.to_string())?;
-    gpuwhy::open_capture(process.readable(), props.capture).map_err(|error| error.to_string())
+/// The report that is asked for.
+fn report(input: Input, props: &Props) -> Result<Report, OpenError> {
+    progress::report(input, Request { pid: props.pid, capture: props.capture, window: props.window })
 }

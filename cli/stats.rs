@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use gpuwhy_export::stats::{self, Document, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
 use gpuwhy_export::tables::labels;
-use gpuwhy_export::{ExportError, Progress, TraceFile};
+use gpuwhy_export::{ExportError, OpenError, Progress, TraceFile};
 
 use crate::{inputs, message, progress};
 
@@ -75,7 +75,7 @@ impl Tables {
     ) -> Result<u8> {
         let paths = inputs::expanded(&self.traces)?;
         let files: Vec<TraceFile> =
-            paths.iter().map(|path| inputs::open(path, self.pid)).collect::<Result<_, ExportError>>()?;
+            paths.iter().map(|path| inputs::open(path, self.pid)).collect::<Result<_, OpenError>>()?;
         let mut subjects = Vec::new();
         for (trace, label) in files.iter().zip(labels(&files, None)) {
             let filter = match &self.range {

@@ -6,11 +6,11 @@ use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::expectations::time;
+use crate::time_text::time;
 
 /// Renews the file instead of judging by it.
 const BLESS: &str = "GPUWHY_BLESS";
@@ -102,7 +102,7 @@ impl Baseline {
         launches: u64,
         ratio: f64,
     ) -> Result<Option<(u64, String)>, String> {
-        let _one_by_one = RENEWING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_by_one = RENEWING.lock();
         let mut document = self.read()?;
         let known = document
             .kernels

@@ -15,6 +15,7 @@ use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
 
 use crate::baseline::Baseline;
+use crate::time_text::time;
 
 /// Rows of a table that a failure shows.
 const SHOWN: usize = 5;
@@ -358,10 +359,6 @@ fn list(texts: impl Iterator<Item = String>) -> String {
         count if count <= SHOWN => texts.join("; "),
         count => format!("{}; and {} more", texts[..SHOWN].join("; "), count - SHOWN),
     }
-}
-
-pub(crate) fn time(nanos: u64) -> String {
-    format!("{:?}", Duration::from_nanos(nanos))
 }
 
 #[cfg(test)]

@@ -72,13 +72,13 @@ What a session leaves in a named file is a trace like any other:
 
 ```no_run
 use std::path::Path;
-use gpuwhy::export::{Destination, Format, Options, TraceFile, unwatched, export};
+use gpuwhy::export::{Destination, TargetFormat, Options, TraceFile, unwatched, export};
 
 let session = gpuwhy::Session::builder().trace("run.gpuwhy").start()?;
 // ... launch kernels ...
 session.finish()?;
 let trace = TraceFile::open("run.gpuwhy")?;
-let format = Format::Perfetto;
+let format = TargetFormat::Perfetto;
 let to = Destination::new(Path::new("run.perfetto-trace"), format.shape(), false, &[])?;
 let outcome = export(&trace, format, to, &Options::default(), &mut unwatched)?;
 outcome.notes.iter().for_each(|note| eprintln!("{note}"));
@@ -101,14 +101,10 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 
 mod baseline;
 mod bench;
-mod collector;
 mod expectations;
-mod import;
-mod open;
 mod range;
-mod recompute;
 mod session;
-mod window;
+mod time_text;
 
 pub use baseline::Baseline;
 pub use bench::driver::L2Flush;
@@ -116,8 +112,9 @@ pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures};
 #[cfg(feature = "export")]
 pub use gpuwhy_export as export;
-pub use import::{KinetoError, import_kineto, translate_kineto};
-pub use open::{OpenError, open, open_capture, open_watched, open_window, read};
+pub use gpuwhy_import::{
+    KinetoError, OpenError, import_kineto, open, open_capture, open_watched, open_window, read, translate_kineto,
+};
 pub use profiler_core;
 pub use profiler_core::attribution::leaf::{Group, Leaf};
 pub use profiler_core::diff::{Diff, Refusal, compare};

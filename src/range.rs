@@ -12,7 +12,7 @@ use std::sync::Once;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use nvtx_sys::program::{Initialize, Program};
 
-use crate::collector::Collector;
+use crate::session::functions::Collector;
 
 /// What NVTX loads.
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";

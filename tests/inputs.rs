@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -57,7 +58,11 @@ fn opening_tells_how_far_it_is() {
             fs::write(&file, packed(&fs::read(stage.path("trace.gpuwhy")).unwrap())).unwrap();
         }
         let mut told = Vec::new();
-        gpuwhy::open_watched(&file, None, &mut |done, total| told.push((done, total))).unwrap();
+        gpuwhy::open_watched(&file, None, &mut |done, total| {
+            told.push((done, total));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         let bytes = fs::metadata(&file).unwrap().len();
         assert!(told.is_sorted() && told.iter().all(|&(_, total)| total == bytes), "{told:?}");
         assert_eq!(told.last(), Some(&(bytes, bytes)), "{name}");

@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use gpuwhy::{Bench, BenchError, Measurement, Report, Session, SessionError, SessionErrorKind};
+use parking_lot::{Mutex, RwLock};
 
 /// What a function answers. More values may come: anything but GPUWHY_OK is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
     answer(|| {
-        let mut session = SESSION.write().unwrap_or_else(PoisonError::into_inner);
+        let mut session = SESSION.write();
         if session.is_some() {
             return Err(Failure(GPUWHY_BUSY, "a session is open in this process already; stop it first".to_owned()));
         }
@@ -82,9 +82,9 @@ pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_stop() -> gpuwhy_status {
     answer(|| {
-        let session = SESSION.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(not_open)?;
-        *lock(&REPORT) = None;
-        *lock(&REPORT) = Some(session.finish()?);
+        let session = SESSION.write().take().ok_or_else(not_open)?;
+        *REPORT.lock() = None;
+        *REPORT.lock() = Some(session.finish()?);
         Ok(())
     })
 }
@@ -135,7 +135,7 @@ pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| lock(&REPORT).as_ref().and_then(|report| serde_json::to_string(report).ok()), text, capacity) }
+    unsafe { copy(|| REPORT.lock().as_ref().and_then(|report| serde_json::to_string(report).ok()), text, capacity) }
 }
 
 /// As `gpuwhy_report_json`, the report for people.
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| lock(&REPORT).as_ref().map(Report::to_string), text, capacity) }
+    unsafe { copy(|| REPORT.lock().as_ref().map(Report::to_string), text, capacity) }
 }
 
 /// Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times
@@ -168,11 +168,11 @@ pub unsafe extern "C" fn gpuwhy_bench(
     data: *mut c_void,
 ) -> gpuwhy_status {
     answer(|| {
-        if SESSION.read().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if SESSION.read().is_some() {
             return Err(Failure(GPUWHY_BUSY, "a session is open in this process; stop it first".to_owned()));
         }
         let launch = launch.ok_or_else(|| Failure(GPUWHY_NOT_MEASURED, "there is nothing to launch".to_owned()))?;
-        *lock(&MEASUREMENT) = None;
+        *MEASUREMENT.lock() = None;
         // SAFETY: as promised by the caller.
         let mut bench = Bench::new(unsafe { text(name) });
         if repetitions > 0 {
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn gpuwhy_bench(
             bench = bench.flops(flops);
         }
         // SAFETY: as promised by the caller.
-        *lock(&MEASUREMENT) = Some(bench.run(|| unsafe { launch(data) })?);
+        *MEASUREMENT.lock() = Some(bench.run(|| unsafe { launch(data) })?);
         Ok(())
     })
 }
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn gpuwhy_bench(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_bench_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| lock(&MEASUREMENT).as_ref().and_then(|found| serde_json::to_string(found).ok()), text, capacity) }
+    unsafe { copy(|| MEASUREMENT.lock().as_ref().and_then(|found| serde_json::to_string(found).ok()), text, capacity) }
 }
 
 /// As `gpuwhy_bench_json`, one line for people.
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn gpuwhy_bench_json(text: *mut c_char, capacity: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_bench_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| lock(&MEASUREMENT).as_ref().map(Measurement::to_string), text, capacity) }
+    unsafe { copy(|| MEASUREMENT.lock().as_ref().map(Measurement::to_string), text, capacity) }
 }
 
 /// As `gpuwhy_report_json`, why the last call that failed did, and what to do.
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn gpuwhy_bench_text(text: *mut c_char, capacity: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_last_error(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| Some(lock(&ERROR).clone()), text, capacity) }
+    unsafe { copy(|| Some(ERROR.lock().clone()), text, capacity) }
 }
 
 struct Failure(gpuwhy_status, String);
@@ -258,7 +258,7 @@ fn not_open() -> Failure {
 
 fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuwhy_status {
     answer(|| {
-        let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
+        let session = SESSION.read();
         Ok(work(session.as_ref().ok_or_else(not_open)?)?)
     })
 }
@@ -270,7 +270,7 @@ fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuwhy_status {
         Ok(Err(failure)) => failure,
         Err(_) => Failure(GPUWHY_INTERNAL, "internal error".to_owned()),
     };
-    *lock(&ERROR) = text;
+    *ERROR.lock() = text;
     status
 }
 
@@ -300,8 +300,4 @@ unsafe fn copy(text: impl FnOnce() -> Option<String>, to: *mut c_char, capacity:
         }
     }
     text.len()
-}
-
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }

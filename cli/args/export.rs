@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuwhy_export::Format;
+use gpuwhy_export::TargetFormat;
 use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 
 use crate::export::{self, Stretch};
@@ -78,11 +78,11 @@ enum ExportFormat {
 impl From<ExportArgs> for export::Props {
     fn from(args: ExportArgs) -> Self {
         let format = match args.to {
-            ExportFormat::Chrome => Format::Chrome,
-            ExportFormat::Sqlite => Format::Sqlite,
-            ExportFormat::Json => Format::Json,
-            ExportFormat::Perfetto => Format::Perfetto,
-            ExportFormat::Parquet => Format::Parquet,
+            ExportFormat::Chrome => TargetFormat::Chrome,
+            ExportFormat::Sqlite => TargetFormat::Sqlite,
+            ExportFormat::Json => TargetFormat::Json,
+            ExportFormat::Perfetto => TargetFormat::Perfetto,
+            ExportFormat::Parquet => TargetFormat::Parquet,
         };
         Self {
             traces: args.traces,

@@ -16,7 +16,7 @@ use std::time::Instant;
 use gpuwhy_export::query::Query;
 use gpuwhy_export::stats::{Statistic, StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
-use gpuwhy_export::{Destination, Format, Options, TraceFile, export, stats, unwatched};
+use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, stats, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
@@ -85,12 +85,12 @@ fn child(work: &str, trace: &Path, folder: &Path) {
         }
         _ => {
             let (format, name) = match work {
-                "chrome" => (Format::Chrome, "out.json"),
-                "chrome.gz" => (Format::Chrome, "out.json.gz"),
-                "json" => (Format::Json, "out.jsonl"),
-                "sqlite" => (Format::Sqlite, "out.sqlite"),
-                "perfetto" => (Format::Perfetto, "out.perfetto-trace"),
-                _ => (Format::Parquet, ""),
+                "chrome" => (TargetFormat::Chrome, "out.json"),
+                "chrome.gz" => (TargetFormat::Chrome, "out.json.gz"),
+                "json" => (TargetFormat::Json, "out.jsonl"),
+                "sqlite" => (TargetFormat::Sqlite, "out.sqlite"),
+                "perfetto" => (TargetFormat::Perfetto, "out.perfetto-trace"),
+                _ => (TargetFormat::Parquet, ""),
             };
             let options = Options { label, ..Options::default() };
             let to = Destination::new(&folder.join(name), format.shape(), true, &[]).expect("a place");

@@ -7,7 +7,7 @@ use profiler_core::report::Report;
 use profiler_core::trace::Item;
 
 use crate::error::ExportError;
-use crate::source::{Passed, Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, TraceFile};
 
 /// Reads `trace` once and makes the report that `gpuwhy report` makes: of the newest capture, when there are several.
 ///
@@ -46,7 +46,7 @@ pub fn attributed_beside(
             Item::Utilization(reading) => captures.utilization(*reading),
             Item::End(_, at) => last = last.max(*at),
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
     let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, passed.damaged());

@@ -5,10 +5,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use profiler_core::trace::TraceError;
+use gpuwhy_import::OpenError;
 
 /// A file and what is wrong with it.
-#[derive(Debug)]
 pub struct ExportError {
     path: PathBuf,
     cause: Cause,
@@ -16,11 +15,10 @@ pub struct ExportError {
 
 #[derive(Debug)]
 enum Cause {
+    /// The trace, which the error names.
+    Input(OpenError),
     Io(io::Error),
-    Trace(TraceError),
     Foreign(&'static str),
-    /// Whoever watches the work ended it.
-    Interrupted,
     /// Another library's words.
     Library(String),
 }
@@ -31,30 +29,9 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Io(error) }
     }
 
-    /// `path` is no trace that can be read.
-    pub fn trace(path: &Path, error: TraceError) -> Self {
-        Self { path: path.to_owned(), cause: Cause::Trace(error) }
-    }
-
-    /// The same about `path`, of which a copy was read.
-    #[must_use]
-    pub fn of(self, path: &Path) -> Self {
-        Self { path: path.to_owned(), ..self }
-    }
-
     /// The database `path` cannot be written.
     pub fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         Self { path: path.to_owned(), cause: Cause::Library(format!("SQLite: {error}")) }
-    }
-
-    /// `path` holds other processes than the one that is asked for; `which` says so.
-    pub fn process(path: &Path, which: String) -> Self {
-        Self { path: path.to_owned(), cause: Cause::Library(which) }
-    }
-
-    /// `path` cannot be translated into a trace; `why` is a sentence.
-    pub fn translation(path: &Path, why: String) -> Self {
-        Self { path: path.to_owned(), cause: Cause::Library(why) }
     }
 
     /// A query that cannot be asked; `what` says why.
@@ -78,15 +55,10 @@ impl ExportError {
         matches!(&self.cause, Cause::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The work on `path` was ended from outside.
-    pub fn interrupted(path: &Path) -> Self {
-        Self { path: path.to_owned(), cause: Cause::Interrupted }
-    }
-
-    /// Whether a [`Progress`](crate::Progress) ended the work.
+    /// Whether a [`Progress`](gpuwhy_import::Progress) ended the work.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
-        matches!(self.cause, Cause::Interrupted)
+        matches!(&self.cause, Cause::Input(error) if error.is_interrupted())
     }
 
     /// `path` is something else; `what` is a sentence.
@@ -95,16 +67,28 @@ impl ExportError {
     }
 }
 
+impl From<OpenError> for ExportError {
+    fn from(error: OpenError) -> Self {
+        Self { path: error.path().to_owned(), cause: Cause::Input(error) }
+    }
+}
+
 impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.path.display())?;
+        let path = self.path.display();
         match &self.cause {
-            Cause::Io(error) => write!(f, "{error}"),
-            Cause::Trace(error) => write!(f, "{error}"),
-            Cause::Interrupted => f.write_str("interrupted"),
-            Cause::Foreign(what) => f.write_str(what),
-            Cause::Library(what) => f.write_str(what),
+            Cause::Input(error) => write!(f, "{error}"),
+            Cause::Io(error) => write!(f, "{path}: {error}"),
+            Cause::Foreign(what) => write!(f, "{path}: {what}"),
+            Cause::Library(what) => write!(f, "{path}: {what}"),
         }
+    }
+}
+
+/// The sentence, for people: a program prints it that returns this error from `main` or unwraps it.
+impl fmt::Debug for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -6,9 +6,10 @@ use profiler_core::record::Record;
 use crate::attributed::attributed_beside;
 use crate::destination::Destination;
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
+use crate::options::ExportOutcome;
+use crate::perfetto;
 use crate::tables::Label;
-use crate::{Outcome, perfetto};
+use gpuwhy_import::{Progress, TraceFile};
 
 /// Compares the ranks. Beside the comparison: what the traces lack, sentences for the user.
 ///
@@ -48,7 +49,7 @@ pub fn merge(
     compared: &RanksReport,
     to: Destination,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, ExportError> {
+) -> Result<ExportOutcome, ExportError> {
     let shifts = compared.shifts();
     let ranks: Vec<perfetto::Part<'_>> = traces
         .iter()

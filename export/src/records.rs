@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 
 use crate::destination::Destination;
 use crate::error::ExportError;
+use crate::options::ExportOutcome;
 use crate::output::Output;
-use crate::source::{Progress, Scope, TraceFile};
-use crate::{Outcome, kineto_names, words};
+use crate::{enum_names, kineto_names};
+use gpuwhy_import::{Progress, Scope, TraceFile};
 
 /// Writes `trace`.
-pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     let mut output = Output::create(to)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = ExportOutcome::default();
     let mut has_begun = false;
     let passed = trace.pass(progress, |item, scope| {
         if !has_begun {
@@ -29,7 +30,7 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
             outcome.written += 1;
             line(&mut output, &value(record, scope)).map_err(|error| output.failed(error))?;
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     outcome.notes = passed.notes();
     line(&mut output, &json!({"kind": "end", "missing": outcome.notes})).map_err(|error| output.failed(error))?;
@@ -99,7 +100,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
         }
         Record::Sync(row) => json!({
             "kind": "synchronization", "start_ns": time(row.start), "end_ns": time(row.end),
-            "what": words::sync(row.kind), "context": row.context.0, "stream": row.stream.0,
+            "what": enum_names::sync(row.kind), "context": row.context.0, "stream": row.stream.0,
             "correlation": row.correlation.0, "event": row.event_id, "event_recording": row.event_sync_id,
         }),
         Record::Event(row) => json!({
@@ -111,7 +112,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             "correlation": row.correlation.0, "what": kineto_names::overhead(row.kind),
         }),
         Record::Range(row) => json!({
-            "kind": "range", "at_ns": time(row.at), "thread": row.thread.0, "what": words::range(row.kind),
+            "kind": "range", "at_ns": time(row.at), "thread": row.thread.0, "what": enum_names::range(row.kind),
             "domain": name(row.domain), "message": name(row.message), "category": name(row.category),
             "color": row.color, "range": row.range_id, "payload": payload(row.payload),
         }),
@@ -144,7 +145,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
                 .collect();
             json!({
                 "kind": "sample", "since_ns": time(row.since), "at_ns": time(row.at), "thread": row.thread.0,
-                "state": words::state(row.state), "on_cpu_ns": row.on_cpu, "runnable_ns": row.runnable, "stack": stack,
+                "state": enum_names::state(row.state), "on_cpu_ns": row.on_cpu, "runnable_ns": row.runnable, "stack": stack,
             })
         }
     }

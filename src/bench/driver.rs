@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 
-use super::BenchError;
+use super::error::BenchError;
 
 /// `CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE` of `cuda.h`.
 const L2_CACHE_SIZE: c_int = 38;

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::Roofline;
 use crate::baseline::Baseline;
-use crate::expectations::{Failures, time};
+use crate::expectations::Failures;
+use crate::time_text::time;
 
 /// What was measured.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@
 //! Statistics of hosts (time to launch) are not made here: a session's report has them.
 
 pub mod driver;
+mod error;
 mod measurement;
 mod peak;
 mod repetitions;
@@ -13,12 +14,13 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+pub use error::BenchError;
 pub use measurement::Measurement;
 pub use peak::{Bound, Precision, Roofline};
 
 use self::driver::L2Flush;
 use crate::expectations::lost;
-use crate::session::{Session, SessionError};
+use crate::session::Session;
 
 /// Calls before the first that counts: clocks rise, code is loaded, caches of the driver fill.
 const WARM_UP: u32 = 25;
@@ -206,42 +208,3 @@ impl<'a> Bench<'a> {
         })
     }
 }
-
-/// Why there is no measurement.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BenchError {
-    /// No session could be had.
-    Session(SessionError),
-    /// A launch failed.
-    Launch(Box<dyn Error + Send + Sync>),
-    /// A kernel failed: the number of the CUDA error.
-    Device(i32),
-    /// The trace cannot be read.
-    Trace(profiler_core::trace::TraceError),
-    /// The trace lacks records, so a repetition may be longer than it looks.
-    Lost(String),
-    /// No repetition launched anything that was recorded.
-    NothingRan,
-    /// The L2 cache cannot be flushed.
-    Flush(String),
-}
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Session(error) => error.fmt(f),
-            Self::Launch(error) => write!(f, "a launch failed: {error}"),
-            Self::Device(error) => write!(f, "a kernel failed: CUDA error {error}; compute-sanitizer finds out where"),
-            Self::Trace(error) => write!(f, "the trace of the measurement: {error}"),
-            Self::Lost(what) => write!(f, "the measurement is incomplete: {what}"),
-            Self::NothingRan => f.write_str(
-                "nothing was measured: no device work was launched, or CUDA was in use before the first session of this process \
-                 (call prepare first)",
-            ),
-            Self::Flush(why) => write!(f, "the L2 cache cannot be flushed: {why}"),
-        }
-    }
-}
-
-impl Error for BenchError {}

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use profiler_core::record::{CorrelationId, Device, DeviceId, Loss, Record, Timestamp};
+use profiler_core::record::{CorrelationId, Device, DeviceWork, Loss, Record, Timestamp};
 use profiler_core::trace::{Item, TraceError, TraceReader};
 use rustc_hash::FxHashMap;
 
@@ -24,7 +24,7 @@ pub struct Found {
 pub fn find(trace: File, calls: &[(u64, u64)]) -> Result<Found, TraceError> {
     let mut reader = TraceReader::new(BufReader::new(trace))?;
     let mut repetition_of: FxHashMap<CorrelationId, usize> = FxHashMap::default();
-    let mut work: Vec<(CorrelationId, Timestamp, Timestamp, DeviceId)> = Vec::new();
+    let mut work: Vec<DeviceWork> = Vec::new();
     let mut found = Found::default();
     while let Some(item) = reader.next_item()? {
         let record = match item {
@@ -43,14 +43,11 @@ pub fn find(trace: File, calls: &[(u64, u64)]) -> Result<Found, TraceError> {
                     repetition_of.insert(call.correlation, index);
                 }
             }
-            Record::Kernel(kernel) => work.push((kernel.correlation, kernel.start, kernel.end, kernel.device)),
-            Record::Copy(copy) => work.push((copy.correlation, copy.start, copy.end, copy.device)),
-            Record::Memset(memset) => work.push((memset.correlation, memset.start, memset.end, memset.device)),
-            _ => {}
+            _ => work.extend(record.device_work()),
         }
     }
     let mut spans: Vec<Option<(Timestamp, Timestamp)>> = vec![None; calls.len()];
-    for (correlation, start, end, device) in work {
+    for DeviceWork { correlation, start, end, device, .. } in work {
         let Some(&index) = repetition_of.get(&correlation) else { continue };
         let span = spans[index].get_or_insert((start, end));
         *span = (span.0.min(start), span.1.max(end));

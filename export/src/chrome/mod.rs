@@ -20,11 +20,11 @@ use profiler_core::trace::Item;
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::json::quoted;
+use crate::options::{ExportOutcome, Options};
 use crate::output::Output;
-use crate::source::{Progress, TraceFile, share};
+use crate::prescan::Prescan;
 use crate::stats::projected_ranges;
-use crate::survey::Survey;
-use crate::{Options, Outcome};
+use gpuwhy_import::{Progress, TraceFile, share};
 
 use self::rows::Rows;
 
@@ -34,14 +34,14 @@ pub fn write(
     to: Destination,
     options: &Options,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, ExportError> {
-    let (survey, passed) = Survey::of(trace, &mut share(progress, 0..10))?;
+) -> Result<ExportOutcome, ExportError> {
+    let (prescan, passed) = Prescan::of(trace, &mut share(progress, 0..10))?;
     let name = to.path().to_string_lossy().into_owned();
     let mut output = Output::create(to)?;
-    let mut outcome = Outcome { notes: passed.notes(), ..Outcome::default() };
-    let header = header(&mut output, &passed.session, passed.dictionary.devices(), &survey, options);
+    let mut outcome = ExportOutcome { notes: passed.notes(), ..ExportOutcome::default() };
+    let header = header(&mut output, &passed.session, passed.dictionary.devices(), &prescan, options);
     header.map_err(|error| output.failed(error))?;
-    let mut rows = Rows::new(&survey, &passed.session, options);
+    let mut rows = Rows::new(&prescan, &passed.session, options);
     rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
     trace.pass(&mut share(progress, 10..90), |item, scope| {
         let written = match item {
@@ -61,7 +61,7 @@ pub fn write(
     })?;
     rows.finish(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
     let (projections, unplaced) =
-        if survey.has_ranges { projected_ranges(trace, &mut share(progress, 90..100))? } else { Default::default() };
+        if prescan.has_ranges { projected_ranges(trace, &mut share(progress, 90..100))? } else { Default::default() };
     for row in &projections {
         rows.projection(&mut output, row, &passed.dictionary).map_err(|error| output.failed(error))?;
     }
@@ -77,7 +77,7 @@ fn header(
     output: &mut impl Write,
     session: &ProcessInfo,
     devices: &[Device],
-    survey: &Survey,
+    prescan: &Prescan,
     options: &Options,
 ) -> io::Result<()> {
     writeln!(output, "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [")?;
@@ -89,7 +89,7 @@ fn header(
     let rank = session.rank().unwrap_or(options.fallback_rank);
     let world = session.world_size().unwrap_or(options.fallback_world.max(1));
     // The TensorBoard plugin opens its distributed view for a known backend, which needs collectives to show.
-    let backend = if survey.communicates { "nccl" } else { "" };
+    let backend = if prescan.communicates { "nccl" } else { "" };
     // HolisticTraceAnalysis finds the rank by the blank behind the colon.
     writeln!(
         output,
@@ -98,7 +98,7 @@ fn header(
     writeln!(output, "  \"cuda_driver_version\": {},", session.driver_cuda_version)?;
     writeln!(output, "  \"host_name\": {},", quoted(&session.host))?;
     writeln!(output, "  \"displayTimeUnit\": \"ms\",")?;
-    writeln!(output, "  \"baseTimeNanoseconds\": {},", survey.base.nanos())?;
+    writeln!(output, "  \"baseTimeNanoseconds\": {},", prescan.base.nanos())?;
     write!(output, "  \"traceEvents\": [")
 }
 

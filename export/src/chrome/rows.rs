@@ -7,8 +7,8 @@ use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{
-    ApiCall, ApiDomain, CudaEvent, DeviceId, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind, Record,
-    StreamId, Sync, SyncKind, Timestamp,
+    ApiCall, ApiDomain, CudaEvent, DeviceId, DeviceWork, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind,
+    Record, StreamId, Sync, SyncKind, Timestamp,
 };
 use rustc_hash::FxHashMap;
 
@@ -16,13 +16,13 @@ use super::arguments::{annotation, bandwidth, graph, shape};
 
 use crate::correlations::Correlations;
 use crate::json::{Micros, quoted};
-use crate::lanes::Lanes;
 use crate::names::{Names, demangled};
-use crate::operation::Operation;
+use crate::options::Options;
+use crate::prescan::Prescan;
 use crate::ranges::{OpenRanges, Range};
 use crate::stats::ProjectedRange;
-use crate::survey::Survey;
-use crate::{Options, job, kineto_names};
+use crate::tracks::Tracks;
+use crate::{kineto_names, process_names};
 
 /// Synchronizations that wait for the records of the events they refer to: those of one delivery.
 const WAITING_LIMIT: usize = 1 << 16;
@@ -33,14 +33,14 @@ const NEXT_LINE: u32 = 1_000_000;
 
 /// Writes rows.
 pub struct Rows<'a> {
-    survey: &'a Survey,
+    prescan: &'a Prescan,
     session: &'a ProcessInfo,
     options: &'a Options,
     kernel_names: Names,
     api_names: Names,
     texts: Names,
     shapes: FxHashMap<(DeviceId, LaunchConfigId), String>,
-    lanes: FxHashMap<(DeviceId, StreamId), Lanes>,
+    stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     arrows_from: Correlations,
     arrows_to: Correlations,
     ranges: OpenRanges,
@@ -52,16 +52,16 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub fn new(survey: &'a Survey, session: &'a ProcessInfo, options: &'a Options) -> Self {
+    pub fn new(prescan: &'a Prescan, session: &'a ProcessInfo, options: &'a Options) -> Self {
         Self {
-            survey,
+            prescan,
             session,
             options,
             kernel_names: Names::new(|name| quoted(&demangled(name))),
             api_names: Names::new(|name| quoted(without_suffix(name))),
             texts: Names::new(quoted),
             shapes: FxHashMap::default(),
-            lanes: FxHashMap::default(),
+            stream_tracks: FxHashMap::default(),
             arrows_from: Correlations::default(),
             arrows_to: Correlations::default(),
             ranges: OpenRanges::default(),
@@ -75,18 +75,22 @@ impl<'a> Rows<'a> {
 
     /// Names of processes and threads. A device is a process whose number is its ordinal.
     pub fn metadata(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
-        let program = quoted(job::program(self.session));
+        let program = quoted(process_names::program(self.session));
         let process = self.session.process_id;
         self.process(output, process, &program, "CPU", u64::from(process))?;
-        for (device, streams) in &self.survey.streams {
+        for (device, streams) in &self.prescan.streams {
             // Kineto sorts devices behind all processes.
             self.process(output, device.0, &program, &format!("GPU {device}"), 5_000_000 + u64::from(device.0))?;
             for stream in streams {
                 self.line(output, device.0, stream.0, &format!("\"stream {stream} \""), stream.0)?;
             }
         }
-        for thread in &self.survey.threads {
-            let name = quoted(&format!("{} ({})", job::thread(*thread, dictionary), job::program(self.session)));
+        for thread in &self.prescan.threads {
+            let name = quoted(&format!(
+                "{} ({})",
+                process_names::thread(*thread, dictionary),
+                process_names::program(self.session)
+            ));
             self.line(output, process, thread.0, &name, thread.0)?;
         }
         Ok(())
@@ -153,7 +157,7 @@ impl<'a> Rows<'a> {
     /// Writes what is left.
     pub fn finish(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
         self.flush(output, dictionary)?;
-        for range in self.ranges.finish(self.survey.end) {
+        for range in self.ranges.finish(self.prescan.end) {
             self.range(output, &range, dictionary)?;
         }
         Ok(())
@@ -186,7 +190,7 @@ impl<'a> Rows<'a> {
             self.kernel_names.get(dictionary.launch_config(row.config).name, dictionary),
             row.device,
             line,
-            Micros(row.start.since(self.survey.base)),
+            Micros(row.start.since(self.prescan.base)),
             Micros(row.end.since(row.start)),
             row.device,
             row.context,
@@ -197,7 +201,7 @@ impl<'a> Rows<'a> {
     }
 
     /// A copy or memset.
-    fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &Operation) -> io::Result<()> {
+    fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &DeviceWork) -> io::Result<()> {
         let line = self.line_of(output, row)?;
         self.open(output, category, &quoted(name), row.device.0, line, row.start, row.end)?;
         write!(
@@ -214,19 +218,19 @@ impl<'a> Rows<'a> {
     }
 
     /// The number of the line for an operation: its stream, or another one while that is taken.
-    fn line_of(&mut self, output: &mut impl Write, row: &Operation) -> io::Result<u32> {
+    fn line_of(&mut self, output: &mut impl Write, row: &DeviceWork) -> io::Result<u32> {
         let stream = row.stream.0;
-        let (lane, is_new) = self.lanes.entry((row.device, row.stream)).or_default().take(row.start, row.end);
-        let line = stream.wrapping_add(NEXT_LINE.wrapping_mul(lane as u32));
-        if is_new && lane > 0 {
-            self.line(output, row.device.0, line, &format!("\"stream {stream} ({})\"", lane + 1), stream)?;
+        let (number, is_new) = self.stream_tracks.entry((row.device, row.stream)).or_default().take(row.start, row.end);
+        let line = stream.wrapping_add(NEXT_LINE.wrapping_mul(number as u32));
+        if is_new && number > 0 {
+            self.line(output, row.device.0, line, &format!("\"stream {stream} ({})\"", number + 1), stream)?;
         }
         Ok(line)
     }
 
     /// The end of the row of an operation, and that of its arrow.
-    fn close(&mut self, output: &mut impl Write, row: &Operation, line: u32) -> io::Result<()> {
-        graph(output, row.graph.0, row.graph.1)?;
+    fn close(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
+        graph(output, row.graph_id, row.graph_node_id)?;
         write!(output, "}}}}")?;
         self.arrow_to(output, row, line)
     }
@@ -244,13 +248,13 @@ impl<'a> Rows<'a> {
             r#"{{"ph": "X", "cat": "{category}", "name": {name}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"cbid": {}, "correlation": {}}}}}"#,
             self.session.process_id,
             row.thread,
-            Micros(row.start.since(self.survey.base)),
+            Micros(row.start.since(self.prescan.base)),
             Micros(row.end.since(row.start)),
             function.map_or(0, |function| function.callback_id),
             row.correlation,
         )?;
         // One arrow a correlation: the runtime call and the driver call inside it may share one.
-        if !self.survey.with_work.contains(row.correlation) || !self.arrows_from.insert(row.correlation) {
+        if !self.prescan.with_work.contains(row.correlation) || !self.arrows_from.insert(row.correlation) {
             return Ok(());
         }
         self.next(output)?;
@@ -260,21 +264,21 @@ impl<'a> Rows<'a> {
             row.correlation,
             self.session.process_id,
             row.thread,
-            Micros(row.start.since(self.survey.base)),
+            Micros(row.start.since(self.prescan.base)),
         )
     }
 
     /// The end of the arrow from the call. A graph's operations share the call's, and only the first gets it.
-    fn arrow_to(&mut self, output: &mut impl Write, row: &Operation, line: u32) -> io::Result<()> {
-        let &Operation { device, correlation, start, .. } = row;
-        if !self.survey.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
+    fn arrow_to(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
+        let &DeviceWork { device, correlation, start, .. } = row;
+        if !self.prescan.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
             return Ok(());
         }
         self.next(output)?;
         write!(
             output,
             r#"{{"ph": "f", "id": {correlation}, "pid": {device}, "tid": {line}, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}"#,
-            Micros(start.since(self.survey.base)),
+            Micros(start.since(self.prescan.base)),
         )
     }
 
@@ -287,7 +291,7 @@ impl<'a> Rows<'a> {
         write!(
             output,
             r#"{{"ph": "X", "cat": "cuda_sync", "name": "{kind}", "pid": {device}, "tid": {stream}, "ts": {}, "dur": {}, "args": {{"cuda_sync_kind": "{kind}", "stream": {stream}, "correlation": {}, "device": {device}, "context": {}"#,
-            Micros(row.start.since(self.survey.base)),
+            Micros(row.start.since(self.prescan.base)),
             Micros(row.end.since(row.start)),
             row.correlation,
             row.context,
@@ -332,7 +336,7 @@ impl<'a> Rows<'a> {
             self.texts.get(row.message, dictionary),
             self.session.process_id,
             row.thread,
-            Micros(row.at.since(self.survey.base)),
+            Micros(row.at.since(self.prescan.base)),
             annotation(row, dictionary),
         )
     }
@@ -354,7 +358,7 @@ impl<'a> Rows<'a> {
                     r#"{{"ph": "{phase}", "id": {}, "cat": "user_annotation", "name": {name}, "pid": {process}, "tid": {}, "ts": {}, "args": {{{arguments}}}}}"#,
                     begin.range_id,
                     begin.thread,
-                    Micros(at.since(self.survey.base)),
+                    Micros(at.since(self.prescan.base)),
                 )?;
             }
         }
@@ -383,7 +387,7 @@ impl<'a> Rows<'a> {
         write!(
             output,
             r#"{{"ph": "X", "cat": "{category}", "name": {name}, "pid": {pid}, "tid": {tid}, "ts": {}, "dur": {}, "args": {{"#,
-            Micros(start.since(self.survey.base)),
+            Micros(start.since(self.prescan.base)),
             Micros(end.since(start)),
         )
     }

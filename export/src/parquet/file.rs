@@ -15,8 +15,8 @@ use ::parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::Texts;
 use super::folder::{RankFolder, file_name};
+use super::texts::Texts;
 use crate::error::ExportError;
 use crate::tables::{Cell, Column, Kind, Table};
 

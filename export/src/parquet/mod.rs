@@ -6,19 +6,17 @@
 
 mod file;
 mod folder;
+mod texts;
 
-use rustc_hash::FxHashMap;
-
-use ::parquet::data_type::ByteArray;
-
-use crate::Outcome;
 use crate::destination::Destination;
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
+use crate::options::ExportOutcome;
 use crate::tables::{Cell, Label, Sink, Table, produce};
+use gpuwhy_import::{Progress, TraceFile};
 
 use self::file::TableFile;
 use self::folder::RankFolder;
+use self::texts::Texts;
 
 /// Writes the tables of `trace` below the folder `to`.
 pub fn write(
@@ -26,7 +24,7 @@ pub fn write(
     to: &Destination,
     label: &Label,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, ExportError> {
+) -> Result<ExportOutcome, ExportError> {
     let folder = RankFolder::begin(to, &format!("run={}", escaped(&label.run)), &format!("rank={}", label.rank))?;
     let files = Table::ALL.iter().map(|&table| TableFile::create(&folder, table)).collect::<Result<_, _>>()?;
     let mut files = Files { files, texts: Texts::default(), written: 0 };
@@ -35,7 +33,7 @@ pub fn write(
         file.finish()?;
     }
     folder.finish()?;
-    Ok(Outcome { written: files.written, without_place: 0, notes })
+    Ok(ExportOutcome { written: files.written, without_place: 0, notes })
 }
 
 /// Percent-encoded as Hive's readers decode it.
@@ -67,21 +65,6 @@ impl Sink for Files {
     fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError> {
         self.written += 1;
         self.files[table as usize].row(cells, &mut self.texts)
-    }
-}
-
-/// Texts that wait to be written, each once: rows repeat the names of the trace's dictionary.
-#[derive(Debug, Default)]
-struct Texts(FxHashMap<Box<str>, ByteArray>);
-
-impl Texts {
-    fn shared(&mut self, text: &str) -> ByteArray {
-        if let Some(shared) = self.0.get(text) {
-            return shared.clone();
-        }
-        let shared = ByteArray::from(text.as_bytes().to_vec());
-        self.0.insert(text.into(), shared.clone());
-        shared
     }
 }
 

@@ -7,20 +7,19 @@ use profiler_core::attribution::api::without_suffix;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{
-    ApiDomain, CorrelationId, DeviceId, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId, ThreadId,
-    Timestamp,
+    ApiDomain, CorrelationId, DeviceId, DeviceWork, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId,
+    ThreadId, Timestamp,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::packets::{Arrow, Note, Packets, Place, Track};
+use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
 use crate::correlations::Correlations;
-use crate::lanes::Lanes;
 use crate::names::{Names, demangled};
-use crate::operation::Operation;
 use crate::order::Order;
-use crate::survey::Survey;
-use crate::{job, kineto_names};
+use crate::prescan::Prescan;
+use crate::tracks::Tracks;
+use crate::{kineto_names, process_names};
 
 /// Kinds of tracks, in the upper byte of their number.
 pub(super) mod kind {
@@ -47,12 +46,12 @@ pub(super) fn track(kind: u64, first: u32, second: u32) -> Track {
 /// Writes events.
 pub struct Events<'a, W> {
     pub(super) packets: Packets<'a, W>,
-    place: Place<'a>,
-    survey: &'a Survey,
+    place: TrackOrigin<'a>,
+    prescan: &'a Prescan,
     session: &'a ProcessInfo,
     kernels: Names,
     calls: Names,
-    lanes: FxHashMap<(DeviceId, StreamId), Lanes>,
+    stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     ranges: FxHashSet<(ThreadId, NameId)>,
     arrows_from: Correlations,
     arrows_to: Correlations,
@@ -63,15 +62,15 @@ pub struct Events<'a, W> {
 }
 
 impl<'a, W: Write> Events<'a, W> {
-    pub fn new(output: W, survey: &'a Survey, session: &'a ProcessInfo, place: Place<'a>) -> Self {
+    pub fn new(output: W, prescan: &'a Prescan, session: &'a ProcessInfo, place: TrackOrigin<'a>) -> Self {
         Self {
             packets: Packets::new(output, place),
             place,
-            survey,
+            prescan,
             session,
             kernels: Names::new(demangled),
             calls: Names::new(|name| without_suffix(name).to_owned()),
-            lanes: FxHashMap::default(),
+            stream_tracks: FxHashMap::default(),
             ranges: FxHashSet::default(),
             arrows_from: Correlations::default(),
             arrows_to: Correlations::default(),
@@ -84,25 +83,25 @@ impl<'a, W: Write> Events<'a, W> {
 
     /// Describes the tracks that are known beforehand, and writes the verdict.
     pub fn tracks(&mut self, dictionary: &Dictionary, verdict: &str) -> io::Result<()> {
-        let Place { process: pid, name: front, .. } = self.place;
+        let TrackOrigin { process: pid, name: front, .. } = self.place;
         let process = track(kind::PROCESS, 0, pid);
         self.packets.track(process, None, |message| {
             let mut inner = Message::default();
             inner.number(field::PID, pid.into());
-            inner.text(field::PROCESS_NAME, &format!("{front}{}", job::program(self.session)));
+            inner.text(field::PROCESS_NAME, &format!("{front}{}", process_names::program(self.session)));
             message.message(field::track::PROCESS, &inner);
         })?;
-        for thread in &self.survey.threads {
+        for thread in &self.prescan.threads {
             self.packets.track(track(kind::THREAD, 0, thread.0), Some(process), |message| {
                 let mut inner = Message::default();
                 inner.number(field::PID, pid.into()).number(field::THREAD_TID, thread.0.into());
-                inner.text(field::THREAD_NAME, &job::thread(*thread, dictionary));
+                inner.text(field::THREAD_NAME, &process_names::thread(*thread, dictionary));
                 message.message(field::track::THREAD, &inner);
             })?;
         }
         self.child(process, track(kind::OVERHEAD, 0, 0), "overhead of tracing")?;
         self.counter(process, track(kind::WAITING, 0, 0), "launches whose work has not begun", "launches")?;
-        for device in self.survey.streams.keys() {
+        for device in self.prescan.streams.keys() {
             let name = dictionary.device(*device).map_or("", |device| device.name.as_str());
             let parent = track(kind::DEVICE, 0, device.0);
             self.packets.track(parent, None, |message| {
@@ -110,7 +109,7 @@ impl<'a, W: Write> Events<'a, W> {
             })?;
             self.counter(parent, track(kind::COPIED, 0, device.0), "copies", "MB/s")?;
         }
-        for &(device, memory) in &self.survey.memory {
+        for &(device, memory) in &self.prescan.memory {
             let parent = track(kind::DEVICE, 0, device.0);
             let name = format!("{} memory held", memory.name());
             self.counter(parent, track(kind::MEMORY, memory as u32, device.0), &name, "bytes")?;
@@ -119,7 +118,7 @@ impl<'a, W: Write> Events<'a, W> {
         self.packets.track(line, None, |message| {
             message.text(field::track::NAME, &format!("{front}gpuwhy: verdict"));
         })?;
-        self.packets.slice(line, (self.survey.base, self.survey.end), ("gpuwhy", verdict), Arrow::None, &[])
+        self.packets.slice(line, (self.prescan.base, self.prescan.end), ("gpuwhy", verdict), Arrow::None, &[])
     }
 
     /// Writes a record; false when there is no track for it.
@@ -156,7 +155,7 @@ impl<'a, W: Write> Events<'a, W> {
                     Some(ApiDomain::Driver) => "cuda_driver",
                     _ => "cuda_runtime",
                 };
-                let launches = self.survey.with_work.contains(row.correlation);
+                let launches = self.prescan.with_work.contains(row.correlation);
                 let arrow = if launches && self.arrows_from.insert(row.correlation) {
                     self.change(row.start, track(kind::WAITING, 0, 0), 1)?;
                     Arrow::From(self.arrow(row.correlation))
@@ -200,20 +199,20 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(self.order.late() + self.memory.late())
     }
 
-    fn transfer(&mut self, operation: &Operation, name: (&str, &str)) -> io::Result<()> {
+    fn transfer(&mut self, operation: &DeviceWork, name: (&str, &str)) -> io::Result<()> {
         let correlation = Note::Number("correlation", operation.correlation.0.into());
         self.operation(operation, name, &[correlation, Note::Number("bytes", operation.bytes)])
     }
 
-    fn operation(&mut self, operation: &Operation, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
-        let &Operation { device, stream, correlation, start, end, .. } = operation;
-        let (lane, is_new) = self.lanes.entry((device, stream)).or_default().take(start, end);
-        // Eight bits for the device leave sixteen for the lane.
-        let place = track(kind::STREAM, (device.0 & 0xff) << 16 | (lane as u32 & 0xffff), stream.0);
+    fn operation(&mut self, operation: &DeviceWork, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
+        let &DeviceWork { device, stream, correlation, start, end, .. } = operation;
+        let (number, is_new) = self.stream_tracks.entry((device, stream)).or_default().take(start, end);
+        // Eight bits for the device leave sixteen for the number.
+        let place = track(kind::STREAM, (device.0 & 0xff) << 16 | (number as u32 & 0xffff), stream.0);
         if is_new {
             self.child(track(kind::DEVICE, 0, device.0), place, &format!("stream {stream}"))?;
         }
-        let is_first = self.survey.with_call.contains(correlation) && self.arrows_to.insert(correlation);
+        let is_first = self.prescan.with_call.contains(correlation) && self.arrows_to.insert(correlation);
         let arrow = if is_first { Arrow::To(self.arrow(correlation)) } else { Arrow::None };
         self.packets.slice(place, (start, end), name, arrow, notes)?;
         if is_first {

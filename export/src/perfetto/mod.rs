@@ -15,19 +15,19 @@ use std::io;
 
 use profiler_core::trace::Item;
 
-use crate::Outcome;
 use crate::attributed::attributed;
 use crate::destination::Destination;
 use crate::error::ExportError;
+use crate::options::ExportOutcome;
 use crate::output::Output;
-use crate::source::{Progress, TraceFile, share};
-use crate::survey::Survey;
+use crate::prescan::Prescan;
+use gpuwhy_import::{Progress, TraceFile, share};
 
 use self::events::Events;
-use self::packets::Place;
+use self::packets::TrackOrigin;
 
 /// Writes `trace`.
-pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     write_all(&[Part { trace, shift: 0, name: String::new() }], to, progress)
 }
 
@@ -42,11 +42,15 @@ pub struct Part<'a> {
 }
 
 /// Writes several traces to one file, a process for each.
-pub fn write_all(parts: &[Part<'_>], to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+pub fn write_all(
+    parts: &[Part<'_>],
+    to: Destination,
+    progress: &mut Progress<'_>,
+) -> Result<ExportOutcome, ExportError> {
     let path = to.path().to_owned();
     let failed = |error| ExportError::io(&path, error);
     let mut output = Output::create(to)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = ExportOutcome::default();
     let count = parts.len().max(1) as u64;
     let mut processes = BTreeSet::new();
     for (number, part) in (0..).zip(parts) {
@@ -56,7 +60,7 @@ pub fn write_all(parts: &[Part<'_>], to: Destination, progress: &mut Progress<'_
         while !processes.insert(process) {
             process = process.wrapping_add(1 << 22);
         }
-        let place = Place { number, process, shift: part.shift, name: &part.name };
+        let place = TrackOrigin { number, process, shift: part.shift, name: &part.name };
         let late = write_part(part.trace, place, &mut output, &mut outcome, &mut progress, &failed)?;
         if late > 0 {
             outcome.notes.push(format!("{}{late} values of counters are not in the order of time", part.name));
@@ -69,22 +73,22 @@ pub fn write_all(parts: &[Part<'_>], to: Destination, progress: &mut Progress<'_
 /// Writes one trace; how many values of counters came late.
 fn write_part(
     trace: &TraceFile,
-    place: Place<'_>,
+    place: TrackOrigin<'_>,
     output: &mut Output,
-    outcome: &mut Outcome,
+    outcome: &mut ExportOutcome,
     progress: &mut Progress<'_>,
     failed: &dyn Fn(io::Error) -> ExportError,
 ) -> Result<u64, ExportError> {
-    let (survey, passed) = Survey::of(trace, &mut share(progress, 0..5))?;
+    let (prescan, passed) = Prescan::of(trace, &mut share(progress, 0..5))?;
     let (report, _) = attributed(trace, &mut share(progress, 5..15))?;
     outcome.notes.extend(passed.notes().into_iter().map(|note| format!("{}{note}", place.name)));
-    let mut events = Events::new(output, &survey, &passed.session, place);
+    let mut events = Events::new(output, &prescan, &passed.session, place);
     events.tracks(&passed.dictionary, &report.live_line()).map_err(failed)?;
     for device in &report.devices {
         events.steps(device).map_err(failed)?;
     }
     trace.pass(&mut share(progress, 15..100), |item, scope| {
-        let Item::Record(record) = item else { return Ok(()) };
+        let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,
             false => outcome.without_place += 1,

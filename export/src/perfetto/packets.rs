@@ -16,7 +16,7 @@ const NEEDS_STATE: u64 = 2;
 
 /// Where a process stands in a file that may hold several.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct TrackOrigin<'a> {
     /// Counts from 0 in the file.
     pub number: u64,
     /// Its process id, or another number if that is taken.
@@ -27,7 +27,7 @@ pub struct Place<'a> {
     pub name: &'a str,
 }
 
-impl Place<'_> {
+impl TrackOrigin<'_> {
     /// Packets of a process are of one sequence, which begins without anything that was interned before.
     fn sequence(&self) -> u64 {
         self.number + 1
@@ -74,13 +74,13 @@ struct Interned {
 #[derive(Debug)]
 pub struct Packets<'a, W> {
     output: W,
-    place: Place<'a>,
+    place: TrackOrigin<'a>,
     interned: Interned,
     has_begun: bool,
 }
 
 impl<'a, W: Write> Packets<'a, W> {
-    pub fn new(output: W, place: Place<'a>) -> Self {
+    pub fn new(output: W, place: TrackOrigin<'a>) -> Self {
         Self { output, place, interned: Interned::default(), has_begun: false }
     }
 

@@ -9,11 +9,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
+use super::connection::strict;
 use super::plan::{Used, columns};
-use super::strict;
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
 use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
+use gpuwhy_import::{Progress, TraceFile};
 
 /// Of SQLite's own, KiB; what does not fit goes to a file in the folder for temporary files.
 const CACHE_KIB: u32 = 256 << 10;

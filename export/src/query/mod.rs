@@ -7,21 +7,21 @@
 //!
 //! Not here: indexes. SQLite makes those of a join by itself.
 
+mod connection;
 mod load;
 mod plan;
 
 use std::io::Write;
-use std::path::Path;
 
-use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
 use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableFormat, Widths};
 use crate::tables::Label;
+use gpuwhy_import::{Progress, TraceFile};
 
+use self::connection::failed;
 use self::load::Database;
 use self::plan::Used;
 
@@ -32,17 +32,6 @@ pub use plan::described;
 pub struct Query {
     sql: String,
     used: Used,
-}
-
-/// Makes a name in double quotes a column or nothing. SQLite takes one that is misspelt for a text, and answers.
-fn strict(connection: &Connection) -> rusqlite::Result<()> {
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false).map(drop)
-}
-
-/// An error about the query itself.
-fn failed(error: &rusqlite::Error) -> ExportError {
-    ExportError::sqlite(Path::new("query"), error)
 }
 
 impl Query {

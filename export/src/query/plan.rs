@@ -4,12 +4,13 @@
 //! the text of the query names is used as well. A column too many costs time, one too few would be a wrong answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use super::{failed, strict};
+use super::connection::{failed, strict};
 use crate::error::ExportError;
 use crate::tables::{Column, Kind, Table};
 
@@ -38,11 +39,9 @@ pub fn used(sql: &str) -> Result<Used, ExportError> {
     }
     let found = Arc::new(Mutex::new(Found { used: named(sql), writes: false }));
     let sees = Arc::clone(&found);
-    connection.authorizer(Some(move |context: AuthContext<'_>| {
-        sees.lock().unwrap_or_else(PoisonError::into_inner).authorize(&context)
-    }));
+    connection.authorizer(Some(move |context: AuthContext<'_>| sees.lock().authorize(&context)));
     let columns = connection.prepare(sql).map(|statement| statement.column_count());
-    let found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = found.lock();
     if found.writes {
         return Err(ExportError::query(
             "only a SELECT can be asked, and one of them: the tables are made for it and gone after it".to_owned(),

@@ -6,8 +6,8 @@ use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{ThreadId, Timestamp};
 use rusqlite::{Connection, Result, params};
 
-use crate::job;
-use crate::source::Passed;
+use crate::process_names;
+use gpuwhy_import::Passed;
 
 /// nsys packs hardware, virtual machine, process and thread into one number: 8, 8, 24 and 24 bits.
 pub fn global_pid(session: &ProcessInfo) -> i64 {
@@ -25,7 +25,7 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
     let session = &passed.session;
     connection.execute(
         "INSERT INTO PROCESSES VALUES (?, ?, ?)",
-        params![global_pid(session), session.process_id, job::program(session)],
+        params![global_pid(session), session.process_id, process_names::program(session)],
     )?;
     connection.execute(
         "INSERT INTO TARGET_INFO_SESSION_START_TIME

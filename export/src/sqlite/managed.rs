@@ -8,8 +8,8 @@ use profiler_core::record::{ManagedEvent, ManagedKind};
 use rusqlite::{CachedStatement, Connection, Result, params};
 
 use super::facts::global_pid;
-use super::rows::insert;
-use crate::source::Scope;
+use super::insert::insert;
+use gpuwhy_import::Scope;
 
 /// nsys's number for the kind of memory, which it writes for migrations.
 const UNKNOWN: u32 = 7;

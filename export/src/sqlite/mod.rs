@@ -5,6 +5,7 @@
 //! Two passes: times count from the start of tracing, and nothing may be before it.
 
 mod facts;
+mod insert;
 mod managed;
 mod rows;
 
@@ -12,11 +13,11 @@ use profiler_core::record::Timestamp;
 use profiler_core::trace::Item;
 use rusqlite::Connection;
 
-use crate::Outcome;
 use crate::destination::Destination;
 use crate::error::ExportError;
+use crate::options::ExportOutcome;
 use crate::output::Unfinished;
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::{Progress, TraceFile};
 
 use self::rows::Inserts;
 
@@ -31,7 +32,7 @@ const OPTIONAL: [&str; 6] = [
 ];
 
 /// Writes `trace` to an SQLite file.
-pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<Outcome, ExportError> {
+pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     let path = to.path().to_owned();
     let failed = |error: rusqlite::Error| ExportError::sqlite(&path, &error);
     // SQLite takes an empty file for an empty database.
@@ -42,12 +43,12 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
         .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN;")
         .map_err(failed)?;
     connection.execute_batch(include_str!("schema.sql")).map_err(failed)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = ExportOutcome::default();
     let mut end = Timestamp::ZERO;
     let passed = {
         let mut inserts = Inserts::new(&connection).map_err(failed)?;
         let passed = trace.pass(progress, |item, scope| {
-            let Item::Record(record) = item else { return Ok(()) };
+            let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
             match inserts.record(record, scope).map_err(failed)? {
                 Some(at) => {
                     outcome.written += 1;

@@ -12,10 +12,11 @@ use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashMap;
 
 use super::facts::{global_pid, global_tid};
+use super::insert::insert;
 use super::managed;
 use crate::names::{base, demangled};
 use crate::ranges::{OpenRanges, Range};
-use crate::source::{Passed, Scope};
+use gpuwhy_import::{Passed, Scope};
 
 /// Ids of texts that are not names of the trace: the trace format permits 4 Mi names.
 const FIRST_DERIVED: u32 = 1 << 23;
@@ -47,12 +48,6 @@ pub struct Inserts<'c> {
     names: FxHashMap<NameId, (u32, u32)>,
     domains: FxHashMap<NameId, u32>,
     ranges: OpenRanges,
-}
-
-/// `INSERT` with so many values behind each other.
-pub(super) fn insert<'c>(connection: &'c Connection, table: &str, columns: &str) -> Result<CachedStatement<'c>> {
-    let marks = vec!["?"; columns.split(',').count()].join(", ");
-    connection.prepare_cached(&format!("INSERT INTO {table} ({columns}) VALUES ({marks})"))
 }
 
 /// What every operation of a device begins with.

@@ -5,12 +5,12 @@
 use profiler_core::record::{ApiCall, Record};
 use profiler_core::trace::Item;
 
-use super::sums::call;
+use super::columns::call;
+use super::input::{Input, Notes, printing};
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, printing};
 use crate::error::ExportError;
 use crate::order::Order;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// Hands a row for each call to `sink`.
 pub(super) fn stream(input: &mut Input<'_, '_>, sink: &mut dyn RowSink, notes: &mut Notes) -> Result<(), ExportError> {

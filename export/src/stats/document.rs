@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::TableFormat;
+use super::format::TableFormat;
 use crate::json::quoted;
 
 /// Puts between tables what the form needs: an empty line in CSV and TSV; in JSON, where several arrays after each other

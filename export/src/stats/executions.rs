@@ -8,15 +8,16 @@ use std::cmp::Reverse;
 use profiler_core::record::{ApiCall, ApiFunctionId, DeviceId, Kernel, NameId, Record, ThreadId};
 use rustc_hash::FxHashMap;
 
+use super::columns::{call, spread};
 use super::distribution::Distribution;
+use super::input::{Input, Notes, printing};
+use super::labels;
 use super::launches::{join, kernels};
-use super::sums::{call, spread};
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
 use crate::order::Order;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 const WITHOUT_CALL: &str = "kernels whose launching call is not in the trace are left out";
 

@@ -10,7 +10,7 @@ use profiler_core::trace::Item;
 
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::{Progress, TraceFile};
 
 /// A stretch of time, nanoseconds since the start of tracing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl RangeFilter {
                 Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
                 _ => {}
             }
-            Ok(())
+            Ok::<_, ExportError>(())
         })?;
         let left = open.finish(last);
         let left = left.iter().filter(|range| self.names(range, &passed.dictionary));

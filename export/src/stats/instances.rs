@@ -14,10 +14,10 @@ use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, T
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
-use super::{Input, Notes};
+use super::input::{Input, Notes};
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
-use crate::source::Passed;
+use gpuwhy_import::Passed;
 
 /// Ranges that are kept, 250 MB of them.
 const LIMIT: usize = 1 << 22;
@@ -101,7 +101,7 @@ impl Instances {
                 Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
                 _ => {}
             }
-            Ok(())
+            Ok::<_, ExportError>(())
         })?;
         open.finish(last).iter().for_each(&mut take);
         notes.0.extend(passed.notes());

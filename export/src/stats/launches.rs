@@ -10,10 +10,10 @@ use profiler_core::record::{ApiCall, CorrelationId, Record};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
-use super::Input;
+use super::input::Input;
 use crate::correlations::Correlations;
 use crate::error::ExportError;
-use crate::source::{Passed, Scope};
+use gpuwhy_import::{Passed, Scope};
 
 /// Calls that are kept, and operations that wait, at once.
 const LIMIT: usize = 1 << 20;
@@ -28,12 +28,7 @@ pub(super) fn kernels(record: &Record) -> Option<CorrelationId> {
 
 /// The correlation of anything that runs on a device.
 pub(super) fn operations(record: &Record) -> Option<CorrelationId> {
-    match record {
-        Record::Kernel(row) => Some(row.correlation),
-        Record::Copy(row) => Some(row.correlation),
-        Record::Memset(row) => Some(row.correlation),
-        _ => None,
-    }
+    record.device_work().map(|work| work.correlation)
 }
 
 /// Hands every record that `wanted` knows and whose call is in the trace to `found`, with that call. Answers what the
@@ -50,7 +45,7 @@ pub(super) fn join(
         {
             with_work.insert(correlation);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     let mut join = Join::default();
     let passed = input.trace.pass(input.progress, |item, scope| match item {

@@ -10,16 +10,10 @@ use profiler_core::record::{ManagedEvent, ManagedKind, Record};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
+use super::input::{Input, Notes};
+use super::statistic::Statistic;
 use super::table::Cell;
-use super::{Input, Notes, Statistic};
 use crate::error::ExportError;
-
-/// Columns of the sums by address, in all, and by instruction.
-pub(super) const BY_ADDRESS: &str = "*Virtual Address, HtoD Migration size (MB), DtoH Migration size (MB), CPU Page Faults, \
-                                     \u{20}GPU Page Faults, Migration Throughput (MB/s)";
-pub(super) const TOTAL: &str = "Total HtoD Migration Size (MB), Total DtoH Migration Size (MB), Total CPU Page Faults, \
-                                Total GPU PageFaults, *Minimum Virtual Address, *Maximum Virtual Address";
-pub(super) const BY_INSTRUCTION: &str = "CPU Page Faults, *CPU Instruction Address, *Source File, Source Line";
 
 /// Addresses that the sum shows: nsys's own default.
 const ROWS: usize = 10;
@@ -68,35 +62,35 @@ pub(super) fn rows(
     input: &mut Input<'_, '_>,
     notes: &mut Notes,
 ) -> Result<Vec<Vec<Cell>>, ExportError> {
-    let mut tally = Tally::new(statistic);
+    let mut totals = ManagedTotals::new(statistic);
     let filter = input.filter;
     let passed = input.trace.pass(input.progress, |item, scope| {
         if let Item::Record(Record::Managed(event)) = item
             && filter.admits(scope.session.start, event.start, event.end)
         {
-            tally.add(event);
+            totals.add(event);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     notes.0.extend(passed.notes());
-    notes.count(tally.beyond, "events of managed memory are at addresses for which there was no room");
-    Ok(tally.rows())
+    notes.count(totals.overflow, "events of managed memory are at addresses for which there was no room");
+    Ok(totals.rows())
 }
 
 /// What is known after some of the trace.
 #[derive(Debug)]
-struct Tally {
+struct ManagedTotals {
     statistic: Statistic,
     all: Sums,
     /// Lowest and highest address of migrations to devices and to the host, of the host's faults and of devices'.
     bounds: [Option<(u64, u64)>; 4],
     places: FxHashMap<u64, Sums>,
-    beyond: u64,
+    overflow: u64,
 }
 
-impl Tally {
+impl ManagedTotals {
     fn new(statistic: Statistic) -> Self {
-        Self { statistic, all: Sums::default(), bounds: [None; 4], places: FxHashMap::default(), beyond: 0 }
+        Self { statistic, all: Sums::default(), bounds: [None; 4], places: FxHashMap::default(), overflow: 0 }
     }
 
     fn add(&mut self, event: &ManagedEvent) {
@@ -119,7 +113,7 @@ impl Tally {
         if self.places.len() < PLACES || self.places.contains_key(&place) {
             self.places.entry(place).or_default().add(event);
         } else {
-            self.beyond += 1;
+            self.overflow += 1;
         }
     }
 
@@ -198,9 +192,9 @@ mod tests {
     }
 
     fn rows(statistic: Statistic, events: &[ManagedEvent]) -> Vec<Vec<Cell>> {
-        let mut tally = Tally::new(statistic);
-        events.iter().for_each(|event| tally.add(event));
-        tally.rows()
+        let mut totals = ManagedTotals::new(statistic);
+        events.iter().for_each(|event| totals.add(event));
+        totals.rows()
     }
 
     #[test]

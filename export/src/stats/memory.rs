@@ -5,18 +5,13 @@ use profiler_core::allocations::Holdings;
 use profiler_core::record::{DeviceId, MemoryEvent, MemoryOperation, NameId, Record, Timestamp};
 use profiler_core::trace::Item;
 
+use super::filter::TimeFilter;
+use super::input::{Input, Notes, printing};
+use super::labels;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, TimeFilter, labels, printing};
 use crate::error::ExportError;
 use crate::order::Order;
-use crate::source::{Passed, Scope};
-
-/// Columns of the sum, `@` for the unit of time.
-pub(super) const SUMMARY: &str = "Peak (MB), Peak Time @, Current (MB), Allocations, Releases, Allocated (MB), Largest (MB), \
-                                  Pool Peak (MB), PID, Device ID, *Memory Kind";
-/// Columns of the trace.
-pub(super) const TRACE: &str = "Start @, *Operation, Bytes (MB), Held (MB), *Memory Kind, PID, Device ID, Context ID, \
-                                Stream ID, CorrID, Address, *Name";
+use gpuwhy_import::{Passed, Scope};
 
 fn megabytes(bytes: u64) -> Cell {
     Cell::Decimal(bytes as f64 / 1e6, 3)

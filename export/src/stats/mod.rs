@@ -4,16 +4,21 @@
 //! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
 //! priorities, stays empty.
 //!
-//! UtilizationReading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `distribution`, `sums`, `launches` (calls
-//! joined with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace reports).
+//! Reading order: `table` (rows and cells), `input` (the arguments of every table), `subject` (one trace or several), `format`
+//! (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `statistic` (which there are, and their
+//! columns), `report` (who makes which), `distribution`, `columns` and `sums`, `launches` (calls joined with kernels),
+//! `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace
+//! reports).
 
 mod calls;
+mod columns;
 mod distribution;
 mod document;
 mod executions;
 mod filter;
 mod fit;
 mod format;
+mod input;
 mod instances;
 mod labels;
 mod launches;
@@ -24,6 +29,7 @@ mod operations;
 mod projection;
 mod report;
 pub mod rules;
+mod statistic;
 mod subject;
 mod sums;
 mod table;
@@ -32,14 +38,16 @@ mod waits;
 use std::io::{self, Write};
 
 use crate::error::ExportError;
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::Progress;
+use input::{Notes, printing};
 use subject::Labeled;
 
 pub use document::Document;
 pub use filter::{RangeFilter, TimeFilter};
 pub use fit::TableWidth;
 pub use format::TableFormat;
-pub use report::Statistic;
+pub use input::StatsOptions;
+pub use statistic::Statistic;
 pub use subject::Subject;
 pub use table::TimeUnit;
 
@@ -47,17 +55,6 @@ pub(crate) use fit::Widths;
 pub(crate) use format::Printer;
 pub(crate) use projection::{ProjectedRange, projected_ranges};
 pub(crate) use table::{Cell, Column, Heading, RowSink};
-
-/// How to count and print.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StatsOptions {
-    /// The form of the output.
-    pub format: TableFormat,
-    /// The unit of times.
-    pub unit: TimeUnit,
-    /// How wide [`TableFormat::Table`] may be.
-    pub width: TableWidth,
-}
 
 /// Writes the table of `statistic` about the traces, with the columns `Run` and `Rank` in front when there are several.
 /// A statistic without a single row writes nothing; a note says of which traces it has none.
@@ -136,26 +133,6 @@ fn print(
     printer.end().map_err(printing)
 }
 
-/// What reports are made from.
-struct Input<'a, 'p> {
-    trace: &'a TraceFile,
-    filter: TimeFilter,
-    unit: TimeUnit,
-    progress: &'a mut Progress<'p>,
-}
-
-/// What a report could not do exactly: sentences for the user.
-#[derive(Debug, Default)]
-struct Notes(Vec<String>);
-
-impl Notes {
-    fn count(&mut self, count: u64, what: &str) {
-        if count > 0 {
-            self.0.push(format!("{count} {what}"));
-        }
-    }
-}
-
 /// Whether there is a row.
 struct Any(bool);
 
@@ -172,8 +149,4 @@ impl RowSink for Any {
     fn end(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn printing(error: io::Error) -> ExportError {
-    ExportError::output(error)
 }

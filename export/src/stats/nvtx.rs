@@ -8,11 +8,12 @@ use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
+use super::columns::times;
 use super::distribution::Distribution;
+use super::input::{Input, Notes};
 use super::projection::{name, style};
-use super::sums::times;
+use super::statistic::Statistic;
 use super::table::Cell;
-use super::{Input, Notes, Statistic};
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
 
@@ -53,7 +54,7 @@ pub(super) fn rows(
             Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
             _ => {}
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     for range in open.finish(last) {
         count(&range, passed.session.start);

@@ -6,12 +6,13 @@ use profiler_core::record::{
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
+use super::input::{Input, Notes, printing};
+use super::labels;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, labels, printing};
 use crate::error::ExportError;
 use crate::names::{Names, demangled};
 use crate::order::Order;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// What all operations have.
 #[derive(Clone, Copy, Debug)]

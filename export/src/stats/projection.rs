@@ -7,20 +7,21 @@
 use std::cmp::Reverse;
 
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{DeviceId, NameId, Record, StreamId, ThreadId, Timestamp};
+use profiler_core::record::{DeviceId, DeviceWork, NameId, Record, StreamId, ThreadId, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::columns::spread;
 use super::distribution::Distribution;
+use super::filter::TimeFilter;
+use super::input::{Input, Notes, printing};
 use super::instances::{Instance, Instances, Wanted};
 use super::launches::{join, kernels, operations};
-use super::sums::spread;
+use super::table::TimeUnit;
 use super::table::{Cell, RowSink};
-use super::{Input, Notes, TimeFilter, TimeUnit, printing};
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::names::demangled;
-use crate::operation::Operation;
-use crate::source::{Passed, Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, TraceFile};
 
 const WITHOUT_CALL: &str = "operations whose launching call is not in the trace are in no range";
 
@@ -71,7 +72,7 @@ pub fn projected_ranges(
     let (ranges, _) = Instances::read(&mut input, Wanted::All, &mut unread)?;
     let mut rows: FxHashMap<(u32, DeviceId, StreamId), ProjectedRange> = FxHashMap::default();
     let (_, without_call) = join(&mut input, operations, |call, record, _| {
-        let Some(Operation { device, stream, start, end, .. }) = operation(record) else { return Ok(()) };
+        let Some(DeviceWork { device, stream, start, end, .. }) = record.device_work() else { return Ok(()) };
         for place in ranges.around(call) {
             let Instance { message, started, .. } = ranges.all[place as usize];
             if !started {
@@ -101,7 +102,7 @@ fn project(
     let mut calls = Correlations::default();
     let mut projected: FxHashMap<u32, Projected> = FxHashMap::default();
     let (_, without_call) = join(input, operations, |call, record, _| {
-        let Some(Operation { start, end, correlation, .. }) = operation(record) else { return Ok(()) };
+        let Some(DeviceWork { start, end, correlation, .. }) = record.device_work() else { return Ok(()) };
         // As in nsys, what one call launched is one operation, be it a graph.
         let is_new = calls.insert(correlation);
         for place in ranges.around(call) {
@@ -126,15 +127,6 @@ fn children(ranges: &Instances, projected: &FxHashMap<u32, Projected>) -> FxHash
         *children.entry(parent).or_default() += 1;
     }
     children
-}
-
-fn operation(record: &Record) -> Option<Operation> {
-    match record {
-        Record::Kernel(row) => Some(row.into()),
-        Record::Copy(row) => Some(row.into()),
-        Record::Memset(row) => Some(row.into()),
-        _ => None,
-    }
 }
 
 fn admits(filter: TimeFilter, origin: Timestamp, range: &Instance) -> bool {

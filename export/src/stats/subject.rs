@@ -5,10 +5,11 @@
 
 use std::io;
 
+use super::filter::TimeFilter;
+use super::input::{Input, Notes, StatsOptions};
 use super::table::{Cell, Column, Heading, RowSink};
-use super::{Input, Notes, StatsOptions, TimeFilter};
-use crate::source::{Progress, TraceFile};
 use crate::tables::Label;
+use gpuwhy_import::{Progress, TraceFile};
 
 /// A trace in a table.
 #[derive(Clone, Debug)]

@@ -7,12 +7,15 @@ use profiler_core::record::{ApiFunctionId, CopyKind, ManagedKind, NameId, Record
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
+use super::columns::{call, times};
 use super::distribution::Distribution;
+use super::input::{Input, Notes};
+use super::labels;
+use super::statistic::Statistic;
 use super::table::{Cell, TimeUnit};
-use super::{Input, Notes, Statistic, labels};
 use crate::error::ExportError;
 use crate::names::demangled;
-use crate::source::Scope;
+use gpuwhy_import::Scope;
 
 /// What is counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +43,7 @@ pub(super) fn rows(
         {
             groups.entry(key).or_default().add(value);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     notes.0.extend(passed.notes());
     let coarse = groups.values().filter(|group| group.is_coarse()).count();
@@ -106,25 +109,6 @@ fn table(
     groups.into_iter().map(row).collect()
 }
 
-/// Share, total, count and the rest of a group of durations.
-pub(super) fn times(group: &Distribution, all: f64, unit: TimeUnit) -> Vec<Cell> {
-    let share = if all > 0.0 { group.total() as f64 / all * 100.0 } else { 0.0 };
-    let mut cells = vec![Cell::Decimal(share, 1), unit.whole(group.total()), Cell::Number(group.count())];
-    cells.extend(spread(group, unit));
-    cells
-}
-
-/// Mean, median, extremes and deviation of a group of durations.
-pub(super) fn spread(group: &Distribution, unit: TimeUnit) -> [Cell; 5] {
-    [
-        unit.fraction(group.mean()),
-        unit.fraction(group.median()),
-        unit.whole(group.min()),
-        unit.whole(group.max()),
-        unit.fraction(group.deviation()),
-    ]
-}
-
 fn sizes(group: &Distribution) -> Vec<Cell> {
     let megabytes = |bytes: f64| Cell::Decimal(bytes / 1e6, 3);
     vec![
@@ -154,9 +138,4 @@ fn name(key: Key, dictionary: &Dictionary) -> String {
         Key::Memset => labels::MEMSET.to_owned(),
         Key::Call(function) => call(function, dictionary).to_owned(),
     }
-}
-
-/// The name of a function as nsys shows it.
-pub(super) fn call(function: ApiFunctionId, dictionary: &Dictionary) -> &str {
-    dictionary.api_function(function).map_or("?", |function| labels::function(dictionary.name(function.name)))
 }

@@ -8,15 +8,11 @@ use profiler_core::record::{HostSample, Record, ThreadId, ThreadState};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
+use super::columns::times;
 use super::distribution::Distribution;
-use super::sums::times;
+use super::input::{Input, Notes};
 use super::table::Cell;
-use super::{Input, Notes};
 use crate::error::ExportError;
-
-/// Above the table.
-pub(super) const NOTE: &str = "Waits that looks at the launching threads met, not calls: short ones are missing, and a row \
-                               is what the\nthread slept in. Looks that follow each other in the same wait count as one.";
 
 /// What the kernel calls it, in the words of the functions that a program would have called.
 const fn name(state: ThreadState) -> Option<&'static str> {
@@ -53,7 +49,7 @@ pub(super) fn rows(input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Vec<V
         }
     };
     let passed = input.trace.pass(input.progress, |item, scope| {
-        let Item::Record(Record::Sample(look)) = item else { return Ok(()) };
+        let Item::Record(Record::Sample(look)) = item else { return Ok::<_, ExportError>(()) };
         if !filter.admits(scope.session.start, look.since, look.at) {
             return Ok(());
         }

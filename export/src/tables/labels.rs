@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::source::{TraceFile, stem};
+use gpuwhy_import::{TraceFile, stem};
 
 /// Where rows of a trace belong.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

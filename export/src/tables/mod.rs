@@ -6,6 +6,7 @@
 //!
 //! Which run and which rank a trace is (`labels`) is put in front of the columns by whoever stores the rows.
 
+mod cell;
 mod labels;
 mod records;
 mod reported;
@@ -19,93 +20,11 @@ use crate::attributed::attributed;
 use crate::error::ExportError;
 use crate::names::Names;
 use crate::ranges::OpenRanges;
-use crate::source::{Progress, TraceFile};
+use gpuwhy_import::{Progress, TraceFile};
 
+pub use cell::{Cell, Column, Kind};
 pub use labels::{Label, labels};
 use records::KernelName;
-
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Whole numbers, 64 bits, signed.
-    Integer,
-    /// Floating point, 64 bits.
-    Real,
-    /// True or false; 1 or 0 in SQL.
-    Flag,
-    /// UTF-8.
-    Text,
-}
-
-impl Kind {
-    /// A word for people.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Integer => "integer",
-            Self::Real => "real",
-            Self::Flag => "flag",
-            Self::Text => "text",
-        }
-    }
-}
-
-/// A column. Every column can be empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
-    /// Its name.
-    pub name: &'static str,
-    /// What it holds.
-    pub kind: Kind,
-    /// What it says, with the unit where the name has none.
-    pub about: &'static str,
-}
-
-/// A value in a row.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell<'a> {
-    /// Unknown, or not applicable.
-    Empty,
-    /// For [`Kind::Integer`].
-    Integer(i64),
-    /// For [`Kind::Real`].
-    Real(f64),
-    /// For [`Kind::Flag`].
-    Flag(bool),
-    /// For [`Kind::Text`].
-    Text(&'a str),
-}
-
-macro_rules! cells {
-    ($($from:ty => $cell:ident($value:ident) $as:expr;)*) => {$(
-        impl From<$from> for Cell<'_> {
-            fn from($value: $from) -> Self {
-                Self::$cell($as)
-            }
-        }
-    )*};
-}
-
-cells! {
-    i64 => Integer(number) number;
-    u32 => Integer(number) number.into();
-    // Columns have a sign. Times and sizes of a run stay below 2^63; one that does not, in a damaged trace, is the largest.
-    u64 => Integer(number) i64::try_from(number).unwrap_or(i64::MAX);
-    f64 => Real(number) number;
-    bool => Flag(flag) flag;
-}
-
-impl<'a> From<&'a str> for Cell<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Empty, Into::into)
-    }
-}
 
 macro_rules! all {
     ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {

@@ -10,9 +10,9 @@ use profiler_core::record::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{Cell, Column, Kind};
+use super::cell::{Cell, Column, Kind};
 use crate::names::demangled;
-use crate::{kineto_names, words};
+use crate::{enum_names, kineto_names};
 
 /// Ids that stand for "none".
 const NONE: u32 = u32::MAX;
@@ -137,7 +137,7 @@ table! {
         "start_ns" Integer "begin on the host" = row.start.nanos();
         "end_ns" Integer "end on the host" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
-        "kind" Text "event, stream_wait_event, stream, context, unknown" = words::sync(row.kind);
+        "kind" Text "event, stream_wait_event, stream, context, unknown" = enum_names::sync(row.kind);
         "device" Integer "of the context" = dictionary.context(row.context).map(|context| context.device.0);
         "context" Integer "context" = row.context.0;
         "stream" Integer "waited for, or told to wait; empty for a context" = unless_none(row.stream.0);
@@ -178,7 +178,7 @@ table! {
         "end_ns" Integer "end; that of the trace for a range that never ended; empty for a mark"
             = end.map(|(at, ..)| at.nanos());
         "duration_ns" Integer "end_ns - start_ns" = end.map(|(at, ..)| at.since(row.at));
-        "kind" Text "push, start, mark" = words::range(row.kind);
+        "kind" Text "push, start, mark" = enum_names::range(row.kind);
         "ended" Flag "whether the program ended it; empty for a mark" = end.map(|(.., ended)| ended);
         "thread" Integer "kernel id of the thread that began it" = row.thread.0;
         "end_thread" Integer "of the thread that ended it" = end.map(|(_, thread, _)| thread.0);
@@ -206,11 +206,11 @@ table! {
         "at_ns" Integer "when it was looked at" = row.at.nanos();
         "thread" Integer "kernel id of the thread" = row.thread.0;
         "state" Text "running, futex, poll, io, disk, sleep, child, memory, driver, other, unknown"
-            = words::state(row.state);
+            = enum_names::state(row.state);
         "on_cpu_ns" Integer "CPU time between since_ns and at_ns" = row.on_cpu;
         "runnable_ns" Integer "waited for a core between since_ns and at_ns" = row.runnable;
         "interpreter_lock" Text "who held Python's lock: this_thread, other_thread, free, unknown"
-            = words::interpreter_lock(row.interpreter_lock);
+            = enum_names::interpreter_lock(row.interpreter_lock);
         "collecting_garbage" Flag "whether Python was" = row.collecting_garbage;
         "children" Integer "child processes" = row.children;
         "children_running" Integer "of them, on a core or ready for one" = row.children_running;

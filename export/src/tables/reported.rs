@@ -9,11 +9,12 @@ use profiler_core::report::{DeviceReport, Report};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 
+use super::cell::{Cell, Column, Kind};
 use super::records::table;
-use super::{Cell, Column, Kind, Sink, Table};
+use super::{Sink, Table};
 use crate::error::ExportError;
-use crate::job;
-use crate::source::{Passed, TraceFile};
+use crate::process_names;
+use gpuwhy_import::{Passed, TraceFile};
 
 table! {
     /// A row of [`PROCESSES`].
@@ -21,7 +22,7 @@ table! {
         "file" Text "the trace" = file;
         "process" Integer "process id" = session.process_id;
         "parent_process" Integer "parent process id" = session.parent_process_id;
-        "program" Text "name of the program" = job::program(session);
+        "program" Text "name of the program" = process_names::program(session);
         "command" Text "its command line" = command;
         "host" Text "host name" = session.host.as_str();
         "world_size" Integer "processes of the job; empty when unknown" = session.world_size();

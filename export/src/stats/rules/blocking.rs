@@ -8,11 +8,12 @@ use profiler_core::record::{ApiCall, ApiFunctionId, Copy, CopyKind, MemoryKind, 
 use profiler_core::trace::Item;
 
 use super::largest::Largest;
-use super::{Found, Request, Rule};
+use super::rule::{Found, Request, Rule};
 use crate::error::ExportError;
+use crate::stats::input::{Input, Notes};
+use crate::stats::labels;
 use crate::stats::launches::{join, operations as device_work};
 use crate::stats::table::Cell;
-use crate::stats::{Input, Notes, labels};
 
 /// Copies to a device up to this size are staged by the driver while the call returns (user guide of Nsight Systems and
 /// "API synchronization behavior" of the CUDA documentation), bytes.
@@ -114,7 +115,7 @@ pub(super) fn calls(request: &Request, input: &mut Input<'_, '_>, notes: &mut No
         {
             largest.push(call.end.since(call.start), *call);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     notes.0.extend(passed.notes());
     let (rows, left_out) = largest.finish();

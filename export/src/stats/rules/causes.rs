@@ -6,11 +6,12 @@
 use profiler_core::attribution::leaf::Leaf;
 
 use super::largest::Largest;
-use super::{Found, Request};
+use super::rule::{Found, Request};
 use crate::attributed::attributed;
 use crate::error::ExportError;
+use crate::stats::filter::TimeFilter;
+use crate::stats::input::{Input, Notes};
 use crate::stats::table::Cell;
-use crate::stats::{Input, Notes, TimeFilter};
 
 /// Causes of idle time, the largest first.
 pub(super) fn rows(request: &Request, input: &mut Input<'_, '_>, notes: &mut Notes) -> Result<Found, ExportError> {

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::record::{ContextId, DeviceId, Record, Timestamp};
+use profiler_core::record::{ContextId, DeviceId, DeviceWork, Timestamp};
 use profiler_core::trace::Item;
 
 use super::largest::Largest;
-use super::{Found, Request};
+use super::rule::{Found, Request};
 use crate::error::ExportError;
 use crate::order::Order;
-use crate::source::Passed;
+use crate::stats::input::{Input, Notes};
 use crate::stats::table::Cell;
-use crate::stats::{Input, Notes};
+use gpuwhy_import::Passed;
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,8 @@ fn in_order(input: &mut Input<'_, '_>, notes: &mut Notes, mut take: impl FnMut(W
     let filter = input.filter;
     let mut order = Order::default();
     let passed = input.trace.pass(input.progress, |item, scope| {
-        let (device, context, start, end) = match item {
-            Item::Record(Record::Kernel(row)) => (row.device, row.context, row.start, row.end),
-            Item::Record(Record::Copy(row)) => (row.device, row.context, row.start, row.end),
-            Item::Record(Record::Memset(row)) => (row.device, row.context, row.start, row.end),
-            _ => return Ok(()),
-        };
+        let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
+        let Some(DeviceWork { device, context, start, end, .. }) = record.device_work() else { return Ok(()) };
         if start != Timestamp::ZERO && filter.admits(scope.session.start, start, end) {
             let work = Work { device, context, start: start.nanos(), end: end.nanos() };
             order.push(start, work).into_iter().for_each(&mut take);
@@ -103,7 +99,7 @@ struct Parts {
 
 /// Parts one after another that were all used little.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stretch {
+struct LowUseSpan {
     start: u64,
     end: u64,
     /// Percent.
@@ -132,8 +128,8 @@ impl Parts {
     }
 
     /// Parts that were used for less than `threshold` percent; those that follow one another are one.
-    fn below(&self, threshold: f64) -> Vec<Stretch> {
-        let mut found: Vec<Stretch> = Vec::new();
+    fn below(&self, threshold: f64) -> Vec<LowUseSpan> {
+        let mut found: Vec<LowUseSpan> = Vec::new();
         for (number, &used) in (0..).zip(&self.used) {
             let start = self.start + number * self.length;
             let end = start.saturating_add(self.length).min(self.end);
@@ -147,7 +143,7 @@ impl Parts {
                     last.share = sum / (end - last.start) as f64;
                     last.end = end;
                 }
-                None => found.push(Stretch { start, end, share }),
+                None => found.push(LowUseSpan { start, end, share }),
             }
         }
         found
@@ -183,7 +179,7 @@ pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut N
         }
     }
     let (rows, left_out) = largest.finish();
-    let row = |(number, (device, stretch)): (u64, (DeviceId, Stretch))| {
+    let row = |(number, (device, stretch)): (u64, (DeviceId, LowUseSpan))| {
         vec![
             Cell::Number(number),
             Cell::Decimal(stretch.share, 1),
@@ -199,7 +195,7 @@ pub(super) fn chunks(request: &Request, input: &mut Input<'_, '_>, notes: &mut N
 
 #[cfg(test)]
 mod tests {
-    use super::{Parts, Stretch};
+    use super::{LowUseSpan, Parts};
 
     #[test]
     fn work_counts_in_every_part_it_touches_and_overlapping_work_twice() {
@@ -208,9 +204,9 @@ mod tests {
             parts.take(start, end);
         }
         assert_eq!((parts.length, &parts.used[..]), (25, &[30, 5, 15, 25][..]));
-        let second = Stretch { start: 125, end: 175, share: 40.0 };
+        let second = LowUseSpan { start: 125, end: 175, share: 40.0 };
         assert_eq!(parts.below(100.0), [second]);
-        assert_eq!(parts.below(30.0), [Stretch { start: 125, end: 150, share: 20.0 }]);
+        assert_eq!(parts.below(30.0), [LowUseSpan { start: 125, end: 150, share: 20.0 }]);
     }
 
     #[test]
@@ -232,7 +228,7 @@ mod tests {
         let mut parts = Parts::new(0, 10, 3);
         parts.take(0, 9);
         assert_eq!((parts.length, &parts.used[..]), (4, &[4, 4, 1][..]));
-        assert_eq!(parts.below(60.0), [Stretch { start: 8, end: 10, share: 50.0 }]);
+        assert_eq!(parts.below(60.0), [LowUseSpan { start: 8, end: 10, share: 50.0 }]);
         let mut empty = Parts::new(5, 5, 2);
         empty.take(5, 5);
         assert!(empty.below(100.0).is_empty());

@@ -10,7 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Result};
 
-use crate::error::ExportError;
+use crate::error::OpenError;
 
 /// The longest text or row that is read, bytes. Names of kernels reach some ten kilobytes.
 const LONGEST: i32 = 16 << 20;
@@ -21,39 +21,40 @@ const ALLOWED: u64 = 20_000_000;
 const ALLOWED_PER_BYTE: u64 = 100;
 
 /// A database that is only read.
-pub(super) struct Database {
+pub(crate) struct Database {
     pub(super) connection: Connection,
-    path: PathBuf,
-    bytes: u64,
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
     /// Set when reading took more than it may.
     excessive: Arc<AtomicBool>,
 }
 
 impl Database {
-    /// Opens the file and nothing beside it: as it is on the disk, without what another process may be writing.
-    pub(super) fn open(path: &Path) -> std::result::Result<Self, ExportError> {
-        let metadata = std::fs::metadata(path).map_err(|error| ExportError::io(path, error))?;
+    /// Opens `file` and nothing beside it: as it is on the disk, without what another process may be writing. `path` is how
+    /// users know it.
+    pub(crate) fn open(file: &Path, path: &Path) -> std::result::Result<Self, OpenError> {
+        let metadata = std::fs::metadata(file).map_err(|error| OpenError::io(path, error))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let absolute = std::path::absolute(path).map_err(|error| ExportError::io(path, error))?;
+        let absolute = std::path::absolute(file).map_err(|error| OpenError::io(path, error))?;
         let connection = Connection::open_with_flags(uri(&absolute), flags)
             .and_then(restricted)
-            .map_err(|error| ExportError::sqlite(path, &error))?;
+            .map_err(|error| OpenError::sqlite(path, &error))?;
         let excessive = Arc::new(AtomicBool::new(false));
         bounded(&connection, metadata.len(), Arc::clone(&excessive));
         Ok(Self { connection, path: path.to_owned(), bytes: metadata.len(), excessive })
     }
 
     /// What is wrong with the file, in words of which some are SQLite's.
-    pub(super) fn failed(&self, error: &rusqlite::Error) -> ExportError {
+    pub(super) fn failed(&self, error: &rusqlite::Error) -> OpenError {
         if self.excessive.load(Ordering::Relaxed) {
             let why = format!(
                 "reading it takes more than {ALLOWED_PER_BYTE} steps of SQLite for each of its {} bytes: it is damaged, or \
                  made to keep its reader busy; `sqlite3 FILE .dump | sqlite3 NEW` makes a new one of what it holds",
                 self.bytes
             );
-            return ExportError::translation(&self.path, why);
+            return OpenError::refused(&self.path, why);
         }
-        ExportError::sqlite(&self.path, error)
+        OpenError::sqlite(&self.path, error)
     }
 
     /// What changes to the file lie beside it and are not read.
@@ -120,7 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x?.sqlite");
         rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
-        let database = Database::open(&path).unwrap();
+        let database = Database::open(&path, &path).unwrap();
         let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
         let error = database.connection.query_row(endless, [], |_| Ok(())).unwrap_err();
         let told = database.failed(&error).to_string();

@@ -1,6 +1,6 @@
 //! The document around the rows, read as a stream.
 //!
-//! A trace of a minute is gigabytes of JSON, so no tree of it is built: each row goes to the [`Collector`] as soon as
+//! A trace of a minute is gigabytes of JSON, so no tree of it is built: each row goes to the [`Builder`] as soon as
 //! its closing brace is read. What has been collected survives an error further on, which is what makes a trace that
 //! was cut off readable up to the cut.
 
@@ -10,7 +10,7 @@ use profiler_core::record::{Device, DeviceId};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::collector::Collector;
+use super::builder::Builder;
 use super::lenient::{Lenient, Shape};
 use super::row::Row;
 use super::scalar::Scalar;
@@ -18,8 +18,8 @@ use super::scalar::Scalar;
 /// Devices of a process that are kept.
 const MAX_DEVICES: usize = 256;
 
-/// Reads a document into the collector. Two shapes exist: an object with `traceEvents`, and the bare array of rows.
-pub(super) struct Document<'a>(pub(super) &'a mut Collector);
+/// Reads a document into the builder. Two shapes exist: an object with `traceEvents`, and the bare array of rows.
+pub(super) struct Document<'a>(pub(super) &'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = ();
@@ -83,7 +83,7 @@ enum Key {
 }
 
 /// The rows.
-struct Rows<'a>(&'a mut Collector);
+struct Rows<'a>(&'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Rows<'_> {
     type Value = ();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use profiler_core::process_info::End;
 use profiler_core::record::{CorrelationId, Loss, Record, Timestamp};
-use profiler_core::trace::{Item, TraceError, TraceReader};
+use profiler_core::trace::{Item, TraceReader};
 
 /// A launch is looked for this long before the part: longer than any queue of launches was seen to last.
 const LEAD: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// The part from `from` to `to` of the run in `reader`, all of which is read.
-    pub(crate) fn find(mut reader: TraceReader<impl Read>, from: Timestamp, to: Timestamp) -> Result<Self, TraceError> {
+    pub(crate) fn find(mut reader: TraceReader<impl Read>, from: Timestamp, to: Timestamp) -> Self {
         let mut window = Self {
             from,
             to,
@@ -51,7 +51,7 @@ impl Window {
                 Err(_) => break,
             }
         }
-        Ok(window)
+        window
     }
 
     /// From when on records must be read.
@@ -70,15 +70,10 @@ impl Window {
     }
 
     fn look(&mut self, record: &Record) {
-        let (start, end, launch) = match record {
-            Record::Kernel(row) => (row.start, row.end, row.correlation),
-            Record::Copy(row) => (row.start, row.end, row.correlation),
-            Record::Memset(row) => (row.start, row.end, row.correlation),
-            _ => return,
-        };
-        if self.overlaps(start, end) {
-            self.last = self.last.max(end.min(self.to));
-            self.launched.insert(launch);
+        let Some(work) = record.device_work() else { return };
+        if self.overlaps(work.start, work.end) {
+            self.last = self.last.max(work.end.min(self.to));
+            self.launched.insert(work.correlation);
         }
     }
 
@@ -89,19 +84,11 @@ impl Window {
     /// Whether the part has this record.
     pub(crate) fn holds(&self, record: &Record) -> bool {
         match record {
-            Record::Kernel(row) => self.overlaps(row.start, row.end),
-            Record::Copy(row) => self.overlaps(row.start, row.end),
-            Record::Memset(row) => self.overlaps(row.start, row.end),
-            Record::Api(row) => self.overlaps(row.start, row.end) || self.launched.contains(&row.correlation),
-            Record::Sync(row) => self.overlaps(row.start, row.end),
-            Record::Overhead(row) => self.overlaps(row.start, row.end),
-            Record::Sample(row) => self.overlaps(row.since, row.at),
-            Record::Memory(row) => self.overlaps(row.at, row.at),
-            Record::Managed(row) => self.overlaps(row.start, row.end),
+            Record::Api(row) if self.launched.contains(&row.correlation) => true,
             // A range that is open in the part may have begun before it.
             Record::Range(row) => row.at < self.to,
-            // They have no time.
-            Record::Event(_) => true,
+            // What has no time belongs to every part.
+            _ => record.span().is_none_or(|(start, end)| self.overlaps(start, end)),
         }
     }
 

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::attribution::is_communication;
-use profiler_core::record::{CorrelationId, DeviceId, MemoryKind, Record, StreamId, ThreadId, Timestamp};
+use profiler_core::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
 use profiler_core::trace::Item;
 
 use crate::correlations::Correlations;
 use crate::error::ExportError;
-use crate::source::{Passed, Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, TraceFile};
 
 /// What the trace holds.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct Prescan {
     /// The earliest time of all records, to which all rows refer.
     pub base: Timestamp,
     /// The latest time of all records.
@@ -33,27 +33,27 @@ pub struct Survey {
     pub communicates: bool,
 }
 
-impl Survey {
+impl Prescan {
     /// Reads the trace once.
     pub fn of(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Self, Passed), ExportError> {
-        let mut survey = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
+        let mut prescan = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
         let passed = trace.pass(progress, |item, _| {
             if let Item::Record(record) = item {
-                survey.take(record);
+                prescan.take(record);
             }
-            Ok(())
+            Ok::<_, ExportError>(())
         })?;
-        survey.base = survey.base.min(survey.end);
+        prescan.base = prescan.base.min(prescan.end);
         let names = passed.dictionary.launch_configs().iter().map(|config| passed.dictionary.name(config.name));
-        survey.communicates = names.into_iter().any(is_communication);
-        Ok((survey, passed))
+        prescan.communicates = names.into_iter().any(is_communication);
+        Ok((prescan, passed))
     }
 
     fn take(&mut self, record: &Record) {
         match record {
-            Record::Kernel(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
-            Record::Copy(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
-            Record::Memset(row) => self.work(row.device, row.stream, row.correlation, row.start, row.end),
+            Record::Kernel(row) => self.work(&row.into()),
+            Record::Copy(row) => self.work(&row.into()),
+            Record::Memset(row) => self.work(&row.into()),
             Record::Api(row) => {
                 self.with_call.insert(row.correlation);
                 self.host(row.thread, row.start, row.end);
@@ -73,17 +73,10 @@ impl Survey {
         }
     }
 
-    fn work(
-        &mut self,
-        device: DeviceId,
-        stream: StreamId,
-        correlation: CorrelationId,
-        start: Timestamp,
-        end: Timestamp,
-    ) {
-        self.with_work.insert(correlation);
-        self.streams.entry(device).or_default().insert(stream);
-        self.widen(start, end);
+    fn work(&mut self, work: &DeviceWork) {
+        self.with_work.insert(work.correlation);
+        self.streams.entry(work.device).or_default().insert(work.stream);
+        self.widen(work.start, work.end);
     }
 
     fn host(&mut self, thread: ThreadId, start: Timestamp, end: Timestamp) {

@@ -9,12 +9,13 @@
 //! (attribute and event queries), and anything before its recording window, so that operations at the beginning may
 //! lack their launch.
 //!
-//! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient reading), `collector` (the mapping), `time`,
+//! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient reading), `builder` (the mapping), `time`,
 //! `copy_name`.
 
-mod collector;
+mod builder;
 mod copy_name;
 mod document;
+mod error;
 mod guard;
 mod lenient;
 mod row;
@@ -22,9 +23,8 @@ mod scalar;
 mod time;
 
 use std::cell::Cell;
-use std::error::Error;
-use std::fmt;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use profiler_core::attribution::Attributor;
@@ -35,58 +35,17 @@ use profiler_core::report::Report;
 use profiler_core::trace::TraceWriter;
 use serde::de::DeserializeSeed;
 
-use self::collector::{Collector, Range};
+use self::builder::{Builder, Range};
 use self::document::Document;
+pub use self::error::KinetoError;
 use self::guard::Guard;
+use crate::progress::Ticks;
 
 /// Records are handed over in portions of this much trace time: the period with which the live collector flushes.
 const PORTION_NANOS: u64 = 100_000_000;
 
 /// Bytes of the text that are taken at once.
 const PIECE: usize = 1 << 16;
-
-/// Why a Kineto trace gave no report.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum KinetoError {
-    /// It is JSON, and no trace.
-    NotATrace,
-    /// Nothing about a device is in it.
-    NoDeviceWork {
-        /// Rows that were read.
-        rows: u64,
-        /// Why reading ended before the end of the file, when it did.
-        stopped: Option<String>,
-    },
-    /// Reading failed before a single row was read.
-    Unreadable {
-        /// How far reading had come in the (unpacked) text, bytes.
-        offset: u64,
-        /// What was wrong there.
-        what: String,
-    },
-    /// The translation cannot be written.
-    Write(io::Error),
-}
-
-impl fmt::Display for KinetoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotATrace => f.write_str("this is JSON, but no trace: it has no traceEvents"),
-            Self::NoDeviceWork { rows, stopped } => {
-                write!(f, "no kernel, copy or memset among the {rows} rows of this trace")?;
-                match stopped {
-                    Some(stopped) => write!(f, "; {stopped}"),
-                    None => f.write_str("; was it recorded with ProfilerActivity.CUDA, on a machine with a GPU?"),
-                }
-            }
-            Self::Unreadable { offset, what } => write!(f, "unreadable at byte {offset}: {what}"),
-            Self::Write(error) => write!(f, "cannot write its translation: {error}"),
-        }
-    }
-}
-
-impl Error for KinetoError {}
 
 /// Makes the report of a Kineto trace. `source` is the JSON text; see [`open`](crate::open) for files, packed or not.
 ///
@@ -96,7 +55,7 @@ impl Error for KinetoError {}
 /// # Errors
 /// When it is no trace, when it holds no device work, or when it cannot be read at all.
 pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
-    Ok(report(Imported::read(source)?))
+    Imported::read(source)?.report(&mut || ControlFlow::Continue(()))
 }
 
 /// Writes a Kineto trace as a trace of gpuwhy, for everything that reads those. `source` is the JSON text.
@@ -107,89 +66,102 @@ pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
 /// # Errors
 /// As [`import_kineto`], and when `out` cannot be written.
 pub fn translate_kineto(source: impl Read, out: impl Write) -> Result<(), KinetoError> {
-    let Imported { collector, mut session, notes, end, .. } = Imported::read(source)?;
-    session.notes.extend(notes);
-    let write = || -> io::Result<()> {
-        let (loss, dictionary) = (Loss::default(), &collector.dictionary);
-        let mut writer = TraceWriter::new(out, &session)?;
-        let (mut portion_end, mut last) = (None, session.start);
-        for record in &collector.records {
-            last = last.max(span(record).1);
-            let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
-            if last.nanos() > boundary {
-                writer.flush(Timestamp::from_nanos(boundary), &loss, dictionary)?;
-                portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
-            }
-            writer.push(record, dictionary)?;
-        }
-        writer.finish(end, last, &loss, dictionary).map(drop)
-    };
-    write().map_err(KinetoError::Write)
+    Imported::read(source)?.translate(out, &mut || ControlFlow::Continue(()))
 }
 
+/// Asked now and then whether the work goes on.
+type Ask<'a> = dyn FnMut() -> ControlFlow<()> + 'a;
+
 /// What a file holds, in the order in which a live run would have delivered it.
-struct Imported {
-    collector: Collector,
+pub(crate) struct Imported {
+    builder: Builder,
     session: ProcessInfo,
     /// What was not used, and where reading stopped.
     notes: Vec<String>,
     end: End,
-    /// What times in the collector's steps count from.
+    /// What times in the builder's steps count from.
     base: u64,
 }
 
 impl Imported {
-    fn read(source: impl Read) -> Result<Self, KinetoError> {
+    pub(crate) fn read(source: impl Read) -> Result<Self, KinetoError> {
         // In pieces, since the JSON reader asks for single bytes.
         let guarded = BufReader::with_capacity(PIECE, Guard::new(source));
         let position = Rc::<Cell<u64>>::default();
-        let mut collector = Collector::default();
+        let mut builder = Builder::default();
         let mut deserializer = serde_json::Deserializer::from_reader(Counted::new(guarded, Rc::clone(&position)));
-        let outcome = Document(&mut collector).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+        let outcome = Document(&mut builder).deserialize(&mut deserializer).and_then(|()| deserializer.end());
         let stopped = outcome.err().map(|error| (position.get(), describe(&error)));
         match stopped {
-            None if !collector.found_rows => return Err(KinetoError::NotATrace),
-            Some((offset, what)) if collector.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
+            None if !builder.found_rows => return Err(KinetoError::NotATrace),
+            Some((offset, what)) if builder.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
             _ => {}
         }
         let stopped =
             stopped.map(|(offset, what)| format!("reading stopped at byte {offset} of the JSON text: {what}"));
-        if collector.device_rows == 0 {
-            return Err(KinetoError::NoDeviceWork { rows: collector.rows, stopped });
+        if builder.device_rows == 0 {
+            return Err(KinetoError::NoDeviceWork { rows: builder.rows, stopped });
         }
-        let base = u64::try_from(collector.base_ns).unwrap_or(0);
-        let empty = collector.dictionary.intern_name("");
-        let events = range_events(std::mem::take(&mut collector.ranges), empty);
-        collector.records.extend(events.into_iter().map(Record::Range));
-        for record in &mut collector.records {
+        let base = u64::try_from(builder.base_ns).unwrap_or(0);
+        let empty = builder.dictionary.intern_name("");
+        let events = range_events(std::mem::take(&mut builder.ranges), empty);
+        builder.records.extend(events.into_iter().map(Record::Range));
+        for record in &mut builder.records {
             shift(record, base);
         }
         // A stable order even where two records end together, and the one in which they would have been delivered.
-        collector.records.sort_by_key(|record| span(record).1);
+        builder.records.sort_by_key(|record| span(record).1);
         let session = ProcessInfo {
-            process_id: collector.process_id,
+            process_id: builder.process_id,
             command: vec!["Kineto trace".to_owned()],
-            host: std::mem::take(&mut collector.host),
-            start: collector.records.iter().map(|record| span(record).0).min().unwrap_or_default(),
-            rank_variables: std::mem::take(&mut collector.rank_variables),
-            notes: vec![format!("imported from a Kineto trace with {} rows", collector.rows)],
+            host: std::mem::take(&mut builder.host),
+            start: builder.records.iter().map(|record| span(record).0).min().unwrap_or_default(),
+            rank_variables: std::mem::take(&mut builder.rank_variables),
+            notes: vec![format!("imported from a Kineto trace with {} rows", builder.rows)],
             ..ProcessInfo::default()
         };
         let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
         let mut notes: Vec<String> = stopped.into_iter().collect();
-        for (reason, count) in &collector.unusable {
+        for (reason, count) in &builder.unusable {
             notes.push(format!("{count} row{} not used: {reason}", if *count == 1 { "" } else { "s" }));
         }
-        Ok(Self { collector, session, notes, end, base })
+        tracing::debug!(rows = builder.rows, records = builder.records.len(), "read a Kineto trace");
+        for note in &notes {
+            tracing::debug!(note, "damaged");
+        }
+        Ok(Self { builder, session, notes, end, base })
     }
-}
 
-fn report(imported: Imported) -> Report {
-    let Imported { collector, session, notes, end, base } = imported;
-    let mut attributor = Attributor::new();
-    let last = feed(&mut attributor, &collector, base);
-    attributor.finish(last, &collector.dictionary);
-    Report::new(&session, &attributor, &collector.dictionary, &Loss::default(), end, notes)
+    pub(crate) fn report(self, ask: &mut Ask<'_>) -> Result<Report, KinetoError> {
+        let Self { builder, session, notes, end, base } = self;
+        let mut attributor = Attributor::new();
+        let last = feed(&mut attributor, &builder, base, ask)?;
+        attributor.finish(last, &builder.dictionary);
+        Ok(Report::new(&session, &attributor, &builder.dictionary, &Loss::default(), end, notes))
+    }
+
+    /// Writes a trace of gpuwhy.
+    pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<(), KinetoError> {
+        let Self { builder, mut session, notes, end, .. } = self;
+        session.notes.extend(notes);
+        let written = KinetoError::Write;
+        let (loss, dictionary) = (Loss::default(), &builder.dictionary);
+        let mut writer = TraceWriter::new(out, &session).map_err(written)?;
+        let (mut portion_end, mut last, mut ticks) = (None, session.start, Ticks::default());
+        for record in &builder.records {
+            last = last.max(span(record).1);
+            let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
+            if last.nanos() > boundary {
+                writer.flush(Timestamp::from_nanos(boundary), &loss, dictionary).map_err(written)?;
+                portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
+            }
+            writer.push(record, dictionary).map_err(written)?;
+            if ticks.is_due() && ask().is_break() {
+                return Err(KinetoError::Interrupted);
+            }
+        }
+        writer.finish(end, last, &loss, dictionary).map(drop).map_err(written)
+    }
 }
 
 /// Ranges as they begin and end, in an order in which each end meets the newest begin of its thread: of those that begin
@@ -215,31 +187,39 @@ fn range_events(mut ranges: Vec<Range>, empty: NameId) -> Vec<RangeEvent> {
 
 /// Hands over the records, which are sorted by end, in portions, and the marks of steps before the portion that ends
 /// after them. Returns the end of the last record.
-fn feed(attributor: &mut Attributor, collector: &Collector, base: u64) -> Timestamp {
-    let mut marks = step_marks(collector, base).into_iter().peekable();
+fn feed(
+    attributor: &mut Attributor,
+    builder: &Builder,
+    base: u64,
+    ask: &mut Ask<'_>,
+) -> Result<Timestamp, KinetoError> {
+    let mut marks = step_marks(builder, base).into_iter().peekable();
     let mut portion_end = None;
-    let mut last = Timestamp::ZERO;
-    for record in &collector.records {
+    let (mut last, mut ticks) = (Timestamp::ZERO, Ticks::default());
+    for record in &builder.records {
         last = span(record).1;
         let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
         if last.nanos() > boundary {
             while let Some((at, thread)) = marks.next_if(|(at, _)| at.nanos() <= boundary) {
                 attributor.step_mark(thread, at);
             }
-            attributor.flushed(Timestamp::from_nanos(boundary), &collector.dictionary);
+            attributor.flushed(Timestamp::from_nanos(boundary), &builder.dictionary);
             portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
         }
-        attributor.push(record, &collector.dictionary);
+        attributor.push(record, &builder.dictionary);
+        if ticks.is_due() && ask().is_break() {
+            return Err(KinetoError::Interrupted);
+        }
     }
     marks.for_each(|(at, thread)| attributor.step_mark(thread, at));
-    last
+    Ok(last)
 }
 
 /// The begin of each step, and the end of the last one, which closes it.
-fn step_marks(collector: &Collector, base: u64) -> Vec<(Timestamp, ThreadId)> {
+fn step_marks(builder: &Builder, base: u64) -> Vec<(Timestamp, ThreadId)> {
     let shifted = |time: Timestamp| Timestamp::from_nanos(time.nanos().saturating_add(base));
-    let mut marks: Vec<_> = collector.steps.iter().map(|&(thread, start, _)| (shifted(start), thread)).collect();
-    let last = collector.steps.iter().max_by_key(|(_, _, end)| *end);
+    let mut marks: Vec<_> = builder.steps.iter().map(|&(thread, start, _)| (shifted(start), thread)).collect();
+    let last = builder.steps.iter().max_by_key(|(_, _, end)| *end);
     marks.extend(last.map(|&(thread, _, end)| (shifted(end), thread)));
     marks.sort_unstable();
     marks
@@ -247,19 +227,7 @@ fn step_marks(collector: &Collector, base: u64) -> Vec<(Timestamp, ThreadId)> {
 
 /// Begin and end; zero for a record that has none.
 fn span(record: &Record) -> (Timestamp, Timestamp) {
-    match record {
-        Record::Kernel(row) => (row.start, row.end),
-        Record::Copy(row) => (row.start, row.end),
-        Record::Memset(row) => (row.start, row.end),
-        Record::Api(row) => (row.start, row.end),
-        Record::Sync(row) => (row.start, row.end),
-        Record::Overhead(row) => (row.start, row.end),
-        Record::Range(row) => (row.at, row.at),
-        Record::Sample(row) => (row.since, row.at),
-        Record::Memory(row) => (row.at, row.at),
-        Record::Managed(row) => (row.start, row.end),
-        Record::Event(_) => (Timestamp::ZERO, Timestamp::ZERO),
-    }
+    record.span().unwrap_or_default()
 }
 
 fn shift(record: &mut Record, base: u64) {

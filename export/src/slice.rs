@@ -1,29 +1,28 @@
-//! A stretch of a trace, as a trace of its own: for exports that are to hold a part.
+//! A part of a trace in time, as a trace of its own: for exports that are to hold a part.
 //!
-//! What overlaps the stretch is kept whole, as in the statistics: device work together with the call that launched it,
+//! What overlaps the window is kept whole, as in the statistics: device work together with the call that launched it,
 //! whenever that was; calls; ranges with both of their ends. Recordings of events have no time and go with their call.
-//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the stretch, by an eighth of a byte a
+//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the window, by an eighth of a byte a
 //! launch and some 30 bytes a range.
 
 use std::io::BufWriter;
 
-use profiler_core::record::{CorrelationId, Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
+use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::trace::{Item, TraceWriter};
 use rustc_hash::FxHashSet;
 
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
-use crate::scratch::{self, Scratch};
-use crate::source::{Progress, TraceFile};
 use crate::stats::TimeFilter;
+use gpuwhy_import::{Progress, TraceFile, scratch};
 
-/// Writes the part of `trace` that overlaps the stretch, and what it lacks: sentences for the user.
+/// Writes the part of `trace` that overlaps the window, and what it lacks: sentences for the user.
 ///
 /// # Errors
 ///
 /// When the trace cannot be read, or there is no room for the part.
-pub fn cut(
+pub fn slice(
     trace: &TraceFile,
     filter: TimeFilter,
     progress: &mut Progress<'_>,
@@ -33,12 +32,13 @@ pub fn cut(
         if let Item::Record(record) = item {
             kept.look(record);
         }
-        Ok(())
+        Ok::<_, ExportError>(())
     })?;
     kept.close();
-    let part = Scratch::new()?;
+    let part = scratch::create()?;
     let written = scratch::failed;
-    let mut writer = TraceWriter::new(BufWriter::new(part.writer()?), trace.session()).map_err(written)?;
+    let mut writer =
+        TraceWriter::new(BufWriter::new(part.try_clone().map_err(written)?), trace.session()).map_err(written)?;
     let (mut loss, mut at) = (Loss::default(), trace.session().start);
     let passed = trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
         let dictionary = scope.dictionary;
@@ -60,10 +60,10 @@ pub fn cut(
         .map_err(written)
     })?;
     writer.finish(passed.end, at, &passed.loss, &passed.dictionary).map_err(written)?;
-    Ok((trace.replaced(part)?, passed.damaged()))
+    Ok((trace.with_contents(part)?, passed.damaged()))
 }
 
-/// What of a trace is in the stretch.
+/// What of a trace is in the window.
 #[derive(Default)]
 struct Kept {
     origin: Timestamp,
@@ -85,9 +85,6 @@ impl Kept {
 
     fn look(&mut self, record: &Record) {
         match record {
-            Record::Kernel(row) => self.work(row.correlation, row.start, row.end),
-            Record::Copy(row) => self.work(row.correlation, row.start, row.end),
-            Record::Memset(row) => self.work(row.correlation, row.start, row.end),
             Record::Api(row) if self.overlaps(row.start, row.end) => {
                 self.called.insert(row.correlation);
             }
@@ -97,13 +94,11 @@ impl Kept {
                     self.range(&range);
                 }
             }
-            _ => {}
-        }
-    }
-
-    fn work(&mut self, correlation: CorrelationId, start: Timestamp, end: Timestamp) {
-        if self.overlaps(start, end) {
-            self.launched.insert(correlation);
+            _ => {
+                if let Some(work) = record.device_work().filter(|work| self.overlaps(work.start, work.end)) {
+                    self.launched.insert(work.correlation);
+                }
+            }
         }
     }
 
@@ -122,17 +117,10 @@ impl Kept {
 
     fn holds(&self, record: &Record) -> bool {
         match record {
-            Record::Kernel(row) => self.overlaps(row.start, row.end),
-            Record::Copy(row) => self.overlaps(row.start, row.end),
-            Record::Memset(row) => self.overlaps(row.start, row.end),
-            Record::Api(row) => self.overlaps(row.start, row.end) || self.launched.contains(row.correlation),
-            Record::Sync(row) => self.overlaps(row.start, row.end),
-            Record::Event(row) => self.called.contains(row.correlation),
-            Record::Overhead(row) => self.overlaps(row.start, row.end),
             Record::Range(row) => self.holds_range(row),
-            Record::Sample(row) => self.overlaps(row.since, row.at),
-            Record::Memory(row) => self.overlaps(row.at, row.at),
-            Record::Managed(row) => self.overlaps(row.start, row.end),
+            Record::Event(row) => self.called.contains(row.correlation),
+            Record::Api(row) if self.launched.contains(row.correlation) => true,
+            _ => record.span().is_some_and(|(start, end)| self.overlaps(start, end)),
         }
     }
 

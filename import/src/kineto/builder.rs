@@ -27,7 +27,7 @@ const STEP: &str = "ProfilerStep#";
 /// Prefixes of the ranges on the host that are taken: steps, and what PyTorch writes around fetching a batch.
 const NAMED: [&str; 3] = [STEP, "enumerate(DataLoader)#", "enumerate(DataPipe)#"];
 
-/// A range on a host thread; times relative to [`Collector::base_ns`].
+/// A range on a host thread; times relative to [`Builder::base_ns`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) thread: ThreadId,
@@ -41,7 +41,7 @@ type Unusable = &'static str;
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub(super) struct Collector {
+pub(super) struct Builder {
     pub(super) dictionary: Dictionary,
     /// In file order; times relative to `base_ns`.
     pub(super) records: Vec<Record>,
@@ -64,7 +64,7 @@ pub(super) struct Collector {
     pub(super) rank_variables: Vec<(String, String)>,
 }
 
-impl Collector {
+impl Builder {
     /// Takes an element of `traceEvents`; `None` when it is no object.
     pub(super) fn take(&mut self, row: Option<Row>) {
         self.rows += 1;
@@ -122,14 +122,14 @@ impl Collector {
             static_shared_bytes: arguments.shared_bytes.within().unwrap_or(0),
             ..LaunchConfig::default()
         };
-        let place = Place::of(row)?;
+        let ids = DeviceWorkIds::of(row)?;
         Ok(Kernel {
             start,
             end,
-            device: place.device,
-            context: place.context,
-            stream: place.stream,
-            correlation: place.correlation,
+            device: ids.device,
+            context: ids.context,
+            stream: ids.stream,
+            correlation: ids.correlation,
             config: self.dictionary.intern_launch_config(config),
             graph_id: arguments.graph.within().unwrap_or(0),
             graph_node_id: arguments.graph_node.within().unwrap_or(0),
@@ -155,14 +155,14 @@ impl Collector {
 }
 
 /// Where device work ran and which call caused it.
-struct Place {
+struct DeviceWorkIds {
     device: DeviceId,
     context: ContextId,
     stream: StreamId,
     correlation: CorrelationId,
 }
 
-impl Place {
+impl DeviceWorkIds {
     fn of(row: &Row) -> Result<Self, Unusable> {
         let arguments = &row.arguments;
         // Rows of a device have its ordinal for process and its stream for thread.
@@ -178,35 +178,35 @@ impl Place {
 }
 
 fn copy(row: &Row, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
-    let place = Place::of(row)?;
+    let ids = DeviceWorkIds::of(row)?;
     let (kind, source, destination) = copy_name::path_of(&row.name);
     Ok(Copy {
         start,
         end,
-        device: place.device,
-        context: place.context,
-        stream: place.stream,
-        correlation: place.correlation,
+        device: ids.device,
+        context: ids.context,
+        stream: ids.stream,
+        correlation: ids.correlation,
         kind,
         source,
         destination,
         is_async: false,
         bytes: row.arguments.bytes.within().unwrap_or(0),
-        peers: [place.device; 2],
+        peers: [ids.device; 2],
         graph_id: row.arguments.graph.within().unwrap_or(0),
         graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
     })
 }
 
 fn memset(row: &Row, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
-    let place = Place::of(row)?;
+    let ids = DeviceWorkIds::of(row)?;
     Ok(Memset {
         start,
         end,
-        device: place.device,
-        context: place.context,
-        stream: place.stream,
-        correlation: place.correlation,
+        device: ids.device,
+        context: ids.context,
+        stream: ids.stream,
+        correlation: ids.correlation,
         memory: copy_name::memset_memory(&row.name),
         is_async: false,
         value: 0,

@@ -4,25 +4,27 @@
 //! `gpuwhy report` would say of the file is what [`Session::finish`] says. Without a name the file is one that nobody
 //! else can see. This module decides nothing about records: it opens the file, tells the collector, and reads.
 
-use std::error::Error;
-use std::fmt;
+mod error;
+pub(crate) mod functions;
+
 use std::fs::File;
 use std::io::{self, BufReader, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use profiler_core::report::Report;
 
-use crate::collector::Collector;
-use crate::open;
+use self::functions::Collector;
 use crate::range::{self, Range, Steps};
 
-/// Between two looks whether the session of another thread is over.
-const LOOK: Duration = Duration::from_millis(1);
+pub use self::error::{SessionError, SessionErrorKind};
+
+/// Pause between two checks whether the session of another thread is over.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// How long tests of one process wait for each other's sessions.
-const TURN: Duration = Duration::from_secs(60);
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The thread that began the open session: it would wait for itself.
 static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
@@ -98,7 +100,7 @@ impl SessionBuilder {
             match collector.begin(copy) {
                 Ok(()) => break,
                 Err(error) if error.kind == SessionErrorKind::Busy && !is_held_here() && Instant::now() < deadline => {
-                    thread::sleep(LOOK);
+                    thread::sleep(RETRY_PAUSE);
                 }
                 Err(error) => {
                     // Nothing was written into it.
@@ -107,18 +109,14 @@ impl SessionBuilder {
                 }
             }
         }
-        *holder() = Some(thread::current().id());
+        *HOLDER.lock() = Some(thread::current().id());
         Ok(Session { collector, trace, path, steps: Mutex::default(), open: true })
     }
 }
 
-fn holder() -> MutexGuard<'static, Option<ThreadId>> {
-    HOLDER.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Whether this thread has begun the open session.
 fn is_held_here() -> bool {
-    *holder() == Some(thread::current().id())
+    *HOLDER.lock() == Some(thread::current().id())
 }
 
 /// A file to write, the same file to read, and its name unless it has none.
@@ -171,7 +169,7 @@ impl Session {
     /// The next step of the program begins here, and the one before ends: to be called at the begin of each iteration.
     /// Steps are found without it where launches repeat. The third call is the first that counts.
     pub fn step(&self) {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).next();
+        self.steps.lock().next();
     }
 
     /// The trace file, if it was given a name.
@@ -229,15 +227,15 @@ impl Session {
     fn end(&mut self) -> Result<(), SessionError> {
         self.open = false;
         // Before the next one can begin, which takes its place.
-        *holder() = None;
-        self.steps.get_mut().unwrap_or_else(PoisonError::into_inner).end();
+        *HOLDER.lock() = None;
+        self.steps.get_mut().end();
         self.collector.end()
     }
 
     fn report(&self) -> Result<Report, SessionError> {
         let mut trace = &self.trace;
         trace.rewind().map_err(|error| SessionError::of_file(self.path.as_deref(), &error))?;
-        open::read(BufReader::new(trace))
+        gpuwhy_import::read(BufReader::new(trace))
             .map_err(|error| SessionError::new(SessionErrorKind::Trace, format!("the trace of the session: {error}")))
     }
 }
@@ -269,7 +267,7 @@ impl Drop for Session {
 /// # Errors
 /// As [`SessionBuilder::start`] and [`Session::finish`].
 pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), SessionError> {
-    let session = Session::builder().wait(TURN).start()?;
+    let session = Session::builder().wait(TURN_TIMEOUT).start()?;
     let result = work(&session);
     Ok((result, session.finish()?))
 }
@@ -289,90 +287,16 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
 /// # Errors
 /// As [`SessionBuilder::start`].
 pub fn prepare() -> Result<(), SessionError> {
-    let deadline = Instant::now() + TURN;
+    let deadline = Instant::now() + TURN_TIMEOUT;
     while let Err(error) = Session::start() {
         if error.kind != SessionErrorKind::Busy {
             return Err(error);
         }
         // Whoever has a session open has started the collector; whoever is about to open one may not have.
-        if holder().is_some() || Instant::now() >= deadline {
+        if HOLDER.lock().is_some() || Instant::now() >= deadline {
             break;
         }
-        thread::sleep(LOOK);
+        thread::sleep(RETRY_PAUSE);
     }
     Ok(())
 }
-
-/// Why there is no session, or no report of it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SessionError {
-    kind: SessionErrorKind,
-    text: String,
-}
-
-/// What kind of reason it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SessionErrorKind {
-    /// There is no libcupti that can be used, as on a machine without CUDA.
-    NoCupti,
-    /// Another profiler holds CUPTI in this process.
-    OtherProfiler,
-    /// CUPTI or the system refused.
-    Refused,
-    /// A session is open in this process.
-    Busy,
-    /// Measuring is over in this process: it ends, or is the child of a fork.
-    Over,
-    /// The collector did not answer in time.
-    TimedOut,
-    /// The trace cannot be written or read.
-    Trace,
-}
-
-impl SessionErrorKind {
-    /// From the number that stands for it at the C border.
-    pub(crate) const fn from_code(code: i32) -> Self {
-        match code {
-            1 => Self::NoCupti,
-            2 => Self::OtherProfiler,
-            4 => Self::Busy,
-            5 | 6 => Self::Over,
-            7 => Self::TimedOut,
-            8 => Self::Trace,
-            _ => Self::Refused,
-        }
-    }
-}
-
-impl SessionError {
-    pub(crate) fn new(kind: SessionErrorKind, text: String) -> Self {
-        Self { kind, text }
-    }
-
-    fn of_file(path: Option<&Path>, error: &io::Error) -> Self {
-        let path = path.map_or_else(|| "the temporary trace".to_owned(), |path| path.display().to_string());
-        Self::new(SessionErrorKind::Trace, format!("{path}: {error}"))
-    }
-
-    /// What kind of reason it is.
-    #[must_use]
-    pub fn kind(&self) -> SessionErrorKind {
-        self.kind
-    }
-}
-
-/// For people as well: it is what a test prints that ends with this error, or unwraps it.
-impl fmt::Debug for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, self.text)
-    }
-}
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for SessionError {}

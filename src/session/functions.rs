@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use gpuwhy_inject::session::{Functions, Text};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::session::{SessionError, SessionErrorKind};
+use super::error::{SessionError, SessionErrorKind};
 
 /// What the driver loads.
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
@@ -33,8 +33,14 @@ impl Collector {
     pub fn of_this_process() -> Self {
         static FOUND: OnceLock<Collector> = OnceLock::new();
         *FOUND.get_or_init(|| match injected() {
-            Some(functions) => Self { functions, linked: false },
-            None => Self { functions: gpuwhy_inject::session_functions(), linked: true },
+            Some(functions) => {
+                tracing::info!("sessions use the libprof.so that the CUDA driver injects");
+                Self { functions, linked: false }
+            }
+            None => {
+                tracing::info!("sessions use the collector that is linked into this program");
+                Self { functions: gpuwhy_inject::session_functions(), linked: true }
+            }
         })
     }
 
@@ -77,13 +83,20 @@ impl Collector {
 fn injected() -> Option<&'static Functions> {
     let path = env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     // SAFETY: the user asks for this library's initialisers to run in this process.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.ok()?;
+    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
+        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "{CUDA_INJECTION} cannot be loaded"))
+        .ok()?;
     // The driver never unloads it either.
     let library = Box::leak(Box::new(library));
     // SAFETY: the name stands for a function of this type in every version of the library.
     let functions = unsafe { library.get::<extern "C" fn() -> *const Functions>("gpuwhy_session_functions") }.ok()?;
     // SAFETY: a static of a library that stays, which begins with its size.
-    unsafe { functions().as_ref() }.filter(|functions| functions.size >= size_of::<Functions>())
+    let functions = unsafe { functions().as_ref() };
+    let usable = functions.filter(|functions| functions.size >= size_of::<Functions>());
+    if usable.is_none() {
+        tracing::warn!(path = %path.display(), "this libprof.so is older than the program and is not used");
+    }
+    usable
 }
 
 /// Calls a function that answers a code and a text.

@@ -11,21 +11,21 @@ const LIMIT: usize = 256;
 
 /// The ends of what stands last on each line.
 #[derive(Debug, Default)]
-pub struct Lanes(Vec<Timestamp>);
+pub struct Tracks(Vec<Timestamp>);
 
-impl Lanes {
+impl Tracks {
     /// The first line that is free at `start`, and whether it is new.
     pub fn take(&mut self, start: Timestamp, end: Timestamp) -> (usize, bool) {
         let free = self.0.iter().position(|&last| last <= start);
-        let lane = free.unwrap_or(self.0.len().min(LIMIT - 1));
-        match self.0.get_mut(lane) {
+        let track = free.unwrap_or(self.0.len().min(LIMIT - 1));
+        match self.0.get_mut(track) {
             Some(last) => {
                 *last = end;
-                (lane, false)
+                (track, false)
             }
             None => {
                 self.0.push(end);
-                (lane, true)
+                (track, true)
             }
         }
     }
@@ -37,8 +37,8 @@ mod tests {
 
     #[test]
     fn what_overlaps_goes_elsewhere_and_what_touches_does_not() {
-        let mut lanes = Lanes::default();
-        let mut take = |start, end| lanes.take(Timestamp::from_nanos(start), Timestamp::from_nanos(end));
+        let mut tracks = Tracks::default();
+        let mut take = |start, end| tracks.take(Timestamp::from_nanos(start), Timestamp::from_nanos(end));
         assert_eq!(take(10, 20), (0, true));
         assert_eq!(take(20, 30), (0, false));
         assert_eq!(take(25, 35), (1, true));

@@ -1,0 +1,92 @@
+//! Why a trace cannot be opened. Every error names its file.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use profiler_core::trace::TraceError;
+
+use crate::kineto::KinetoError;
+
+/// Why a file gave no trace or no report: the file, and what is wrong with it.
+pub struct OpenError {
+    path: PathBuf,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Io(io::Error),
+    Trace(TraceError),
+    Kineto(KinetoError),
+    /// A [`Progress`](crate::Progress) ended the work.
+    Interrupted,
+    /// A sentence.
+    Refused(Cow<'static, str>),
+}
+
+impl OpenError {
+    pub(crate) fn io(path: &Path, error: io::Error) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Io(error) }
+    }
+
+    pub(crate) fn trace(path: &Path, error: TraceError) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Trace(error) }
+    }
+
+    pub(crate) fn kineto(path: &Path, error: KinetoError) -> Self {
+        let cause = if matches!(error, KinetoError::Interrupted) { Cause::Interrupted } else { Cause::Kineto(error) };
+        Self { path: path.to_owned(), cause }
+    }
+
+    pub(crate) fn interrupted(path: &Path) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Interrupted }
+    }
+
+    /// `why` is a sentence.
+    pub(crate) fn refused(path: &Path, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Refused(why.into()) }
+    }
+
+    #[cfg(feature = "nsys")]
+    pub(crate) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        Self::refused(path, format!("SQLite: {error}"))
+    }
+
+    /// The file that cannot be opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a [`Progress`](crate::Progress) ended the work.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self.cause, Cause::Interrupted)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        match &self.cause {
+            Cause::Io(error) => write!(f, "{error}"),
+            Cause::Trace(error) => write!(f, "{error}"),
+            Cause::Kineto(error) => write!(f, "{error}"),
+            Cause::Interrupted => f.write_str("interrupted"),
+            Cause::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The sentence, for people: a program prints it that returns this error from `main` or unwraps it.
+impl fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// The cause is part of the text: a caller that prints a chain of sources would print it twice.
+impl Error for OpenError {}

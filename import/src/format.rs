@@ -1,0 +1,84 @@
+//! What a file is, told by its first bytes. No other place of the product recognizes formats.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+/// Some editors put it in front of a JSON text that they save.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+/// A trace of the PyTorch profiler names its rows within so many bytes.
+const KINETO_HEAD: u64 = 1 << 16;
+
+/// What first bytes stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Packed with gzip (RFC 1952).
+    Gzip,
+    /// A database of SQLite 3 (the file format's own documentation).
+    Sqlite,
+    /// A JSON text, which begins after so many bytes.
+    Json { mark: usize },
+    /// A trace of gpuwhy, or nothing that is known: its reader says what is wrong.
+    Trace,
+}
+
+impl Format {
+    /// Tells the format from the first bytes of a file.
+    pub(crate) fn of(head: &[u8]) -> Self {
+        let text = head.strip_prefix(UTF8_MARK).unwrap_or(head);
+        match text.trim_ascii_start().first() {
+            _ if head.starts_with(&[0x1f, 0x8b]) => Self::Gzip,
+            _ if head.starts_with(b"SQLite format 3\0") => Self::Sqlite,
+            Some(b'{' | b'[') => Self::Json { mark: head.len() - text.len() },
+            _ => Self::Trace,
+        }
+    }
+
+    /// For messages and logs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Sqlite => "SQLite",
+            Self::Json { .. } => "JSON",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Whether a JSON file, packed or not, is a trace of the PyTorch profiler, and not what a program also writes into its
+/// folder. A file that cannot be read is none.
+#[must_use]
+pub fn is_kineto(path: &Path) -> bool {
+    kineto_head(path).is_ok_and(|head| {
+        let text = String::from_utf8_lossy(&head);
+        text.contains("\"traceEvents\"") || (text.trim_start().starts_with('[') && text.contains("\"ph\""))
+    })
+}
+
+fn kineto_head(path: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let mut file = BufReader::new(File::open(path)?);
+    match Format::of(file.fill_buf()?) {
+        Format::Gzip => MultiGzDecoder::new(file).take(KINETO_HEAD).read_to_end(&mut head)?,
+        _ => file.take(KINETO_HEAD).read_to_end(&mut head)?,
+    };
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Format;
+
+    #[test]
+    fn first_bytes_tell_the_format() {
+        assert_eq!(Format::of(b"\x1f\x8b\x08"), Format::Gzip);
+        assert_eq!(Format::of(b"SQLite format 3\0\x10"), Format::Sqlite);
+        assert_eq!(Format::of(b"\n [1]"), Format::Json { mark: 0 });
+        assert_eq!(Format::of(b"\xef\xbb\xbf {}"), Format::Json { mark: 3 });
+        for other in [&b""[..], b"\x89GPT\r\n\x1a\n", b"SQLite format 2", b"text", b"\xef\xbb\xbftext"] {
+            assert_eq!(Format::of(other), Format::Trace);
+        }
+    }
+}

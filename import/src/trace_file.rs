@@ -1,0 +1,269 @@
+//! A trace on disk that can be read from front to back as often as an exporter needs.
+//!
+//! Reading again instead of keeping is what bounds memory. All passes over a file see the same records, since a
+//! finished trace does not change; one that is still being written is read up to where it ended when it was opened.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use profiler_core::bounded::Counted;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::record::Loss;
+use profiler_core::report::Report;
+use profiler_core::trace::{Damage, Item, TraceReader};
+
+use crate::error::OpenError;
+use crate::format::Format;
+use crate::input::{FromStart, Input, Watched, unpacked};
+use crate::kineto::Imported;
+use crate::progress::{Progress, Ticks, unwatched};
+use crate::recompute::report_from;
+use crate::scratch;
+use crate::translate::{self, NOT_SEVERAL};
+
+/// The name of a trace without its endings (`.gpuwhy`, `.gpuwhy.gz`).
+#[must_use]
+pub fn stem(path: &Path) -> String {
+    let unpacked = match path.extension() {
+        Some(packed) if packed == "gz" => path.file_stem().map(Path::new).unwrap_or(path),
+        _ => path,
+    };
+    let stem = unpacked.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    stem.unwrap_or_else(|| "trace".to_owned())
+}
+
+/// A trace whose records can be read as often as an exporter needs. See [`open`](crate::open) for what the file may hold.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    /// The file itself, or the trace that it was translated into.
+    contents: Arc<File>,
+    /// Size when it was opened.
+    bytes: u64,
+    session: ProcessInfo,
+}
+
+/// What a pass leaves besides what its visitor kept.
+pub struct Passed {
+    /// Who was traced.
+    pub session: ProcessInfo,
+    /// Everything that the records refer to.
+    pub dictionary: Dictionary,
+    /// What was lost before it came into the trace.
+    pub loss: Loss,
+    /// How the trace ended.
+    pub end: End,
+    /// What the file lacks.
+    damage: Damage,
+    /// Why reading ended early, if it did.
+    stopped: Option<String>,
+}
+
+impl Passed {
+    /// What of the file could not be read: sentences for the user.
+    pub fn damaged(&self) -> Vec<String> {
+        let mut sentences = self.damage.sentences();
+        sentences.extend(self.stopped.clone());
+        sentences
+    }
+
+    /// What is missing from the trace: sentences for the user.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.damaged();
+        notes.extend(self.loss.sentences());
+        if self.end != End::Clean {
+            notes.push("the trace has no clean end: what the program did last may be missing".to_owned());
+        }
+        notes
+    }
+}
+
+/// What the records seen so far refer to.
+pub struct Scope<'a> {
+    /// Who was traced.
+    pub session: &'a ProcessInfo,
+    /// All names and configurations so far.
+    pub dictionary: &'a Dictionary,
+}
+
+impl TraceFile {
+    /// Opens a trace, translates what is a trace of another profiler, and reads its beginning. A pipe is copied to a temporary
+    /// file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened or is no trace.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_process(path, None, &mut unwatched)
+    }
+
+    /// As [`open`](Self::open); of a file that holds several processes the one of the number `pid`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); when a number is given and the file has no such process, or is none of the files that can hold
+    /// several; and when `progress` ends the work.
+    pub fn open_process(
+        path: impl AsRef<Path>,
+        pid: Option<u32>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Self, OpenError> {
+        let input = Input::open(path)?.spooled(progress)?;
+        let interrupted = Rc::default();
+        let mut bytes = input.unpacked(progress, &interrupted)?;
+        let format = Format::of(bytes.fill_buf().map_err(|error| input.failed(error, &interrupted))?);
+        if format == Format::Sqlite {
+            let database = translate::database(&input, bytes, &interrupted)?;
+            let trace = translate::nsys(&input, database, pid, progress)?;
+            return Self::of(&input, trace);
+        }
+        if pid.is_some() {
+            return Err(OpenError::refused(input.path(), NOT_SEVERAL));
+        }
+        if let Format::Json { mark } = format {
+            bytes.consume(mark);
+            let imported = Imported::read(bytes);
+            if interrupted.get() {
+                return Err(OpenError::interrupted(input.path()));
+            }
+            let imported = imported.map_err(|error| OpenError::kineto(input.path(), error))?;
+            let trace = translate::kineto(input.path(), imported, progress)?;
+            return Self::of(&input, trace);
+        }
+        drop(bytes);
+        let (path, contents, bytes) = input.into_file();
+        Self { path, contents, bytes, session: ProcessInfo::default() }.begun()
+    }
+
+    /// The trace that `input` was translated into.
+    pub(crate) fn of(input: &Input, trace: File) -> Result<Self, OpenError> {
+        let bytes = trace.metadata().map_err(scratch::failed)?.len();
+        let path = input.path().to_owned();
+        Self { path, contents: Arc::new(trace), bytes, session: ProcessInfo::default() }.begun()
+    }
+
+    /// Reads who was traced.
+    fn begun(mut self) -> Result<Self, OpenError> {
+        self.session = self.reader(&Rc::default())?.session().clone();
+        Ok(self)
+    }
+
+    /// The same file with the trace in `contents` for what it holds.
+    ///
+    /// # Errors
+    ///
+    /// When the size of `contents` cannot be found out.
+    pub fn with_contents(&self, contents: File) -> Result<Self, OpenError> {
+        let bytes = contents.metadata().map_err(scratch::failed)?.len();
+        Ok(Self { path: self.path.clone(), contents: Arc::new(contents), bytes, session: self.session.clone() })
+    }
+
+    /// The report of the trace.
+    pub(crate) fn report(&self, capture: Option<u32>, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
+        let interrupted = Rc::default();
+        let reader = TraceReader::new(self.watched(progress, &interrupted)?);
+        let report = reader.and_then(|reader| report_from(reader, capture));
+        if interrupted.get() {
+            return Err(OpenError::interrupted(&self.path));
+        }
+        report.map_err(|error| OpenError::trace(&self.path, error))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who was traced.
+    #[must_use]
+    pub fn session(&self) -> &ProcessInfo {
+        &self.session
+    }
+
+    /// Hands every item to `visit`, in the order of the file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read at all, or `visit` fails.
+    pub fn pass<E: From<OpenError>>(
+        &self,
+        progress: &mut Progress<'_>,
+        mut visit: impl FnMut(&Item, &Scope<'_>) -> Result<(), E>,
+    ) -> Result<Passed, E> {
+        let position = Rc::default();
+        let mut reader = self.reader(&position)?;
+        let (mut loss, mut end, mut stopped) = (Loss::default(), End::Abrupt, None);
+        let mut ticks = Ticks::default();
+        loop {
+            let item = match reader.next_item() {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                Err(error) => {
+                    stopped = Some(format!("reading stopped early: {error}"));
+                    break;
+                }
+            };
+            match &item {
+                Item::Loss(newer) => loss = *newer,
+                Item::End(how, _) => end = *how,
+                _ => {}
+            }
+            visit(&item, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
+            if ticks.is_due() {
+                self.told(progress, position.get())?;
+            }
+        }
+        let (session, dictionary, damage) = reader.into_parts();
+        self.told(progress, self.bytes)?;
+        let passed = Passed { session, dictionary, loss, end, damage, stopped };
+        tracing::debug!(file = %self.path.display(), bytes = self.bytes, "read from front to back");
+        for damage in passed.damaged() {
+            tracing::debug!(file = %self.path.display(), damage, "damaged");
+        }
+        Ok(passed)
+    }
+
+    /// Tells how many bytes are read.
+    fn told(&self, progress: &mut Progress<'_>, done: u64) -> Result<(), OpenError> {
+        if progress(done, self.bytes).is_break() { Err(OpenError::interrupted(&self.path)) } else { Ok(()) }
+    }
+
+    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the work.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be unpacked.
+    pub fn bytes<'p>(&self, progress: &'p mut Progress<'_>) -> Result<impl Read + 'p, OpenError> {
+        self.watched(progress, &Rc::default())
+    }
+
+    fn watched<'p>(
+        &self,
+        progress: &'p mut Progress<'_>,
+        interrupted: &Rc<Cell<bool>>,
+    ) -> Result<Box<dyn BufRead + 'p>, OpenError> {
+        let position = Rc::default();
+        let source = Counted::new(FromStart::new(&self.contents, self.bytes), Rc::clone(&position));
+        let watched = Watched {
+            source,
+            position: Rc::clone(&position),
+            total: self.bytes,
+            progress,
+            interrupted: Rc::clone(interrupted),
+        };
+        unpacked(watched, position).map_err(|error| OpenError::io(&self.path, error))
+    }
+
+    /// Reads from the beginning. `position` follows how many of the file's bytes have been read.
+    fn reader(&self, position: &Rc<Cell<u64>>) -> Result<TraceReader<Box<dyn BufRead>>, OpenError> {
+        let source = Counted::new(FromStart::new(&self.contents, self.bytes), Rc::clone(position));
+        let bytes = unpacked(source, Rc::clone(position)).map_err(|error| OpenError::io(&self.path, error))?;
+        TraceReader::new(bytes).map_err(|error| OpenError::trace(&self.path, error))
+    }
+}

@@ -1,0 +1,80 @@
+//! Why there is no session.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Why there is no session, or no report of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionError {
+    pub(super) kind: SessionErrorKind,
+    text: String,
+}
+
+/// What kind of reason it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionErrorKind {
+    /// There is no libcupti that can be used, as on a machine without CUDA.
+    NoCupti,
+    /// Another profiler holds CUPTI in this process.
+    OtherProfiler,
+    /// CUPTI or the system refused.
+    Refused,
+    /// A session is open in this process.
+    Busy,
+    /// Measuring is over in this process: it ends, or is the child of a fork.
+    Over,
+    /// The collector did not answer in time.
+    TimedOut,
+    /// The trace cannot be written or read.
+    Trace,
+}
+
+impl SessionErrorKind {
+    /// From the number that stands for it in the C interface.
+    pub(crate) const fn from_code(code: i32) -> Self {
+        match code {
+            1 => Self::NoCupti,
+            2 => Self::OtherProfiler,
+            4 => Self::Busy,
+            5 | 6 => Self::Over,
+            7 => Self::TimedOut,
+            8 => Self::Trace,
+            _ => Self::Refused,
+        }
+    }
+}
+
+impl SessionError {
+    pub(crate) fn new(kind: SessionErrorKind, text: String) -> Self {
+        Self { kind, text }
+    }
+
+    pub(crate) fn of_file(path: Option<&Path>, error: &io::Error) -> Self {
+        let path = path.map_or_else(|| "the temporary trace".to_owned(), |path| path.display().to_string());
+        Self::new(SessionErrorKind::Trace, format!("{path}: {error}"))
+    }
+
+    /// What kind of reason it is.
+    #[must_use]
+    pub fn kind(&self) -> SessionErrorKind {
+        self.kind
+    }
+}
+
+/// For people as well: it is what a test prints that ends with this error, or unwraps it.
+impl fmt::Debug for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.text)
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for SessionError {}
