@@ -15,7 +15,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use gpuwhy_inject::settings::{Complaint, Level, ReportStyle, Settings};
+use gpuwhy_inject::config::{Complaint, Level, ReportStyle, Settings};
 
 use crate::{complain, files};
 

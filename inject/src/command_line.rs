@@ -9,7 +9,7 @@ use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use crate::settings::CommandLine;
+use crate::config::CommandLine;
 
 /// What stands in place of a secret.
 const MASK: &str = "***";

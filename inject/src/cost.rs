@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use profiler_core::cost::{COPY_NANOS, Cost, GRAPH_NODE_NANOS, LAUNCH_NANOS, Mode};
 use profiler_core::record::{OverheadKind, Record, Timestamp};
 
-use crate::border;
+use crate::sys::threads;
 
 /// Threads of the library that are looked up: collector, flusher, sampler.
 const THREADS: usize = 3;
@@ -33,7 +33,7 @@ pub struct Meters {
 impl Meters {
     /// The calling thread is one of the library's.
     pub fn add_this_thread(&self) {
-        let thread = border::thread_id();
+        let thread = threads::thread_id();
         for place in &self.threads {
             if place.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
@@ -159,7 +159,7 @@ impl Account {
         self.cost.callback_ns = meters.callbacks.load(Ordering::Relaxed);
         for (place, spent) in meters.threads.iter().zip(&mut self.spent) {
             // One that has ended keeps what was last seen.
-            *spent = border::thread_cpu_time(place.load(Ordering::Relaxed)).unwrap_or(*spent);
+            *spent = threads::thread_cpu_time(place.load(Ordering::Relaxed)).unwrap_or(*spent);
         }
         let spent: Duration = self.spent.iter().sum();
         self.cost.threads_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);

@@ -10,20 +10,20 @@
 //! the oldest buffer that it still has.
 
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use cupti_sys::Cupti;
-use profiler_core::cost::Mode;
 use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
 
-use crate::activity::{Delivery, Inlet};
-use crate::capture::Director;
+use crate::capture::controller::Director;
 use crate::capture::plan::Event;
-use crate::enable::Company;
-use crate::gauges::UtilizationReader;
-use crate::{border, log};
+use crate::cupti::other_tool::Company;
+use crate::log;
+use crate::message::{Delivery, Inlet, Order};
+use crate::sys::{clock, threads};
+use crate::utilization::UtilizationReader;
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
@@ -32,24 +32,6 @@ const STRAGGLERS: Duration = Duration::from_millis(50);
 /// A mark is held back so long for a buffer that CUPTI keeps: as long as the engine waits for a launch. Records that
 /// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
 const WITHHELD_NANOS: u64 = 2_000_000_000;
-
-/// The year 2020. No clock that counts from the start of a machine gets there: it takes 17 years of ticks at 3 GHz.
-const EARLIEST_NANOS: u64 = 1_577_836_800_000_000_000;
-
-/// What the flushing thread is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Something may have changed that it looks after: a capture ended, or much has come.
-    Look,
-    /// Tracing takes too much: record less.
-    Lower(Mode),
-    /// Nodes of CUDA graphs cost little: record them.
-    Nodes,
-    /// The program ends: flush once more, with force.
-    Finish,
-    /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
-    ShutDown,
-}
 
 /// Flushes until told to end. `over` is called once, when measuring has come to its end by itself.
 pub fn run(
@@ -63,8 +45,8 @@ pub fn run(
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // the one before it had left nowhere else.
     inlet.meters.add_this_thread();
-    inlet.set_flusher(border::thread_id());
-    let mut vouched = now(cupti);
+    inlet.set_flusher(threads::thread_id());
+    let mut vouched = clock::now(cupti);
     let mut flushed_at = vouched;
     let mut marked = Timestamp::ZERO;
     let mut dropped_by_cupti = 0;
@@ -101,7 +83,7 @@ pub fn run(
                 gauges.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
                 // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem old.
-                cupti_sys::mark_lent(now(cupti).nanos());
+                cupti_sys::mark_lent(clock::now(cupti).nanos());
                 let looks = inlet.outbox.take(Timestamp::ZERO);
                 let _ = inlet.deliveries.try_send(Delivery::Looks(looks));
                 let _ = inlet.deliveries.try_send(Delivery::Idle);
@@ -114,7 +96,7 @@ pub fn run(
                 let _ = inlet.deliveries.try_send(Delivery::Gauges(reading));
             });
         }
-        let at = now(cupti);
+        let at = clock::now(cupti);
         cupti_sys::mark_lent(at.nanos());
         // Before CUDA is up calls have no records, so silence would say nothing.
         if inlet.has_delivered() && director.look_around(&mut company, at) {
@@ -149,7 +131,7 @@ pub fn run(
         let before = std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent()));
         let previous = std::mem::replace(&mut flushed_at, at);
         let (looks, delivery) = if stopping {
-            (inlet.outbox.close(), Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti })
+            (inlet.outbox.close(), Delivery::Finish { at: clock::now(cupti), end: End::Clean, dropped_by_cupti })
         } else {
             marked = marked.max(before);
             if before < previous {
@@ -179,26 +161,6 @@ fn wait_for_stragglers() {
         thread::sleep(Duration::from_millis(1));
     }
     log::debug!("{} buffers are with CUPTI after the last flush", cupti_sys::lent_buffers());
-}
-
-/// The time on the clock of the records.
-pub fn now(cupti: &Cupti) -> Timestamp {
-    // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more, or on
-    // another tool's clock.
-    cupti.timestamp().ok().filter(|&nanos| nanos >= EARLIEST_NANOS).map_or_else(wall_clock, Timestamp::from_nanos)
-}
-
-/// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`), and
-/// that stays when it has gone. After torch.profiler CUPTI told 391 s instead of the time since 1970, and most records had no
-/// time at all (CUPTI 13.0.85, H200).
-pub fn is_on_foreign_clock(cupti: &Cupti) -> bool {
-    cupti.timestamp().is_ok_and(|nanos| nanos < EARLIEST_NANOS)
-}
-
-/// CLOCK_REALTIME.
-pub fn wall_clock() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    Timestamp::from_nanos(since_epoch.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

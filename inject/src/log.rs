@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::border;
+use crate::sys::{descriptors, stderr};
 
 /// Longest wait for a reader of stderr, each time that something is written. The host would wait for ever, but on its own
 /// account.
@@ -72,7 +72,7 @@ fn waiting() -> &'static (Sender<Piece>, Receiver<Piece>) {
 /// Begins to say what has this level, if anybody can hear it.
 pub fn begin(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
-    CLOSED.store(border::identity(libc::STDERR_FILENO).is_none(), Ordering::Relaxed);
+    CLOSED.store(descriptors::identity(libc::STDERR_FILENO).is_none(), Ordering::Relaxed);
     // Here and not where a line is said first, which may be inside a CUDA call.
     waiting();
 }
@@ -159,7 +159,7 @@ pub fn print(text: &str) {
 
 fn write(text: &[u8]) {
     if !text.is_empty() && !CLOSED.load(Ordering::Relaxed) {
-        border::write_stderr(text, PATIENCE);
+        stderr::write_stderr(text, PATIENCE);
     }
 }
 

@@ -10,9 +10,9 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-use super::message::{self, Names};
-use super::packed::{self, Next, Packed};
-use super::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
+use crate::nvtx::message::{self, Names};
+use crate::nvtx::packed::{self, Next, Packed};
+use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
 /// Names of ranges that are remembered, for a capture that waits for another one.
 const FIRST: usize = 8;

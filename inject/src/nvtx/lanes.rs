@@ -9,8 +9,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::packed;
-use super::ring::Ring;
+use crate::nvtx::packed;
+use crate::nvtx::ring::Ring;
 
 /// Threads that can be heard at the same time: with full rings, 128 MiB.
 pub const LANES: usize = 64;

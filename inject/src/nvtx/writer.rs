@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nvtx_sys::{Event, Message, Text};
 use profiler_core::record::RangeEventKind;
 
-use super::lanes::{self, Lane};
-use super::packed::Packed;
-use super::ring::Fill;
-use super::stacks::Stacks;
-use crate::activity;
-use crate::border;
-use crate::flusher::wall_clock;
+use crate::nvtx::lanes::{self, Lane};
+use crate::nvtx::packed::Packed;
+use crate::nvtx::ring::Fill;
+use crate::nvtx::stacks::Stacks;
+use crate::runtime::Profiler;
+use crate::sys::clock::wall_clock;
+use crate::sys::threads;
 
 /// Endings that wait in one thread. Those of pushed ranges are bounded by what was recorded; this bounds the others.
 const MAX_OWED: usize = 1 << 16;
@@ -73,7 +73,7 @@ pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
 
 impl Writer {
     fn new(generation: u32) -> Self {
-        let thread = border::thread_id();
+        let thread = threads::thread_id();
         let lane = lanes::take(generation, thread);
         Self { stacks: Stacks::default(), outlet: Outlet { generation, thread, lane, owed: VecDeque::new() } }
     }
@@ -149,7 +149,7 @@ impl Outlet {
 fn write(packed: &Packed, lane: &Lane, text: Text<'_>) -> bool {
     let fill = packed.write(&lane.ring, text);
     if fill == Fill::Half {
-        activity::ranges_wait();
+        Profiler::ranges_wait();
     }
     fill.is_written()
 }

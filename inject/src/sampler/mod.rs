@@ -6,11 +6,6 @@
 //!
 //! It draws no conclusion, and does not unwind native code.
 
-mod launchers;
-mod outbox;
-mod stacks;
-mod watch;
-
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
@@ -19,18 +14,19 @@ use host_sampler::children::Children;
 use host_sampler::process::Process;
 use host_sampler::python::Python;
 
-use crate::activity::Inlet;
-use crate::border;
-use crate::capture::Director;
-use crate::flusher;
+use crate::capture::controller::Director;
+use crate::config::Sampling;
 use crate::log;
-use crate::settings::Sampling;
+use crate::message::Inlet;
+use crate::sampler::launchers::Launchers;
+use crate::sampler::pass::{Tools, Watch};
+use crate::sampler::queue::Batch;
+use crate::sys::{clock, threads};
 
-pub use launchers::{Launchers, Tally};
-pub use outbox::{Batch, Outbox};
-pub use stacks::Stacks;
-
-use watch::Watch;
+pub mod launchers;
+mod pass;
+pub mod queue;
+pub mod stacks;
 
 /// The sampler takes one part in so many of its time on a core.
 const SHARE: u32 = 100;
@@ -42,24 +38,11 @@ const LONGEST: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(10);
 /// How often the choice of threads is renewed.
 const RENEWAL: Duration = Duration::from_millis(100);
-/// How long to leave the children alone for each of them, once they were looked at, which is only done while a launching
-/// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
-const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
-
 /// What can be looked at in this process.
 #[derive(Debug)]
 pub struct Sampler {
     process: Process,
     python: Option<Python>,
-}
-
-/// What is looked with, beside the threads themselves.
-#[derive(Debug)]
-struct Tools {
-    process: Process,
-    python: Option<Python>,
-    children: Children,
-    census_due: Instant,
 }
 
 impl Sampler {
@@ -70,7 +53,7 @@ impl Sampler {
         }
         let process = Process::this();
         let itself = process::id();
-        if border::thread_cpu_time(itself).is_none() || process.id() != itself {
+        if threads::thread_cpu_time(itself).is_none() || process.id() != itself {
             let note = "host threads are not looked at: this system does not show their clocks";
             return (None, Some(said(note.to_owned(), sampling)));
         }
@@ -83,7 +66,7 @@ impl Sampler {
 
     /// Looks while records are made, until the outbox is closed.
     pub fn run(self, cupti: &'static Cupti, inlet: &Inlet, director: &Director) {
-        let own_thread = border::thread_id();
+        let own_thread = threads::thread_id();
         inlet.meters.add_this_thread();
         let mut tools = Tools {
             children: Children::of(self.process.clone()),
@@ -94,7 +77,7 @@ impl Sampler {
         let mut watched: Vec<Watch> = Vec::new();
         let mut batch = Batch::default();
         let mut renewal_due = Instant::now();
-        let mut spent = border::thread_cpu_time(own_thread).unwrap_or_default();
+        let mut spent = threads::thread_cpu_time(own_thread).unwrap_or_default();
         loop {
             if !director.is_on() {
                 watched.clear();
@@ -105,7 +88,7 @@ impl Sampler {
                 renewal_due = Instant::now();
                 continue;
             }
-            let now = flusher::now(cupti);
+            let now = clock::now(cupti);
             if Instant::now() >= renewal_due {
                 renew(&mut watched, &inlet.launchers, &tools);
                 renewal_due = Instant::now() + RENEWAL;
@@ -114,7 +97,7 @@ impl Sampler {
             if !inlet.outbox.put(&mut batch) {
                 return;
             }
-            let total = border::thread_cpu_time(own_thread).unwrap_or_default();
+            let total = threads::thread_cpu_time(own_thread).unwrap_or_default();
             let pause = (total.saturating_sub(spent) * SHARE).clamp(SHORTEST, LONGEST);
             spent = total;
             thread::sleep(if watched.is_empty() { LONGEST } else { pause });
@@ -134,7 +117,7 @@ fn said(note: String, sampling: Sampling) -> String {
 /// the first thread: the one that will launch, as a rule.
 fn renew(watched: &mut Vec<Watch>, launchers: &Launchers, tools: &Tools) {
     let mut wanted: Vec<u32> = launchers.get();
-    wanted.retain(|&thread| border::thread_cpu_time(thread).is_some());
+    wanted.retain(|&thread| threads::thread_cpu_time(thread).is_some());
     if wanted.is_empty() && tools.python.is_some() {
         wanted.push(process::id());
     }

@@ -14,7 +14,8 @@
 use profiler_core::capture::Trigger;
 use profiler_core::record::Timestamp;
 
-use super::request::{AtEnd, Place, Range, Request};
+use crate::config::request::{AtEnd, Place, Range, Request};
+use crate::sys::clock::nanos;
 
 /// Something that may begin or end a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,10 +293,6 @@ impl Plan {
         self.phase = next;
         if std::mem::take(&mut self.lost) { Action::None } else { Action::End { number } }
     }
-}
-
-fn nanos(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,0 +1,117 @@
+//! Looks out for the range of the program that a capture is to follow.
+//!
+//! Called for every range that a program opens and closes, so while no such range was asked for it is one load of a
+//! flag. The range is followed from its opening to the closing that belongs to it, by thread and depth or by its
+//! number; others of the same name that open meanwhile do not count. A range that was open before CUDA started was not
+//! seen to open.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::capture::plan::Event;
+use crate::config::request::RangeName;
+use crate::runtime::Profiler;
+use crate::sys::threads;
+
+/// Whether a range was asked for. `Acquire`/`Release`: whoever sees it set sees the name.
+static ARMED: AtomicBool = AtomicBool::new(false);
+static WANTED: OnceLock<RangeName> = OnceLock::new();
+/// The range that is open.
+static FOLLOWED: Mutex<Option<Followed>> = Mutex::new(None);
+
+/// How the closing will be recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    /// Pushed by this thread in this domain, with so many others on top of it.
+    Pushed { thread: u32, domain: u32, above: u32 },
+    /// Started under this number.
+    Started { range: u64 },
+}
+
+/// From here on ranges of this name are told to the plan.
+pub fn arm(name: RangeName) {
+    let _ = WANTED.set(name);
+    ARMED.store(true, Ordering::Release);
+}
+
+/// Whether to call the functions below.
+#[inline]
+pub fn is_armed() -> bool {
+    ARMED.load(Ordering::Acquire)
+}
+
+/// A range is about to be pushed by this thread; `name` gives its message and domain.
+pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
+    let thread = threads::thread_id();
+    let opened = {
+        let mut followed = followed();
+        match &mut *followed {
+            Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
+                *above += 1;
+                false
+            }
+            Some(_) => false,
+            None if WANTED.get().is_some_and(name) => {
+                *followed = Some(Followed::Pushed { thread, domain, above: 0 });
+                true
+            }
+            None => false,
+        }
+    };
+    if opened {
+        tell(Event::RangeOpened);
+    }
+}
+
+/// This thread has popped a range.
+pub fn popped(domain: u32) {
+    let thread = threads::thread_id();
+    let closed = {
+        let mut followed = followed();
+        match &mut *followed {
+            Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
+                let closed = *above == 0;
+                *above = above.saturating_sub(1);
+                closed.then(|| *followed = None).is_some()
+            }
+            _ => false,
+        }
+    };
+    if closed {
+        tell(Event::RangeClosed);
+    }
+}
+
+/// A range is about to be started under this number.
+pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
+    let opened = {
+        let mut followed = followed();
+        let wanted = followed.is_none() && WANTED.get().is_some_and(name);
+        wanted.then(|| *followed = Some(Followed::Started { range })).is_some()
+    };
+    if opened {
+        tell(Event::RangeOpened);
+    }
+}
+
+/// The range of this number has ended.
+pub fn ended(range: u64) {
+    let closed = {
+        let mut followed = followed();
+        let same = *followed == Some(Followed::Started { range });
+        same.then(|| *followed = None).is_some()
+    };
+    if closed {
+        tell(Event::RangeClosed);
+    }
+}
+
+fn tell(event: Event) {
+    if let Some(profiler) = Profiler::running() {
+        profiler.director().event(event);
+    }
+}
+
+fn followed() -> MutexGuard<'static, Option<Followed>> {
+    FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner)
+}

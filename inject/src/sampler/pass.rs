@@ -1,0 +1,152 @@
+//! One thread that is looked at, again and again.
+//!
+//! A thread that sleeps and whose clock stands still is in the same place as before: nothing is read but the clock,
+//! and the next sample tells the whole sleep.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use host_sampler::children::{Census, Children};
+use host_sampler::process::Process;
+use host_sampler::python::{Frame, Lock, Miss, Python};
+use host_sampler::thread::{State, Thread};
+use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
+
+use crate::sampler::queue::{Batch, Look};
+use crate::sys::{clock, threads};
+
+/// How long to leave the children alone for each of them, once they were looked at, which is only done while a launching
+/// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
+const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
+
+/// A sleep is told in pieces of this length, nanoseconds, so that it is known before it ends.
+const PIECE: u64 = 50_000_000;
+
+/// What is looked with, beside the threads themselves.
+#[derive(Debug)]
+pub struct Tools {
+    pub(super) process: Process,
+    pub(super) python: Option<Python>,
+    pub(super) children: Children,
+    pub(super) census_due: Instant,
+}
+
+/// A thread and what was seen of it last.
+#[derive(Debug)]
+pub struct Watch {
+    thread: u32,
+    files: Thread,
+    last: Option<Last>,
+}
+
+/// The last look.
+#[derive(Debug)]
+struct Last {
+    look: Look,
+    /// Clock of the thread then.
+    on_cpu: Duration,
+    /// What it had waited for a core then, nanoseconds.
+    runnable: u64,
+    /// When it was last seen asleep in the same place.
+    still: Timestamp,
+}
+
+impl Watch {
+    /// A thread that was not looked at yet.
+    pub fn new(thread: u32, files: Thread) -> Self {
+        Self { thread, files, last: None }
+    }
+
+    /// Its kernel id.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// Looks at the thread if it has moved. Answers `false` when it has ended.
+    pub fn tick(&mut self, now: Timestamp, tools: &mut Tools, batch: &mut Batch) -> bool {
+        let Some(on_cpu) = threads::thread_cpu_time(self.thread) else { return false };
+        if let Some(last) = &mut self.last {
+            if last.on_cpu == on_cpu && last.look.sample.state != ThreadState::Running {
+                last.still = now;
+                if now.since(last.look.sample.at) >= PIECE {
+                    last.tell_sleep(batch);
+                }
+                return true;
+            }
+            last.tell_sleep(batch);
+        }
+        let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
+        let mut look = look(self.thread, state, tools, batch);
+        look.sample.at = now;
+        look.sample.since = now;
+        if let Some(last) = &self.last {
+            look.sample.since = last.look.sample.at;
+            look.sample.on_cpu = clock::nanos(on_cpu.saturating_sub(last.on_cpu));
+            look.sample.runnable = times.runnable.saturating_sub(last.runnable);
+            if look.frames == last.look.frames {
+                look.frames = Arc::clone(&last.look.frames);
+            }
+            // A clock that was set back gives no sample, only a new begin.
+            if look.sample.since < now {
+                batch.looks.push(look.clone());
+            }
+        }
+        self.last = Some(Last { look, on_cpu, runnable: times.runnable, still: now });
+        true
+    }
+}
+
+impl Last {
+    /// Tells the sleep since the last look, if there was one.
+    fn tell_sleep(&mut self, batch: &mut Batch) {
+        let sample = &mut self.look.sample;
+        if self.still <= sample.at {
+            return;
+        }
+        sample.since = sample.at;
+        sample.at = self.still;
+        (sample.on_cpu, sample.runnable) = (0, 0);
+        (sample.children, sample.children_running, sample.children_in_io) = (0, 0, 0);
+        batch.looks.push(self.look.clone());
+    }
+}
+
+/// What a thread does now, without times.
+fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look {
+    let mut sample = HostSample { thread: ThreadId(thread), state: thread_state(state), ..HostSample::default() };
+    let mut frames: Arc<[Frame]> = Arc::new([]);
+    match tools.python.as_mut().map(|python| python.sample(thread)) {
+        Some(Ok(seen)) => {
+            sample.interpreter_lock = match seen.lock {
+                Lock::ThisThread => InterpreterLock::ThisThread,
+                Lock::OtherThread => InterpreterLock::OtherThread,
+                Lock::Free => InterpreterLock::Free,
+            };
+            sample.collecting_garbage = seen.is_collecting;
+            frames = seen.frames.into();
+        }
+        Some(Err(Miss::Torn | Miss::Closed)) => batch.failed += 1,
+        Some(Err(Miss::NoPython)) | None => {}
+    }
+    if state != State::Running && Instant::now() >= tools.census_due {
+        let Census { all, running, in_io } = tools.children.census();
+        (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
+        tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
+    }
+    Look { sample, frames }
+}
+
+fn thread_state(state: State) -> ThreadState {
+    match state {
+        State::Running => ThreadState::Running,
+        State::Futex => ThreadState::Futex,
+        State::Poll => ThreadState::Poll,
+        State::Io => ThreadState::Io,
+        State::Disk => ThreadState::Disk,
+        State::Sleep => ThreadState::Sleep,
+        State::Child => ThreadState::Child,
+        State::Memory => ThreadState::Memory,
+        State::Driver => ThreadState::Driver,
+        State::Other => ThreadState::Other,
+    }
+}
