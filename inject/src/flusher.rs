@@ -17,11 +17,11 @@ use cupti_sys::Cupti;
 use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
 
-use crate::capture::controller::Director;
+use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;
-use crate::cupti::other_tool::Company;
+use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
-use crate::message::{Delivery, Inlet, Order};
+use crate::message::{FlusherCommand, Message, Shared};
 use crate::sys::{clock, threads};
 use crate::utilization::UtilizationReader;
 
@@ -37,80 +37,80 @@ const WITHHELD_NANOS: u64 = 2_000_000_000;
 pub fn run(
     cupti: &'static Cupti,
     period: Duration,
-    orders: &Receiver<Order>,
-    director: &Director,
-    inlet: &Inlet,
+    commands: &Receiver<FlusherCommand>,
+    controller: &CaptureController,
+    shared: &Shared,
     over: impl FnOnce(),
 ) {
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // the one before it had left nowhere else.
-    inlet.meters.add_this_thread();
-    inlet.set_flusher(threads::thread_id());
+    shared.meters.add_this_thread();
+    shared.set_flusher(threads::thread_id());
     let mut vouched = clock::now(cupti);
     let mut flushed_at = vouched;
     let mut marked = Timestamp::ZERO;
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
-    let mut gauges = UtilizationReader::new();
-    let mut company = Company::default();
+    let mut utilization = UtilizationReader::new();
+    let mut detector = OtherToolDetector::default();
     loop {
         log::write_waiting();
-        let stopping = match orders.recv_timeout(director.wait(period)) {
-            Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
-            Ok(Order::Lower(mode)) => {
-                director.lower(mode);
+        let stopping = match commands.recv_timeout(controller.wait(period)) {
+            Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => false,
+            Ok(FlusherCommand::LowerMode(mode)) => {
+                controller.lower(mode);
                 false
             }
-            Ok(Order::Nodes) => {
-                director.record_nodes();
+            Ok(FlusherCommand::RecordNodes) => {
+                controller.record_nodes();
                 false
             }
-            Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
-            Ok(Order::ShutDown) => {
-                director.switch_off();
+            Ok(FlusherCommand::Finish) | Err(RecvTimeoutError::Disconnected) => true,
+            Ok(FlusherCommand::ShutDown) => {
+                controller.switch_off();
                 true
             }
         };
         if !stopping {
-            director.event(Event::Tick);
-            if director.settle(&mut company)
+            controller.event(Event::Tick);
+            if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()
             {
                 over();
             }
-            if !director.is_on() && !director.is_draining() {
-                gauges.pause();
+            if !controller.is_on() && !controller.is_draining() {
+                utilization.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
                 // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem old.
                 cupti_sys::mark_lent(clock::now(cupti).nanos());
-                let looks = inlet.outbox.take(Timestamp::ZERO);
-                let _ = inlet.deliveries.try_send(Delivery::Looks(looks));
-                let _ = inlet.deliveries.try_send(Delivery::Idle);
+                let samples = shared.sample_queue.take(Timestamp::ZERO);
+                let _ = shared.messages.try_send(Message::Samples(samples));
+                let _ = shared.messages.try_send(Message::Idle);
                 continue;
             }
         }
-        if director.is_watching() && !stopping {
+        if controller.is_watching() && !stopping {
             // Refused only when the collector is far behind; the next reading has the totals.
-            gauges.tick(|reading| {
-                let _ = inlet.deliveries.try_send(Delivery::Gauges(reading));
+            utilization.tick(|reading| {
+                let _ = shared.messages.try_send(Message::Utilization(reading));
             });
         }
         let at = clock::now(cupti);
         cupti_sys::mark_lent(at.nanos());
         // Before CUDA is up calls have no records, so silence would say nothing.
-        if inlet.has_delivered() && director.look_around(&mut company, at) {
-            inlet.give_up(cupti_sys::forget_lent());
+        if shared.has_delivered() && controller.check_other_tool(&mut detector, at) {
+            shared.give_up(cupti_sys::forget_lent());
         }
-        if director.may_have_recorded() {
-            inlet.unflushed.begin_flush();
+        if controller.may_have_recorded() {
+            shared.unflushed.begin_flush();
             let mut flushed = cupti.flush(false);
             if stopping {
                 // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
                 flushed = flushed.and(cupti.flush(true));
                 wait_for_stragglers();
             }
-            inlet.unflushed.end_flush();
+            shared.unflushed.end_flush();
             // At exit the driver may be gone already, which is normal.
             if let Err(error) = flushed
                 && !stopping
@@ -130,17 +130,17 @@ pub fn run(
         }
         let before = std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent()));
         let previous = std::mem::replace(&mut flushed_at, at);
-        let (looks, delivery) = if stopping {
-            (inlet.outbox.close(), Delivery::Finish { at: clock::now(cupti), end: End::Clean, dropped_by_cupti })
+        let (samples, message) = if stopping {
+            (shared.sample_queue.close(), Message::Finish { at: clock::now(cupti), end: End::Clean, dropped_by_cupti })
         } else {
             marked = marked.max(before);
             if before < previous {
                 log::debug!("CUPTI keeps records back that it has had for {} ns", previous.since(before));
             }
-            (inlet.outbox.take(marked), Delivery::Flushed { before: marked, dropped_by_cupti })
+            (shared.sample_queue.take(marked), Message::Flushed { before: marked, dropped_by_cupti })
         };
-        if inlet.deliveries.send(Delivery::Looks(looks)).is_err()
-            || inlet.deliveries.send(delivery).is_err()
+        if shared.messages.send(Message::Samples(samples)).is_err()
+            || shared.messages.send(message).is_err()
             || stopping
         {
             return;

@@ -18,24 +18,24 @@ use cupti_sys::{Cupti, RecordSizes, ResourceCallback, Search};
 use profiler_core::cost::Mode;
 use profiler_core::process_info::End;
 
-use crate::capture::controller::Director;
+use crate::capture::controller::CaptureController;
 use crate::collect::collector::Collector;
 use crate::config::request::{Range, Request};
-use crate::config::{self, Graphs, Neighbors, ReportStyle, Sampling, Settings, WhatIf};
+use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, WhatIf};
 use crate::control::server::{self, Control};
-use crate::cost::Meters;
+use crate::cost::CallbackTimer;
 use crate::cupti::callbacks::Callbacks;
-use crate::cupti::flush_backlog::Unflushed;
+use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::kinds;
-use crate::cupti::ownership::Slot;
+use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::pool::Pool;
-use crate::cupti::recorder::{self, NO_UNIFIED_MEMORY, Switch};
-use crate::message::{Delivery, Inlet, Order, Outcome};
+use crate::cupti::recorder::{self, ActivityRecorder, NO_UNIFIED_MEMORY};
+use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::nvtx::{self, range_watch};
 use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
 use crate::sampler::Sampler;
 use crate::sampler::launchers::Launchers;
-use crate::sampler::queue::Outbox;
+use crate::sampler::queue::SampleQueue;
 use crate::sys::{clock, memory, process, signals};
 use crate::worker::Worker;
 use crate::{command_line, flusher, log, process_info};
@@ -46,9 +46,9 @@ use crate::{command_line, flusher, log, process_info};
 /// # Errors
 /// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
 pub fn start_from_env() -> Result<(), StartError> {
-    let (settings, complaints) = Settings::from_env();
+    let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
-    complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
+    errors.iter().for_each(|error| log::warning!("{error}"));
     let started = start(&settings);
     if let Some(other) = &settings.chain {
         match process::initialize_other(other) {
@@ -73,9 +73,9 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     if how == Start::Injected {
         return start_from_env();
     }
-    let (settings, complaints) = Settings::from_env();
+    let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
-    complaints.iter().for_each(|complaint| log::warning!("{complaint}"));
+    errors.iter().for_each(|error| log::warning!("{error}"));
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
     let mode = silent.mode.max(Mode::Light);
@@ -86,7 +86,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     }
     start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, ..silent })?;
     if let Some(profiler) = Profiler::measuring() {
-        profiler.director.hold();
+        profiler.controller.hold();
     }
     Ok(())
 }
@@ -131,35 +131,35 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let flushing = start_thread("gpuwhy-flush")?;
     let sampling = if settings.sampling == Sampling::Off { None } else { Some(start_thread("gpuwhy-sample")?) };
     let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };
-    // The slot is what tells of cudaProfilerStart, and that CUDA is initialized. Who only watches needs neither it nor
-    // anything else of CUPTI's: a subscriber that never hears anything costs eight launching threads a tenth already.
+    // The subscriber hears of cudaProfilerStart, and of the end of cuInit. Monitor mode needs neither: a subscriber that is
+    // never called slows eight launching threads down by a tenth.
     let managed = kinds::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
     let held = settings.capture.range == Range::ProfilerApi || !managed.is_empty();
-    let neighbors = if held { Neighbors::Exclusive } else { settings.neighbors };
-    let slot = match settings.mode {
-        Mode::Monitor if !held => Slot::left_alone::<Callbacks>(cupti),
-        _ => Slot::open::<Callbacks>(cupti, neighbors).map_err(failed)?,
+    let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
+    let ownership = match settings.mode {
+        Mode::Monitor if !held => CuptiOwnership::left_alone::<Callbacks>(cupti),
+        _ => CuptiOwnership::open::<Callbacks>(cupti, sharing).map_err(failed)?,
     };
 
     let sizes = RecordSizes::probe(cupti).map_err(failed)?;
     let pool = Pool::new(settings.memory);
     // Every buffer there is, and the marks of a collector that is far behind.
     let (give, take) = bounded(pool.limit() + 4096);
-    let (order, orders) = bounded(16);
+    let (order, commands) = bounded(16);
     let (tell, outcome) = bounded(1);
-    let inlet = Arc::new(Inlet {
+    let shared = Arc::new(Shared {
         pool,
-        deliveries: give.clone(),
+        messages: give.clone(),
         sizes,
         dropped: 0.into(),
         foreign_bytes: 0.into(),
         undelivered: 0.into(),
         delivered: false.into(),
-        unflushed: Unflushed::default(),
+        unflushed: FlushBacklog::default(),
         flusher: 0.into(),
         launchers: Launchers::new(),
-        outbox: Outbox::default(),
-        meters: Meters::default(),
+        sample_queue: SampleQueue::default(),
+        meters: CallbackTimer::default(),
     });
     let full = settings.mode == Mode::Full;
     let requested = [
@@ -170,21 +170,23 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
     // Managed memory can be switched on when CUDA is initialized, and not before.
     let wanted = !managed.is_empty();
-    let told = slot.with(|subscriber| match wanted {
+    let told = ownership.with(|subscriber| match wanted {
         true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
         false => Ok(()),
     });
     let safe = recorder::whole_graphs_are_safe(cupti);
-    let whole_graphs = safe && settings.whole_graphs(neighbors);
+    let whole_graphs = safe && settings.whole_graphs(sharing);
     let (switch, mut notes) =
-        Switch::prepare(cupti, slot, settings.mode, whole_graphs, &requested, managed).map_err(failed)?;
+        ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, managed)
+            .map_err(failed)?;
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
-    let director = Arc::new(Director::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
+    let controller =
+        Arc::new(CaptureController::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let profiler = Profiler {
         cupti,
-        inlet: Arc::clone(&inlet),
-        director: Arc::clone(&director),
-        orders: order,
+        shared: Arc::clone(&shared),
+        controller: Arc::clone(&controller),
+        commands: order,
         outcome,
         process_id: std::process::id(),
         exit_timeout: settings.exit_timeout,
@@ -194,44 +196,44 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     if !profiler.install() {
         return Err(StartError::AlreadyStarted);
     }
-    match director.start() {
+    match controller.start() {
         Ok(more) => notes.extend(more),
         Err(error) => {
-            director.give_up();
+            controller.give_up();
             return Err(failed(error));
         }
     }
-    if director.wants_profiler_calls() && !director.listen() {
+    if controller.wants_profiler_calls() && !controller.listen() {
         notes.push("this CUPTI does not tell of cudaProfilerStart: no capture can begin by it".to_owned());
     }
-    if let Some(range) = director.wanted_range() {
+    if let Some(range) = controller.wanted_range() {
         range_watch::arm(range);
     }
-    if neighbors != settings.neighbors {
+    if sharing != settings.cupti_sharing {
         notes.push(format!(
             "{}=yield has no effect: whoever waits for cudaProfilerStart or records page faults has to hold CUPTI",
             config::CUPTI_SHARING
         ));
     }
-    notes.extend(settings.describe_tracing(neighbors, safe));
+    notes.extend(settings.describe_tracing(sharing, safe));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);
     notes.extend(note);
     notes.iter().for_each(|note| log::info!("{note}"));
     let session = process_info::describe(cupti, clock::now(cupti), notes);
-    let collector = Collector::new(cupti, settings, session, Arc::clone(&inlet), Arc::clone(&director));
+    let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller));
     let period = settings.flush;
     collecting.work(move || collector.run(&take, &tell));
     if let Some((sampler, worker)) = sampler.zip(sampling) {
-        let (inlet, director) = (Arc::clone(&inlet), Arc::clone(&director));
-        worker.work(move || sampler.run(cupti, &inlet, &director));
+        let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
+        worker.work(move || sampler.run(cupti, &shared, &controller));
     }
     if let Some(worker) = controlling {
         match Control::open() {
             Ok(control) => {
-                let director = Arc::clone(&director);
-                worker.work(move || control.run(&director));
+                let controller = Arc::clone(&controller);
+                worker.work(move || control.run(&controller));
             }
             Err(error) => log::warning!(
                 "no live control: {error}; `gpuwhy status`, `start` and `stop` do not reach this process ({}=off: no such line)",
@@ -239,7 +241,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
             ),
         }
     }
-    flushing.work(move || flusher::run(cupti, period, &orders, &director, &inlet, measured));
+    flushing.work(move || flusher::run(cupti, period, &commands, &controller, &shared, measured));
     watch_forks();
     if let Err(error) = process::at_exit(finish) {
         log::warning!("{NO_EXIT_HANDLER}: {error}");
@@ -285,7 +287,7 @@ static REPORTING: AtomicBool = AtomicBool::new(false);
 fn measured() {
     REPORTING.store(true, Ordering::Release);
     let finish = || {
-        report(end(Order::ShutDown));
+        report(end(FlusherCommand::ShutDown));
         REPORTING.store(false, Ordering::Release);
         if let Some(signal) = Profiler::installed().and_then(|profiler| profiler.kill) {
             if let Err(error) = signals::signal_this_process(signal) {
@@ -309,16 +311,16 @@ fn finish() {
         return;
     }
     server::close();
-    report(end(Order::Finish));
-    let patience = Profiler::installed().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
-    let deadline = Instant::now() + patience;
+    report(end(FlusherCommand::Finish));
+    let timeout = Profiler::installed().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
+    let deadline = Instant::now() + timeout;
     while REPORTING.load(Ordering::Acquire) && State::now() != State::Forked && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(1));
     }
     log::write_waiting();
 }
 
-fn report(outcome: Option<Outcome>) {
+fn report(outcome: Option<RunOutcome>) {
     let Some(outcome) = outcome else { return };
     let style = Profiler::installed().map_or(ReportStyle::Off, |profiler| profiler.report);
     let mut text = match (style, &outcome.captured_nothing) {
@@ -335,24 +337,24 @@ fn report(outcome: Option<Outcome>) {
 
 /// Ends measuring and gives the outcome. `None` when nothing runs, or when the last records were not processed within
 /// the exit timeout; the trace then ends abruptly.
-fn end(order: Order) -> Option<Outcome> {
+fn end(order: FlusherCommand) -> Option<RunOutcome> {
     let profiler = Profiler::installed()?;
     if !State::Running.advance(State::Finishing) {
         return None;
     }
     // Most of the time is CUPTI's, to flush; a part is kept back to close the trace when CUPTI does not return.
     let for_cupti = profiler.exit_timeout.mul_f64(0.8);
-    // The channel holds more orders than are ever given at once, and the flushing thread takes them.
-    let _ = profiler.orders.send_timeout(order, for_cupti);
+    // The channel holds more commands than are ever sent at once, and the flushing thread takes them.
+    let _ = profiler.commands.send_timeout(order, for_cupti);
     let outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
         log::warning!(
             "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",
             config::EXIT_TIMEOUT
         );
         // The flushing thread is stuck, and perhaps CUPTI with it: neither is asked for anything.
-        let _ = profiler.inlet.deliveries.try_send(Delivery::Looks(profiler.inlet.outbox.close()));
-        let last = Delivery::Finish { at: clock::wall_clock(), end: End::TimedOut, dropped_by_cupti: 0 };
-        let _ = profiler.inlet.deliveries.try_send(last);
+        let _ = profiler.shared.messages.try_send(Message::Samples(profiler.shared.sample_queue.close()));
+        let last = Message::Finish { at: clock::wall_clock(), end: End::TimedOut, dropped_by_cupti: 0 };
+        let _ = profiler.shared.messages.try_send(last);
         profiler.outcome.recv_timeout(profiler.exit_timeout - for_cupti).ok()
     });
     State::Finished.set();

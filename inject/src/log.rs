@@ -17,7 +17,7 @@ use crate::sys::{descriptors, stderr};
 
 /// Longest wait for a reader of stderr, each time that something is written. The host would wait for ever, but on its own
 /// account.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of a piece; a longer message is several.
 const PIECE: usize = 512;
 /// Pieces that wait to be written at most.
@@ -159,7 +159,7 @@ pub fn print(text: &str) {
 
 fn write(text: &[u8]) {
     if !text.is_empty() && !CLOSED.load(Ordering::Relaxed) {
-        stderr::write_stderr(text, PATIENCE);
+        stderr::write_stderr(text, WRITE_TIMEOUT);
     }
 }
 

@@ -15,21 +15,21 @@ use profiler_core::report::Report;
 use profiler_core::utilization::UtilizationReading;
 
 use crate::collect::session_trace::SessionTrace;
-use crate::cost::Meters;
-use crate::cupti::flush_backlog::Unflushed;
+use crate::cost::CallbackTimer;
+use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::pool::Pool;
 use crate::sampler::launchers::Launchers;
-use crate::sampler::queue::{Batch, Outbox};
+use crate::sampler::queue::{SampleBatch, SampleQueue};
 
 /// What travels to the collector.
 #[derive(Debug)]
-pub enum Delivery {
+pub enum Message {
     /// A buffer with records.
     Buffer(CompletedBuffer),
     /// What the sampler saw since the last flush.
-    Looks(Batch),
+    Samples(SampleBatch),
     /// What gauges of a device say, while the program is only watched.
-    Gauges(UtilizationReading),
+    Utilization(UtilizationReading),
     /// A CUDA graph is ready to run.
     Graph {
         /// What its records call it.
@@ -53,7 +53,7 @@ pub enum Delivery {
     /// A capture begins, or its range ends.
     Capture(CaptureMark),
     /// The program begins or ends a session, or wants to see what there is of it.
-    Session(Command),
+    Session(SessionCommand),
     /// The last one.
     Finish {
         /// When.
@@ -67,14 +67,14 @@ pub enum Delivery {
 
 /// What the threads of the library and the callbacks share.
 #[derive(Debug)]
-pub struct Inlet {
+pub struct Shared {
     /// Where buffers come from.
     pub pool: Pool,
     /// Where they go.
-    pub deliveries: Sender<Delivery>,
+    pub messages: Sender<Message>,
     /// Record sizes of the loaded CUPTI.
     pub sizes: RecordSizes,
-    /// Bytes of records in buffers of another profiler that came to us since this was last looked at. `Relaxed`: a
+    /// Bytes of records in buffers of another profiler that came to us since this was last read. `Relaxed`: a
     /// statistic.
     pub foreign_bytes: AtomicU64,
     /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
@@ -84,19 +84,19 @@ pub struct Inlet {
     /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.
     pub delivered: AtomicBool,
     /// Records that have come since the last flush.
-    pub unflushed: Unflushed,
+    pub unflushed: FlushBacklog,
     /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`: set
     /// before its first call.
     pub flusher: AtomicU32,
     /// What tracing takes.
-    pub meters: Meters,
-    /// Which threads the sampler should look at.
+    pub meters: CallbackTimer,
+    /// Which threads the sampler reads.
     pub launchers: Launchers,
     /// What it saw.
-    pub outbox: Outbox,
+    pub sample_queue: SampleQueue,
 }
 
-impl Inlet {
+impl Shared {
     /// Whether a buffer has come.
     pub fn has_delivered(&self) -> bool {
         self.delivered.load(Ordering::Relaxed)
@@ -116,13 +116,13 @@ impl Inlet {
 
 /// What the flushing thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Something may have changed that it looks after: a capture ended, or much has come.
-    Look,
+pub enum FlusherCommand {
+    /// Flush before the period is over: a capture ended, or many records have come.
+    FlushNow,
     /// Tracing takes too much: record less.
-    Lower(Mode),
+    LowerMode(Mode),
     /// Nodes of CUDA graphs cost little: record them.
-    Nodes,
+    RecordNodes,
     /// The program ends: flush once more, with force.
     Finish,
     /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
@@ -131,7 +131,7 @@ pub enum Order {
 
 /// What the collector knows.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct StatusSummary {
     /// Name of the verdict, and its share from 0 to 1.
     pub verdict: (&'static str, f64),
     /// The live line.
@@ -148,18 +148,18 @@ pub struct Answer {
 
 /// What the control thread asks the collector.
 #[derive(Debug)]
-pub struct Question(pub Sender<Answer>);
+pub struct Question(pub Sender<StatusSummary>);
 
 impl Question {
     /// Answers it. Nobody may be waiting any more.
-    pub fn answer(self, answer: Answer) {
+    pub fn answer(self, answer: StatusSummary) {
         let _ = self.0.try_send(answer);
     }
 }
 
 /// What a program asks of its session, on the way to the collector.
 #[derive(Debug)]
-pub enum Command {
+pub enum SessionCommand {
     /// Begins one, and answers when whatever comes next is seen.
     Begin(Box<SessionTrace>, Sender<()>),
     /// Answers when everything that was complete at this time is in the file.
@@ -170,7 +170,7 @@ pub enum Command {
 
 /// What the run came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The report.
     pub report: Report,
     /// The trace file, if one was written.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{Cupti, CuptiResult};
 
-use crate::capture::controller::Director;
+use crate::capture::controller::CaptureController;
 use crate::config::{self, ReportStyle};
 use crate::log;
-use crate::message::{Delivery, Inlet, Order, Outcome};
+use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::process;
 
 /// The one profiler. Set once, never taken away: CUPTI may call at any time until the process is gone.
@@ -65,10 +65,10 @@ pub const NO_EXIT_HANDLER: &str = "no exit handler can be registered; the end of
 #[derive(Debug)]
 pub struct Profiler {
     pub cupti: &'static Cupti,
-    pub inlet: Arc<Inlet>,
-    pub director: Arc<Director>,
-    pub orders: Sender<Order>,
-    pub outcome: Receiver<Outcome>,
+    pub shared: Arc<Shared>,
+    pub controller: Arc<CaptureController>,
+    pub commands: Sender<FlusherCommand>,
+    pub outcome: Receiver<RunOutcome>,
     /// The process that is measured: a child made without fork handlers has all this in its memory too.
     pub process_id: u32,
     pub exit_timeout: Duration,
@@ -115,19 +115,19 @@ impl Profiler {
     }
 
     /// What the callbacks touch.
-    pub fn inlet(&self) -> &Inlet {
-        &self.inlet
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Who decides what is measured.
-    pub fn director(&self) -> &Director {
-        &self.director
+    pub fn controller(&self) -> &CaptureController {
+        &self.controller
     }
 
     /// Much has come since the last flush: the next one is due. On a thread of CUPTI's, and never waits.
     pub fn flush_soon(&self) {
-        // Full means that the flushing thread has reason enough to look.
-        let _ = self.orders.try_send(Order::Look);
+        // Full means that the flushing thread will flush anyway.
+        let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
     /// A context exists, so the driver has registered its own exit handler by now. Handlers run last in, first out:
@@ -142,7 +142,7 @@ impl Profiler {
     pub fn ranges_wait() {
         if let Some(profiler) = Self::running() {
             // Refused only when the collector is far behind or dead; then the ring fills up and says so.
-            let _ = profiler.inlet().deliveries.try_send(Delivery::Ranges);
+            let _ = profiler.shared().messages.try_send(Message::Ranges);
         }
     }
 }
@@ -152,7 +152,7 @@ impl Profiler {
 pub enum StartError {
     /// Measuring was started before.
     AlreadyStarted,
-    /// There is no libcupti that can be used: where it was looked for, and what to install.
+    /// There is no libcupti that can be used: where it was searched, and what to install.
     NoCupti(String),
     /// Another tool holds CUPTI.
     Taken,
@@ -195,7 +195,7 @@ pub enum Start {
     Linked,
 }
 
-/// Why there is no session, or no trace of it. The discriminants cross the C border.
+/// Why there is no session, or no trace of it. The discriminants cross into C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
     /// Measuring cannot start in this process.
@@ -213,7 +213,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// The number that stands for it at the C border; 0 is success.
+    /// The number that stands for it in C; 0 is success.
     #[must_use]
     pub const fn code(&self) -> c_int {
         match self {

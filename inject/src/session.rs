@@ -18,7 +18,7 @@ use nvtx_sys::GetExportTable;
 use profiler_core::record::Timestamp;
 
 use crate::collect::session_trace::{self, SessionTrace};
-use crate::message::{Command, Delivery};
+use crate::message::{Message, SessionCommand};
 use crate::runtime::{Profiler, SessionError, Start, StartError};
 use crate::sys::clock;
 use crate::{lifecycle, process_info};
@@ -28,7 +28,7 @@ static OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Longest wait for the collector beyond what the last device work is waited for: it is late only when it is far
 /// behind or dead.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a program that finds this library in its process may call. `size` tells which functions there are: a later
 /// version only adds some at the end.
@@ -83,18 +83,18 @@ pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
 fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     lifecycle::start_for_sessions(start).map_err(SessionError::Start)?;
     let profiler = Profiler::measuring().ok_or(SessionError::Over)?;
-    let director = profiler.director();
+    let controller = profiler.controller();
     sees_device_work(profiler)?;
-    director.hold();
+    controller.hold();
     let at = clock::now(profiler.cupti());
     let notes = vec!["measured: a session of the program".to_owned()];
     let (done, answer) = bounded(1);
     let begun = SessionTrace::new(file, &process_info::describe(profiler.cupti(), at, notes), at)
         .map_err(|error| SessionError::Write(error.to_string()))
-        .and_then(|trace| tell(profiler, Command::Begin(Box::new(trace), done)))
+        .and_then(|trace| tell(profiler, SessionCommand::Begin(Box::new(trace), done)))
         .and_then(|()| wait(&answer));
     if begun.is_err() {
-        director.release();
+        controller.release();
     }
     begun
 }
@@ -106,7 +106,7 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
 pub fn flush() -> Result<(), SessionError> {
     let profiler = open()?;
     let (done, answer) = bounded(1);
-    tell(profiler, Command::Flush(clock::now(profiler.cupti()), done))?;
+    tell(profiler, SessionCommand::Flush(clock::now(profiler.cupti()), done))?;
     wait_for_marks(profiler, &answer)
 }
 
@@ -118,11 +118,11 @@ pub fn end() -> Result<(), SessionError> {
     let profiler = open()?;
     let at = clock::now(profiler.cupti());
     let (done, answer) = bounded(1);
-    let ended = tell(profiler, Command::End(at, done))
+    let ended = tell(profiler, SessionCommand::End(at, done))
         .and_then(|()| wait_for_marks(profiler, &answer)?.map_err(SessionError::Write))
         // A budget may have been spent meanwhile.
         .and_then(|()| sees_device_work(profiler));
-    profiler.director().release();
+    profiler.controller().release();
     OPEN.store(false, Ordering::Release);
     ended
 }
@@ -135,7 +135,7 @@ pub fn now() -> Timestamp {
 
 /// An injected collector may have been told to record less, and an empty session must not look like an idle device.
 fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
-    if !profiler.director().is_watching() {
+    if !profiler.controller().is_watching() {
         return Ok(());
     }
     let why = "no device work is recorded (GPUWHY_MODE=monitor, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";
@@ -154,20 +154,20 @@ fn open() -> Result<&'static Profiler, SessionError> {
     measuring.ok_or(SessionError::Over)
 }
 
-fn tell(profiler: &Profiler, command: Command) -> Result<(), SessionError> {
-    let sent = profiler.inlet().deliveries.try_send(Delivery::Session(command));
+fn tell(profiler: &Profiler, command: SessionCommand) -> Result<(), SessionError> {
+    let sent = profiler.shared().messages.try_send(Message::Session(command));
     // Refused only when the collector is dead or thousands of buffers behind.
     sent.map_err(|_| SessionError::TimedOut)
 }
 
 fn wait<T>(answer: &Receiver<T>) -> Result<T, SessionError> {
-    answer.recv_timeout(session_trace::DRAIN + PATIENCE).map_err(|_| SessionError::TimedOut)
+    answer.recv_timeout(session_trace::DRAIN + COLLECTOR_TIMEOUT).map_err(|_| SessionError::TimedOut)
 }
 
 /// As [`wait`], for an answer that takes flush marks.
 fn wait_for_marks<T>(profiler: &Profiler, answer: &Receiver<T>) -> Result<T, SessionError> {
-    profiler.director().hurry(true);
+    profiler.controller().hurry(true);
     let answer = wait(answer);
-    profiler.director().hurry(false);
+    profiler.controller().hurry(false);
     answer
 }

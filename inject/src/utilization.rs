@@ -18,7 +18,7 @@ use crate::log;
 /// a round takes 1.2 ms there, so this is half a percent of a core.
 const PERIOD: Duration = Duration::from_millis(250);
 /// So long is waited for the first context before all devices that the driver shows are read.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONTEXT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A rate is a mean over at most this long (NVML reference, `nvmlUtilization_t`): it speaks for no more, however late the
 /// next reading comes.
 const LONGEST_MEAN: Duration = Duration::from_secs(1);
@@ -106,7 +106,7 @@ impl UtilizationReader {
         self.due = now + PERIOD;
         let paused = std::mem::take(&mut self.paused);
         match &mut self.state {
-            State::Waiting if contexts == 0 && now - self.begun < PATIENCE => {}
+            State::Waiting if contexts == 0 && now - self.begun < CONTEXT_TIMEOUT => {}
             State::Waiting => match Open::new() {
                 Ok(mut open) => {
                     open.add(contexts, &mut hand_over);

@@ -1,12 +1,12 @@
 //! Captures: what is measured, when a piece of the run begins and ends, and what that means for CUPTI.
 //!
 //! Events come from application threads (`cudaProfilerStart`, ranges), the flushing thread (time), the collector
-//! (detected steps) and the control socket. [`plan`] decides; a begin switches tracing on at once, on the thread that
+//! (detected steps) and the control socket. [`plan`](super::plan) decides; a begin switches tracing on at once, on the thread that
 //! brought the event, so that its next launch is seen; an end is handed to the flushing thread, which keeps tracing on
 //! until the capture's device work has come, and then switches it off. The collector cuts what lies outside
-//! ([`segments`], [`gate`]).
+//! (`collect::capture_router`, `collect::capture_filter`).
 //!
-//! [`settle`] and [`neighbors`] are the flushing thread's part of it: how long tracing stays on, and whether another tool has
+//! [`drain`](super::drain) and [`cupti_sharing`](super::cupti_sharing) are the flushing thread's part: how long tracing stays on, and whether another tool has
 //! taken CUPTI.
 //!
 //! The lock of the plan is held around a decision and a push into a channel, never around a CUPTI call. Messages about
@@ -22,28 +22,28 @@ use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
 
 use crate::capture::plan::{Action, Event, Plan};
-use crate::capture::state::{Desk, Mark};
+use crate::capture::state::{CaptureState, PendingMark};
 use crate::config::request::{Range, RangeName, Request};
-use crate::cupti::recorder::{ProfilerCall, ProfilerCalls, Switch};
-use crate::cupti::toggle::Turned;
+use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
+use crate::cupti::toggle::SwitchOutcome;
 use crate::log;
-use crate::message::{Delivery, Order};
+use crate::message::{FlusherCommand, Message};
 use crate::sys::clock;
 
 /// Brings events to the plan and carries out what it decides.
 #[derive(Debug)]
-pub struct Director {
+pub struct CaptureController {
     pub(super) cupti: &'static Cupti,
-    pub(super) switch: Switch,
-    pub(super) desk: Mutex<Desk>,
-    pub(super) deliveries: Sender<Delivery>,
-    pub(super) orders: Sender<Order>,
+    pub(super) switch: ActivityRecorder,
+    pub(super) state: Mutex<CaptureState>,
+    pub(super) messages: Sender<Message>,
+    pub(super) commands: Sender<FlusherCommand>,
     pub(super) profiler_calls: OnceLock<ProfilerCalls>,
-    /// Captures begun that the collector has not concluded. `Relaxed`: decides only when to stop looking.
+    /// Captures begun that the collector has not concluded. `Relaxed`: decides only when tracing goes off.
     pub(super) open: AtomicUsize,
     /// When the newest capture ended, nanoseconds; `Relaxed` as above.
     pub(super) ended: AtomicU64,
-    pub(super) failure_said: AtomicBool,
+    pub(super) failure_logged: AtomicBool,
     /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go last
     /// may switch off.
     pub(super) holders: AtomicUsize,
@@ -51,25 +51,25 @@ pub struct Director {
     pub(super) hurried: AtomicBool,
 }
 
-impl Director {
+impl CaptureController {
     /// For a process that starts now. Nothing is on yet.
     pub fn new(
         cupti: &'static Cupti,
-        switch: Switch,
+        switch: ActivityRecorder,
         request: Request,
-        deliveries: Sender<Delivery>,
-        orders: Sender<Order>,
+        messages: Sender<Message>,
+        commands: Sender<FlusherCommand>,
     ) -> Self {
         Self {
             cupti,
             switch,
-            desk: Mutex::new(Desk::new(Plan::new(request, clock::now(cupti)))),
-            deliveries,
-            orders,
+            state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
+            messages,
+            commands,
             profiler_calls: OnceLock::new(),
             open: AtomicUsize::new(0),
             ended: AtomicU64::new(0),
-            failure_said: AtomicBool::new(false),
+            failure_logged: AtomicBool::new(false),
             holders: AtomicUsize::new(0),
             hurried: AtomicBool::new(false),
         }
@@ -82,7 +82,7 @@ impl Director {
     /// When kernels cannot be recorded.
     pub fn start(&self) -> Result<Vec<String>, Error> {
         let (wants_records, at_once) = {
-            let plan = &mut self.desk().plan;
+            let plan = &mut self.state().plan;
             if plan.request().is_whole() {
                 plan.on(Event::Tick, clock::now(self.cupti));
                 self.open.fetch_add(1, Ordering::Relaxed);
@@ -92,15 +92,15 @@ impl Director {
         };
         // What waits for its first capture has nothing on that a launch could pass through.
         let mut notes = if at_once { self.switch.describe() } else { Vec::new() };
-        if wants_records && let Turned::Now(more) = self.switch.on()? {
+        if wants_records && let SwitchOutcome::Now(more) = self.switch.on()? {
             notes.extend(more);
         }
         Ok(notes)
     }
 
-    /// The range of the program that is to be looked out for.
+    /// The range of the program that begins and ends captures.
     pub fn wanted_range(&self) -> Option<RangeName> {
-        match &self.desk().plan.request().range {
+        match &self.state().plan.request().range {
             Range::Named(name) | Range::Steps(_, Some(name)) => Some(name.clone()),
             _ => None,
         }
@@ -113,13 +113,13 @@ impl Director {
 
     /// Whether `cudaProfilerStart` is to be listened to.
     pub fn wants_profiler_calls(&self) -> bool {
-        self.desk().plan.request().range == Range::ProfilerApi
+        self.state().plan.request().range == Range::ProfilerApi
     }
 
-    /// From here on calls of the profiler API are understood, for as long as CUPTI's slot is held. Answers whether there are
+    /// From here on calls of the profiler API are understood, for as long as this library holds the subscriber. Answers whether there are
     /// any.
     pub fn listen(&self) -> bool {
-        let calls = self.switch.slot().with(|subscriber| ProfilerCalls::listen(self.cupti, subscriber));
+        let calls = self.switch.ownership().with(|subscriber| ProfilerCalls::listen(self.cupti, subscriber));
         let calls = calls.unwrap_or_default();
         let any = !calls.is_empty();
         let _ = self.profiler_calls.set(calls);
@@ -142,47 +142,47 @@ impl Director {
         // Before the lock: this thread may be inside a CUPTI callback, and a lock must not be held around a call that
         // could wait for what another one holds.
         let at = clock::now(self.cupti);
-        let mut desk = self.desk();
-        let at = desk.in_order(at);
-        match desk.plan.on(event, at) {
+        let mut state = self.state();
+        let at = state.in_order(at);
+        match state.plan.on(event, at) {
             Action::None => return false,
             Action::Warm => {
-                drop(desk);
+                drop(state);
                 self.switch_on();
             }
             Action::Begin { number, trigger } => {
                 self.open.fetch_add(1, Ordering::Relaxed);
-                desk.marks.push(Mark::Begin(number, trigger));
+                state.marks.push(PendingMark::Begin(number, trigger));
                 let mut at = at;
                 if !self.switch.is_on() {
-                    drop(desk);
+                    drop(state);
                     self.switch_on();
                     // What other threads launched meanwhile was recorded in part.
                     let on = clock::now(self.cupti);
-                    desk = self.desk();
-                    at = desk.in_order(on);
-                    desk.observe(at, self.is_recording());
+                    state = self.state();
+                    at = state.in_order(on);
+                    state.observe(at, self.is_recording());
                 }
-                self.send_marks(&mut desk, at);
+                self.send_marks(&mut state, at);
             }
             Action::End { number } => {
-                desk.observe(at, self.is_recording());
+                state.observe(at, self.is_recording());
                 // Behind a begin that is still to come.
-                let begun = desk.marks.is_empty();
-                desk.marks.push(Mark::End(number));
+                let begun = state.marks.is_empty();
+                state.marks.push(PendingMark::End(number));
                 if begun {
-                    self.send_marks(&mut desk, at);
+                    self.send_marks(&mut state, at);
                 }
             }
         }
         true
     }
 
-    fn send_marks(&self, desk: &mut Desk, at: Timestamp) {
-        for mark in desk.marks.drain(..) {
+    fn send_marks(&self, state: &mut CaptureState, at: Timestamp) {
+        for mark in state.marks.drain(..) {
             match mark {
-                Mark::Begin(number, trigger) => self.send(CaptureMark::Begin { number, at, trigger }),
-                Mark::End(number) => self.end(number, at),
+                PendingMark::Begin(number, trigger) => self.send(CaptureMark::Begin { number, at, trigger }),
+                PendingMark::End(number) => self.end(number, at),
             }
         }
     }
@@ -190,33 +190,33 @@ impl Director {
     pub(super) fn end(&self, number: u32, at: Timestamp) {
         self.ended.store(at.nanos(), Ordering::Relaxed);
         self.send(CaptureMark::End { number, at });
-        // Full means that the flushing thread has reason enough to look.
-        let _ = self.orders.try_send(Order::Look);
+        // Full means that the flushing thread will flush anyway.
+        let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
-    /// Tells the collector. Under the lock of the desk, so that marks arrive in the order of the plan.
+    /// Tells the collector. Under the lock of the state, so that marks arrive in the order of the plan.
     pub(super) fn send(&self, mark: CaptureMark) {
         // The channel has room for every buffer and thousands of marks; it is full only when the collector is dead.
-        if self.deliveries.try_send(Delivery::Capture(mark)).is_err() {
+        if self.messages.try_send(Message::Capture(mark)).is_err() {
             log::warning!("{mark:?} is lost: the collector does not keep up");
         }
     }
 
     /// Captures begun so far.
     pub fn captures(&self) -> u32 {
-        self.desk().plan.begun()
+        self.state().plan.begun()
     }
 
     /// Whether one is being taken.
     pub fn is_capturing(&self) -> bool {
-        self.desk().plan.taking().is_some()
+        self.state().plan.taking().is_some()
     }
 
     pub(super) fn switch_on(&self) {
         match self.switch.on() {
-            Ok(Turned::Now(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
-            Ok(Turned::Already) => {}
-            Ok(Turned::Later) => log::warning!(
+            Ok(SwitchOutcome::Now(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
+            Ok(SwitchOutcome::Already) => {}
+            Ok(SwitchOutcome::Later) => log::warning!(
                 "CUPTI is still being switched by another thread: what a capture launches first may be missing"
             ),
             Err(error) => self.refused(&error),
@@ -224,7 +224,7 @@ impl Director {
     }
 
     pub(super) fn refused(&self, error: &Error) {
-        if self.failure_said.swap(true, Ordering::Relaxed) {
+        if self.failure_logged.swap(true, Ordering::Relaxed) {
             return;
         }
         if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
@@ -237,19 +237,19 @@ impl Director {
     }
 
     /// Time of captures so far in which nothing could be recorded, because another tool held CUPTI or because that
-    /// refused; nanoseconds of the stretches that are over.
+    /// refused; nanoseconds of the periods that are over.
     pub fn unobserved(&self) -> u64 {
-        self.desk().unobserved.over()
+        self.state().unobserved.over()
     }
 
-    /// The same with the stretch that lasts, up to `at`.
+    /// The same with the period that lasts, up to `at`.
     pub fn unobserved_until(&self, at: Timestamp) -> u64 {
-        self.desk().unobserved.until(at)
+        self.state().unobserved.until(at)
     }
 
     /// Whether what a capture wants is recorded.
     pub(super) fn is_recording(&self) -> bool {
-        self.switch.is_on() && !self.switch.slot().is_taken()
+        self.switch.is_on() && !self.switch.ownership().is_taken()
     }
 
     /// Whether the run is only watched, and nothing of CUPTI's is recorded.
@@ -269,18 +269,18 @@ impl Director {
 
     /// Asks the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
-        if self.orders.try_send(Order::Lower(mode)).is_err() {
+        if self.commands.try_send(FlusherCommand::LowerMode(mode)).is_err() {
             log::warning!("the step down to {} is late: the flushing thread is busy", mode.name());
         }
     }
 
     /// Asks the flushing thread to record the nodes of CUDA graphs; whether it will.
     pub fn ask_for_nodes(&self) -> bool {
-        self.orders.try_send(Order::Nodes).is_ok()
+        self.commands.try_send(FlusherCommand::RecordNodes).is_ok()
     }
 
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(super) fn state(&self) -> MutexGuard<'_, CaptureState> {
         // A few numbers, whole after every panic that could happen.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! How long tracing stays on: what the flushing thread looks at before it sleeps and after each flush.
+//! How long tracing stays on: what the flushing thread checks before it sleeps and after each flush.
 //!
 //! Records are wanted while a capture is being taken, while the last device work of one is awaited, and while a session of
 //! the program holds. Only the flushing thread switches off, so none of this is done inside a callback.
@@ -9,23 +9,23 @@ use std::time::Duration;
 use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
 
-use crate::capture::controller::Director;
-use crate::cupti::other_tool::Company;
+use crate::capture::controller::CaptureController;
+use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
-use crate::message::Order;
+use crate::message::FlusherCommand;
 use crate::sys::clock;
 
 /// Tracing stays on for so long after the last capture: the next one may follow at once, and switching back and forth
 /// costs more than it saves (`cuptiActivityDisable` does not give the launch path its full speed back).
-const LINGER_NANOS: u64 = 200_000_000;
+const SWITCH_OFF_DELAY_NANOS: u64 = 200_000_000;
 /// Between two flushes while the last device work of a capture is awaited.
 const DRAIN_PERIOD: Duration = Duration::from_millis(10);
 
-impl Director {
+impl CaptureController {
     /// How long the flushing thread may sleep.
     pub fn wait(&self, period: Duration) -> Duration {
         let (taking, deadline) = {
-            let plan = &self.desk().plan;
+            let plan = &self.state().plan;
             (plan.taking().is_some(), plan.deadline())
         };
         let draining = self.open.load(Ordering::Relaxed) > usize::from(taking) || self.hurried.load(Ordering::Relaxed);
@@ -36,29 +36,29 @@ impl Director {
 
     /// On the flushing thread, after each flush: switches off what is no longer wanted. Answers whether measuring is
     /// over and its last record has come.
-    pub fn settle(&self, company: &mut Company) -> bool {
+    pub fn stop_if_done(&self, detector: &mut OtherToolDetector) -> bool {
         let now = clock::now(self.cupti);
         let (wanted, over, leaves) = {
-            let mut desk = self.desk();
+            let mut state = self.state();
             // Marks that wait: a thread is just switching on, and will say what came of it.
-            if desk.marks.is_empty() {
-                desk.observe(now, self.is_recording());
+            if state.marks.is_empty() {
+                state.observe(now, self.is_recording());
             }
-            let over = desk.plan.is_over();
+            let over = state.plan.is_over();
             let ended = Timestamp::from_nanos(self.ended.load(Ordering::Relaxed));
-            let wanted = desk.plan.wants_records() || self.holders.load(Ordering::Acquire) > 0;
+            let wanted = state.plan.wants_records() || self.holders.load(Ordering::Acquire) > 0;
             let done = !wanted && self.open.load(Ordering::Relaxed) == 0;
             // Under the lock, so that a capture begins before it, or sees it and calls it back.
-            (wanted, over && done, done && (over || now.since(ended) > LINGER_NANOS) && self.switch.leave())
+            (wanted, over && done, done && (over || now.since(ended) > SWITCH_OFF_DELAY_NANOS) && self.switch.leave())
         };
         if leaves {
             self.leave();
         } else if wanted && self.switch.is_off() {
             // It was refused when the capture began; it may not be now.
-            if self.is_free(company, now) {
+            if self.is_free(detector, now) {
                 self.switch_on();
                 let now = clock::now(self.cupti);
-                self.desk().observe(now, self.is_recording());
+                self.state().observe(now, self.is_recording());
             }
         } else if self.switch.is_off() {
             self.switch.give_back_if_wanted();
@@ -79,7 +79,7 @@ impl Director {
     /// Switches off whatever is on, for good: graphs as a whole, too. Only from the flushing thread.
     pub fn switch_off(&self) {
         let leaves = {
-            let _desk = self.desk();
+            let _state = self.state();
             self.switch.leave()
         };
         if leaves {
@@ -110,7 +110,7 @@ impl Director {
     pub fn hold(&self) {
         {
             // Under the lock, as everything that keeps tracing on.
-            let _desk = self.desk();
+            let _state = self.state();
             self.holders.fetch_add(1, Ordering::AcqRel);
         }
         if !self.switch.is_on() {
@@ -126,8 +126,8 @@ impl Director {
     /// Somebody waits for the next flush marks, which come every [`DRAIN_PERIOD`] meanwhile; or waits no more.
     pub fn hurry(&self, waits: bool) {
         self.hurried.store(waits, Ordering::Relaxed);
-        // Full means that the flushing thread has reason enough to look.
-        let _ = self.orders.try_send(Order::Look);
+        // Full means that the flushing thread will flush anyway.
+        let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
     /// A capture has come to its end in the collector.

@@ -9,10 +9,10 @@ use crate::capture::plan::Plan;
 
 /// What the lock protects.
 #[derive(Debug)]
-pub struct Desk {
+pub struct CaptureState {
     pub plan: Plan,
     /// Marks that wait until tracing is on, first of all a begin: the thread that switches it on sends them.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<PendingMark>,
     /// Time of captures in which nothing was recorded.
     pub unobserved: Unobserved,
     /// The newest time that an event had.
@@ -21,12 +21,12 @@ pub struct Desk {
 
 /// What the plan has decided about a capture.
 #[derive(Debug)]
-pub enum Mark {
+pub enum PendingMark {
     Begin(u32, Trigger),
     End(u32),
 }
 
-impl Desk {
+impl CaptureState {
     pub fn new(plan: Plan) -> Self {
         Self { plan, marks: Vec::new(), unobserved: Unobserved::default(), newest: Timestamp::ZERO }
     }
@@ -47,9 +47,9 @@ impl Desk {
     }
 }
 
-/// The sum of stretches, of which one may last.
+/// The sum of periods, of which one may last.
 ///
-/// A stretch counts when it is over: it belongs to the capture that goes on behind it.
+/// A period counts when it is over: it belongs to the capture that goes on behind it.
 #[derive(Debug, Default)]
 pub struct Unobserved {
     since: Option<Timestamp>,
@@ -57,7 +57,7 @@ pub struct Unobserved {
 }
 
 impl Unobserved {
-    /// A stretch lasts since then, whatever was known of its begin before.
+    /// A period lasts since then, whatever was known of its begin before.
     pub fn begin(&mut self, since: Timestamp) {
         self.since = Some(since);
     }
@@ -91,47 +91,47 @@ mod tests {
     }
 
     /// The whole run is being taken.
-    fn taking() -> Desk {
-        let mut desk = Desk::new(Plan::new(Request::default(), at(0)));
-        assert!(matches!(desk.plan.on(Event::Tick, at(0)), Action::Begin { number: 1, .. }));
-        desk
+    fn taking() -> CaptureState {
+        let mut state = CaptureState::new(Plan::new(Request::default(), at(0)));
+        assert!(matches!(state.plan.on(Event::Tick, at(0)), Action::Begin { number: 1, .. }));
+        state
     }
 
     #[test]
-    fn a_stretch_counts_when_it_is_over_and_lasts_from_its_first_moment() {
-        let mut desk = taking();
-        desk.observe(at(10), true);
-        desk.observe(at(20), false);
-        desk.observe(at(30), false);
-        assert_eq!([desk.unobserved.over(), desk.unobserved.until(at(50))], [0, 30]);
-        desk.observe(at(60), true);
-        assert_eq!([desk.unobserved.over(), desk.unobserved.until(at(99))], [40, 40]);
-        desk.observe(at(100), false);
-        desk.observe(at(101), true);
-        assert_eq!(desk.unobserved.over(), 41);
+    fn a_period_counts_when_it_is_over_and_lasts_from_its_first_moment() {
+        let mut state = taking();
+        state.observe(at(10), true);
+        state.observe(at(20), false);
+        state.observe(at(30), false);
+        assert_eq!([state.unobserved.over(), state.unobserved.until(at(50))], [0, 30]);
+        state.observe(at(60), true);
+        assert_eq!([state.unobserved.over(), state.unobserved.until(at(99))], [40, 40]);
+        state.observe(at(100), false);
+        state.observe(at(101), true);
+        assert_eq!(state.unobserved.over(), 41);
     }
 
     #[test]
     fn what_was_lost_before_it_was_noticed_counts_too() {
-        let mut desk = taking();
-        desk.observe(at(20), false);
-        desk.unobserved.begin(at(12));
-        assert_eq!(desk.unobserved.until(at(22)), 10);
+        let mut state = taking();
+        state.observe(at(20), false);
+        state.unobserved.begin(at(12));
+        assert_eq!(state.unobserved.until(at(22)), 10);
     }
 
     #[test]
     fn outside_of_captures_nothing_is_missed() {
-        let mut desk = taking();
-        desk.observe(at(10), false);
-        assert_eq!(desk.plan.on(Event::CommandStop, at(15)), Action::End { number: 1 });
-        desk.observe(at(20), false);
-        desk.observe(at(90), false);
-        assert_eq!(desk.unobserved.until(at(99)), 10);
+        let mut state = taking();
+        state.observe(at(10), false);
+        assert_eq!(state.plan.on(Event::CommandStop, at(15)), Action::End { number: 1 });
+        state.observe(at(20), false);
+        state.observe(at(90), false);
+        assert_eq!(state.unobserved.until(at(99)), 10);
     }
 
     #[test]
     fn events_keep_the_order_in_which_they_got_the_lock() {
-        let mut desk = taking();
-        assert_eq!([9, 7, 10].map(|nanos| desk.in_order(at(nanos)).nanos()), [9, 9, 10]);
+        let mut state = taking();
+        assert_eq!([9, 7, 10].map(|nanos| state.in_order(at(nanos)).nanos()), [9, 9, 10]);
     }
 }

@@ -1,7 +1,7 @@
 //! The collector's side of a session: which records are its own, and the file that they go into.
 //!
 //! The records are those of what was launched between begin and end, found as those of a capture are
-//! (`Segments`). Nothing is reported here: the program reads the file. An error of the file ends the writing and is
+//! (`CaptureRouter`). Nothing is reported here: the program reads the file. An error of the file ends the writing and is
 //! told at the end; it disturbs nobody else.
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Record, Timestamp};
 use profiler_core::trace::TraceWriter;
 
-use crate::collect::capture_router::Segments;
+use crate::collect::capture_router::CaptureRouter;
 
 /// Device work that is still under way at the end of a session is waited for so long: as that of a capture.
 pub const DRAIN: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const MARKS: u32 = 2;
 
 /// A session that is being written.
 pub struct SessionTrace {
-    segments: Segments,
+    router: CaptureRouter,
     /// Only asked whether launched work is still to come.
     attributor: Attributor,
     writer: Result<TraceWriter<Own<File>>, io::Error>,
@@ -67,10 +67,10 @@ impl SessionTrace {
     pub fn new(file: File, session: &ProcessInfo, at: Timestamp) -> io::Result<Self> {
         let mut attributor = Attributor::new();
         attributor.stop_what_if();
-        let mut segments = Segments::new(false);
-        segments.begin(1, at);
+        let mut router = CaptureRouter::new(false);
+        router.begin(1, at);
         Ok(Self {
-            segments,
+            router,
             attributor,
             writer: Ok(TraceWriter::new(Own::of_file(file)?, session)?),
             loss_before: None,
@@ -83,7 +83,7 @@ impl SessionTrace {
     /// Takes a record if it belongs to the session.
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         let routed = &mut self.routed;
-        self.segments.route(record, |_, record| routed.push(*record));
+        self.router.route(record, |_, record| routed.push(*record));
         self.store(dictionary);
     }
 
@@ -106,14 +106,14 @@ impl SessionTrace {
 
     /// The session ends as of `at`.
     pub fn end(&mut self, at: Timestamp, done: Sender<Result<(), String>>) {
-        self.segments.end(1, at);
+        self.router.end(1, at);
         self.ending = Some(Ending { at, asked: Instant::now(), marks: 0, done });
     }
 
     /// A flush mark. Answers whether the session is over and its file can be finished.
     pub fn flushed(&mut self, before: Timestamp, loss: &Loss, dictionary: &Dictionary) -> bool {
         let routed = &mut self.routed;
-        self.segments.flushed(before, |_, record| routed.push(*record));
+        self.router.flushed(before, |_, record| routed.push(*record));
         self.store(dictionary);
         self.attributor.flushed(before, dictionary);
         let loss = self.loss(loss);
@@ -138,7 +138,7 @@ impl SessionTrace {
     /// Completes the file and tells whoever waits.
     pub fn finish(mut self, at: Timestamp, end: End, loss: &Loss, dictionary: &Dictionary) {
         let routed = &mut self.routed;
-        self.segments.conclude(|_, record| routed.push(*record));
+        self.router.conclude(|_, record| routed.push(*record));
         self.store(dictionary);
         let loss = self.loss(loss);
         let written = self.writer.and_then(|writer| writer.finish(end, at, &loss, dictionary));
@@ -149,7 +149,7 @@ impl SessionTrace {
 
     fn loss(&self, now: &Loss) -> Loss {
         let since = self.loss_before.map_or(*now, |before| now.since(&before));
-        Loss { dropped_by_gpuwhy: since.dropped_by_gpuwhy + self.segments.missed(), ..since }
+        Loss { dropped_by_gpuwhy: since.dropped_by_gpuwhy + self.router.missed(), ..since }
     }
 }
 

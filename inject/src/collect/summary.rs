@@ -12,7 +12,7 @@ use profiler_core::trace::{STORED_REPORT_FROM, StoredReport};
 use crate::collect::collector::Collector;
 use crate::config::WhatIf;
 use crate::log;
-use crate::message::Answer;
+use crate::message::StatusSummary;
 use crate::sys::clock::after;
 
 impl Collector {
@@ -29,10 +29,10 @@ impl Collector {
     }
 
     /// How things are, for somebody outside.
-    pub(super) fn answer(&self) -> Answer {
+    pub(super) fn answer(&self) -> StatusSummary {
         let report = self.make_report(End::Abrupt);
         let loss = &self.loss;
-        Answer {
+        StatusSummary {
             verdict: (report.verdict.group.name(), report.verdict.share),
             line: report.live_line(),
             summary: report.summary(),

@@ -20,7 +20,7 @@ use crate::sys::files;
 /// The file's states.
 #[derive(Default)]
 pub enum TraceFile {
-    /// Nothing to write yet: a process that only looks at the GPU leaves no file.
+    /// Nothing to write yet: a process that only queries the GPU leaves no file.
     Waiting(PathBuf),
     /// Being written.
     Open(Box<TraceWriter<Own<File>>>, PathBuf),

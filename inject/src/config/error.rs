@@ -32,7 +32,7 @@ const READ_ELSEWHERE: &[&str] = &[
 
 /// A variable that cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Complaint {
+pub enum SettingsError {
     /// The value was not understood.
     Value {
         /// The variable.
@@ -60,7 +60,7 @@ pub enum Complaint {
     RangeWithoutName,
 }
 
-impl Complaint {
+impl SettingsError {
     /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A name
     /// that nothing reads may be for another version, or for somebody else.
     #[must_use]
@@ -69,7 +69,7 @@ impl Complaint {
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value { variable, value, expected } => {
@@ -94,14 +94,14 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// A complaint about `name` if it looks like ours and is not. What is not UTF-8 after the prefix is not ours either.
-pub(super) fn unknown(name: &OsStr) -> Option<Complaint> {
+/// An error about `name` if it looks like ours and is not. What is not UTF-8 after the prefix is not ours either.
+pub(super) fn unknown(name: &OsStr) -> Option<SettingsError> {
     let name = name.to_string_lossy();
     let known = || VARIABLES.iter().map(|variable| variable.name).chain(READ_ELSEWHERE.iter().copied());
     if !name.starts_with(PREFIX) || known().any(|known| known == name) {
         return None;
     }
-    Some(Complaint::Name { nearest: nearest(&name.to_ascii_uppercase()), name: name.into_owned() })
+    Some(SettingsError::Name { nearest: nearest(&name.to_ascii_uppercase()), name: name.into_owned() })
 }
 
 /// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn said(name: &str) -> Option<String> {
-        unknown(OsStr::new(name)).map(|complaint| complaint.to_string())
+        unknown(OsStr::new(name)).map(|error| error.to_string())
     }
 
     #[test]

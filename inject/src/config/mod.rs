@@ -21,7 +21,7 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
 use crate::config::value::{is_off, on_or_off, parse_bytes, parse_percent};
 
-pub use error::Complaint;
+pub use error::SettingsError;
 pub use value::parse_duration;
 pub use variable::*;
 
@@ -49,16 +49,16 @@ impl Graphs {
     }
 }
 
-/// Whether other tools get a turn: `GPUWHY_CUPTI_SHARING`.
+/// Whether other tools can use CUPTI: `GPUWHY_CUPTI_SHARING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Neighbors {
-    /// The slot is held to the end of the process.
+pub enum CuptiSharing {
+    /// This library keeps CUPTI to the end of the process.
     Exclusive,
-    /// It is left to whoever wants it.
+    /// Other tools can use CUPTI: this library releases it, and pauses while another tool records.
     Yield,
 }
 
-impl Neighbors {
+impl CuptiSharing {
     /// From its name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -70,7 +70,7 @@ impl Neighbors {
     }
 }
 
-/// Whether the what-if replay runs beside the accounting.
+/// Whether the what-if simulation runs beside the accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhatIf {
     /// Until records come faster than they can be taken in.
@@ -81,7 +81,7 @@ pub enum WhatIf {
     Off,
 }
 
-/// Whether host threads are looked at.
+/// Whether host threads are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
     /// As far as it is possible.
@@ -162,10 +162,10 @@ pub struct Settings {
     /// Injection library to load after this one.
     pub chain: Option<PathBuf>,
     /// Whether other tools get CUPTI.
-    pub neighbors: Neighbors,
+    pub cupti_sharing: CuptiSharing,
     /// Most memory for activity buffers, bytes.
     pub memory: u64,
-    /// Look at host threads.
+    /// Sample host threads.
     pub sampling: Sampling,
     /// [`WHAT_IF`].
     pub what_if: WhatIf,
@@ -180,14 +180,14 @@ pub struct Settings {
 impl Settings {
     /// Reads the process environment.
     #[must_use]
-    pub fn from_env() -> (Self, Vec<Complaint>) {
+    pub fn from_env() -> (Self, Vec<SettingsError>) {
         let variables: Vec<_> = env::vars_os().collect();
         Self::from_variables(&variables)
     }
 
     /// Reads `variables`, of which the last one of a name counts.
     #[must_use]
-    pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<Complaint>) {
+    pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
         let mut bad: Vec<_> = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
         let lookup = |name: &'static str| {
             let found = variables.iter().rev().find(|(set, _)| set == name);
@@ -250,13 +250,13 @@ impl Settings {
             chain: read(&lookup, &mut bad, CHAIN, "a file name or `off`", None, |text| {
                 Some(if is_off(text) { None } else { Some(PathBuf::from(text)) })
             }),
-            neighbors: read(
+            cupti_sharing: read(
                 &lookup,
                 &mut bad,
                 CUPTI_SHARING,
                 "exclusive or yield",
-                Neighbors::Exclusive,
-                Neighbors::parse,
+                CuptiSharing::Exclusive,
+                CuptiSharing::parse,
             ),
             memory: read(&lookup, &mut bad, BUFFER_MEMORY, "a size from 8M to 64G", 256 << 20, |text| {
                 // The channels have room for every buffer there is, from the start.
@@ -282,18 +282,18 @@ impl Settings {
         let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
         bad.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
             let placeholder = pattern.as_ref()?.unknown_placeholder()?;
-            Some(Complaint::Placeholder { variable, placeholder })
+            Some(SettingsError::Placeholder { variable, placeholder })
         }));
         (settings, bad)
     }
 
     /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
-    pub fn whole_graphs(&self, neighbors: Neighbors) -> bool {
-        self.mode != Mode::Monitor && self.graphs != Graphs::Nodes && neighbors == Neighbors::Exclusive
+    pub fn whole_graphs(&self, cupti_sharing: CuptiSharing) -> bool {
+        self.mode != Mode::Monitor && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
     }
 
     /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
-    pub fn describe_tracing(&self, neighbors: Neighbors, whole_graphs_are_safe: bool) -> Vec<String> {
+    pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_are_safe: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if self.mode == Mode::Monitor {
             notes.push(format!(
@@ -302,15 +302,15 @@ impl Settings {
             ));
         }
         if self.mode != Mode::Monitor && self.graphs == Graphs::Whole {
-            notes.push(match neighbors {
-                Neighbors::Exclusive if !whole_graphs_are_safe => format!(
+            notes.push(match cupti_sharing {
+                CuptiSharing::Exclusive if !whole_graphs_are_safe => format!(
                     "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash the \
                      program over whole ones; {CUPTI_PATH} takes a newer libcupti"
                 ),
-                Neighbors::Exclusive => format!(
+                CuptiSharing::Exclusive => format!(
                     "CUDA graphs are recorded as a whole ({CUDA_GRAPH_TRACE}=graph): each counts as computation, what runs inside is not known"
                 ),
-                Neighbors::Yield => format!(
+                CuptiSharing::Yield => format!(
                     "{CUDA_GRAPH_TRACE}=graph has no effect: whoever shares CUPTI ({CUPTI_SHARING}=yield) would get no nodes either"
                 ),
             });
@@ -322,15 +322,15 @@ impl Settings {
 /// What is expected of a variable, if this value of it is not understood.
 #[must_use]
 pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
-    let (_, complaints) = Settings::from_variables(&[(variable.into(), value.into())]);
-    complaints.into_iter().find_map(|complaint| match complaint {
-        Complaint::Value { expected, .. } => Some(expected),
+    let (_, errors) = Settings::from_variables(&[(variable.into(), value.into())]);
+    errors.into_iter().find_map(|error| match error {
+        SettingsError::Value { expected, .. } => Some(expected),
         _ => None,
     })
 }
 
-/// What is to be measured. A range without a name is a complaint, and then the whole run is measured.
-fn read_capture<'a>(lookup: &impl Fn(&'static str) -> Option<&'a OsStr>, bad: &mut Vec<Complaint>) -> Request {
+/// What is to be measured. A range without a name is a error, and then the whole run is measured.
+fn read_capture<'a>(lookup: &impl Fn(&'static str) -> Option<&'a OsStr>, bad: &mut Vec<SettingsError>) -> Request {
     let kind = read(lookup, bad, CAPTURE_RANGE, "none, cudaProfilerApi or nvtx", RangeKind::None, RangeKind::parse);
     let expected = "a range such as step, step@domain or *@domain";
     let name = read(lookup, bad, NVTX_CAPTURE, expected, None, |text| RangeName::parse(text).map(Some));
@@ -343,7 +343,7 @@ fn read_capture<'a>(lookup: &impl Fn(&'static str) -> Option<&'a OsStr>, bad: &m
         (None, RangeKind::ProfilerApi, _) => Range::ProfilerApi,
         (None, RangeKind::Nvtx, Some(name)) => Range::Named(name),
         (None, RangeKind::Nvtx, None) => {
-            bad.push(Complaint::RangeWithoutName);
+            bad.push(SettingsError::RangeWithoutName);
             Range::Whole
         }
         (None, RangeKind::None, _) => Range::Whole,
@@ -360,10 +360,10 @@ fn read_capture<'a>(lookup: &impl Fn(&'static str) -> Option<&'a OsStr>, bad: &m
     }
 }
 
-/// The value of one variable: unset or empty is the default, not understood is the default and a complaint.
+/// The value of one variable: unset or empty is the default, not understood is the default and a error.
 fn read<'a, T>(
     lookup: &impl Fn(&'static str) -> Option<&'a OsStr>,
-    bad: &mut Vec<Complaint>,
+    bad: &mut Vec<SettingsError>,
     variable: &'static str,
     expected: &'static str,
     default: T,
@@ -373,7 +373,7 @@ fn read<'a, T>(
     if let Some(parsed) = value.to_str().map(str::trim).and_then(parse) {
         return parsed;
     }
-    bad.push(Complaint::Value { variable, value: value.to_string_lossy().into_owned(), expected });
+    bad.push(SettingsError::Value { variable, value: value.to_string_lossy().into_owned(), expected });
     default
 }
 
@@ -381,7 +381,7 @@ fn read<'a, T>(
 mod tests {
     use super::*;
 
-    fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<Complaint>) {
+    fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
         let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         Settings::from_variables(&variables)
     }
@@ -434,7 +434,7 @@ mod tests {
     fn names_that_do_not_exist_are_named_beside_values() {
         let (settings, bad) = parse(&[("HOME", "/root"), ("GPUWHY_LIVES", "1s"), (LIVE, "2s"), (REPORT, "loud")]);
         assert_eq!(settings.live, Some(Duration::from_secs(2)));
-        let said: Vec<_> = bad.iter().map(Complaint::to_string).collect();
+        let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
         assert!(said.len() == 2 && said[0].contains("GPUWHY_LIVES") && said[1].contains("loud"), "{said:?}");
     }
 
@@ -454,7 +454,7 @@ mod tests {
         assert_eq!((capture.at_end, capture.kill), (AtEnd::Repeat(Some(3)), Some(15)));
         assert_eq!(capture.duration, Some(Duration::from_secs(2)));
         let (settings, bad) = parse(&[(CAPTURE_RANGE, "nvtx")]);
-        assert!(settings.capture.is_whole() && bad == [Complaint::RangeWithoutName]);
+        assert!(settings.capture.is_whole() && bad == [SettingsError::RangeWithoutName]);
         assert!(parse(&[(STEPS, "1,0,0,2")]).0.capture.detects_steps());
     }
 }

@@ -26,7 +26,7 @@ pub const OUTPUT: &str = "GPUWHY_OUTPUT";
 pub const REPORT: &str = "GPUWHY_REPORT";
 /// How often a verdict is printed while the program runs.
 pub const LIVE: &str = "GPUWHY_LIVE";
-/// How talkative the library is.
+/// How much is logged.
 pub const LOG: &str = "GPUWHY_LOG";
 /// Which libcupti to load.
 pub const CUPTI_PATH: &str = "GPUWHY_CUPTI_PATH";
@@ -54,7 +54,7 @@ pub const CHAIN: &str = "GPUWHY_CHAIN";
 pub const CUPTI_SHARING: &str = "GPUWHY_CUPTI_SHARING";
 /// Memory for activity buffers.
 pub const BUFFER_MEMORY: &str = "GPUWHY_BUFFER_MEMORY";
-/// Whether host threads are looked at.
+/// Whether host threads are sampled.
 pub const SAMPLING: &str = "GPUWHY_SAMPLING";
 
 /// How much of the command line is kept.

@@ -95,13 +95,13 @@ pub fn check(folder: &Path, user: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {wrong}", folder.display())))
 }
 
-/// A connection to a socket, made within `patience`; `None` when nobody listens. What a killed process left behind is
+/// A connection to a socket, made within `timeout`; `None` when nobody listens. What a killed process left behind is
 /// removed. The stream does not block.
 ///
 /// # Errors
 /// When the socket or the process at its other end is not this user's, or when the process does not take the connection.
-pub fn connect(socket: &Path, user: u32, patience: Duration) -> io::Result<Option<UnixStream>> {
-    let deadline = Instant::now() + patience;
+pub fn connect(socket: &Path, user: u32, timeout: Duration) -> io::Result<Option<UnixStream>> {
+    let deadline = Instant::now() + timeout;
     loop {
         let Ok(found) = fs::symlink_metadata(socket) else { return Ok(None) };
         let Some(seen) = own(&found, user) else { return Err(denied("is no socket of this user")) };

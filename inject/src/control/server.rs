@@ -15,23 +15,23 @@ use std::{io, process, thread};
 use crossbeam_channel::bounded;
 use host_sampler::own::{Identity, Own};
 
-use crate::capture::controller::Director;
+use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;
 use crate::control::address::{self, Place};
-use crate::control::client::{Client, Command};
+use crate::control::client::{Client, ControlCommand};
 use crate::control::json::Object;
-use crate::message::{Answer, Delivery, Question};
+use crate::message::{Message, Question, StatusSummary};
 use crate::runtime::Profiler;
 use crate::sys::{descriptors, sockets};
 use crate::{command_line, log};
 
 /// Connections at a time; more are closed at once.
 const MAX_CLIENTS: usize = 8;
-/// The thread looks around at least this often, to notice that the process has forked off or measuring is over.
+/// The thread checks at least this often, to notice that the process has forked off or measuring is over.
 const TICK: Duration = Duration::from_millis(500);
 /// The collector's answer is waited for so long; it is late only when it is far behind.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks whether this library has started.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Between two checks whether this library has started.
 const STARTING: Duration = Duration::from_millis(1);
 /// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at once.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -67,9 +67,9 @@ impl Control {
     }
 
     /// Serves until the process ends, or has closed the socket.
-    pub fn run(self, director: &Director) {
+    pub fn run(self, controller: &CaptureController) {
         let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
-        let mut desk = Desk { director, last: Answer::default(), command: shown_command() };
+        let mut handler = CommandHandler { controller, last: StatusSummary::default(), command: shown_command() };
         let mut listens_from = Instant::now();
         // Until then nothing is measured, which a client would take for the end.
         while Profiler::is_starting() {
@@ -85,11 +85,11 @@ impl Control {
             let now = Instant::now();
             for client in &mut clients {
                 while let Some(command) = client.command() {
-                    let answer = desk.answer(command);
+                    let answer = handler.answer(command);
                     client.answer(&answer);
                 }
                 if client.is_due(now) {
-                    client.answer(&desk.state("verdict"));
+                    client.answer(&handler.state("verdict"));
                 }
                 client.write();
             }
@@ -151,67 +151,67 @@ pub fn forked() {
 }
 
 /// Answers commands.
-struct Desk<'a> {
-    director: &'a Director,
+struct CommandHandler<'a> {
+    controller: &'a CaptureController,
     /// What the collector said last, for when there is none any more.
-    last: Answer,
+    last: StatusSummary,
     command: String,
 }
 
-impl Desk<'_> {
-    fn answer(&mut self, command: Command) -> String {
+impl CommandHandler<'_> {
+    fn answer(&mut self, command: ControlCommand) -> String {
         match command {
-            Command::Status => self.state("status"),
-            Command::Watch => self.state("verdict"),
-            Command::Snapshot => {
+            ControlCommand::Status => self.state("status"),
+            ControlCommand::Watch => self.state("verdict"),
+            ControlCommand::Snapshot => {
                 self.ask();
                 let trace = self.last.trace.as_deref().map(Path::to_string_lossy);
                 Object::new("snapshot").text("text", &self.last.summary).optional_text("trace", trace.as_deref()).end()
             }
-            Command::Start => self.switch(Event::CommandStart),
-            Command::Stop => self.switch(Event::CommandStop),
-            Command::Release => {
-                self.director.yield_slot();
+            ControlCommand::Start => self.switch(Event::CommandStart),
+            ControlCommand::Stop => self.switch(Event::CommandStop),
+            ControlCommand::Release => {
+                self.controller.yield_slot();
                 self.switch(Event::CommandStop)
             }
-            Command::Unknown => Object::new("error")
+            ControlCommand::Unknown => Object::new("error")
                 .text("message", "commands: status, start, stop, release, snapshot, watch [MILLISECONDS]")
                 .end(),
         }
     }
 
     fn switch(&self, event: Event) -> String {
-        let changed = Profiler::is_measuring() && self.director.event(event);
+        let changed = Profiler::is_measuring() && self.controller.event(event);
         log::debug!("{event:?} from outside: changed {changed}");
         Object::new("ok")
             .flag("changed", changed)
             .text("state", self.phase())
-            .number("captures", self.director.captures().into())
+            .number("captures", self.controller.captures().into())
             .end()
     }
 
     fn state(&mut self, kind: &str) -> String {
         self.ask();
-        let Answer { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
+        let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
         let trace = trace.as_deref().map(Path::to_string_lossy);
         Object::new(kind)
             .number("pid", process::id().into())
             .text("command", &self.command)
             .text("state", self.phase())
-            .number("captures", self.director.captures().into())
+            .number("captures", self.controller.captures().into())
             .text("verdict", verdict)
             .share("share", *share)
             .text("line", line)
             .number("kernels", *kernels)
             .number("lost", *lost)
-            .number("unobserved_ns", self.director.unobserved())
-            .flag("holds_cupti", self.director.holds_slot())
+            .number("unobserved_ns", self.controller.unobserved())
+            .flag("holds_cupti", self.controller.holds_slot())
             .optional_text("trace", trace.as_deref())
             .end()
     }
 
     fn phase(&self) -> &'static str {
-        match (Profiler::is_measuring(), self.director.is_capturing()) {
+        match (Profiler::is_measuring(), self.controller.is_capturing()) {
             (false, _) => "finished",
             (true, true) => "capturing",
             (true, false) => "waiting",
@@ -222,8 +222,8 @@ impl Desk<'_> {
     fn ask(&mut self) {
         let (reply, answer) = bounded(1);
         let asked = Profiler::running()
-            .is_some_and(|profiler| profiler.inlet().deliveries.try_send(Delivery::Question(Question(reply))).is_ok());
-        if asked && let Ok(answer) = answer.recv_timeout(PATIENCE) {
+            .is_some_and(|profiler| profiler.shared().messages.try_send(Message::Question(Question(reply))).is_ok());
+        if asked && let Ok(answer) = answer.recv_timeout(ANSWER_TIMEOUT) {
             self.last = answer;
         }
     }

@@ -1,7 +1,7 @@
 //! What CUPTI calls: buffers out, full buffers in.
 //!
 //! These run on application threads and on CUPTI's own. They take no lock that anything slow holds, do no I/O and
-//! look at no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
+//! read no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
 //! every buffer there is.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, ResourceHandler};
 
 use crate::cupti::ownership;
-use crate::message::Delivery;
+use crate::message::Message;
 use crate::runtime::Profiler;
 
 thread_local! {
@@ -24,28 +24,28 @@ pub struct Callbacks;
 
 impl ActivityHandler for Callbacks {
     fn buffer_requested() -> Option<Buffer> {
-        let inlet = Profiler::running()?.inlet();
+        let shared = Profiler::running()?.shared();
         ownership::asked();
-        inlet.meters.timed(|| inlet.pool.take())
+        shared.meters.timed(|| shared.pool.take())
     }
 
     fn buffer_completed(buffer: CompletedBuffer) {
         let Some(profiler) = Profiler::running() else { return };
-        let inlet = profiler.inlet();
-        if !inlet.delivered.swap(true, Ordering::Relaxed) {
+        let shared = profiler.shared();
+        if !shared.delivered.swap(true, Ordering::Relaxed) {
             // Whoever leaves CUPTI to others is not told of it otherwise.
             profiler.context_created();
         }
         let bytes = buffer.bytes().len();
-        inlet.meters.timed(|| {
+        shared.meters.timed(|| {
             // Refused only when the collector is dead; then the trace has ended and says so.
-            if let Err(refused) = inlet.deliveries.try_send(Delivery::Buffer(buffer))
-                && let Delivery::Buffer(buffer) = refused.into_inner()
+            if let Err(refused) = shared.messages.try_send(Message::Buffer(buffer))
+                && let Message::Buffer(buffer) = refused.into_inner()
             {
-                inlet.dropped.fetch_add(buffer.records(&inlet.sizes).count() as u64, Ordering::Relaxed);
-                inlet.pool.put(buffer.into_buffer());
+                shared.dropped.fetch_add(buffer.records(&shared.sizes).count() as u64, Ordering::Relaxed);
+                shared.pool.put(buffer.into_buffer());
             }
-            if inlet.unflushed.add(bytes) {
+            if shared.unflushed.add(bytes) {
                 profiler.flush_soon();
             }
         });
@@ -53,13 +53,13 @@ impl ActivityHandler for Callbacks {
 
     fn buffer_discarded(records: u64) {
         if let Some(profiler) = Profiler::running() {
-            profiler.inlet().dropped.fetch_add(records, Ordering::Relaxed);
+            profiler.shared().dropped.fetch_add(records, Ordering::Relaxed);
         }
     }
 
     fn foreign_buffer(bytes: usize) {
         if let Some(profiler) = Profiler::running() {
-            profiler.inlet().foreign_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            profiler.shared().foreign_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 }
@@ -73,7 +73,7 @@ impl ResourceHandler for Callbacks {
 
     fn initialized() {
         if let Some(profiler) = Profiler::running() {
-            profiler.director().initialized();
+            profiler.controller().initialized();
         }
     }
 
@@ -85,13 +85,13 @@ impl ResourceHandler for Callbacks {
         let nodes = NODES.take();
         if let Some(profiler) = Profiler::running() {
             // Refused only when the collector is far behind: then how many nodes the graph has is not known.
-            let _ = profiler.inlet().deliveries.try_send(Delivery::Graph { id, nodes });
+            let _ = profiler.shared().messages.try_send(Message::Graph { id, nodes });
         }
     }
 
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         if let Some(profiler) = Profiler::running() {
-            profiler.director().api_called(domain, callback_id, site);
+            profiler.controller().api_called(domain, callback_id, site);
         }
     }
 }

@@ -12,9 +12,9 @@ const LIMIT: usize = 4 << 20;
 
 /// The count. All `Relaxed`: it decides only when the next flush is.
 #[derive(Debug, Default)]
-pub struct Unflushed(AtomicUsize);
+pub struct FlushBacklog(AtomicUsize);
 
-impl Unflushed {
+impl FlushBacklog {
     /// So many bytes of records have come. Answers whether they make a flush due; once until the next one has ended.
     pub fn add(&self, bytes: usize) -> bool {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_flush_is_due_once_for_each_limit() {
-        let unflushed = Unflushed::default();
+        let unflushed = FlushBacklog::default();
         let due = |times: usize| (0..times).filter(|_| unflushed.add(LIMIT / 4)).count();
         assert_eq!([due(3), due(1), due(8)], [0, 1, 0]);
         unflushed.begin_flush();

@@ -23,7 +23,7 @@ const MOST_GRAPHS: usize = 100_000;
 
 /// Counts graphs that ran as a whole, and their nodes.
 #[derive(Debug, Default)]
-pub struct Census {
+pub struct GraphNodeBudget {
     /// Nodes are recorded when they take less than this part of the time of their graphs.
     cheap: f64,
     /// Nodes by graph. Nodes of a graph that was copied or made part of another one before count twice.
@@ -37,7 +37,7 @@ pub struct Census {
     first: Option<Timestamp>,
 }
 
-impl Census {
+impl GraphNodeBudget {
     /// Has counted nothing. `budget`: the part of the time that tracing may take in all, where there is one.
     pub fn new(budget: Option<f64>) -> Self {
         Self { cheap: budget.map_or(CHEAP, |budget| budget.min(CHEAP)), ..Self::default() }
@@ -89,15 +89,15 @@ mod tests {
     use super::*;
 
     struct Program {
-        census: Census,
+        graph_nodes: GraphNodeBudget,
         now: u64,
     }
 
     impl Program {
         /// Graph 7 has so many nodes, and runs so often, once each millisecond.
         fn of(nodes: u32, launches: u64, nanos: u64) -> Self {
-            let mut program = Self { census: Census::new(Some(0.1)), now: 1_000_000_000 };
-            program.census.instantiated(7, nodes);
+            let mut program = Self { graph_nodes: GraphNodeBudget::new(Some(0.1)), now: 1_000_000_000 };
+            program.graph_nodes.instantiated(7, nodes);
             program.run(7, launches, nanos);
             program
         }
@@ -105,13 +105,13 @@ mod tests {
         fn run(&mut self, graph_id: u32, launches: u64, nanos: u64) {
             for _ in 0..launches {
                 let [start, end] = [self.now, self.now + nanos].map(Timestamp::from_nanos);
-                self.census.ran(&Kernel { start, end, graph_id, ..Kernel::default() });
+                self.graph_nodes.ran(&Kernel { start, end, graph_id, ..Kernel::default() });
                 self.now += 1_000_000;
             }
         }
 
         fn is_cheap(&self) -> bool {
-            self.census.nodes_are_cheap(Timestamp::from_nanos(self.now))
+            self.graph_nodes.nodes_are_cheap(Timestamp::from_nanos(self.now))
         }
     }
 
@@ -120,18 +120,18 @@ mod tests {
         // 12 nodes of 831 ns are 2 % of 498.6 us.
         assert!(Program::of(12, 600, 499_000).is_cheap());
         assert!(!Program::of(12, 600, 498_000).is_cheap());
-        assert_eq!(Program::of(12, 600, 1).census.nodes_ns(), 7_200 * GRAPH_NODE_NANOS);
+        assert_eq!(Program::of(12, 600, 1).graph_nodes.nodes_ns(), 7_200 * GRAPH_NODE_NANOS);
         let mut frugal = Program::of(12, 600, 499_000);
-        frugal.census.cheap = Census::new(Some(0.01)).cheap;
+        frugal.graph_nodes.cheap = GraphNodeBudget::new(Some(0.01)).cheap;
         assert!(!frugal.is_cheap(), "beyond what may be taken");
     }
 
     #[test]
     fn a_graph_counts_as_often_as_it_ran() {
         let mut program = Program::of(10, 3, 1);
-        program.census.instantiated(8, 1_000);
+        program.graph_nodes.instantiated(8, 1_000);
         program.run(8, 1, 1);
-        assert_eq!(program.census.nodes_ns(), 1_030 * GRAPH_NODE_NANOS);
+        assert_eq!(program.graph_nodes.nodes_ns(), 1_030 * GRAPH_NODE_NANOS);
     }
 
     #[test]
@@ -156,14 +156,14 @@ mod tests {
         assert!(program.is_cheap());
         program.run(8, 1, 900_000);
         assert!(!program.is_cheap());
-        assert_eq!(program.census.nodes_ns(), 0, "not known");
+        assert_eq!(program.graph_nodes.nodes_ns(), 0, "not known");
     }
 
     #[test]
     fn more_graphs_than_are_remembered_are_not_known() {
         let mut program = Program::of(1, 600, 900_000);
-        (0..MOST_GRAPHS as u32).for_each(|graph| program.census.instantiated(100 + graph, 1));
-        assert_eq!(program.census.nodes.len(), MOST_GRAPHS);
+        (0..MOST_GRAPHS as u32).for_each(|graph| program.graph_nodes.instantiated(100 + graph, 1));
+        assert_eq!(program.graph_nodes.nodes.len(), MOST_GRAPHS);
         program.run(99 + MOST_GRAPHS as u32, 1, 900_000);
         assert!(!program.is_cheap());
     }
@@ -172,7 +172,7 @@ mod tests {
     fn a_graph_without_times_makes_nothing_cheap() {
         let mut program = Program::of(12, 600, 498_000);
         let graph = Kernel { end: Timestamp::from_nanos(program.now), graph_id: 7, ..Kernel::default() };
-        program.census.ran(&graph);
+        program.graph_nodes.ran(&graph);
         assert!(!program.is_cheap());
     }
 }

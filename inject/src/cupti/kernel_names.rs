@@ -127,18 +127,18 @@ mod tests {
         let (mut names, mut dictionary) = (KernelNames::default(), Dictionary::new());
         for _ in 0..2 {
             names.next_buffer();
-            let mut looks = 0;
+            let mut checks = 0;
             for _ in 0..3 {
                 names.find(
                     64,
                     || {
-                        looks += 1;
+                        checks += 1;
                         Some(c"a")
                     },
                     &mut dictionary,
                 );
             }
-            assert_eq!(looks, 1);
+            assert_eq!(checks, 1);
         }
         // Without a name there is nothing to remember.
         let ids = [0, 8].map(|address| names.find(address, || None, &mut dictionary).id);

@@ -14,14 +14,14 @@ const QUIET_NANOS: u64 = 500_000_000;
 
 /// What is known of another tool. On the flushing thread.
 #[derive(Debug, Default)]
-pub struct Company {
-    /// When a call of ours was last answered; before that, when it was first looked.
+pub struct OtherToolDetector {
+    /// When a call of ours was last answered; before that, of the first check.
     answered_at: Option<Timestamp>,
     unanswered: u32,
     quiet_since: Option<Timestamp>,
 }
 
-impl Company {
+impl OtherToolDetector {
     /// A call of ours at `at` was answered, or not. When somebody else must have come: since when what was recorded may have
     /// gone to it.
     pub fn heard(&mut self, answered: bool, at: Timestamp) -> Option<Timestamp> {
@@ -60,26 +60,26 @@ mod tests {
 
     #[test]
     fn one_silence_is_chance_and_two_are_somebody() {
-        let mut company = Company::default();
-        assert_eq!(company.heard(true, at(100)), None);
-        assert_eq!(company.heard(false, at(200)), None);
-        assert_eq!(company.heard(true, at(300)), None);
-        let silence = [310, 320, 500].map(|millis| company.heard(false, at(millis)));
+        let mut detector = OtherToolDetector::default();
+        assert_eq!(detector.heard(true, at(100)), None);
+        assert_eq!(detector.heard(false, at(200)), None);
+        assert_eq!(detector.heard(true, at(300)), None);
+        let silence = [310, 320, 500].map(|millis| detector.heard(false, at(millis)));
         assert_eq!(silence, [None, None, Some(at(300))], "only when it lasts");
     }
 
     #[test]
-    fn silence_from_the_beginning_lasts_since_the_first_look() {
-        let mut company = Company::default();
-        let silence = [5_000, 5_100, 5_150].map(|millis| company.heard(false, at(millis)));
+    fn silence_from_the_beginning_lasts_since_the_first_check() {
+        let mut detector = OtherToolDetector::default();
+        let silence = [5_000, 5_100, 5_150].map(|millis| detector.heard(false, at(millis)));
         assert_eq!(silence, [None, None, Some(at(5_000))]);
     }
 
     #[test]
     fn somebody_is_done_after_a_time_of_quiet() {
-        let mut company = Company::default();
+        let mut detector = OtherToolDetector::default();
         let seen = [(true, 0), (false, 100), (false, 500), (true, 550), (false, 600), (false, 1000), (false, 1100)];
-        let done: Vec<bool> = seen.iter().map(|&(recording, millis)| company.is_done(recording, at(millis))).collect();
+        let done: Vec<bool> = seen.iter().map(|&(recording, millis)| detector.is_done(recording, at(millis))).collect();
         assert_eq!(done, [false, false, false, false, false, false, true]);
     }
 }

@@ -1,17 +1,17 @@
-//! CUPTI's one subscriber slot, and whose its buffers are when the slot is left to others.
+//! Who has CUPTI's one subscriber, and who its buffers while the subscriber is left to other tools.
 //!
-//! CUPTI serves one tool in a process. Who holds the slot keeps the others out, and is not told that one was refused. Records
-//! are made without the slot too, but then another tool that comes replaces the callbacks for buffers, and what is enabled
-//! is shared with it. Three things make it possible to leave the slot to others all the same, each measured with CUPTI
+//! CUPTI serves one tool in a process. Who holds the subscriber keeps the others out, and is not told that one was refused. Records
+//! are made without the subscriber too, but then another tool that comes replaces the callbacks for buffers, and what is enabled
+//! is shared with it. Three things make it possible to leave the subscriber to others all the same, each measured with CUPTI
 //! 13.0.85 on an H200:
 //!
 //! * A call that this library makes has a record, for which CUPTI asks this library for a buffer on the calling thread. If
-//!   it does not ask, somebody else has the callbacks ([`Slot::answers`]).
+//!   it does not ask, somebody else has the callbacks ([`CuptiOwnership::answers`]).
 //! * Enabling `KERNEL` records is refused (NOT_COMPATIBLE, and nothing changes) exactly while `CONCURRENT_KERNEL` records are
 //!   on: whether a tool that disables what it enabled is done can be seen without disturbing it
-//!   ([`Slot::is_somebody_recording`]).
+//!   ([`CuptiOwnership::is_somebody_recording`]).
 //! * After that, callbacks registered again bring records again. API functions chosen one by one do not: whoever disables a
-//!   whole kind of calls ends that for good, and from then on the whole kinds are needed ([`Slot::was_shared`]).
+//!   whole kind of calls ends that for good, and from then on the whole kinds are needed ([`CuptiOwnership::was_shared`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Error, Kind, ResourceHandler, Subscriber, ThreadIdType};
 
-use crate::config::Neighbors;
+use crate::config::CuptiSharing;
 use crate::log;
 use crate::sys::clock;
 
@@ -34,8 +34,8 @@ pub fn asked() {
     ASKED.set(true);
 }
 
-/// The slot. Whoever enables or disables has the `turn`, so [`claim`](Self::claim) is never in two threads.
-pub struct Slot {
+/// Who has CUPTI. Whoever enables or disables holds the [`TracingSwitch`](super::toggle::TracingSwitch), so [`claim`](Self::claim) is never in two threads.
+pub struct CuptiOwnership {
     cupti: &'static Cupti,
     register: fn(&'static Cupti) -> Result<(), Error>,
     held: Mutex<Option<Subscriber>>,
@@ -49,30 +49,30 @@ pub struct Slot {
     /// Whether a call of ours was ever answered by a request: only then does silence say something.
     answered: AtomicBool,
     /// Whether the user knows of another tool's clock.
-    clock_said: AtomicBool,
+    clock_logged: AtomicBool,
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for CuptiOwnership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").field("held", &self.held).field("yields", &self.yields).finish_non_exhaustive()
+        f.debug_struct("CuptiOwnership").field("held", &self.held).field("yields", &self.yields).finish_non_exhaustive()
     }
 }
 
-impl Slot {
+impl CuptiOwnership {
     /// Takes it, and lets go of it again if it is left to others.
     ///
     /// # Errors
     /// When another tool has it, or CUPTI cannot initialize.
     pub fn open<H: ActivityHandler + ResourceHandler>(
         cupti: &'static Cupti,
-        neighbors: Neighbors,
+        sharing: CuptiSharing,
     ) -> Result<Self, Error> {
-        let slot = Self { held: Mutex::new(Some(cupti.subscribe::<H>()?)), ..Self::left_alone::<H>(cupti) };
-        if neighbors == Neighbors::Yield {
-            slot.set_yields(true);
-            slot.give_back();
+        let ownership = Self { held: Mutex::new(Some(cupti.subscribe::<H>()?)), ..Self::left_alone::<H>(cupti) };
+        if sharing == CuptiSharing::Yield {
+            ownership.set_yields(true);
+            ownership.give_back();
         }
-        Ok(slot)
+        Ok(ownership)
     }
 
     /// Does not touch it: for a run in which nothing is recorded.
@@ -86,7 +86,7 @@ impl Slot {
             taken: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             answered: AtomicBool::new(false),
-            clock_said: AtomicBool::new(false),
+            clock_logged: AtomicBool::new(false),
         }
     }
 
@@ -110,7 +110,7 @@ impl Slot {
             return Ok(());
         }
         let foreign_clock = clock::is_on_foreign_clock(self.cupti);
-        if foreign_clock && !self.clock_said.swap(true, Ordering::Relaxed) {
+        if foreign_clock && !self.clock_logged.swap(true, Ordering::Relaxed) {
             log::warning!(
                 "another tool has left CUPTI on a clock of its own: nothing is recorded any more, and the time is counted"
             );
@@ -157,7 +157,7 @@ impl Slot {
         self.shared.load(Ordering::Relaxed)
     }
 
-    /// Whether the slot is left to others.
+    /// Whether the subscriber is left to others.
     pub fn is_yielded(&self) -> bool {
         self.yields.load(Ordering::Relaxed) && self.held().is_none()
     }
@@ -183,7 +183,7 @@ impl Slot {
         }
     }
 
-    /// Lets go of the slot.
+    /// Releases the subscriber.
     pub fn give_back(&self) {
         let subscriber = self.held().take();
         if let Some(subscriber) = subscriber {

@@ -17,8 +17,8 @@ use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, ResourceC
 use profiler_core::cost::Mode;
 
 use crate::cupti::kinds;
-use crate::cupti::ownership::Slot;
-use crate::cupti::toggle::{Turn, Turned};
+use crate::cupti::ownership::CuptiOwnership;
+use crate::cupti::toggle::{SwitchOutcome, TracingSwitch};
 use crate::log;
 
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
@@ -30,14 +30,14 @@ const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 
 /// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth of a
 /// second keeps its buffer with CUPTI.
-const REST_PERIOD: Duration = Duration::from_millis(2);
-const RESTS: usize = 50;
+const LEFTOVER_PERIOD: Duration = Duration::from_millis(2);
+const MAX_LEFTOVER_BUFFERS: usize = 50;
 
 /// What the report says when managed memory cannot be recorded.
 pub const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
 
 /// The driver's function by whose record other tools are noticed.
-pub const WHISTLE: &str = "cuDriverGetVersion";
+pub const CANARY_FUNCTION: &str = "cuDriverGetVersion";
 
 /// Whether this library records CUDA graphs as a whole without crashing programs.
 pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
@@ -46,9 +46,9 @@ pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
 
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
-pub struct Switch {
+pub struct ActivityRecorder {
     cupti: &'static Cupti,
-    slot: Slot,
+    ownership: CuptiOwnership,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
@@ -65,7 +65,7 @@ pub struct Switch {
     whole_graphs: AtomicBool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
-    turn: Turn,
+    turn: TracingSwitch,
 }
 
 /// The API functions of a domain, chosen one by one.
@@ -75,18 +75,18 @@ struct Calls {
     ids: Vec<u32>,
     /// The others, which only the fullest mode records; empty in a run that did not begin with it.
     rest: Vec<u32>,
-    /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`Turn`] orders it.
+    /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`TracingSwitch`] orders it.
     all: AtomicBool,
 }
 
-impl Switch {
+impl ActivityRecorder {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
     /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones; those
     /// that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory. Also returns
-    /// notes for the report. When it fails the slot is given back: one that measures nothing would only keep other tools out.
+    /// notes for the report. When it fails the subscriber is released: it would only keep other tools out.
     pub fn prepare(
         cupti: &'static Cupti,
-        slot: Slot,
+        ownership: CuptiOwnership,
         mode: Mode,
         whole_graphs: bool,
         on_request: &[Kind],
@@ -96,19 +96,19 @@ impl Switch {
         let records = mode != Mode::Monitor;
         // How others are noticed was seen with this library and later ones.
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
-        if old && slot.is_yielded() {
-            slot.set_yields(false);
+        if old && ownership.is_yielded() {
+            ownership.set_yields(false);
             notes.push("GPUWHY_CUPTI_SHARING=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
         }
         if records {
             let threads = cupti.set_thread_id_type(ThreadIdType::SYSTEM);
             note(&mut notes, "thread ids of API calls are not the kernel's", threads);
-            if let Err(error) = slot.register() {
-                slot.give_back();
+            if let Err(error) = ownership.register() {
+                ownership.give_back();
                 return Err(error);
             }
             for domain in [Domain::RUNTIME, Domain::DRIVER] {
-                open_door(cupti, domain);
+                enable_canary(cupti, domain);
             }
         }
         let calls = [Domain::RUNTIME, Domain::DRIVER].map(|domain| {
@@ -117,10 +117,10 @@ impl Switch {
                 .partition(|(_, name)| kinds::wants(name));
             let ids = |calls: Vec<(u32, String)>| calls.into_iter().map(|(id, _)| id).collect();
             // The call by which other tools are noticed.
-            let whistle = others.iter().filter(|(_, name)| slot.is_yielded() && name == WHISTLE);
-            let whistle: Vec<_> = whistle.map(|&(id, _)| id).collect();
+            let canary = others.iter().filter(|(_, name)| ownership.is_yielded() && name == CANARY_FUNCTION);
+            let canary: Vec<_> = canary.map(|&(id, _)| id).collect();
             let rest = if mode == Mode::Full { ids(others) } else { Vec::new() };
-            Calls { domain, ids: [ids(wanted), whistle].concat(), rest, all: AtomicBool::new(false) }
+            Calls { domain, ids: [ids(wanted), canary].concat(), rest, all: AtomicBool::new(false) }
         });
         // Now or never: enabled later, the next launch of a graph that was instantiated before crashes the program
         // (docs/design/overhead.md). So it stays on between captures too.
@@ -129,7 +129,7 @@ impl Switch {
         note(&mut notes, "CUDA graphs are recorded by nodes", enabled);
         if whole_graphs {
             // How many nodes they have is told when they are instantiated, and never again.
-            let told = slot.with(|subscriber| {
+            let told = ownership.with(|subscriber| {
                 subscriber.enable_resource(ResourceCallback::GRAPHNODE_CLONED)?;
                 subscriber.enable_resource(ResourceCallback::GRAPHEXEC_CREATED)
             });
@@ -137,7 +137,7 @@ impl Switch {
         }
         let switch = Self {
             cupti,
-            slot,
+            ownership,
             kinds: kinds::KINDS.iter().chain(on_request).copied().collect(),
             unified_memory,
             whole_graphs: whole_graphs.into(),
@@ -146,7 +146,7 @@ impl Switch {
             level: AtomicU8::new(mode as u8),
             records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
-            turn: Turn::new(),
+            turn: TracingSwitch::new(),
         };
         Ok((switch, notes))
     }
@@ -175,7 +175,7 @@ impl Switch {
     ///
     /// # Errors
     /// When kernels cannot be recorded. Then it is off.
-    pub fn on(&self) -> Result<Turned<Vec<String>>, Error> {
+    pub fn on(&self) -> Result<SwitchOutcome<Vec<String>>, Error> {
         self.turn.on(|| self.enable())
     }
 
@@ -184,15 +184,15 @@ impl Switch {
     /// # Errors
     /// When another tool records, or kernels cannot be recorded.
     pub fn regain(&self) -> Result<(), Error> {
-        self.slot.claim()?;
+        self.ownership.claim()?;
         // A buffer that the other tool has lent in the meantime would take what is recorded first.
         let _ = self.cupti.flush(false);
         self.enable().map(drop)
     }
 
-    /// The slot.
-    pub fn slot(&self) -> &Slot {
-        &self.slot
+    /// Who has CUPTI.
+    pub fn ownership(&self) -> &CuptiOwnership {
+        &self.ownership
     }
 
     /// Whether the run is only watched: on, and nothing of CUPTI's is recorded.
@@ -218,7 +218,7 @@ impl Switch {
     /// until the next time that everything is switched off.
     pub fn lower(&self, mode: Mode) {
         self.level.store(mode as u8, Ordering::Relaxed);
-        if self.slot.is_taken() {
+        if self.ownership.is_taken() {
             return;
         }
         // What was never on answers with an error, which is no news.
@@ -250,26 +250,26 @@ impl Switch {
         }
     }
 
-    /// Lets go of the slot if it is to be left to others from now on, who expect nodes of CUDA graphs. Only from the flushing
+    /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA graphs. Only from the flushing
     /// thread, while it is off.
     pub fn give_back_if_wanted(&self) {
-        if !self.slot.is_wanted() {
+        if !self.ownership.is_wanted() {
             return;
         }
         self.record_nodes();
-        (0..RESTS).for_each(|_| self.fetch_rest());
+        (0..MAX_LEFTOVER_BUFFERS).for_each(|_| self.fetch_leftover());
         // Otherwise a capture has begun meanwhile, and it is done when that is over.
         if self.is_off() {
-            self.slot.leave();
-            self.slot.give_back();
+            self.ownership.leave();
+            self.ownership.give_back();
         }
     }
 
     /// Fetches records of what was still on its way when its kind was switched off, if CUPTI has a buffer of ours: whoever
-    /// registers its callbacks next would be handed it. To be repeated up to [`RESTS`] times.
-    fn fetch_rest(&self) {
+    /// registers its callbacks next would be handed it. To be repeated up to [`MAX_LEFTOVER_BUFFERS`] times.
+    fn fetch_leftover(&self) {
         if cupti_sys::lent_buffers() > 0 {
-            thread::sleep(REST_PERIOD);
+            thread::sleep(LEFTOVER_PERIOD);
             let _ = self.cupti.flush(false);
         }
     }
@@ -279,7 +279,7 @@ impl Switch {
         if self.is_watching() {
             return Ok(notes);
         }
-        self.slot.claim()?;
+        self.ownership.claim()?;
         let full = !self.records_at_most(Mode::Light);
         for &kind in self.kinds.iter().filter(|kind| full || !self.full_kinds.contains(kind)) {
             match self.cupti.enable(kind) {
@@ -299,7 +299,7 @@ impl Switch {
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
         for Calls { domain, ids, rest, all } in &self.calls {
-            let shared = self.slot.was_shared();
+            let shared = self.ownership.was_shared();
             let wanted = ids.iter().chain(rest.iter().filter(|_| full)).filter(|_| !shared);
             let enabled = wanted.filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
             all.store(enabled == 0, Ordering::Relaxed);
@@ -348,11 +348,11 @@ impl Switch {
     /// # Errors
     /// When it was to be switched on again and kernels cannot be recorded.
     pub fn off(&self) -> Result<bool, Error> {
-        let yielded = self.slot.is_yielded();
-        let lost = yielded && (self.slot.is_taken() || self.slot.answers() == Some(false));
+        let yielded = self.ownership.is_yielded();
+        let lost = yielded && (self.ownership.is_taken() || self.ownership.answers() == Some(false));
         if lost {
             // What is on is another tool's by now, which disables it.
-            self.slot.lose();
+            self.ownership.lose();
         }
         if lost || !self.records {
             return self.turn.off(iter::empty::<fn()>(), || self.enable().map(drop));
@@ -366,14 +366,14 @@ impl Switch {
         let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
         let kinds = kinds.chain(self.unified_memory_kind()).map(Part::Kind);
         // Only behind everything else: then kernels that are recorded are somebody else's.
-        let last = iter::repeat_n(Part::Rest, RESTS).chain([Part::Slot]).filter(|_| yielded);
+        let last = iter::repeat_n(Part::Rest, MAX_LEFTOVER_BUFFERS).chain([Part::CuptiOwnership]).filter(|_| yielded);
         let parts = calls.chain(kinds).chain(last).map(|part| {
             move || {
                 let _ = match part {
                     Part::Call(domain, id) => self.cupti.disable_api(domain, id),
                     Part::Kind(kind) => self.cupti.disable(kind),
-                    Part::Rest => return self.fetch_rest(),
-                    Part::Slot => return self.slot.leave(),
+                    Part::Rest => return self.fetch_leftover(),
+                    Part::CuptiOwnership => return self.ownership.leave(),
                 };
             }
         });
@@ -386,16 +386,16 @@ impl Switch {
 enum Part {
     Call(Domain, u32),
     Kind(Kind),
-    /// What [`Switch::fetch_rest`] fetches.
+    /// What [`ActivityRecorder::fetch_leftover`] fetches.
     Rest,
     /// The claim to the buffers.
-    Slot,
+    CuptiOwnership,
 }
 
 /// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that are
 /// enabled later and never records them, unless one of their domain was on when CUDA started (measured on an H200: 0 of
 /// 100 launches without it, 100 of 100 with it; what it costs an empty launch cannot be told from noise).
-fn open_door(cupti: &Cupti, domain: Domain) {
+fn enable_canary(cupti: &Cupti, domain: Domain) {
     let seldom = |name: &str| matches!(name.split("_v").next(), Some("cudaProfilerStop" | "cuProfilerStop"));
     if let Some((id, _)) = api_functions(cupti, domain).find(|(_, name)| seldom(name)) {
         // Refused before 12.5, where whole kinds are recorded.

@@ -16,7 +16,7 @@
 //!
 //! Nothing of CUPTI is known here, so a model checker can try all orders of two threads (`testing/model`).
 
-use crate::sync::{AtomicU8, Ordering, Patience};
+use crate::sync::{AtomicU8, BoundedWait, Ordering};
 
 /// The states. `Acquire`/`Release`: whoever sees ON sees what was enabled.
 const OFF: u8 = 0;
@@ -27,20 +27,20 @@ const RECALLED: u8 = 4;
 
 /// How an attempt to switch on ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turned<T> {
+pub enum SwitchOutcome<T> {
     /// It is on, by this call.
     Now(T),
     /// It is on, by another thread.
     Already,
-    /// Another thread was still switching when patience ended. It ends with ON, unless CUPTI refuses.
+    /// Another thread was still switching when the wait ended. It ends with ON, unless CUPTI refuses.
     Later,
 }
 
 /// The state. See the [module](self).
 #[derive(Debug)]
-pub struct Turn(AtomicU8);
+pub struct TracingSwitch(AtomicU8);
 
-impl Turn {
+impl TracingSwitch {
     /// Off.
     pub fn new() -> Self {
         Self(AtomicU8::new(OFF))
@@ -60,17 +60,17 @@ impl Turn {
     ///
     /// # Errors
     /// That of `enable`; then it is off.
-    pub fn on<T, E>(&self, enable: impl FnOnce() -> Result<T, E>) -> Result<Turned<T>, E> {
-        let mut patience = Patience::new();
+    pub fn on<T, E>(&self, enable: impl FnOnce() -> Result<T, E>) -> Result<SwitchOutcome<T>, E> {
+        let mut wait = BoundedWait::new();
         loop {
             match self.0.load(Ordering::Acquire) {
-                ON => return Ok(Turned::Already),
-                OFF if self.step(OFF, TURNING_ON) => return self.carry_out(enable).map(Turned::Now),
+                ON => return Ok(SwitchOutcome::Already),
+                OFF if self.step(OFF, TURNING_ON) => return self.carry_out(enable).map(SwitchOutcome::Now),
                 TURNING_OFF if self.step(TURNING_OFF, RECALLED) => {}
                 // Another thread is at it, or the state has just changed.
                 _ => {
-                    if !patience.wait() {
-                        return Ok(Turned::Later);
+                    if !wait.wait() {
+                        return Ok(SwitchOutcome::Later);
                     }
                 }
             }

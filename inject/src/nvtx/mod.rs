@@ -6,12 +6,12 @@
 //! | file | what it does | runs on |
 //! |---|---|---|
 //! | `mod`, `table` | receives; keeps what is named once | application threads |
-//! | `writer`, `stacks` | each thread's depth, and its way into its lane | application threads |
+//! | `writer`, `stacks` | each thread's depth, and its way into its ring | application threads |
 //! | `lanes`, `ring`, `packed` | a ring of words for each thread | both |
 //! | `invitation` | has NVTX find this library | the thread that calls `cuInit` |
 //! | `drain`, `message` | events to records | `gpuwhy-collect` |
 //!
-//! An event costs its thread a look at the clock and a copy of its text into a ring: no lock, no allocation once the
+//! An event costs its thread a reading of the clock and a copy of its text into a ring: no lock, no allocation once the
 //! ring has its memory, no hashing. Events from before CUDA is used wait in the rings; when a ring is full, ranges are
 //! dropped as a whole and counted.
 //!

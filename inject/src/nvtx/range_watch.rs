@@ -1,4 +1,4 @@
-//! Looks out for the range of the program that a capture is to follow.
+//! Notices the range of the program that a capture follows.
 //!
 //! Called for every range that a program opens and closes, so while no such range was asked for it is one load of a
 //! flag. The range is followed from its opening to the closing that belongs to it, by thread and depth or by its
@@ -108,7 +108,7 @@ pub fn ended(range: u64) {
 
 fn tell(event: Event) {
     if let Some(profiler) = Profiler::running() {
-        profiler.director().event(event);
+        profiler.controller().event(event);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One thread that is looked at, again and again.
+//! One thread that is sampled, again and again.
 //!
 //! A thread that sleeps and whose clock stands still is in the same place as before: nothing is read but the clock,
 //! and the next sample tells the whole sleep.
@@ -12,17 +12,17 @@ use host_sampler::python::{Frame, Lock, Miss, Python};
 use host_sampler::thread::{State, Thread};
 use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
-use crate::sampler::queue::{Batch, Look};
+use crate::sampler::queue::{QueuedSample, SampleBatch};
 use crate::sys::{clock, threads};
 
-/// How long to leave the children alone for each of them, once they were looked at, which is only done while a launching
+/// How long to leave the children alone for each of them, once they were counted, which is only done while a launching
 /// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
 const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
 
 /// A sleep is told in pieces of this length, nanoseconds, so that it is known before it ends.
 const PIECE: u64 = 50_000_000;
 
-/// What is looked with, beside the threads themselves.
+/// What samples are made with, beside the threads themselves.
 #[derive(Debug)]
 pub struct Tools {
     pub(super) process: Process,
@@ -33,16 +33,16 @@ pub struct Tools {
 
 /// A thread and what was seen of it last.
 #[derive(Debug)]
-pub struct Watch {
+pub struct WatchedThread {
     thread: u32,
     files: Thread,
     last: Option<Last>,
 }
 
-/// The last look.
+/// The last sample.
 #[derive(Debug)]
 struct Last {
-    look: Look,
+    newest: QueuedSample,
     /// Clock of the thread then.
     on_cpu: Duration,
     /// What it had waited for a core then, nanoseconds.
@@ -51,8 +51,8 @@ struct Last {
     still: Timestamp,
 }
 
-impl Watch {
-    /// A thread that was not looked at yet.
+impl WatchedThread {
+    /// A thread that was not sampled yet.
     pub fn new(thread: u32, files: Thread) -> Self {
         Self { thread, files, last: None }
     }
@@ -62,13 +62,13 @@ impl Watch {
         self.thread
     }
 
-    /// Looks at the thread if it has moved. Answers `false` when it has ended.
-    pub fn tick(&mut self, now: Timestamp, tools: &mut Tools, batch: &mut Batch) -> bool {
+    /// Samples at the thread if it has moved. Answers `false` when it has ended.
+    pub fn tick(&mut self, now: Timestamp, tools: &mut Tools, batch: &mut SampleBatch) -> bool {
         let Some(on_cpu) = threads::thread_cpu_time(self.thread) else { return false };
         if let Some(last) = &mut self.last {
-            if last.on_cpu == on_cpu && last.look.sample.state != ThreadState::Running {
+            if last.on_cpu == on_cpu && last.newest.sample.state != ThreadState::Running {
                 last.still = now;
-                if now.since(last.look.sample.at) >= PIECE {
+                if now.since(last.newest.sample.at) >= PIECE {
                     last.tell_sleep(batch);
                 }
                 return true;
@@ -76,30 +76,30 @@ impl Watch {
             last.tell_sleep(batch);
         }
         let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
-        let mut look = look(self.thread, state, tools, batch);
-        look.sample.at = now;
-        look.sample.since = now;
+        let mut seen = take_sample(self.thread, state, tools, batch);
+        seen.sample.at = now;
+        seen.sample.since = now;
         if let Some(last) = &self.last {
-            look.sample.since = last.look.sample.at;
-            look.sample.on_cpu = clock::nanos(on_cpu.saturating_sub(last.on_cpu));
-            look.sample.runnable = times.runnable.saturating_sub(last.runnable);
-            if look.frames == last.look.frames {
-                look.frames = Arc::clone(&last.look.frames);
+            seen.sample.since = last.newest.sample.at;
+            seen.sample.on_cpu = clock::nanos(on_cpu.saturating_sub(last.on_cpu));
+            seen.sample.runnable = times.runnable.saturating_sub(last.runnable);
+            if seen.frames == last.newest.frames {
+                seen.frames = Arc::clone(&last.newest.frames);
             }
             // A clock that was set back gives no sample, only a new begin.
-            if look.sample.since < now {
-                batch.looks.push(look.clone());
+            if seen.sample.since < now {
+                batch.samples.push(seen.clone());
             }
         }
-        self.last = Some(Last { look, on_cpu, runnable: times.runnable, still: now });
+        self.last = Some(Last { newest: seen, on_cpu, runnable: times.runnable, still: now });
         true
     }
 }
 
 impl Last {
-    /// Tells the sleep since the last look, if there was one.
-    fn tell_sleep(&mut self, batch: &mut Batch) {
-        let sample = &mut self.look.sample;
+    /// Tells the sleep since the last sample, if there was one.
+    fn tell_sleep(&mut self, batch: &mut SampleBatch) {
+        let sample = &mut self.newest.sample;
         if self.still <= sample.at {
             return;
         }
@@ -107,12 +107,12 @@ impl Last {
         sample.at = self.still;
         (sample.on_cpu, sample.runnable) = (0, 0);
         (sample.children, sample.children_running, sample.children_in_io) = (0, 0, 0);
-        batch.looks.push(self.look.clone());
+        batch.samples.push(self.newest.clone());
     }
 }
 
 /// What a thread does now, without times.
-fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look {
+fn take_sample(thread: u32, state: State, tools: &mut Tools, batch: &mut SampleBatch) -> QueuedSample {
     let mut sample = HostSample { thread: ThreadId(thread), state: thread_state(state), ..HostSample::default() };
     let mut frames: Arc<[Frame]> = Arc::new([]);
     match tools.python.as_mut().map(|python| python.sample(thread)) {
@@ -133,7 +133,7 @@ fn look(thread: u32, state: State, tools: &mut Tools, batch: &mut Batch) -> Look
         (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
         tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
     }
-    Look { sample, frames }
+    QueuedSample { sample, frames }
 }
 
 fn thread_state(state: State) -> ThreadState {

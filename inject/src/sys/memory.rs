@@ -2,7 +2,7 @@
 //!
 //! An allocation that fails on a thread of ours ends the program: the standard library aborts, and stable Rust has no way
 //! round that. So where there is a limit, measuring does not start close to it, and records are dropped, and counted, while
-//! the program comes close to it later. Without a limit nothing is looked at: then the kernel chooses whom it ends.
+//! the program comes close to it later. Without a limit nothing is checked: then the kernel chooses whom it ends.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::fs;
@@ -14,7 +14,7 @@ pub const TO_START: u64 = 1 << 30;
 /// What has to be left for a buffer to be decoded. The largest table that grows for its records doubles to 26 MB.
 const TO_GO_ON: u64 = 64 << 20;
 
-/// Whether there was too little when that was last looked at. `Relaxed`: seen a moment later it is as good.
+/// Whether there was too little when that was last checked. `Relaxed`: seen a moment later it is as good.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
 /// Bytes that the process may still take; `None` without a limit, or where the kernel does not tell.
@@ -30,8 +30,8 @@ pub fn left() -> Option<u64> {
     [left(address_space, pages(0)), left(data, pages(5))].into_iter().flatten().min()
 }
 
-/// Looks whether there is too little for another buffer. From the collector.
-pub fn look() -> bool {
+/// Checks whether there is too little for another buffer. From the collector.
+pub fn check() -> bool {
     let short = left().is_some_and(|left| left < TO_GO_ON);
     SHORT.store(short, Ordering::Relaxed);
     short

@@ -130,7 +130,7 @@ pub fn at_fork(handler: fn()) -> io::Result<()> {
         return Ok(());
     }
     stay_mapped();
-    // SAFETY: as above; the handler stores atomics, and looks at a descriptor and closes it, which is safe in the child of a
+    // SAFETY: as above; the handler stores atomics, and checks a descriptor and closes it, which is safe in the child of a
     // process with threads.
     match unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } {
         0 => Ok(()),

@@ -11,11 +11,11 @@ use super::signals::with_signals_blocked;
 /// What a pipe takes in one piece, and never blocks on when `poll` says that it is writable. `PIPE_BUF` of Linux.
 const PIPE_BUF: usize = 4096;
 
-/// Writes to stderr for at most `patience`, on whichever thread of the host's: what nobody takes is left out.
+/// Writes to stderr for at most `timeout`, on whichever thread of the host's: what nobody takes is left out.
 ///
 /// A pipe without a reader would send `SIGPIPE` and a file at its size limit `SIGXFSZ`, and both kill a host that had
 /// no intention of writing there. They are blocked meanwhile, and taken back if this write caused them.
-pub fn write_stderr(bytes: &[u8], patience: Duration) {
+pub fn write_stderr(bytes: &[u8], timeout: Duration) {
     with_signals_blocked(|| {
         // SAFETY: each call gets pointers to live locals of the type that it fills or reads, and `write` a slice of
         // the length that it says. A closed descriptor is an error code.
@@ -29,7 +29,7 @@ pub fn write_stderr(bytes: &[u8], patience: Duration) {
                     libc::sigaddset(ours.as_mut_ptr(), signal);
                 }
             }
-            write_pieces(bytes, Instant::now() + patience);
+            write_pieces(bytes, Instant::now() + timeout);
             let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             while libc::sigtimedwait(ours.as_ptr(), std::ptr::null_mut(), &raw const at_once) > 0 {}
         }

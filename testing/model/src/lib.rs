@@ -8,4 +8,4 @@ pub mod sync;
 #[path = "../../../inject/src/nvtx/ring.rs"]
 pub mod ring;
 #[path = "../../../inject/src/cupti/toggle.rs"]
-pub mod turn;
+pub mod toggle;

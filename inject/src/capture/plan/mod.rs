@@ -47,7 +47,7 @@ pub enum Event {
 pub enum Action {
     /// Nothing.
     None,
-    /// Switch tracing on; what it brings is thrown away.
+    /// ActivityRecorder tracing on; what it brings is thrown away.
     Warm,
     /// A capture begins.
     Begin {

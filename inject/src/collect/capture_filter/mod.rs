@@ -2,7 +2,7 @@
 //!
 //! Tracing is switched on before a capture begins and off some time after it ended, because device work that was
 //! launched in it may still be running; and two captures may follow each other without tracing ever being off. So
-//! records come that belong to nothing, or to a neighbor. What decides is when the program made the call: an API
+//! records come that belong to nothing, or to another capture. What decides is when the program made the call: an API
 //! record by its own begin, device work by that of its launching call, the rest by its own time.
 //!
 //! Device work carries no time of its call, only the call's correlation id. Ids count up, so the calls seen in the
@@ -21,7 +21,7 @@ const WAITING_LIMIT: usize = 1 << 15;
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Membership {
     /// It belongs to the capture.
     In,
     /// It does not.
@@ -30,9 +30,9 @@ pub enum Decision {
     Waits,
 }
 
-/// The gate of one capture.
+/// The filter of one capture.
 #[derive(Debug)]
-pub struct Gate {
+pub struct CaptureFilter {
     /// `None` for a run that is measured from its start: everything before the end belongs to it.
     begin: Option<u64>,
     end: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Gate {
     waited: Vec<Record>,
 }
 
-impl Gate {
+impl CaptureFilter {
     /// Open from `begin`, or for everything.
     #[must_use]
     pub fn new(begin: Option<Timestamp>) -> Self {
@@ -72,16 +72,16 @@ impl Gate {
         self.end.map(Timestamp::from_nanos)
     }
 
-    /// Whether every record belongs to it, without a look.
+    /// Whether every record belongs to it, without being judged.
     #[must_use]
-    pub fn is_wide_open(&self) -> bool {
+    pub fn takes_everything(&self) -> bool {
         self.begin.is_none() && self.end.is_none()
     }
 
     /// Judges a record; one that waits is kept.
-    pub fn judge(&mut self, record: &Record) -> Decision {
-        if self.is_wide_open() && !matches!(record, Record::Api(_)) {
-            return Decision::In;
+    pub fn judge(&mut self, record: &Record) -> Membership {
+        if self.takes_everything() && !matches!(record, Record::Api(_)) {
+            return Membership::In;
         }
         let decision = match record {
             Record::Api(call) => self.judge_call(call.start.nanos(), call.correlation.0),
@@ -96,14 +96,14 @@ impl Gate {
             Record::Memory(event) => self.judge_time(event.at.nanos()),
             Record::Managed(event) => self.judge_time(event.start.nanos()),
         };
-        if decision != Decision::Waits {
+        if decision != Membership::Waits {
             return decision;
         }
         if self.waiting.len() + self.waited.len() >= WAITING_LIMIT {
-            return Decision::In;
+            return Membership::In;
         }
         self.waiting.push(*record);
-        Decision::Waits
+        Membership::Waits
     }
 
     /// Everything that completed before this mark has been judged. Hands over what has stopped waiting, with whether
@@ -112,77 +112,77 @@ impl Gate {
         for (records, waited) in [(mem::take(&mut self.waited), true), (mem::take(&mut self.waiting), false)] {
             for record in records {
                 match self.judge_again(&record) {
-                    Decision::In => release(record, true),
-                    Decision::Out => release(record, false),
+                    Membership::In => release(record, true),
+                    Membership::Out => release(record, false),
                     // Before the first call: its own call has had two marks of time to come.
-                    Decision::Waits if waited && self.is_before_first(&record) => release(record, false),
-                    Decision::Waits => self.waited.push(record),
+                    Membership::Waits if waited && self.is_before_first(&record) => release(record, false),
+                    Membership::Waits => self.waited.push(record),
                 }
             }
         }
     }
 
-    /// Whether a call that comes after the gate was closed would have belonged to the capture.
+    /// Whether a call that comes after the filter was closed would have belonged to the capture.
     #[must_use]
     pub fn missed(&self, record: &Record) -> bool {
-        matches!(record, Record::Api(call) if self.judge_time(call.start.nanos()) == Decision::In)
+        matches!(record, Record::Api(call) if self.judge_time(call.start.nanos()) == Membership::In)
     }
 
     /// Nothing more will come: hands over whatever still waits. No call beyond the end has claimed it, so it belongs
     /// to the capture, unless it comes from before the first call.
     pub fn close(&mut self, mut release: impl FnMut(Record, bool)) {
         for record in mem::take(&mut self.waited).into_iter().chain(mem::take(&mut self.waiting)) {
-            release(record, !self.is_before_first(&record) && self.judge_again(&record) != Decision::Out);
+            release(record, !self.is_before_first(&record) && self.judge_again(&record) != Membership::Out);
         }
     }
 
-    fn judge_again(&self, record: &Record) -> Decision {
+    fn judge_again(&self, record: &Record) -> Membership {
         match record {
             Record::Kernel(work) => self.judge_work(work.start.nanos(), work.correlation),
             Record::Copy(work) => self.judge_work(work.start.nanos(), work.correlation),
             Record::Memset(work) => self.judge_work(work.start.nanos(), work.correlation),
             Record::Event(event) => self.judge_work(0, event.correlation),
-            _ => Decision::Out,
+            _ => Membership::Out,
         }
     }
 
-    fn judge_call(&mut self, start: u64, id: u32) -> Decision {
+    fn judge_call(&mut self, start: u64, id: u32) -> Membership {
         if self.end.is_some_and(|end| start > end) {
             self.beyond = Some(self.beyond.map_or(id, |known| if is_before(id, known) { id } else { known }));
-            return Decision::Out;
+            return Membership::Out;
         }
         if self.begin.is_some_and(|begin| start < begin) {
-            return Decision::Out;
+            return Membership::Out;
         }
         self.first = Some(self.first.map_or(id, |known| if is_before(id, known) { id } else { known }));
         self.last = Some(self.last.map_or(id, |known| if is_before(known, id) { id } else { known }));
-        Decision::In
+        Membership::In
     }
 
-    fn judge_work(&self, start: u64, CorrelationId(id): CorrelationId) -> Decision {
+    fn judge_work(&self, start: u64, CorrelationId(id): CorrelationId) -> Membership {
         // Work cannot begin before its call, but for the error with which the device's clock is mapped.
         if start != 0 && self.begin.is_some_and(|begin| start.saturating_add(CLOCK_SLACK_NANOS) < begin) {
-            return Decision::Out;
+            return Membership::Out;
         }
         // Work that no call launched has only its time.
         if id == 0 {
             return self.judge_time(start);
         }
         if self.begin.is_some() && self.first.is_none_or(|first| is_before(id, first)) {
-            return Decision::Waits;
+            return Membership::Waits;
         }
-        let Some(end) = self.end else { return Decision::In };
+        let Some(end) = self.end else { return Membership::In };
         if self.beyond.is_some_and(|beyond| !is_before(id, beyond)) {
-            return Decision::Out;
+            return Membership::Out;
         }
         let launched_by_then = start != 0 && start.saturating_add(CLOCK_SLACK_NANOS) <= end;
         let known = self.last.is_some_and(|last| !is_before(last, id));
-        if launched_by_then || known { Decision::In } else { Decision::Waits }
+        if launched_by_then || known { Membership::In } else { Membership::Waits }
     }
 
-    fn judge_time(&self, at: u64) -> Decision {
+    fn judge_time(&self, at: u64) -> Membership {
         let inside = self.begin.is_none_or(|begin| at >= begin) && self.end.is_none_or(|end| at <= end);
-        if inside { Decision::In } else { Decision::Out }
+        if inside { Membership::In } else { Membership::Out }
     }
 
     fn is_before_first(&self, record: &Record) -> bool {

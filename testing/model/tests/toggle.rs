@@ -1,11 +1,11 @@
 //! A capture begins while tracing is switched off for the last one, and two begin at once.
 
-use gpuwhy_model::turn::{Turn, Turned};
+use gpuwhy_model::toggle::{TracingSwitch, SwitchOutcome};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
-/// A CUPTI with two kinds. `Relaxed`, so that only the turn orders them.
+/// A CUPTI with two kinds. `Relaxed`, so that only the switch orders them.
 struct Kinds([AtomicBool; 2]);
 
 impl Kinds {
@@ -23,45 +23,45 @@ impl Kinds {
     }
 }
 
-fn off(turn: &Turn, kinds: &Kinds) -> bool {
+fn off(switch: &TracingSwitch, kinds: &Kinds) -> bool {
     let steps = kinds.0.iter().map(|kind| move || kind.store(false, Ordering::Relaxed));
-    turn.off(steps, || kinds.enable()) == Ok(true)
+    switch.off(steps, || kinds.enable()) == Ok(true)
 }
 
 #[test]
 fn a_begin_finds_everything_on_whenever_it_meets_an_end() {
     loom::model(|| {
-        let shared = Arc::new((Turn::new(), Kinds::new()));
+        let shared = Arc::new((TracingSwitch::new(), Kinds::new()));
         shared.0.on(|| shared.1.enable()).unwrap();
         let flusher = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.0.leave().then(|| off(&shared.0, &shared.1)))
         };
-        let (turn, kinds) = &*shared;
-        if turn.is_on() {
+        let (switch, kinds) = &*shared;
+        if switch.is_on() {
             // Without the lock of the plan an end may come right behind this look, as it may behind any begin.
             flusher.join().unwrap();
-            assert!(kinds.are(turn.is_on()));
+            assert!(kinds.are(switch.is_on()));
             return;
         }
-        let turned = turn.on(|| kinds.enable()).unwrap();
-        assert!(turned != Turned::Later && turn.is_on() && kinds.are(true), "{turned:?}");
+        let outcome = switch.on(|| kinds.enable()).unwrap();
+        assert!(outcome != SwitchOutcome::Later && switch.is_on() && kinds.are(true), "{outcome:?}");
         flusher.join().unwrap();
-        assert!(turn.is_on() && kinds.are(true), "the end that was called back does not go on");
+        assert!(switch.is_on() && kinds.are(true), "the end that was called back does not go on");
     });
 }
 
 #[test]
 fn of_two_begins_one_switches_and_both_find_it_on() {
     loom::model(|| {
-        let shared = Arc::new((Turn::new(), Kinds::new(), AtomicU32::new(0)));
-        let begin = |shared: &(Turn, Kinds, AtomicU32)| {
-            let (turn, kinds, switched) = shared;
+        let shared = Arc::new((TracingSwitch::new(), Kinds::new(), AtomicU32::new(0)));
+        let begin = |shared: &(TracingSwitch, Kinds, AtomicU32)| {
+            let (switch, kinds, switched) = shared;
             let enable = || {
                 switched.fetch_add(1, Ordering::Relaxed);
                 kinds.enable()
             };
-            assert!(turn.on(enable).unwrap() != Turned::Later && turn.is_on() && kinds.are(true));
+            assert!(switch.on(enable).unwrap() != SwitchOutcome::Later && switch.is_on() && kinds.are(true));
         };
         let other = {
             let shared = Arc::clone(&shared);
@@ -76,13 +76,13 @@ fn of_two_begins_one_switches_and_both_find_it_on() {
 #[test]
 fn a_begin_that_is_refused_leaves_it_off_for_the_next() {
     loom::model(|| {
-        let turn = Arc::new(Turn::new());
+        let switch = Arc::new(TracingSwitch::new());
         let other = {
-            let turn = Arc::clone(&turn);
-            thread::spawn(move || turn.on(|| Err::<(), ()>(())))
+            let switch = Arc::clone(&switch);
+            thread::spawn(move || switch.on(|| Err::<(), ()>(())))
         };
-        let first = turn.on(|| Err::<(), ()>(()));
+        let first = switch.on(|| Err::<(), ()>(()));
         assert_eq!((first, other.join().unwrap()), (Err(()), Err(())));
-        assert!(turn.is_off());
+        assert!(switch.is_off());
     });
 }
