@@ -135,7 +135,7 @@ pub fn run(
         } else {
             marked = marked.max(before);
             if before < previous {
-                log::debug!("CUPTI keeps records back that it has had for {} ns", previous.since(before));
+                log::debug!("CUPTI has held records back for {} ns", previous.since(before));
             }
             (shared.sample_queue.take(marked), Message::Flushed { before: marked, dropped_by_cupti })
         };
@@ -160,7 +160,7 @@ fn wait_for_stragglers() {
     while cupti_sys::lent_buffers() > 0 && begun.elapsed() < STRAGGLERS {
         thread::sleep(Duration::from_millis(1));
     }
-    log::debug!("{} buffers are with CUPTI after the last flush", cupti_sys::lent_buffers());
+    log::debug!("CUPTI still has {} buffers after the last flush", cupti_sys::lent_buffers());
 }
 
 #[cfg(test)]

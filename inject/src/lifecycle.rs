@@ -123,7 +123,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     if let Some(left) = memory::left().filter(|&left| left < memory::TO_START) {
         let [left, wanted] = [left, memory::TO_START].map(|bytes| bytes >> 20);
         return Err(StartError::Refused(format!(
-            "the limits of this process (ulimit -v, ulimit -d) leave {left} MiB of memory, and measuring takes {wanted}"
+            "the limits of this process (ulimit -v, ulimit -d) leave {left} MiB of memory, and measuring needs {wanted}"
         )));
     }
     // Before anything of CUPTI's is on: without them nothing may be.
@@ -204,14 +204,14 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         }
     }
     if controller.wants_profiler_calls() && !controller.listen() {
-        notes.push("this CUPTI does not tell of cudaProfilerStart: no capture can begin by it".to_owned());
+        notes.push("this CUPTI does not report cudaProfilerStart, so no capture can begin by it".to_owned());
     }
     if let Some(range) = controller.wanted_range() {
         range_watch::arm(range);
     }
     if sharing != settings.cupti_sharing {
         notes.push(format!(
-            "{}=yield has no effect: whoever waits for cudaProfilerStart or records page faults has to hold CUPTI",
+            "{}=yield has no effect: captures by cudaProfilerStart and records of page faults need CUPTI all the time",
             config::CUPTI_SHARING
         ));
     }
@@ -236,7 +236,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
                 worker.work(move || control.run(&controller));
             }
             Err(error) => log::warning!(
-                "no live control: {error}; `gpuwhy status`, `start` and `stop` do not reach this process ({}=off: no such line)",
+                "no live control: {error}; `gpuwhy status`, `start` and `stop` cannot reach this process ({}=off omits this message)",
                 config::CONTROL
             ),
         }

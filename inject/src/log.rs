@@ -144,7 +144,7 @@ pub fn write_waiting() {
         // A message that was cut has no end.
         let begin = if text.last().is_none_or(|&byte| byte == b'\n') { "" } else { "\n" };
         text.extend_from_slice(
-            format!("{begin}gpuwhy: {left_out} messages are left out: too many at once\n").as_bytes(),
+            format!("{begin}gpuwhy: {left_out} messages were dropped: too many at once\n").as_bytes(),
         );
     }
     write(&text);

@@ -217,7 +217,7 @@ impl CaptureController {
             Ok(SwitchOutcome::Now(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
             Ok(SwitchOutcome::Already) => {}
             Ok(SwitchOutcome::Later) => log::warning!(
-                "CUPTI is still being switched by another thread: what a capture launches first may be missing"
+                "another thread is still switching CUPTI; the first launches of the capture may be missing"
             ),
             Err(error) => self.refused(&error),
         }
@@ -229,7 +229,7 @@ impl CaptureController {
         }
         if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
             log::warning!(
-                "a capture has begun while another tool holds CUPTI: nothing is recorded until that lets go, and the time is counted"
+                "a capture has begun while another tool uses CUPTI; recording starts when that tool has finished, and the time until then is counted as unobserved"
             );
         } else {
             log::error!("a capture has begun but nothing can be recorded: {error}");
@@ -270,7 +270,7 @@ impl CaptureController {
     /// Asks the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
         if self.commands.try_send(FlusherCommand::LowerMode(mode)).is_err() {
-            log::warning!("the step down to {} is late: the flushing thread is busy", mode.name());
+            log::warning!("the change to mode {} is delayed: the flushing thread is busy", mode.name());
         }
     }
 

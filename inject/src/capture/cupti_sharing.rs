@@ -34,7 +34,9 @@ impl CaptureController {
         }
         let Some(since) = ownership.answers().and_then(|answered| detector.heard(answered, at)) else { return false };
         ownership.lose();
-        log::warning!("another tool has taken CUPTI: nothing is recorded until it is done, and the time is counted");
+        log::warning!(
+            "another tool has taken over CUPTI; recording pauses until it has finished, and the time is counted as unobserved"
+        );
         let mut state = self.state();
         if let Action::End { number } = state.plan.on(Event::Lost, at) {
             state.unobserved.begin(since);
@@ -58,10 +60,10 @@ impl CaptureController {
 
     fn regain(&self) {
         if let Err(error) = self.switch.regain() {
-            log::debug!("CUPTI is not had back yet: {error}");
+            log::debug!("CUPTI is not available yet: {error}");
             return;
         }
-        log::warning!("the other tool is done with CUPTI: recording goes on");
+        log::warning!("the other CUPTI tool has finished; recording resumes");
         let at = clock::now(self.cupti);
         let mut state = self.state();
         let at = state.in_order(at);
@@ -84,7 +86,7 @@ impl CaptureController {
             let ours = self.cupti.path().display();
             let copies: Vec<_> = copies.iter().map(|path| path.display().to_string()).collect();
             log::warning!(
-                "copies of CUPTI in the program: {}. {}=yield is for tools that use {ours}; one that uses another copy is refused (39)",
+                "copies of CUPTI in the program: {}. {}=yield serves tools that use {ours}; tools that use another copy are refused (39)",
                 copies.join(", "),
                 config::CUPTI_SHARING
             );

@@ -66,7 +66,7 @@ impl Collector {
             self.trace.write(|trace| trace.cost(before, &cost, dictionary));
         }
         if let Some(mode) = due.step_down {
-            log::warning!("tracing takes more than {} allows: only {} from now on", config::MAX_OVERHEAD, mode.name());
+            log::warning!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
             self.controller.step_down(mode);
         }
     }
@@ -105,7 +105,7 @@ impl Collector {
             self.what_if = WhatIf::Off;
             self.captures.stop_what_if();
             log::warning!(
-                "{backlog} buffers of records wait: the what-if replay is left out here (`gpuwhy report` makes it up from the trace)"
+                "{backlog} buffers wait to be processed: the what-if simulation stops here; `gpuwhy report` computes it from the trace"
             );
         }
     }

@@ -297,21 +297,21 @@ impl Settings {
         let mut notes = Vec::new();
         if self.mode == Mode::Monitor {
             notes.push(format!(
-                "{MODE}=watch: no device work and no API calls are recorded; utilization is read from NVML four times a second, of \
-                 whole devices"
+                "{MODE}=monitor: no device work and no API calls are recorded; utilization of whole devices is read from NVML four \
+                 times a second"
             ));
         }
         if self.mode != Mode::Monitor && self.graphs == Graphs::Whole {
             notes.push(match cupti_sharing {
                 CuptiSharing::Exclusive if !whole_graphs_are_safe => format!(
-                    "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash the \
-                     program over whole ones; {CUPTI_PATH} takes a newer libcupti"
+                    "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash \
+                     programs when it records whole graphs; {CUPTI_PATH} can name a newer libcupti"
                 ),
                 CuptiSharing::Exclusive => format!(
-                    "CUDA graphs are recorded as a whole ({CUDA_GRAPH_TRACE}=graph): each counts as computation, what runs inside is not known"
+                    "CUDA graphs are recorded as a whole ({CUDA_GRAPH_TRACE}=graph): each counts as computation, its contents are unknown"
                 ),
                 CuptiSharing::Yield => format!(
-                    "{CUDA_GRAPH_TRACE}=graph has no effect: whoever shares CUPTI ({CUPTI_SHARING}=yield) would get no nodes either"
+                    "{CUDA_GRAPH_TRACE}=graph has no effect: with {CUPTI_SHARING}=yield other tools need the nodes too"
                 ),
             });
         }

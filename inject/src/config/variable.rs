@@ -93,7 +93,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: MODE,
         default: "light",
-        meaning: "How much is recorded at most: `watch` no device work and no API call, only ranges (NVTX), what host threads do \
+        meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
                   and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
                   on](report.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
@@ -114,8 +114,8 @@ pub const VARIABLES: &[Variable] = &[
         name: MAX_OVERHEAD,
         default: "off",
         meaning: "Part of the launching threads' time that tracing may take, such as `1%`: after three seconds in a row above it by \
-                  gpuwhy's own estimate the next cheaper GPUWHY_MODE holds, down to `watch`, and the report says when. It goes \
-                  before GPUWHY_MODE, which is the most that is recorded, and nothing is stepped up again.",
+                  gpuwhy's own estimate the next cheaper GPUWHY_MODE holds, down to `monitor`, and the report says when. Takes \
+                  precedence over GPUWHY_MODE, which sets the starting mode. gpuwhy never switches back up.",
     },
     Variable {
         name: REPORT,
@@ -164,7 +164,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: MEMORY_USAGE,
         default: "off",
-        meaning: "`on` also records every allocation and release of device, page-locked and managed memory, and of memory pools: how much \
+        meaning: "`on` also records every allocation and release of device, pinned and managed memory, and of memory pools: how much \
                   is held, the peak, when it was and which call took it.",
     },
     Variable {
@@ -182,9 +182,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: WHAT_IF,
         default: "auto",
-        meaning: "Whether the run is replayed without one cost at a time, for the ceilings of the report: `on`, `off`, or `auto`, \
-                  which gives it up when records come faster than they can be taken in. `gpuwhy report` makes it up from the \
-                  trace.",
+        meaning: "Whether the run is simulated without one cost at a time, for the ceilings of the report: `on`, `off`, or `auto`, \
+                  which stops when records come faster than they can be processed. `gpuwhy report` then computes the ceilings \
+                  from the trace.",
     },
     Variable {
         name: FLUSH,
@@ -253,11 +253,10 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: CUPTI_SHARING,
-        default: "hold",
-        meaning: "CUPTI serves one tool in a process: `hold` keeps it to the end, so that another profiler in the \
-                  process is refused; `yield` leaves it to others: one that comes is noticed, recording ends there and \
-                  goes on when it is done, unless that leaves its own clock in CUPTI (torch.profiler). The time between is \
-                  counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
+        default: "exclusive",
+        meaning: "CUPTI serves one tool per process. `exclusive` keeps CUPTI to the end, so that another profiler in the process is \
+                  refused. With `yield` gpuwhy pauses when another tool starts and resumes when that tool has finished, unless it \
+                  leaves its own clock in CUPTI (torch.profiler). The time between is counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
                   GPUWHY_MODE=monitor leaves CUPTI to others either way. See docs/design/reliability.md.",
     },
     Variable {
@@ -268,9 +267,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: SAMPLING,
         default: "auto",
-        meaning: "Whether the threads that call CUDA are looked at from the side, for at most 1 % of one core: CPU time, what they \
-                  wait in, Python stack (CPython 3.9 to 3.14), garbage collection, child processes. `auto` does what this system \
-                  allows and notes in the report what it does not, `on` also says so on stderr, `off` looks at nothing.",
+        meaning: "Samples the threads that call CUDA, using at most 1 % of one core: CPU time, what they wait for, Python stack (CPython 3.9 to 3.14), garbage collection, child processes. `auto` does what this system \
+                  allows and notes in the report what it does not allow, `on` also says so on stderr, `off` disables sampling.",
     },
 ];
 

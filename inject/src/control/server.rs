@@ -95,7 +95,7 @@ impl Control {
             }
             clients.retain(|client| client.is_alive(now));
         }
-        log::info!("no live control any more: the program has closed its socket");
+        log::info!("live control has ended: the program closed the control socket");
         close();
     }
 }

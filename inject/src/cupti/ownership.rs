@@ -112,7 +112,7 @@ impl CuptiOwnership {
         let foreign_clock = clock::is_on_foreign_clock(self.cupti);
         if foreign_clock && !self.clock_logged.swap(true, Ordering::Relaxed) {
             log::warning!(
-                "another tool has left CUPTI on a clock of its own: nothing is recorded any more, and the time is counted"
+                "another tool has left its own clock in CUPTI; recording stays off, and the time is counted as unobserved"
             );
         }
         if foreign_clock || self.is_somebody_recording() {

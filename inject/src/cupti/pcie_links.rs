@@ -19,7 +19,10 @@ pub fn of(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
         };
         let link = device.link.or_else(by_nvml);
         if link.is_none() {
-            log::info!("neither /sys nor NVML tells the PCI Express link of device {}", device.ordinal);
+            log::info!(
+                "the PCI Express link of device {} is unknown: neither /sys nor NVML reports it",
+                device.ordinal
+            );
         }
         let DeviceLink { generation, megatransfers, lanes } = link?;
         Some(PcieLink { device: DeviceId(device.ordinal), generation, megatransfers, lanes })

@@ -133,7 +133,7 @@ impl ActivityRecorder {
                 subscriber.enable_resource(ResourceCallback::GRAPHNODE_CLONED)?;
                 subscriber.enable_resource(ResourceCallback::GRAPHEXEC_CREATED)
             });
-            note(&mut notes, "how many nodes CUDA graphs have is not known", told.unwrap_or(Ok(())));
+            note(&mut notes, "node counts of CUDA graphs are unknown", told.unwrap_or(Ok(())));
         }
         let switch = Self {
             cupti,
@@ -306,7 +306,7 @@ impl ActivityRecorder {
             if enabled == 0 {
                 let kind = whole(*domain);
                 let why =
-                    if shared { "another tool may have been at CUPTI" } else { "this CUPTI cannot choose API calls" };
+                    if shared { "another tool may have used CUPTI" } else { "this CUPTI cannot select API calls" };
                 notes.push(format!("{why}: all {kind} calls are recorded, which costs more"));
                 note(&mut notes, &format!("no {kind} records"), self.cupti.enable(kind));
             }
