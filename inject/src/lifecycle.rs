@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::{env, io, thread};
 
 use crossbeam_channel::bounded;
 use cupti_sys::{Cupti, RecordSizes, ResourceCallback, Search};
@@ -21,7 +21,7 @@ use profiler_core::process_info::End;
 use crate::capture::controller::CaptureController;
 use crate::collect::collector::Collector;
 use crate::config::request::{Range, Request};
-use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, WhatIf};
+use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError, WhatIf};
 use crate::control::server::{self, Control};
 use crate::cost::CallbackTimer;
 use crate::cupti::callbacks::Callbacks;
@@ -48,7 +48,7 @@ use crate::{command_line, flusher, log, process_info};
 pub fn start_from_env() -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
-    errors.iter().for_each(|error| log::warning!("{error}"));
+    warn_of(&errors);
     let started = start(&settings);
     if let Some(other) = &settings.chain {
         match process::initialize_other(other) {
@@ -58,6 +58,14 @@ pub fn start_from_env() -> Result<(), StartError> {
         }
     }
     started
+}
+
+/// Says what is wrong with the settings, unless `gpuwhy run` has said it.
+fn warn_of(errors: &[SettingsError]) {
+    let warned = env::var(config::WARNED).unwrap_or_default();
+    for error in errors.iter().filter(|error| !warned.split(',').any(|variable| variable == error.variable())) {
+        log::warning!("{error}");
+    }
 }
 
 /// Starts measuring because the program wants a session. When the collector is linked, nothing but sessions is measured,
@@ -75,7 +83,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     }
     let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
-    errors.iter().for_each(|error| log::warning!("{error}"));
+    warn_of(&errors);
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
     let mode = silent.mode.max(Mode::Light);

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::{CAPTURE_RANGE, NVTX_CAPTURE, VARIABLES};
+use crate::config::{CAPTURE_RANGE, NVTX_CAPTURE, VARIABLES, WARNED};
 
 /// What all of our variables begin with.
 const PREFIX: &str = "GPUWHY_";
@@ -28,6 +28,7 @@ const READ_ELSEWHERE: &[&str] = &[
     "GPUWHY_SOAK",
     // Set by cargo for tests and examples: the version that `build.rs` found.
     "GPUWHY_VERSION",
+    WARNED,
 ];
 
 /// A variable that cannot be followed.
@@ -41,6 +42,8 @@ pub enum SettingsError {
         value: String,
         /// What it may be set to.
         expected: &'static str,
+        /// What holds in its place.
+        default: &'static str,
     },
     /// No such variable.
     Name {
@@ -61,6 +64,16 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
+    /// The variable that it is about.
+    #[must_use]
+    pub fn variable(&self) -> &str {
+        match self {
+            Self::Value { variable, .. } | Self::Placeholder { variable, .. } => variable,
+            Self::Name { name, .. } => name,
+            Self::RangeWithoutName => NVTX_CAPTURE,
+        }
+    }
+
     /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A name
     /// that nothing reads may be for another version, or for somebody else.
     #[must_use]
@@ -69,11 +82,16 @@ impl SettingsError {
     }
 }
 
+/// The variables about which `errors` are, for [`WARNED`](super::WARNED).
+#[must_use]
+pub fn warned(errors: &[SettingsError]) -> String {
+    errors.iter().map(SettingsError::variable).collect::<Vec<_>>().join(",")
+}
+
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Value { variable, value, expected } => {
-                let default = VARIABLES.iter().find(|known| known.name == *variable).map_or("", |known| known.default);
+            Self::Value { variable, value, expected, default } => {
                 write!(f, "{variable}={value:?} is not understood: expected {expected}; the default is {default}")
             }
             Self::Name { name, nearest: Some(nearest) } => {

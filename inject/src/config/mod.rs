@@ -7,21 +7,24 @@
 mod error;
 pub(crate) mod pattern;
 pub(crate) mod request;
+mod table;
 mod value;
 mod variable;
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::cost::Mode;
 
 use crate::config::pattern::Pattern;
-use crate::config::request::{AtEnd, Range, RangeKind, RangeName, Request, Schedule, parse_signal};
-use crate::config::value::{is_off, on_or_off, parse_bytes, parse_percent};
+use crate::config::request::{Range, RangeKind, Request};
+use crate::config::table::Setting;
+use crate::config::value::{is_off, on_or_off};
 
-pub use error::SettingsError;
+pub use error::{SettingsError, warned};
+pub use table::{VARIABLES, Variable, markdown};
 pub use value::parse_duration;
 pub use variable::*;
 
@@ -101,6 +104,34 @@ pub enum CommandLine {
     Name,
     /// Nothing.
     Off,
+}
+
+impl WhatIf {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            _ => on_or_off(text).map(|on| if on { Self::On } else { Self::Off }),
+        }
+    }
+}
+
+impl Sampling {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            _ => on_or_off(text).map(|on| if on { Self::On } else { Self::Off }),
+        }
+    }
+}
+
+impl ReportStyle {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "summary" | "1" | "on" => Some(Self::Summary),
+            "full" => Some(Self::Full),
+            _ => is_off(text).then_some(Self::Off),
+        }
+    }
 }
 
 impl CommandLine {
@@ -188,103 +219,41 @@ impl Settings {
     /// Reads `variables`, of which the last one of a name counts.
     #[must_use]
     pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
-        let mut bad: Vec<_> = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
-        let lookup = |name: &'static str| {
-            let found = variables.iter().rev().find(|(set, _)| set == name);
-            found.map(|(_, value)| value.as_os_str())
-        };
+        let unknown = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
+        let mut reader = Reader { variables, errors: unknown };
         let settings = Self {
-            output: read(
-                &lookup,
-                &mut bad,
-                OUTPUT,
-                "a file name pattern or `off`",
-                Some(Pattern::new("gpuwhy-%p.gpuwhy")),
-                |text| Some(if is_off(text) { None } else { Some(Pattern::new(text)) }),
-            ),
-            mode: read(&lookup, &mut bad, MODE, "monitor, light or full", Mode::Light, Mode::named),
-            graphs: read(&lookup, &mut bad, CUDA_GRAPH_TRACE, "node, graph or auto", Graphs::Nodes, Graphs::parse),
-            max_overhead: read(
-                &lookup,
-                &mut bad,
-                MAX_OVERHEAD,
-                "a percentage such as 1% or 0.5%, or `off`",
-                None,
-                |text| {
-                    if is_off(text) { Some(None) } else { parse_percent(text).map(Some) }
-                },
-            ),
-            report: read(&lookup, &mut bad, REPORT, "off, summary or full", ReportStyle::Summary, |text| match text {
-                "summary" | "1" | "on" => Some(ReportStyle::Summary),
-                "full" => Some(ReportStyle::Full),
-                _ => is_off(text).then_some(ReportStyle::Off),
-            }),
-            live: read(&lookup, &mut bad, LIVE, "a duration such as 500ms or 2s, or `off`", None, |text| {
-                if is_off(text) { Some(None) } else { parse_duration(text).filter(|d| !d.is_zero()).map(Some) }
-            }),
-            log: read(&lookup, &mut bad, LOG, "off, error, warn, info or debug", Level::Warn, Level::parse),
-            cupti_path: read(&lookup, &mut bad, CUPTI_PATH, "a file name", None, |text| {
-                Some(Some(PathBuf::from(text)))
-            }),
-            record: read(&lookup, &mut bad, RAW_RECORDING, "a file name pattern or `off`", None, |text| {
-                Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
-            }),
-            record_limit: read(&lookup, &mut bad, RAW_RECORDING_LIMIT, "a size such as 64M", 64 << 20, parse_bytes),
-            exit_timeout: read(
-                &lookup,
-                &mut bad,
-                EXIT_TIMEOUT,
-                "a duration of at most 1h such as 3s",
-                Duration::from_secs(3),
-                |text| parse_duration(text).filter(|&wait| wait <= Duration::from_secs(3600)),
-            ),
-            dependencies: read(&lookup, &mut bad, DEPENDENCIES, "on or off", false, on_or_off),
-            memory_usage: read(&lookup, &mut bad, MEMORY_USAGE, "on or off", false, on_or_off),
-            um_cpu_page_faults: read(&lookup, &mut bad, UM_CPU_PAGE_FAULTS, "on or off", false, on_or_off),
-            um_gpu_page_faults: read(&lookup, &mut bad, UM_GPU_PAGE_FAULTS, "on or off", false, on_or_off),
-            flush: read(&lookup, &mut bad, FLUSH, "a duration from 10ms to 10s", Duration::from_millis(100), |text| {
-                parse_duration(text).filter(|d| (Duration::from_millis(10)..=Duration::from_secs(10)).contains(d))
-            }),
-            control: read(&lookup, &mut bad, CONTROL, "on or off", true, on_or_off),
-            capture: read_capture(&lookup, &mut bad),
-            chain: read(&lookup, &mut bad, CHAIN, "a file name or `off`", None, |text| {
-                Some(if is_off(text) { None } else { Some(PathBuf::from(text)) })
-            }),
-            cupti_sharing: read(
-                &lookup,
-                &mut bad,
-                CUPTI_SHARING,
-                "exclusive or yield",
-                CuptiSharing::Exclusive,
-                CuptiSharing::parse,
-            ),
-            memory: read(&lookup, &mut bad, BUFFER_MEMORY, "a size from 8M to 64G", 256 << 20, |text| {
-                // The channels have room for every buffer there is, from the start.
-                parse_bytes(text).filter(|bytes| (8 << 20..=64 << 30).contains(bytes))
-            }),
-            what_if: read(&lookup, &mut bad, WHAT_IF, "auto, on or off", WhatIf::Auto, |text| match text {
-                "auto" => Some(WhatIf::Auto),
-                _ => on_or_off(text).map(|on| if on { WhatIf::On } else { WhatIf::Off }),
-            }),
-            sampling: read(&lookup, &mut bad, SAMPLING, "auto, on or off", Sampling::Auto, |text| match text {
-                "auto" => Some(Sampling::Auto),
-                _ => on_or_off(text).map(|on| if on { Sampling::On } else { Sampling::Off }),
-            }),
-            command_line: read(
-                &lookup,
-                &mut bad,
-                COMMAND_LINE,
-                "full, name or off",
-                CommandLine::Full,
-                CommandLine::parse,
-            ),
+            output: reader.get(&table::OUTPUT),
+            mode: reader.get(&table::MODE),
+            graphs: reader.get(&table::CUDA_GRAPH_TRACE),
+            max_overhead: reader.get(&table::MAX_OVERHEAD),
+            report: reader.get(&table::REPORT),
+            live: reader.get(&table::LIVE),
+            log: reader.get(&table::LOG),
+            cupti_path: reader.get(&table::CUPTI_PATH),
+            record: reader.get(&table::RAW_RECORDING),
+            record_limit: reader.get(&table::RAW_RECORDING_LIMIT),
+            exit_timeout: reader.get(&table::EXIT_TIMEOUT),
+            dependencies: reader.get(&table::DEPENDENCIES),
+            memory_usage: reader.get(&table::MEMORY_USAGE),
+            um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),
+            um_gpu_page_faults: reader.get(&table::UM_GPU_PAGE_FAULTS),
+            flush: reader.get(&table::FLUSH),
+            chain: reader.get(&table::CHAIN),
+            cupti_sharing: reader.get(&table::CUPTI_SHARING),
+            memory: reader.get(&table::BUFFER_MEMORY),
+            sampling: reader.get(&table::SAMPLING),
+            what_if: reader.get(&table::WHAT_IF),
+            control: reader.get(&table::CONTROL),
+            command_line: reader.get(&table::COMMAND_LINE),
+            capture: read_capture(&mut reader),
         };
+        let Reader { mut errors, .. } = reader;
         let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
-        bad.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
+        errors.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
             let placeholder = pattern.as_ref()?.unknown_placeholder()?;
             Some(SettingsError::Placeholder { variable, placeholder })
         }));
-        (settings, bad)
+        (settings, errors)
     }
 
     /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
@@ -329,57 +298,58 @@ pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
     })
 }
 
-/// What is to be measured. A range without a name is a error, and then the whole run is measured.
-fn read_capture<'a>(lookup: &impl Fn(&'static str) -> Option<&'a OsStr>, bad: &mut Vec<SettingsError>) -> Request {
-    let kind = read(lookup, bad, CAPTURE_RANGE, "none, cudaProfilerApi or nvtx", RangeKind::None, RangeKind::parse);
-    let expected = "a range such as step, step@domain or *@domain";
-    let name = read(lookup, bad, NVTX_CAPTURE, expected, None, |text| RangeName::parse(text).map(Some));
-    let expected = "skip,wait,warmup,active,repeat such as 10,0,2,5,1, or `off`";
-    let steps = read(lookup, bad, STEPS, expected, None, |text| {
-        if text == "off" { Some(None) } else { Schedule::parse(text).map(Some) }
-    });
+/// Reads variables, and keeps what is wrong with them.
+struct Reader<'a> {
+    variables: &'a [(OsString, OsString)],
+    errors: Vec<SettingsError>,
+}
+
+impl Reader<'_> {
+    /// The value of a setting: unset or empty is the default, not understood is the default and an error.
+    fn get<T>(&mut self, setting: &Setting<T>) -> T {
+        let set = self.variables.iter().rev().find(|(name, _)| name == setting.name);
+        let Some((_, value)) = set.filter(|(_, value)| !value.is_empty()) else { return setting.default_value() };
+        if let Some(parsed) = value.to_str().map(str::trim).and_then(setting.parse) {
+            return parsed;
+        }
+        self.errors.push(SettingsError::Value {
+            variable: setting.name,
+            value: value.to_string_lossy().into_owned(),
+            expected: setting.expected,
+            default: setting.default,
+        });
+        setting.default_value()
+    }
+}
+
+/// What is to be measured. A range without a name is an error, and then the whole run is measured.
+fn read_capture(reader: &mut Reader<'_>) -> Request {
+    let kind = reader.get(&table::CAPTURE_RANGE);
+    let name = reader.get(&table::NVTX_CAPTURE);
+    let steps = reader.get(&table::STEPS);
     let range = match (steps, kind, name) {
         (Some(schedule), _, name) => Range::Steps(schedule, name),
         (None, RangeKind::ProfilerApi, _) => Range::ProfilerApi,
         (None, RangeKind::Nvtx, Some(name)) => Range::Named(name),
         (None, RangeKind::Nvtx, None) => {
-            bad.push(SettingsError::RangeWithoutName);
+            reader.errors.push(SettingsError::RangeWithoutName);
             Range::Whole
         }
         (None, RangeKind::None, _) => Range::Whole,
     };
-    let expected = "none, stop, stop-shutdown, repeat or repeat:N";
     Request {
         range,
-        at_end: read(lookup, bad, CAPTURE_RANGE_END, expected, AtEnd::StopShutdown, AtEnd::parse),
-        delay: read(lookup, bad, DELAY, "a duration such as 10s", Duration::ZERO, parse_duration),
-        duration: read(lookup, bad, DURATION, "a duration such as 10s, or `off`", None, |text| {
-            if is_off(text) { Some(None) } else { parse_duration(text).map(Some) }
-        }),
-        kill: read(lookup, bad, KILL, "none, sigterm, sigint, sigkill or a number", None, parse_signal),
+        at_end: reader.get(&table::CAPTURE_RANGE_END),
+        delay: reader.get(&table::DELAY),
+        duration: reader.get(&table::DURATION),
+        kill: reader.get(&table::KILL),
     }
-}
-
-/// The value of one variable: unset or empty is the default, not understood is the default and a error.
-fn read<'a, T>(
-    lookup: &impl Fn(&'static str) -> Option<&'a OsStr>,
-    bad: &mut Vec<SettingsError>,
-    variable: &'static str,
-    expected: &'static str,
-    default: T,
-    parse: impl Fn(&str) -> Option<T>,
-) -> T {
-    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return default };
-    if let Some(parsed) = value.to_str().map(str::trim).and_then(parse) {
-        return parsed;
-    }
-    bad.push(SettingsError::Value { variable, value: value.to_string_lossy().into_owned(), expected });
-    default
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::request::{AtEnd, RangeName};
 
     fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
         let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();

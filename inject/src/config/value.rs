@@ -15,6 +15,11 @@ pub fn on_or_off(text: &str) -> Option<bool> {
     }
 }
 
+/// Off, or what `parse` reads.
+pub fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    if is_off(text) { Some(None) } else { parse(text).map(Some) }
+}
+
 /// `500ms`, `2s`, `1.5s`, `1m`; a bare number is seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
