@@ -13,7 +13,7 @@ fn watching_claims_no_division_of_device_time() {
     let output = stage.host("mlp").env("GPUWHY_MODE", "monitor").output().unwrap();
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");
-    for wanted in ["verdict: cannot_tell", "the run was only watched", "tracing: mode watch", "watched only"] {
+    for wanted in ["verdict: cannot_tell", "the run was only watched", "tracing: mode monitor", "watched only"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(!text.contains("device 0"), "{text}");
@@ -143,7 +143,7 @@ fn a_budget_steps_down_and_the_report_says_when() {
     host.env("GPUWHY_REPLAY_REPEAT", "12").env("GPUWHY_REPLAY_SPEED", "4").env("GPUWHY_MAX_OVERHEAD", "0.01%");
     let output = host.output().unwrap();
     let text = stderr(&output);
-    assert!(text.contains("Stepped down to watch after"), "{text}");
+    assert!(text.contains("Stepped down to monitor after"), "{text}");
     let report = stage.report();
     let steps = report.pointer("/cost/steps_down").and_then(Value::as_array).unwrap();
     assert_eq!(steps.len(), 1, "{report:#}");
@@ -152,7 +152,7 @@ fn a_budget_steps_down_and_the_report_says_when() {
     // What was recorded by then is judged as ever.
     assert_eq!(report["devices"].as_array().unwrap().len(), 1);
     let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
-    assert!(String::from_utf8_lossy(&again.stdout).contains("Stepped down to watch after"));
+    assert!(String::from_utf8_lossy(&again.stdout).contains("Stepped down to monitor after"));
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_capture_that_finds_another_tool_recording_says_what_it_missed() {
     let truth = Truth::of("multi_stream");
     let stage = Stage::new();
     let (text, captures) = captures(&stage, "yield", &[(100, 250), (620, 1800)], &[(560, "begin"), (700, "end")]);
-    assert!(text.contains("another tool holds CUPTI"), "{text}");
+    assert!(text.contains("another tool uses CUPTI"), "{text}");
     let (buffers, handed_ours) = got(line(&text, "ends"));
     assert!(buffers > 0 && !handed_ours, "{text}");
     truth.check(&captures[&1], "before");

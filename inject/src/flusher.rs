@@ -22,6 +22,7 @@ use crate::capture::plan::Event;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
 use crate::message::{FlusherCommand, Message, Shared};
+use crate::nvtx::range_watch;
 use crate::sys::{clock, threads};
 use crate::utilization::UtilizationReader;
 
@@ -73,6 +74,7 @@ pub fn run(
             }
         };
         if !stopping {
+            warn_of_missed_events(controller);
             controller.event(Event::Tick);
             if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()
@@ -145,6 +147,13 @@ pub fn run(
         {
             return;
         }
+    }
+}
+
+fn warn_of_missed_events(controller: &CaptureController) {
+    let missed = controller.take_missed_events() + range_watch::take_missed();
+    if missed > 0 {
+        log::warning!("{missed} events of captures were ignored: another thread held a lock for too long");
     }
 }
 

@@ -279,6 +279,7 @@ fn forked() {
         nvtx::forked();
     } else {
         nvtx::stop();
+        range_watch::disarm();
         State::Forked.set();
         server::forked();
     }

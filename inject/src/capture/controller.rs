@@ -12,11 +12,12 @@
 //! The lock of the plan is held around a decision and a push into a channel, never around a CUPTI call. Messages about
 //! begin and end go out under it, so their order is that of the plan; a capture begins when tracing is on.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
+use parking_lot::{Mutex, MutexGuard};
 use profiler_core::capture::CaptureMark;
 use profiler_core::cost::Mode;
 use profiler_core::record::Timestamp;
@@ -28,6 +29,7 @@ use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
 use crate::cupti::toggle::SwitchOutcome;
 use crate::log;
 use crate::message::{FlusherCommand, Message};
+use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::clock;
 
 /// Brings events to the plan and carries out what it decides.
@@ -35,7 +37,13 @@ use crate::sys::clock;
 pub struct CaptureController {
     pub(super) cupti: &'static Cupti,
     pub(super) switch: ActivityRecorder,
+    /// On threads of the program only with a timeout. A few numbers, whole after every panic that could happen.
     pub(super) state: Mutex<CaptureState>,
+    /// Events that were given up because the lock was not to be had in time. `Relaxed`: a statistic.
+    pub(super) missed_events: AtomicU64,
+    /// Marks wait for the flushing thread, because the thread that was to send them did not get the lock. `Relaxed`: seen a
+    /// flush later it is as good.
+    pub(super) marks_are_left: AtomicBool,
     pub(super) messages: Sender<Message>,
     pub(super) commands: Sender<FlusherCommand>,
     pub(super) profiler_calls: OnceLock<ProfilerCalls>,
@@ -63,6 +71,8 @@ impl CaptureController {
         Self {
             cupti,
             switch,
+            missed_events: AtomicU64::new(0),
+            marks_are_left: AtomicBool::new(false),
             state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
             messages,
             commands,
@@ -142,7 +152,10 @@ impl CaptureController {
         // Before the lock: this thread may be inside a CUPTI callback, and a lock must not be held around a call that
         // could wait for what another one holds.
         let at = clock::now(self.cupti);
-        let mut state = self.state();
+        let Some(mut state) = self.state.try_lock_for(CALLBACK_LOCK_TIMEOUT) else {
+            self.missed_events.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
         let at = state.in_order(at);
         match state.plan.on(event, at) {
             Action::None => return false,
@@ -159,7 +172,11 @@ impl CaptureController {
                     self.switch_on();
                     // What other threads launched meanwhile was recorded in part.
                     let on = clock::now(self.cupti);
-                    state = self.state();
+                    let Some(again) = self.state.try_lock_for(CALLBACK_LOCK_TIMEOUT) else {
+                        self.marks_are_left.store(true, Ordering::Relaxed);
+                        return true;
+                    };
+                    state = again;
                     at = state.in_order(on);
                     state.observe(at, self.is_recording());
                 }
@@ -178,7 +195,7 @@ impl CaptureController {
         true
     }
 
-    fn send_marks(&self, state: &mut CaptureState, at: Timestamp) {
+    pub(super) fn send_marks(&self, state: &mut CaptureState, at: Timestamp) {
         for mark in state.marks.drain(..) {
             match mark {
                 PendingMark::Begin(number, trigger) => self.send(CaptureMark::Begin { number, at, trigger }),
@@ -280,7 +297,6 @@ impl CaptureController {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, CaptureState> {
-        // A few numbers, whole after every panic that could happen.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -40,6 +40,11 @@ impl CaptureController {
         let now = clock::now(self.cupti);
         let (wanted, over, leaves) = {
             let mut state = self.state();
+            if self.marks_are_left.swap(false, Ordering::Relaxed) {
+                let at = state.in_order(now);
+                state.observe(at, self.is_recording());
+                self.send_marks(&mut state, at);
+            }
             // Marks that wait: a thread is just switching on, and will say what came of it.
             if state.marks.is_empty() {
                 state.observe(now, self.is_recording());
@@ -64,6 +69,11 @@ impl CaptureController {
             self.switch.give_back_if_wanted();
         }
         over
+    }
+
+    /// Events since this was last asked that were given up because the lock was not to be had.
+    pub fn take_missed_events(&self) -> u64 {
+        self.missed_events.swap(0, Ordering::Relaxed)
     }
 
     /// Records less from here on. Only from the flushing thread.

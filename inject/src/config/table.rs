@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use profiler_core::cost::Mode;
 
+use crate::config::choices::{CommandLine, CuptiSharing, Graphs, ReportStyle, Sampling, WhatIf};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
-use crate::config::{CommandLine, CuptiSharing, Graphs, ReportStyle, Sampling, WhatIf, variable};
+use crate::config::variable;
 use crate::log::Level;
 
 /// A setting whose values are a `T`.

@@ -16,9 +16,9 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Error, Kind, ResourceHandler, Subscriber, ThreadIdType};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::config::CuptiSharing;
 use crate::log;
@@ -38,6 +38,7 @@ pub fn asked() {
 pub struct CuptiOwnership {
     cupti: &'static Cupti,
     register: fn(&'static Cupti) -> Result<(), Error>,
+    /// Taken on threads of this library, and on that of `cuInit`. A panic leaves it whole: it is one value.
     held: Mutex<Option<Subscriber>>,
     /// `Relaxed`, as the next ones: what depends on them is ordered by the turn, or may be seen a moment later.
     yields: AtomicBool,
@@ -208,6 +209,6 @@ impl CuptiOwnership {
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Subscriber>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }

@@ -5,19 +5,26 @@
 //! number; others of the same name that open meanwhile do not count. A range that was open before CUDA started was not
 //! seen to open.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::capture::plan::Event;
 use crate::config::request::RangeName;
 use crate::runtime::Profiler;
+use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::threads;
 
 /// Whether a range was asked for. `Acquire`/`Release`: whoever sees it set sees the name.
 static ARMED: AtomicBool = AtomicBool::new(false);
 static WANTED: OnceLock<RangeName> = OnceLock::new();
 /// The range that is open.
+///
+/// Taken on threads of the program, so with a timeout. A panic leaves it whole: it is one value.
 static FOLLOWED: Mutex<Option<Followed>> = Mutex::new(None);
+/// Ranges that opened or closed while the lock was not to be had. `Relaxed`: a statistic.
+static MISSED: AtomicU64 = AtomicU64::new(0);
 
 /// How the closing will be recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +51,7 @@ pub fn is_armed() -> bool {
 pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
     let thread = threads::thread_id();
     let opened = {
-        let mut followed = followed();
+        let Some(mut followed) = followed() else { return };
         match &mut *followed {
             Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
                 *above += 1;
@@ -67,12 +74,15 @@ pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
 pub fn popped(domain: u32) {
     let thread = threads::thread_id();
     let closed = {
-        let mut followed = followed();
+        let Some(mut followed) = followed() else { return };
         match &mut *followed {
             Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
                 let closed = *above == 0;
                 *above = above.saturating_sub(1);
-                closed.then(|| *followed = None).is_some()
+                if closed {
+                    *followed = None;
+                }
+                closed
             }
             _ => false,
         }
@@ -85,9 +95,12 @@ pub fn popped(domain: u32) {
 /// A range is about to be started under this number.
 pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
     let opened = {
-        let mut followed = followed();
+        let Some(mut followed) = followed() else { return };
         let wanted = followed.is_none() && WANTED.get().is_some_and(name);
-        wanted.then(|| *followed = Some(Followed::Started { range })).is_some()
+        if wanted {
+            *followed = Some(Followed::Started { range });
+        }
+        wanted
     };
     if opened {
         tell(Event::RangeOpened);
@@ -97,9 +110,12 @@ pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
 /// The range of this number has ended.
 pub fn ended(range: u64) {
     let closed = {
-        let mut followed = followed();
+        let Some(mut followed) = followed() else { return };
         let same = *followed == Some(Followed::Started { range });
-        same.then(|| *followed = None).is_some()
+        if same {
+            *followed = None;
+        }
+        same
     };
     if closed {
         tell(Event::RangeClosed);
@@ -112,6 +128,36 @@ fn tell(event: Event) {
     }
 }
 
-fn followed() -> MutexGuard<'static, Option<Followed>> {
-    FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner)
+/// The lock, unless another thread has held it for too long.
+fn followed() -> Option<MutexGuard<'static, Option<Followed>>> {
+    let followed = FOLLOWED.try_lock_for(CALLBACK_LOCK_TIMEOUT);
+    MISSED.fetch_add(u64::from(followed.is_none()), Ordering::Relaxed);
+    followed
+}
+
+/// Ranges that were missed since this was last asked.
+pub fn take_missed() -> u64 {
+    MISSED.swap(0, Ordering::Relaxed)
+}
+
+/// In the child of a fork, where another thread of the parent may have held the lock: it is never taken again.
+pub fn disarm() {
+    ARMED.store(false, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_thread_holds_ends_the_wait_and_is_counted() {
+        let held = FOLLOWED.lock();
+        let begun = Instant::now();
+        std::thread::spawn(|| ended(7)).join().unwrap();
+        assert!(begun.elapsed() >= CALLBACK_LOCK_TIMEOUT);
+        assert_eq!(take_missed(), 1);
+        drop(held);
+    }
 }

@@ -5,9 +5,10 @@
 //! lock, and neither does anything slow under it.
 
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use host_sampler::python::Frame;
+use parking_lot::Mutex;
 use profiler_core::record::{HostSample, Timestamp};
 
 /// Samples that wait for the flusher at most: eight threads at a thousand a second for half a second.
@@ -32,6 +33,7 @@ pub struct SampleBatch {
 }
 
 /// Where samples wait for the next flush mark.
+/// Taken on threads of this library only. A panic under the lock may lose samples, and leaves the rest whole.
 #[derive(Debug, Default)]
 pub struct SampleQueue(Mutex<Waiting>);
 
@@ -46,7 +48,7 @@ struct Waiting {
 impl SampleQueue {
     /// Adds samples and leaves `batch` empty. Answers `false` when nobody will fetch them any more.
     pub fn put(&self, batch: &mut SampleBatch) -> bool {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         waiting.batch.failed += mem::take(&mut batch.failed);
         for queued in batch.samples.drain(..) {
             if queued.sample.at > waiting.mark && waiting.batch.samples.len() < MAX_WAITING {
@@ -60,14 +62,14 @@ impl SampleQueue {
 
     /// Takes what waits; whatever is not later than `mark` is refused from now on.
     pub fn take(&self, mark: Timestamp) -> SampleBatch {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         waiting.mark = waiting.mark.max(mark);
         mem::take(&mut waiting.batch)
     }
 
     /// Takes what waits, for the last time.
     pub fn close(&self) -> SampleBatch {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.0.lock().is_closed = true;
         self.take(Timestamp::from_nanos(u64::MAX))
     }
 }
