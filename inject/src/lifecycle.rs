@@ -298,10 +298,10 @@ fn measured() {
     let finish = || {
         report(end(FlusherCommand::ShutDown));
         REPORTING.store(false, Ordering::Release);
-        if let Some(signal) = Profiler::installed().and_then(|profiler| profiler.kill) {
-            if let Err(error) = signals::signal_this_process(signal) {
-                log::warning!("signal {signal} could not be sent: {error}");
-            }
+        if let Some(signal) = Profiler::installed().and_then(|profiler| profiler.kill)
+            && let Err(error) = signals::signal_this_process(signal)
+        {
+            log::warning!("signal {signal} could not be sent: {error}");
         }
     };
     match Worker::start("gpuwhy-finish") {
