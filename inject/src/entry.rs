@@ -24,7 +24,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
             // A session of the program was first.
             Ok(()) | Err(StartError::AlreadyStarted) => {}
             Err(error) => {
-                log::error!("nothing is measured in this process: {error}");
+                tracing::error!("nothing is measured in this process: {error}");
                 // There is no thread of ours to write it.
                 log::write_waiting();
             }

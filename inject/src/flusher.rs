@@ -118,13 +118,13 @@ pub fn run(
                 && !stopping
                 && !complained
             {
-                log::warning!("{error}; records arrive only as buffers fill up");
+                tracing::warn!("{error}; records arrive only as buffers fill up");
                 complained = true;
             }
             match cupti.dropped_records() {
                 Ok(dropped) => dropped_by_cupti += dropped,
                 Err(error) if !stopping && !uncounted => {
-                    log::warning!("{error}; records that CUPTI drops are not counted");
+                    tracing::warn!("{error}; records that CUPTI drops are not counted");
                     uncounted = true;
                 }
                 Err(_) => {}
@@ -137,7 +137,7 @@ pub fn run(
         } else {
             marked = marked.max(before);
             if before < previous {
-                log::debug!("CUPTI has held records back for {} ns", previous.since(before));
+                tracing::debug!("CUPTI has held records back for {} ns", previous.since(before));
             }
             (shared.sample_queue.take(marked), Message::Flushed { before: marked, dropped_by_cupti })
         };
@@ -153,7 +153,7 @@ pub fn run(
 fn warn_of_missed_events(controller: &CaptureController) {
     let missed = controller.take_missed_events() + range_watch::take_missed();
     if missed > 0 {
-        log::warning!("{missed} events of captures were ignored: another thread held a lock for too long");
+        tracing::warn!("{missed} events of captures were ignored: another thread held a lock for too long");
     }
 }
 
@@ -169,7 +169,7 @@ fn wait_for_stragglers() {
     while cupti_sys::lent_buffers() > 0 && begun.elapsed() < STRAGGLERS {
         thread::sleep(Duration::from_millis(1));
     }
-    log::debug!("CUPTI still has {} buffers after the last flush", cupti_sys::lent_buffers());
+    tracing::debug!("CUPTI still has {} buffers after the last flush", cupti_sys::lent_buffers());
 }
 
 #[cfg(test)]

@@ -52,9 +52,9 @@ pub fn start_from_env() -> Result<(), StartError> {
     let started = start(&settings);
     if let Some(other) = &settings.chain {
         match process::initialize_other(other) {
-            Ok(1) => log::info!("{}: initialized", other.display()),
-            Ok(answer) => log::warning!("{}: its InitializeInjection answered {answer}", other.display()),
-            Err(error) => log::warning!("{} is not loaded: {error}", config::CHAIN),
+            Ok(1) => tracing::info!("{}: initialized", other.display()),
+            Ok(answer) => tracing::warn!("{}: its InitializeInjection answered {answer}", other.display()),
+            Err(error) => tracing::warn!("{} is not loaded: {error}", config::CHAIN),
         }
     }
     started
@@ -64,7 +64,7 @@ pub fn start_from_env() -> Result<(), StartError> {
 fn warn_of(errors: &[SettingsError]) {
     let warned = env::var(config::WARNED).unwrap_or_default();
     for error in errors.iter().filter(|error| !warned.split(',').any(|variable| variable == error.variable())) {
-        log::warning!("{error}");
+        tracing::warn!("{error}");
     }
 }
 
@@ -82,14 +82,13 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
         return start_from_env();
     }
     let (settings, errors) = Settings::from_env();
-    log::begin(settings.log);
     warn_of(&errors);
     let capture = Request { range: Range::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
     let mode = silent.mode.max(Mode::Light);
     let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
     if graphs == Graphs::Whole && !cupti_sys::driver_devices().is_empty() {
-        log::warning!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
+        tracing::warn!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
         graphs = Graphs::Nodes;
     }
     start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, ..silent })?;
@@ -126,7 +125,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let ranges_note = nvtx::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
-    log::debug!("{} ({})", cupti.path().display(), cupti.found_by());
+    tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());
     let failed = |error: cupti_sys::Error| StartError::of_cupti(&error);
     if let Some(left) = memory::left().filter(|&left| left < memory::TO_START) {
         let [left, wanted] = [left, memory::TO_START].map(|bytes| bytes >> 20);
@@ -228,7 +227,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     notes.extend(ranges_note);
     let (sampler, note) = Sampler::prepare(settings.sampling);
     notes.extend(note);
-    notes.iter().for_each(|note| log::info!("{note}"));
+    notes.iter().for_each(|note| tracing::info!("{note}"));
     let session = process_info::describe(cupti, clock::now(cupti), notes);
     let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller));
     let period = settings.flush;
@@ -243,7 +242,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
                 let controller = Arc::clone(&controller);
                 worker.work(move || control.run(&controller));
             }
-            Err(error) => log::warning!(
+            Err(error) => tracing::warn!(
                 "no live control: {error}; `gpuwhy status`, `start` and `stop` cannot reach this process ({}=off omits this message)",
                 config::CONTROL
             ),
@@ -252,7 +251,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     flushing.work(move || flusher::run(cupti, period, &commands, &controller, &shared, measured));
     watch_forks();
     if let Err(error) = process::at_exit(finish) {
-        log::warning!("{NO_EXIT_HANDLER}: {error}");
+        tracing::warn!("{NO_EXIT_HANDLER}: {error}");
     }
     Ok(())
 }
@@ -268,7 +267,7 @@ fn cannot_start_thread(error: io::Error) -> StartError {
 /// From now on the child of a fork is inert.
 pub fn watch_forks() {
     if let Err(error) = process::at_fork(forked) {
-        log::warning!("no fork handler can be registered: {error}");
+        tracing::warn!("no fork handler can be registered: {error}");
     }
 }
 
@@ -280,6 +279,7 @@ fn forked() {
     } else {
         nvtx::stop();
         range_watch::disarm();
+        log::silence();
         State::Forked.set();
         server::forked();
     }
@@ -301,14 +301,14 @@ fn measured() {
         if let Some(signal) = Profiler::installed().and_then(|profiler| profiler.kill)
             && let Err(error) = signals::signal_this_process(signal)
         {
-            log::warning!("signal {signal} could not be sent: {error}");
+            tracing::warn!("signal {signal} could not be sent: {error}");
         }
     };
     match Worker::start("gpuwhy-finish") {
         Ok(worker) => worker.work(finish),
         Err(error) => {
             REPORTING.store(false, Ordering::Release);
-            log::warning!("cannot start a thread: {error}; the report comes at the end of the program");
+            tracing::warn!("cannot start a thread: {error}; the report comes at the end of the program");
         }
     }
 }
@@ -356,7 +356,7 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
     // The channel holds more commands than are ever sent at once, and the flushing thread takes them.
     let _ = profiler.commands.send_timeout(order, for_cupti);
     let outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
-        log::warning!(
+        tracing::warn!(
             "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",
             config::EXIT_TIMEOUT
         );
@@ -369,7 +369,7 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
     State::Finished.set();
     nvtx::stop();
     if outcome.is_none() {
-        log::error!("no report: the last records were not processed in time; the trace ends abruptly");
+        tracing::error!("no report: the last records were not processed in time; the trace ends abruptly");
     }
     outcome
 }

@@ -11,7 +11,6 @@ use cupti_sys::{Cupti, CuptiResult};
 
 use crate::capture::controller::CaptureController;
 use crate::config::{self, ReportStyle};
-use crate::log;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::process;
 
@@ -134,7 +133,7 @@ impl Profiler {
     /// ours, registered once more, runs while the driver still answers. The second run finds nothing to do.
     pub fn context_created(&self) {
         if let Err(error) = process::at_exit_again() {
-            log::warning!("{NO_EXIT_HANDLER}: {error}");
+            tracing::warn!("{NO_EXIT_HANDLER}: {error}");
         }
     }
 

@@ -12,8 +12,6 @@ use nvml_sys::{LoadError, Metric, Nvml, Sample, Status};
 use profiler_core::record::DeviceId;
 use profiler_core::utilization::{Absence, Counter, DeviceUtilization, UtilizationReading};
 
-use crate::log;
-
 /// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580: docs/design/overhead.md);
 /// a round takes 1.2 ms there, so this is half a percent of a core.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -113,7 +111,7 @@ impl UtilizationReader {
                     self.state = State::Open(open);
                 }
                 Err(why) => {
-                    log::info!("utilization is not read: {}", why.words());
+                    tracing::info!("utilization is not read: {}", why.words());
                     hand_over(UtilizationReading::Absent(why));
                     self.state = State::Absent;
                 }

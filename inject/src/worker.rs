@@ -9,7 +9,6 @@ use std::thread;
 
 use crossbeam_channel::{Sender, bounded};
 
-use crate::log;
 use crate::sys::signals;
 
 /// Stack of each: the default of the standard library, which `RUST_MIN_STACK` in the program's environment would change.
@@ -31,7 +30,7 @@ impl Worker {
         let run = move || {
             let Ok(work) = work.recv() else { return };
             if catch_unwind(AssertUnwindSafe(work)).is_err() {
-                log::error!("internal error; measuring ends here, the program goes on");
+                tracing::error!("internal error; measuring ends here, the program goes on");
             }
         };
         let builder = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);

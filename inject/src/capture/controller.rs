@@ -27,7 +27,6 @@ use crate::capture::state::{CaptureState, PendingMark};
 use crate::config::request::{Range, RangeName, Request};
 use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
 use crate::cupti::toggle::SwitchOutcome;
-use crate::log;
 use crate::message::{FlusherCommand, Message};
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::clock;
@@ -215,7 +214,7 @@ impl CaptureController {
     pub(super) fn send(&self, mark: CaptureMark) {
         // The channel has room for every buffer and thousands of marks; it is full only when the collector is dead.
         if self.messages.try_send(Message::Capture(mark)).is_err() {
-            log::warning!("{mark:?} is lost: the collector does not keep up");
+            tracing::warn!("{mark:?} is lost: the collector does not keep up");
         }
     }
 
@@ -231,9 +230,9 @@ impl CaptureController {
 
     pub(super) fn switch_on(&self) {
         match self.switch.on() {
-            Ok(SwitchOutcome::Now(notes)) => notes.iter().for_each(|note| log::info!("{note}")),
+            Ok(SwitchOutcome::Now(notes)) => notes.iter().for_each(|note| tracing::info!("{note}")),
             Ok(SwitchOutcome::Already) => {}
-            Ok(SwitchOutcome::Later) => log::warning!(
+            Ok(SwitchOutcome::Later) => tracing::warn!(
                 "another thread is still switching CUPTI; the first launches of the capture may be missing"
             ),
             Err(error) => self.refused(&error),
@@ -245,11 +244,11 @@ impl CaptureController {
             return;
         }
         if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
-            log::warning!(
+            tracing::warn!(
                 "a capture has begun while another tool uses CUPTI; recording starts when that tool has finished, and the time until then is counted as unobserved"
             );
         } else {
-            log::error!("a capture has begun but nothing can be recorded: {error}");
+            tracing::error!("a capture has begun but nothing can be recorded: {error}");
         }
     }
 
@@ -287,7 +286,7 @@ impl CaptureController {
     /// Asks the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
         if self.commands.try_send(FlusherCommand::LowerMode(mode)).is_err() {
-            log::warning!("the change to mode {} is delayed: the flushing thread is busy", mode.name());
+            tracing::warn!("the change to mode {} is delayed: the flushing thread is busy", mode.name());
         }
     }
 

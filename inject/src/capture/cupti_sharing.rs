@@ -10,9 +10,9 @@ use profiler_core::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::{Action, Event};
+use crate::config;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::sys::clock;
-use crate::{config, log};
 
 impl CaptureController {
     /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its buffers, and
@@ -34,7 +34,7 @@ impl CaptureController {
         }
         let Some(since) = ownership.answers().and_then(|answered| detector.heard(answered, at)) else { return false };
         ownership.lose();
-        log::warning!(
+        tracing::warn!(
             "another tool has taken over CUPTI; recording pauses until it has finished, and the time is counted as unobserved"
         );
         let mut state = self.state();
@@ -60,10 +60,10 @@ impl CaptureController {
 
     fn regain(&self) {
         if let Err(error) = self.switch.regain() {
-            log::debug!("CUPTI is not available yet: {error}");
+            tracing::debug!("CUPTI is not available yet: {error}");
             return;
         }
-        log::warning!("the other CUPTI tool has finished; recording resumes");
+        tracing::warn!("the other CUPTI tool has finished; recording resumes");
         let at = clock::now(self.cupti);
         let mut state = self.state();
         let at = state.in_order(at);
@@ -85,7 +85,7 @@ impl CaptureController {
         if self.switch.ownership().is_yielded() && copies.len() > 1 {
             let ours = self.cupti.path().display();
             let copies: Vec<_> = copies.iter().map(|path| path.display().to_string()).collect();
-            log::warning!(
+            tracing::warn!(
                 "copies of CUPTI in the program: {}. {}=yield serves tools that use {ours}; tools that use another copy are refused (39)",
                 copies.join(", "),
                 config::CUPTI_SHARING

@@ -11,7 +11,6 @@ use profiler_core::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::cupti::other_tool::OtherToolDetector;
-use crate::log;
 use crate::message::FlusherCommand;
 use crate::sys::clock;
 
@@ -101,7 +100,7 @@ impl CaptureController {
     fn leave(&self) {
         match self.switch.off() {
             Ok(false) => {}
-            Ok(true) => log::debug!("a capture began while CUPTI was being switched off"),
+            Ok(true) => tracing::debug!("a capture began while CUPTI was being switched off"),
             Err(error) => self.refused(&error),
         }
     }

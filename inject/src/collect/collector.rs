@@ -32,10 +32,10 @@ use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::graphs::GraphNodeBudget;
 use crate::cupti::recorder;
 use crate::message::{Message, RunOutcome, SessionCommand, Shared};
+use crate::nvtx;
 use crate::sampler::launchers::CallCounter;
 use crate::sampler::stacks::PythonStacks;
 use crate::sys::{clock, memory};
-use crate::{log, nvtx};
 
 /// Everything the thread owns.
 pub struct Collector {
@@ -204,7 +204,7 @@ impl Collector {
         self.shared.dropped.fetch_add(records as u64, Ordering::Relaxed);
         self.shared.pool.put(buffer.into_buffer());
         if !mem::replace(&mut self.shortage_logged, true) {
-            log::warning!(
+            tracing::warn!(
                 "the limits of this process (ulimit -v, ulimit -d) leave too little memory: records are dropped, and counted"
             );
         }
@@ -293,7 +293,7 @@ impl Collector {
         if let Some(own) = self.own.take() {
             own.finish(at, end, &self.loss, self.decoder.dictionary());
         }
-        log::debug!("{} records belong to no capture", self.router.outside());
+        tracing::debug!("{} records belong to no capture", self.router.outside());
         if let Some(raw) = &mut self.raw {
             raw.flushed(at, dropped_by_cupti);
             raw.end();

@@ -11,8 +11,8 @@ use profiler_core::utilization::UtilizationReading;
 use crate::capture::plan::Event;
 use crate::collect::collector::Collector;
 use crate::config::{self, WhatIf};
+use crate::nvtx;
 use crate::sys::clock::after;
-use crate::{log, nvtx};
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
@@ -66,7 +66,7 @@ impl Collector {
             self.trace.write(|trace| trace.cost(before, &cost, dictionary));
         }
         if let Some(mode) = due.step_down {
-            log::warning!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
+            tracing::warn!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
             self.controller.step_down(mode);
         }
     }
@@ -87,7 +87,7 @@ impl Collector {
             self.graph_nodes = None;
             self.account.record_nodes(at);
             let why = if left { "CUPTI was left to other tools" } else { "they cost little here" };
-            log::info!("nodes of CUDA graphs are recorded from now on: {why}");
+            tracing::info!("nodes of CUDA graphs are recorded from now on: {why}");
         }
     }
 
@@ -104,7 +104,7 @@ impl Collector {
         if self.what_if == WhatIf::Auto && backlog * BACKLOG_PARTS > self.shared.pool.limit() {
             self.what_if = WhatIf::Off;
             self.captures.stop_what_if();
-            log::warning!(
+            tracing::warn!(
                 "{backlog} buffers wait to be processed: the what-if simulation stops here; `gpuwhy report` computes it from the trace"
             );
         }
@@ -120,7 +120,7 @@ impl Collector {
         let foreign = self.shared.foreign_bytes.swap(0, Ordering::Relaxed);
         if foreign > 0 && !self.foreign_buffers_logged {
             self.foreign_buffers_logged = true;
-            log::warning!(
+            tracing::warn!(
                 "another profiler's activity buffers come to gpuwhy: its records are left alone, and some of ours may \
                  have gone to it; run the two apart"
             );

@@ -11,7 +11,6 @@ use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::Timestamp;
 
 use crate::cupti::recorder;
-use crate::log;
 use crate::sys::files;
 
 /// A recording being written. After an error or at its size limit it stops, with a line that says so.
@@ -49,7 +48,7 @@ impl RawRecording {
                 Some(recording)
             }
             Err(error) => {
-                log::warning!("{}: {error}; nothing is recorded", path.display());
+                tracing::warn!("{}: {error}; nothing is recorded", path.display());
                 None
             }
         }
@@ -68,7 +67,7 @@ impl RawRecording {
     pub fn buffer(&mut self, buffer: &CompletedBuffer, sizes: &RecordSizes, at: Timestamp) {
         self.written += buffer.bytes().len() as u64;
         if self.written > self.limit && self.writer.is_some() {
-            log::warning!("{}: reached its limit of {} bytes and stops here", self.path.display(), self.limit);
+            tracing::warn!("{}: reached its limit of {} bytes and stops here", self.path.display(), self.limit);
             self.end();
         }
         self.write(|writer| writer.buffer(buffer, sizes, at.nanos()));
@@ -86,14 +85,14 @@ impl RawRecording {
         if let Some(writer) = self.writer.take()
             && let Err(error) = writer.finish().and_then(|mut buffered| io::Write::flush(&mut buffered))
         {
-            log::warning!("{}: {error}; the recording lacks its end", self.path.display());
+            tracing::warn!("{}: {error}; the recording lacks its end", self.path.display());
         }
     }
 
     fn write(&mut self, write: impl FnOnce(&mut RecordingWriter<BufWriter<Own<File>>>) -> io::Result<()>) {
         let Some(writer) = &mut self.writer else { return };
         if let Err(error) = write(writer) {
-            log::warning!("{}: {error}; the recording stops here", self.path.display());
+            tracing::warn!("{}: {error}; the recording stops here", self.path.display());
             self.writer = None;
         }
     }

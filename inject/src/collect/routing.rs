@@ -8,7 +8,6 @@ use profiler_core::capture::CaptureMark;
 use profiler_core::record::{HostSample, Record, StackId, Timestamp};
 
 use crate::collect::collector::Collector;
-use crate::log;
 use crate::sampler::queue::SampleBatch;
 use crate::sys::{clock, memory};
 
@@ -135,7 +134,10 @@ impl Collector {
     /// Ends those captures for good of which nothing more is to come as of the mark `before`.
     pub(super) fn conclude_drained(&mut self, before: Timestamp) {
         while let Some(number) = self.router.drained(before, |number| self.captures.awaits_work(number)) {
-            log::debug!("capture {number} is complete as of {} ns after the start", before.since(self.session.start));
+            tracing::debug!(
+                "capture {number} is complete as of {} ns after the start",
+                before.since(self.session.start)
+            );
             self.conclude();
         }
     }

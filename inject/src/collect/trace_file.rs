@@ -14,7 +14,6 @@ use profiler_core::trace::TraceWriter;
 
 use crate::config::pattern::Expanded;
 use crate::config::{self, Settings};
-use crate::log;
 use crate::sys::files;
 
 /// The file's states.
@@ -35,7 +34,7 @@ impl TraceFile {
         settings.output.as_ref().map_or(Self::Off, |pattern| {
             let Expanded { path, unset } = pattern.expand(session.process_id, &session.host);
             for name in unset {
-                log::warning!(
+                tracing::warn!(
                     "{}: the variable {name} is not set; the file is named {}",
                     config::OUTPUT,
                     path.display()
@@ -69,7 +68,7 @@ impl TraceFile {
     pub fn write(&mut self, write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>) {
         let Self::Open(writer, path) = self else { return };
         if let Err(error) = write(writer) {
-            log::warning!("{}: {error}; the trace ends here, the report goes on", path.display());
+            tracing::warn!("{}: {error}; the trace ends here, the report goes on", path.display());
             *self = Self::Off;
         }
     }
@@ -78,9 +77,9 @@ impl TraceFile {
     pub fn finish(self, finish: impl FnOnce(TraceWriter<Own<File>>) -> io::Result<Own<File>>) -> Option<PathBuf> {
         let Self::Open(writer, path) = self else { return None };
         if let Err(error) = finish(*writer) {
-            log::warning!("{}: {error}; the trace lacks its last part", path.display());
+            tracing::warn!("{}: {error}; the trace lacks its last part", path.display());
         } else if !path.exists() {
-            log::warning!("{}: was removed while it was written; there is no trace", path.display());
+            tracing::warn!("{}: was removed while it was written; there is no trace", path.display());
         }
         Some(path)
     }
@@ -91,11 +90,11 @@ fn create(path: PathBuf, session: &ProcessInfo) -> TraceFile {
         .and_then(|(file, path)| Ok((TraceWriter::new(Own::of_file(file)?, session)?, path)));
     match created {
         Ok((writer, path)) => {
-            log::info!("writing {}", path.display());
+            tracing::info!("writing {}", path.display());
             TraceFile::Open(Box::new(writer), path)
         }
         Err(error) => {
-            log::warning!(
+            tracing::warn!(
                 "{}: {error}; no trace is written (set {} to a writable place)",
                 path.display(),
                 config::OUTPUT

@@ -17,13 +17,13 @@ use host_sampler::own::{Identity, Own};
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;
+use crate::command_line;
 use crate::control::address::{self, Place};
 use crate::control::client::{Client, ControlCommand};
 use crate::control::json::Object;
 use crate::message::{Message, Question, StatusSummary};
 use crate::runtime::Profiler;
 use crate::sys::{descriptors, sockets};
-use crate::{command_line, log};
 
 /// Connections at a time; more are closed at once.
 const MAX_CLIENTS: usize = 8;
@@ -95,7 +95,7 @@ impl Control {
             }
             clients.retain(|client| client.is_alive(now));
         }
-        log::info!("live control has ended: the program closed the control socket");
+        tracing::info!("live control has ended: the program closed the control socket");
         close();
     }
 }
@@ -182,7 +182,7 @@ impl CommandHandler<'_> {
 
     fn switch(&self, event: Event) -> String {
         let changed = Profiler::is_measuring() && self.controller.event(event);
-        log::debug!("{event:?} from outside: changed {changed}");
+        tracing::debug!("{event:?} from outside: changed {changed}");
         Object::new("ok")
             .flag("changed", changed)
             .text("state", self.phase())

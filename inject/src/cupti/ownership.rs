@@ -21,7 +21,6 @@ use cupti_sys::{ActivityHandler, Cupti, CuptiResult, Error, Kind, ResourceHandle
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::config::CuptiSharing;
-use crate::log;
 use crate::sys::clock;
 
 thread_local! {
@@ -112,7 +111,7 @@ impl CuptiOwnership {
         }
         let foreign_clock = clock::is_on_foreign_clock(self.cupti);
         if foreign_clock && !self.clock_logged.swap(true, Ordering::Relaxed) {
-            log::warning!(
+            tracing::warn!(
                 "another tool has left its own clock in CUPTI; recording stays off, and the time is counted as unobserved"
             );
         }

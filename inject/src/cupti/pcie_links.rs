@@ -6,8 +6,6 @@ use cupti_sys::{DeviceLink, DriverDevice};
 use nvml_sys::Nvml;
 use profiler_core::record::{DeviceId, PcieLink};
 
-use crate::log;
-
 /// The links of these devices, as far as they are told. Loading NVML takes milliseconds, so not on a thread of the program.
 pub fn of(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
     let is_told = devices.iter().all(|device| device.link.is_some());
@@ -19,7 +17,7 @@ pub fn of(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
         };
         let link = device.link.or_else(by_nvml);
         if link.is_none() {
-            log::info!(
+            tracing::info!(
                 "the PCI Express link of device {} is unknown: neither /sys nor NVML reports it",
                 device.ordinal
             );

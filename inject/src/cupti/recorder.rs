@@ -19,7 +19,6 @@ use profiler_core::cost::Mode;
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::toggle::{SwitchOutcome, TracingSwitch};
-use crate::log;
 
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
@@ -320,7 +319,7 @@ impl ActivityRecorder {
             && !self.is_watching()
             && let Err(error) = self.enable_unified_memory()
         {
-            log::warning!("{NO_UNIFIED_MEMORY}: {error}");
+            tracing::warn!("{NO_UNIFIED_MEMORY}: {error}");
         }
     }
 

@@ -16,7 +16,6 @@ use host_sampler::python::Python;
 
 use crate::capture::controller::CaptureController;
 use crate::config::Sampling;
-use crate::log;
 use crate::message::Shared;
 use crate::sampler::launchers::Launchers;
 use crate::sampler::pass::{Tools, WatchedThread};
@@ -108,7 +107,7 @@ impl Sampler {
 /// A note, which is also said at once when sampling was asked for.
 fn said(note: String, sampling: Sampling) -> String {
     if sampling == Sampling::On {
-        log::warning!("{note}");
+        tracing::warn!("{note}");
     }
     note
 }
