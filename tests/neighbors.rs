@@ -110,7 +110,7 @@ fn a_capture_that_finds_another_tool_recording_says_what_it_missed() {
     let truth = Truth::of("multi_stream");
     let stage = Stage::new();
     let (text, captures) = captures(&stage, "yield", &[(100, 250), (620, 1800)], &[(560, "begin"), (700, "end")]);
-    assert!(text.contains("another tool holds CUPTI"), "{text}");
+    assert!(text.contains("another tool uses CUPTI"), "{text}");
     let (buffers, handed_ours) = got(line(&text, "ends"));
     assert!(buffers > 0 && !handed_ours, "{text}");
     truth.check(&captures[&1], "before");
@@ -129,7 +129,7 @@ fn another_tool_that_comes_in_the_middle_is_noticed_and_recording_goes_on_when_i
     let truth = Truth::of("multi_stream");
     let stage = Stage::new();
     let (text, captures) = captures(&stage, "yield", &[], &[(600, "begin"), (700, "pause")]);
-    assert!(text.contains("another tool has taken CUPTI") && text.contains("recording goes on"), "{text}");
+    assert!(text.contains("another tool has taken over CUPTI") && text.contains("recording resumes"), "{text}");
     // What CUPTI had of ours at that moment goes to the other one, which is not to be helped, and is counted.
     assert!(got(line(&text, "pauses")).0 > 0 && text.contains("never delivered"), "{text}");
     let (first, second) = (&captures[&1], &captures[&2]);
@@ -152,8 +152,8 @@ fn nothing_is_recorded_by_a_clock_that_another_tool_has_left() {
     let stage = Stage::new();
     let text = stderr(&run(&mut host(&stage, "yield", &[], &[(600, "begin"), (620, "clock"), (700, "pause")])));
     assert!(text.contains("other tool: clock: SUCCESS"), "{text}");
-    assert_eq!(text.matches("has left CUPTI on a clock of its own").count(), 1, "{text}");
-    assert!(!text.contains("recording goes on"), "{text}");
+    assert_eq!(text.matches("has left its own clock in CUPTI").count(), 1, "{text}");
+    assert!(!text.contains("recording resumes"), "{text}");
     let (captures, _) = read(&stage.path("trace.gpuwhy"));
     let work: Vec<_> = captures.values().flat_map(|capture| capture.work.clone()).collect();
     let whole = truth.between(0, 600 * MS);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
+use gpuwhy_inject::config as settings;
 use gpuwhy_inject::control::address::Process;
-use gpuwhy_inject::settings;
 
 use crate::control;
 

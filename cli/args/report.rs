@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use gpuwhy_inject::settings;
+use gpuwhy_inject::config as settings;
 
 use crate::report;
 

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuwhy_inject::settings;
+use gpuwhy_inject::config as settings;
 
 use crate::run;
 

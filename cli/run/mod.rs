@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use gpuwhy_inject::settings::{Complaint, Level, ReportStyle, Settings};
+use gpuwhy_inject::config::{self, Level, ReportStyle, Settings, SettingsError};
 use tracing::{debug, info};
 
 use crate::{install_paths, message};
@@ -87,12 +87,14 @@ pub fn run(props: &Props) -> Result<u8> {
     let options = variables(props)?;
     let (settings, complaints) = settings(&options);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
-    if complaints.iter().any(Complaint::is_serious) {
+    if complaints.iter().any(SettingsError::is_serious) {
         message::say("the program was not started");
         return Ok(BAD_SETTINGS);
     }
     let mut command = Command::new(program);
     command.args(arguments).env(INJECTION, &library).envs(options);
+    // The library does not print the same warnings again.
+    command.env(config::WARNED, config::warned(&complaints));
     match other_library(NVTX_INJECTION, &library) {
         Some(other) if !props.force => message::say(&format!(
             "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go to that library and will be missing from the report. \
@@ -129,7 +131,7 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// What libprof.so will read in the program's environment, and what is wrong with it: it would go on with defaults there,
 /// and an hour's run would not be what was asked for. Here nothing has begun yet.
-fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<Complaint>) {
+fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<SettingsError>) {
     let inherited = std::env::vars_os();
     let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
     Settings::from_variables(&set)

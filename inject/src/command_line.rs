@@ -9,7 +9,7 @@ use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use crate::settings::CommandLine;
+use crate::config::CommandLine;
 
 /// What stands in place of a secret.
 const MASK: &str = "***";
@@ -57,7 +57,7 @@ pub fn words() -> &'static [String] {
     KEPT.get().map_or(&[], Vec::as_slice)
 }
 
-/// A word may be a whole script (`sh -c '...'`), so what is between blanks is looked at.
+/// A word may be a whole script (`sh -c '...'`), so each piece between blanks is checked.
 fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut masker = Masker::default();
     words.map(|word| word.split_inclusive(char::is_whitespace).map(|piece| masker.masked(piece)).collect()).collect()

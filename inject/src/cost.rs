@@ -2,7 +2,7 @@
 //!
 //! Owned by the collector: it sees every record, which is what most of the cost is counted by (`profiler_core::cost`).
 //! Callbacks add their own time with two clock readings for a buffer of thousands of records; threads of the library are
-//! looked up by their clocks at each flush. Nothing here is on the path of a launch.
+//! measured by their clocks at each flush. Nothing here is on the path of a launch.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 use profiler_core::cost::{COPY_NANOS, Cost, GRAPH_NODE_NANOS, LAUNCH_NANOS, Mode};
 use profiler_core::record::{OverheadKind, Record, Timestamp};
 
-use crate::border;
+use crate::sys::threads;
 
-/// Threads of the library that are looked up: collector, flusher, sampler.
+/// Threads of the library whose clocks are read: collector, flusher, sampler.
 const THREADS: usize = 3;
 /// How often what was taken is written into the trace, so that a killed program's trace has it too.
 const WRITTEN_EVERY: u64 = 10_000_000_000;
-/// A budget is compared with what was taken in a stretch of this length: ten flushes.
-const STRETCH: u64 = 1_000_000_000;
-/// So many stretches in a row must be too costly: loading modules and the first steps are no reason to give something up.
-const PATIENCE: u32 = 3;
+/// A budget is compared with the cost of a period of this length: ten flushes.
+const PERIOD_NANOS: u64 = 1_000_000_000;
+/// So many periods in a row must be too costly: loading modules and the first steps are no reason to give something up.
+const CONSECUTIVE_COSTLY_PERIODS: u32 = 3;
 
 /// What other threads leave here. All `Relaxed`: statistics that order nothing.
 #[derive(Debug, Default)]
-pub struct Meters {
+pub struct CallbackTimer {
     /// Time in callbacks for buffers, nanoseconds.
     callbacks: AtomicU64,
     /// Thread ids of the library; 0 while there are fewer.
     threads: [AtomicU32; THREADS],
 }
 
-impl Meters {
+impl CallbackTimer {
     /// The calling thread is one of the library's.
     pub fn add_this_thread(&self) {
-        let thread = border::thread_id();
+        let thread = threads::thread_id();
         for place in &self.threads {
             if place.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
@@ -62,7 +62,7 @@ pub struct Due {
 
 /// Adds up, and compares with the budget.
 #[derive(Debug)]
-pub struct Account {
+pub struct CostTracker {
     cost: Cost,
     /// What is recorded now.
     mode: Mode,
@@ -70,16 +70,16 @@ pub struct Account {
     budget: Option<f64>,
     /// The flush or the beginning before, while tracing is on.
     last: Option<Timestamp>,
-    /// What was taken when the current stretch began.
-    stretch: Cost,
-    /// Stretches in a row that took too much.
+    /// What was taken when the current period began.
+    period: Cost,
+    /// Periods in a row that took too much.
     too_costly: u32,
     /// Observed time when it was last written.
     written: u64,
     spent: [Duration; THREADS],
 }
 
-impl Account {
+impl CostTracker {
     /// Nothing taken yet.
     pub fn new(mode: Mode, whole_graphs: bool, budget: Option<f64>) -> Self {
         let cost = Cost { mode, whole_graphs, ..Cost::default() };
@@ -88,7 +88,7 @@ impl Account {
             mode,
             budget,
             last: None,
-            stretch: cost,
+            period: cost,
             too_costly: 0,
             written: 0,
             spent: [Duration::ZERO; THREADS],
@@ -142,7 +142,7 @@ impl Account {
     }
 
     /// A flush at `at`.
-    pub fn flushed(&mut self, at: Timestamp, meters: &Meters) -> Due {
+    pub fn flushed(&mut self, at: Timestamp, meters: &CallbackTimer) -> Due {
         self.finish(at, meters);
         let write = self.cost.observed_ns - self.written >= WRITTEN_EVERY;
         if write {
@@ -152,14 +152,14 @@ impl Account {
     }
 
     /// Brings the totals up to `at`. Nothing is judged any more.
-    pub fn finish(&mut self, at: Timestamp, meters: &Meters) {
+    pub fn finish(&mut self, at: Timestamp, meters: &CallbackTimer) {
         if let Some(last) = self.last.replace(at) {
             self.cost.observed_ns += at.since(last);
         }
         self.cost.callback_ns = meters.callbacks.load(Ordering::Relaxed);
         for (place, spent) in meters.threads.iter().zip(&mut self.spent) {
             // One that has ended keeps what was last seen.
-            *spent = border::thread_cpu_time(place.load(Ordering::Relaxed)).unwrap_or(*spent);
+            *spent = threads::thread_cpu_time(place.load(Ordering::Relaxed)).unwrap_or(*spent);
         }
         let spent: Duration = self.spent.iter().sum();
         self.cost.threads_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
@@ -169,13 +169,13 @@ impl Account {
     /// at once, and CUPTI does not give a launch its full speed back in between.
     fn judge(&mut self, at: Timestamp) -> Option<Mode> {
         let budget = self.budget?;
-        let taken = self.cost.since(&self.stretch);
-        if taken.observed_ns < STRETCH {
+        let taken = self.cost.since(&self.period);
+        if taken.observed_ns < PERIOD_NANOS {
             return None;
         }
-        self.stretch = self.cost;
+        self.period = self.cost;
         self.too_costly = if taken.share()? > budget { self.too_costly + 1 } else { 0 };
-        if self.too_costly < PATIENCE {
+        if self.too_costly < CONSECUTIVE_COSTLY_PERIODS {
             return None;
         }
         self.too_costly = 0;
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
 
     /// Seconds of `kernels` launches each, in ten flushes; the steps down that were asked for.
-    fn run(account: &mut Account, from: u64, seconds: &[u32]) -> Vec<(u64, Mode)> {
-        let meters = Meters::default();
+    fn run(account: &mut CostTracker, from: u64, seconds: &[u32]) -> Vec<(u64, Mode)> {
+        let meters = CallbackTimer::default();
         let mut steps = Vec::new();
         for (second, kernels) in (from..).zip(seconds) {
             for tenth in 0..10 {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn three_costly_seconds_in_a_row_step_down_and_one_quiet_one_forgives() {
-        let mut account = Account::new(Mode::Full, false, Some(0.01));
+        let mut account = CostTracker::new(Mode::Full, false, Some(0.01));
         // 20,000 launches a second are 1.8 %, 5,000 are 0.5 %.
         assert_eq!(run(&mut account, 0, &[20_000, 20_000, 5_000, 20_000, 20_000]), []);
         let steps = run(&mut account, 5, &[20_000; 9]);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn without_a_budget_nothing_is_given_up() {
-        let mut account = Account::new(Mode::Light, false, None);
+        let mut account = CostTracker::new(Mode::Light, false, None);
         assert_eq!(run(&mut account, 0, &[1_000_000; 5]), []);
         let share = account.cost().share().unwrap();
         assert!((0.9..1.0).contains(&share), "{share}");
@@ -228,11 +228,11 @@ mod tests {
 
     #[test]
     fn time_in_callbacks_and_on_own_threads_is_seen() {
-        let meters = Meters::default();
+        let meters = CallbackTimer::default();
         meters.add_this_thread();
         let answer = meters.timed(|| (0..2_000_000u64).fold(0, |sum, number| sum ^ std::hint::black_box(number)));
         assert!(answer < u64::MAX);
-        let mut account = Account::new(Mode::Light, false, None);
+        let mut account = CostTracker::new(Mode::Light, false, None);
         account.begun(Timestamp::from_nanos(1));
         account.flushed(Timestamp::from_nanos(1_000_000_001), &meters);
         assert!(account.cost().core_share().is_some_and(|share| share > 0.0), "{:?}", account.cost());

@@ -10,20 +10,21 @@
 //! the oldest buffer that it still has.
 
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use cupti_sys::Cupti;
-use profiler_core::cost::Mode;
 use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
 
-use crate::activity::{Delivery, Inlet};
-use crate::capture::Director;
+use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;
-use crate::enable::Company;
-use crate::gauges::UtilizationReader;
-use crate::{border, log};
+use crate::cupti::other_tool::OtherToolDetector;
+use crate::log;
+use crate::message::{FlusherCommand, Message, Shared};
+use crate::nvtx::range_watch;
+use crate::sys::{clock, threads};
+use crate::utilization::UtilizationReader;
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
@@ -33,114 +34,97 @@ const STRAGGLERS: Duration = Duration::from_millis(50);
 /// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
 const WITHHELD_NANOS: u64 = 2_000_000_000;
 
-/// The year 2020. No clock that counts from the start of a machine gets there: it takes 17 years of ticks at 3 GHz.
-const EARLIEST_NANOS: u64 = 1_577_836_800_000_000_000;
-
-/// What the flushing thread is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Something may have changed that it looks after: a capture ended, or much has come.
-    Look,
-    /// Tracing takes too much: record less.
-    Lower(Mode),
-    /// Nodes of CUDA graphs cost little: record them.
-    Nodes,
-    /// The program ends: flush once more, with force.
-    Finish,
-    /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
-    ShutDown,
-}
-
 /// Flushes until told to end. `over` is called once, when measuring has come to its end by itself.
 pub fn run(
     cupti: &'static Cupti,
     period: Duration,
-    orders: &Receiver<Order>,
-    director: &Director,
-    inlet: &Inlet,
+    commands: &Receiver<FlusherCommand>,
+    controller: &CaptureController,
+    shared: &Shared,
     over: impl FnOnce(),
 ) {
     // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
     // the one before it had left nowhere else.
-    inlet.meters.add_this_thread();
-    inlet.set_flusher(border::thread_id());
-    let mut vouched = now(cupti);
+    shared.meters.add_this_thread();
+    shared.set_flusher(threads::thread_id());
+    let mut vouched = clock::now(cupti);
     let mut flushed_at = vouched;
     let mut marked = Timestamp::ZERO;
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
-    let mut gauges = UtilizationReader::new();
-    let mut company = Company::default();
+    let mut utilization = UtilizationReader::new();
+    let mut detector = OtherToolDetector::default();
     loop {
         log::write_waiting();
-        let stopping = match orders.recv_timeout(director.wait(period)) {
-            Err(RecvTimeoutError::Timeout) | Ok(Order::Look) => false,
-            Ok(Order::Lower(mode)) => {
-                director.lower(mode);
+        let stopping = match commands.recv_timeout(controller.wait(period)) {
+            Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => false,
+            Ok(FlusherCommand::LowerMode(mode)) => {
+                controller.lower(mode);
                 false
             }
-            Ok(Order::Nodes) => {
-                director.record_nodes();
+            Ok(FlusherCommand::RecordNodes) => {
+                controller.record_nodes();
                 false
             }
-            Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => true,
-            Ok(Order::ShutDown) => {
-                director.switch_off();
+            Ok(FlusherCommand::Finish) | Err(RecvTimeoutError::Disconnected) => true,
+            Ok(FlusherCommand::ShutDown) => {
+                controller.switch_off();
                 true
             }
         };
         if !stopping {
-            director.event(Event::Tick);
-            if director.settle(&mut company)
+            warn_of_missed_events(controller);
+            controller.event(Event::Tick);
+            if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()
             {
                 over();
             }
-            if !director.is_on() && !director.is_draining() {
-                gauges.pause();
+            if !controller.is_on() && !controller.is_draining() {
+                utilization.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
                 // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem old.
-                cupti_sys::mark_lent(now(cupti).nanos());
-                let looks = inlet.outbox.take(Timestamp::ZERO);
-                let _ = inlet.deliveries.try_send(Delivery::Looks(looks));
-                let _ = inlet.deliveries.try_send(Delivery::Idle);
+                cupti_sys::mark_lent(clock::now(cupti).nanos());
+                let samples = shared.sample_queue.take(Timestamp::ZERO);
+                let _ = shared.messages.try_send(Message::Samples(samples));
+                let _ = shared.messages.try_send(Message::Idle);
                 continue;
             }
         }
-        if director.is_watching() && !stopping {
+        if controller.is_watching() && !stopping {
             // Refused only when the collector is far behind; the next reading has the totals.
-            gauges.tick(|reading| {
-                let _ = inlet.deliveries.try_send(Delivery::Gauges(reading));
+            utilization.tick(|reading| {
+                let _ = shared.messages.try_send(Message::Utilization(reading));
             });
         }
-        let at = now(cupti);
+        let at = clock::now(cupti);
         cupti_sys::mark_lent(at.nanos());
         // Before CUDA is up calls have no records, so silence would say nothing.
-        if inlet.has_delivered() && director.look_around(&mut company, at) {
-            inlet.give_up(cupti_sys::forget_lent());
+        if shared.has_delivered() && controller.check_other_tool(&mut detector, at) {
+            shared.give_up(cupti_sys::forget_lent());
         }
-        if director.may_have_recorded() {
-            inlet.unflushed.begin_flush();
+        if controller.may_have_recorded() {
+            shared.unflushed.begin_flush();
             let mut flushed = cupti.flush(false);
             if stopping {
                 // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
                 flushed = flushed.and(cupti.flush(true));
                 wait_for_stragglers();
             }
-            inlet.unflushed.end_flush();
+            shared.unflushed.end_flush();
             // At exit the driver may be gone already, which is normal.
             if let Err(error) = flushed
                 && !stopping
                 && !complained
             {
-                log::warning!("{error}; records arrive only as buffers fill up");
+                tracing::warn!("{error}; records arrive only as buffers fill up");
                 complained = true;
             }
             match cupti.dropped_records() {
                 Ok(dropped) => dropped_by_cupti += dropped,
                 Err(error) if !stopping && !uncounted => {
-                    log::warning!("{error}; records that CUPTI drops are not counted");
+                    tracing::warn!("{error}; records that CUPTI drops are not counted");
                     uncounted = true;
                 }
                 Err(_) => {}
@@ -148,21 +132,28 @@ pub fn run(
         }
         let before = std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent()));
         let previous = std::mem::replace(&mut flushed_at, at);
-        let (looks, delivery) = if stopping {
-            (inlet.outbox.close(), Delivery::Finish { at: now(cupti), end: End::Clean, dropped_by_cupti })
+        let (samples, message) = if stopping {
+            (shared.sample_queue.close(), Message::Finish { at: clock::now(cupti), end: End::Clean, dropped_by_cupti })
         } else {
             marked = marked.max(before);
             if before < previous {
-                log::debug!("CUPTI keeps records back that it has had for {} ns", previous.since(before));
+                tracing::debug!("CUPTI has held records back for {} ns", previous.since(before));
             }
-            (inlet.outbox.take(marked), Delivery::Flushed { before: marked, dropped_by_cupti })
+            (shared.sample_queue.take(marked), Message::Flushed { before: marked, dropped_by_cupti })
         };
-        if inlet.deliveries.send(Delivery::Looks(looks)).is_err()
-            || inlet.deliveries.send(delivery).is_err()
+        if shared.messages.send(Message::Samples(samples)).is_err()
+            || shared.messages.send(message).is_err()
             || stopping
         {
             return;
         }
+    }
+}
+
+fn warn_of_missed_events(controller: &CaptureController) {
+    let missed = controller.take_missed_events() + range_watch::take_missed();
+    if missed > 0 {
+        tracing::warn!("{missed} events of captures were ignored: another thread held a lock for too long");
     }
 }
 
@@ -178,27 +169,7 @@ fn wait_for_stragglers() {
     while cupti_sys::lent_buffers() > 0 && begun.elapsed() < STRAGGLERS {
         thread::sleep(Duration::from_millis(1));
     }
-    log::debug!("{} buffers are with CUPTI after the last flush", cupti_sys::lent_buffers());
-}
-
-/// The time on the clock of the records.
-pub fn now(cupti: &Cupti) -> Timestamp {
-    // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more, or on
-    // another tool's clock.
-    cupti.timestamp().ok().filter(|&nanos| nanos >= EARLIEST_NANOS).map_or_else(wall_clock, Timestamp::from_nanos)
-}
-
-/// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`), and
-/// that stays when it has gone. After torch.profiler CUPTI told 391 s instead of the time since 1970, and most records had no
-/// time at all (CUPTI 13.0.85, H200).
-pub fn is_on_foreign_clock(cupti: &Cupti) -> bool {
-    cupti.timestamp().is_ok_and(|nanos| nanos < EARLIEST_NANOS)
-}
-
-/// CLOCK_REALTIME.
-pub fn wall_clock() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    Timestamp::from_nanos(since_epoch.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+    tracing::debug!("CUPTI still has {} buffers after the last flush", cupti_sys::lent_buffers());
 }
 
 #[cfg(test)]

@@ -4,54 +4,46 @@
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
-//! | `border` | the entry points and every `unsafe` of this crate | the thread that calls `cuInit`; any that uses NVTX |
-//! | `profiler` | start, finish, fork | that thread; the exiting thread |
-//! | `capture` | what is measured, and when | whichever thread brings the news |
-//! | `enable`, `interest` | which activity CUPTI is asked for | that thread; off: `gpuwhy-flush` |
-//! | `activity`, `pool` | buffers out and in | application threads, CUPTI's worker |
-//! | `flusher`, `unflushed` | makes CUPTI hand over, and when | `gpuwhy-flush` |
-//! | `sampler` | what launching threads do without CUDA | `gpuwhy-sample` |
-//! | `collector`, `decode` | buffers to records, verdict, trace | `gpuwhy-collect` |
-//! | `graphs` | whether CUDA graphs stay one record | `gpuwhy-collect` |
+//! | `entry` | what C calls: the driver, NVTX, a program that measures itself | the thread that calls `cuInit`; any |
+//! | `lifecycle`, `runtime` | start, finish, fork; the one profiler and its state | that thread; the exiting thread |
+//! | `config` | what the environment says | that thread |
+//! | `capture` | what is measured, and when | whichever thread brings the event |
+//! | `cupti` | what CUPTI calls, what it is asked for, and what its records mean | application threads, CUPTI's worker, `gpuwhy-flush` |
+//! | `flusher`, `utilization` | makes CUPTI hand over its buffers; reads NVML | `gpuwhy-flush` |
+//! | `sampler` | what launching threads do outside of CUDA | `gpuwhy-sample` |
+//! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
 //! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuwhy-control` |
-//! | `threads`, `room`, `log` | threads, memory, and lines on stderr, in a process that is not ours | all of them |
-//! | `raw` | opt-in copy of the raw buffers | `gpuwhy-collect` |
+//! | `message` | what these threads send each other, and what they share | all of them |
+//! | `sys`, `worker`, `log` | the C library; threads and log lines in a process that is not ours | all of them |
 //!
-//! This code is a guest. It may lose data, and counts it; it never blocks the host, panics across the border, exits,
-//! installs a signal handler, or writes to stdout.
+//! This library runs inside somebody else's process. It may lose data, and counts it. It never blocks the program, panics
+//! into C, exits, installs a signal handler, or writes to stdout.
 
-mod activity;
-mod border;
 mod capture;
-mod collector;
+mod collect;
 mod command_line;
+pub mod config;
 pub mod control;
 mod cost;
-mod decode;
-mod enable;
+mod cupti;
+mod entry;
 mod flusher;
-mod gauges;
-mod graphs;
-mod interest;
-mod links;
+mod lifecycle;
 mod log;
+mod message;
 mod nvtx;
-mod output;
-mod pool;
-mod process;
-mod profiler;
-mod raw;
-mod room;
+mod process_info;
+mod runtime;
 mod sampler;
 pub mod session;
-pub mod settings;
 mod sync;
-mod threads;
-mod trace_file;
-mod unflushed;
+mod sys;
+mod utilization;
+mod worker;
 
-pub use border::session_functions;
-pub use output::create_new;
-pub use profiler::{StartError, start_from_env};
+pub use entry::session_functions;
+pub use lifecycle::start_from_env;
+pub use runtime::StartError;
+pub use sys::files::create_new;

@@ -1,8 +1,10 @@
 //! Lines on the host's stderr: few, prefixed, and never a reason to fail.
 //!
-//! No logging crate: the library lives in somebody's job, and what it has to say fits one `write`. A line may be said in the
-//! middle of a CUDA call, or under a lock that such a call takes. So it is put into a bounded queue, without waiting and
-//! without allocating, and the flushing thread writes it, or the thread that ends the program. A stderr that is closed,
+//! Events come through `tracing`, of which libprof.so has its own copy. Its subscriber is installed where the driver starts
+//! the library; a program that has linked this crate gets the events in its own subscriber.
+//!
+//! An event may happen in the middle of a CUDA call, or under a lock that such a call takes. So its line is put into a bounded
+//! queue, without waiting and without allocating, and the flushing thread writes it, or the thread that ends the program. A stderr that is closed,
 //! full, or read by nobody costs those two a moment's wait and no more: no signal, no blocking, no error.
 
 use std::fmt::{self, Write as _};
@@ -12,12 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use tracing::field::{Field, Visit};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber, span};
 
-use crate::border;
+use crate::sys::{descriptors, stderr};
 
 /// Longest wait for a reader of stderr, each time that something is written. The host would wait for ever, but on its own
 /// account.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of a piece; a longer message is several.
 const PIECE: usize = 512;
 /// Pieces that wait to be written at most.
@@ -69,21 +74,76 @@ fn waiting() -> &'static (Sender<Piece>, Receiver<Piece>) {
     WAITING.get_or_init(|| bounded(PIECES))
 }
 
-/// Begins to say what has this level, if anybody can hear it.
+/// Installs the subscriber, for what has this level, if stderr is open. Allocates, so not inside a callback.
 pub fn begin(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
-    CLOSED.store(border::identity(libc::STDERR_FILENO).is_none(), Ordering::Relaxed);
+    CLOSED.store(descriptors::identity(libc::STDERR_FILENO).is_none(), Ordering::Relaxed);
     // Here and not where a line is said first, which may be inside a CUDA call.
     waiting();
+    // Refused when this copy of `tracing` has a subscriber: that of the program which has linked this crate.
+    let _ = tracing::subscriber::set_global_default(Lines);
 }
 
-/// Says one line if `level` is wanted, from any thread: it is written a moment later.
-pub fn say(level: Level, message: fmt::Arguments<'_>) {
-    if level as u8 <= LEVEL.load(Ordering::Relaxed) {
+/// In the child of a fork: from now on nothing is written.
+pub fn silence() {
+    LEVEL.store(Level::Off as u8, Ordering::Relaxed);
+}
+
+/// Turns events into lines. There are no spans.
+struct Lines;
+
+impl Lines {
+    fn level(metadata: &Metadata<'_>) -> Level {
+        match *metadata.level() {
+            tracing::Level::ERROR => Level::Error,
+            tracing::Level::WARN => Level::Warn,
+            tracing::Level::INFO => Level::Info,
+            _ => Level::Debug,
+        }
+    }
+}
+
+impl Subscriber for Lines {
+    // Asked once for each place in the code, where no lock and no allocation is needed to remember the answer.
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.enabled(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && Self::level(metadata) as u8 <= LEVEL.load(Ordering::Relaxed)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        if !self.enabled(event.metadata()) {
+            return;
+        }
         let mut line = Line::default();
-        // Cannot fail but by a `Display` that does.
-        let _ = writeln!(line, "gpuwhy: {message}");
+        line.text("gpuwhy: ");
+        event.record(&mut line);
+        line.text("\n");
         line.end();
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Cannot fail but by a `Debug` that does.
+        let _ = match field.name() {
+            "message" => write!(self, "{value:?}"),
+            name => write!(self, " {name}={value:?}"),
+        };
     }
 }
 
@@ -111,6 +171,11 @@ impl Line {
     fn send(&mut self) {
         let piece = mem::replace(&mut self.piece, Piece { text: [0; PIECE], length: 0 });
         self.refused = self.refused || (piece.length > 0 && waiting().0.try_send(piece).is_err());
+    }
+
+    fn text(&mut self, text: &str) {
+        // Never fails.
+        let _ = self.write_str(text);
     }
 
     fn end(mut self) {
@@ -144,7 +209,7 @@ pub fn write_waiting() {
         // A message that was cut has no end.
         let begin = if text.last().is_none_or(|&byte| byte == b'\n') { "" } else { "\n" };
         text.extend_from_slice(
-            format!("{begin}gpuwhy: {left_out} messages are left out: too many at once\n").as_bytes(),
+            format!("{begin}gpuwhy: {left_out} messages were dropped: too many at once\n").as_bytes(),
         );
     }
     write(&text);
@@ -159,35 +224,71 @@ pub fn print(text: &str) {
 
 fn write(text: &[u8]) {
     if !text.is_empty() && !CLOSED.load(Ordering::Relaxed) {
-        border::write_stderr(text, PATIENCE);
+        stderr::write_stderr(text, WRITE_TIMEOUT);
     }
 }
 
-macro_rules! error { ($($t:tt)*) => { $crate::log::say($crate::log::Level::Error, format_args!($($t)*)) } }
-macro_rules! warning { ($($t:tt)*) => { $crate::log::say($crate::log::Level::Warn, format_args!($($t)*)) } }
-macro_rules! info { ($($t:tt)*) => { $crate::log::say($crate::log::Level::Info, format_args!($($t)*)) } }
-macro_rules! debug { ($($t:tt)*) => { $crate::log::say($crate::log::Level::Debug, format_args!($($t)*)) } }
-pub(crate) use {debug, error, info, warning};
-
 #[cfg(test)]
 mod tests {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Counts the allocations of each thread.
+    struct Counting;
+
+    thread_local! {
+        static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    #[expect(unsafe_code, reason = "an allocator that counts")]
+    // SAFETY: both functions do what the system's allocator does, with the same arguments.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+            // SAFETY: as this function's own contract.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            // SAFETY: as this function's own contract.
+            unsafe { System.dealloc(memory, layout) }
+        }
+    }
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
 
     fn taken() -> String {
         let text: Vec<u8> = waiting().1.try_iter().flat_map(|piece| piece.text[..piece.length].to_vec()).collect();
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The queue is one for the process, so one test takes from it; others of this crate may say a line meanwhile.
+    /// The queue is one for the process, so one test takes from it; other tests of this crate may log meanwhile.
     #[test]
-    fn lines_wait_whole_up_to_a_limit_and_what_is_left_out_is_counted() {
+    fn events_wait_whole_up_to_a_limit_allocate_nothing_and_are_counted_when_dropped() {
+        begin(Level::Warn);
+        let event = |number: u32| {
+            let before = ALLOCATIONS.get();
+            tracing::warn!(number, "an event of a callback: {}", std::path::Path::new("/x").display());
+            ALLOCATIONS.get() - before
+        };
+        // The first registers the place in the code.
+        assert_eq!([event(1), event(2)], [0, 0]);
+        assert!(taken().contains("gpuwhy: an event of a callback: /x number=1\n"));
         let long = "~".repeat(3 * PIECE);
-        say(Level::Error, format_args!("{long}"));
+        tracing::error!("{long}");
         assert_eq!(taken().matches('~').count(), long.len());
-        (0..PIECES + 10).for_each(|number| say(Level::Error, format_args!("{number}")));
+        (0..PIECES + 10).for_each(|number| tracing::error!("{number}"));
         assert_eq!(waiting().1.len(), PIECES);
         assert!(taken().starts_with("gpuwhy: ") && LEFT_OUT.swap(0, Ordering::Relaxed) >= 10);
-        say(Level::Debug, format_args!("not wanted"));
+        tracing::debug!("not wanted");
         assert!(!taken().contains("not wanted"));
+        let level = LEVEL.load(Ordering::Relaxed);
+        silence();
+        tracing::error!("after a fork");
+        LEVEL.store(level, Ordering::Relaxed);
+        assert!(!taken().contains("after a fork"));
     }
 }

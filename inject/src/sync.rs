@@ -11,17 +11,20 @@ pub const RING_SEGMENT: u64 = 8192;
 /// Segments of a ring.
 pub const RING_SEGMENTS: usize = 32;
 
+/// How long a callback waits at most for a lock that another thread holds. What it gives up then is counted.
+pub const CALLBACK_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// How long a thread of the program waits at most for another one that is switching, in the call that begins a capture.
 /// Switching takes 0.1 ms on an H200, so this is only reached when CUPTI hangs.
 const LIMIT: Duration = Duration::from_millis(100);
-/// Between two looks: a small part of what switching takes.
+/// Between two attempts: a small part of what switching takes.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// A wait with an end.
 #[derive(Debug)]
-pub struct Patience(Option<Instant>);
+pub struct BoundedWait(Option<Instant>);
 
-impl Patience {
+impl BoundedWait {
     /// It begins with the first wait.
     pub fn new() -> Self {
         Self(None)

@@ -12,12 +12,9 @@ use std::time::{Duration, Instant};
 use cupti_sys::record::Activity;
 use cupti_sys::recording::RecordingReader;
 use cupti_sys::{CompletedBuffer, Kind, RecordSizes};
+use gpuwhy_inject::control::client::Client;
 use nvtx_sys::abi::{EventAttributes, message_type};
 use nvtx_sys::program::Program;
-
-#[path = "../../inject/src/control/client.rs"]
-#[allow(dead_code, reason = "libprof.so uses the rest")]
-mod control_client;
 
 /// A trace file: read, accounted and printed.
 pub fn trace(bytes: &[u8]) {
@@ -119,7 +116,7 @@ impl Write for Stranger<'_> {
 pub fn control(bytes: &[u8]) {
     let [first, second, sent @ ..] = bytes else { return };
     let stranger = Stranger { sent, at_a_time: usize::from(*first) + 1, reads: usize::from(*second) };
-    let mut client = control_client::Client::new(stranger);
+    let mut client = Client::new(stranger);
     let now = Instant::now();
     // A look takes a command, bytes, or nothing when answers wait to be read; then it ends by being idle.
     for look in 0..bytes.len() * 2 + 8 {

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, thread};
 
-use crate::border;
+use crate::sys::sockets;
 
 /// Processes with the same id, in containers that share a folder, that can all have a socket.
 const NAMESAKES: u32 = 100;
@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// The user whose sockets these are: the effective user of this process.
 #[must_use]
 pub fn user() -> u32 {
-    border::user_id()
+    sockets::user_id()
 }
 
 /// Where a user's sockets may be, the preferred folder first: in `XDG_RUNTIME_DIR`, and in `/tmp`. An `XDG_RUNTIME_DIR`
@@ -95,18 +95,18 @@ pub fn check(folder: &Path, user: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {wrong}", folder.display())))
 }
 
-/// A connection to a socket, made within `patience`; `None` when nobody listens. What a killed process left behind is
+/// A connection to a socket, made within `timeout`; `None` when nobody listens. What a killed process left behind is
 /// removed. The stream does not block.
 ///
 /// # Errors
 /// When the socket or the process at its other end is not this user's, or when the process does not take the connection.
-pub fn connect(socket: &Path, user: u32, patience: Duration) -> io::Result<Option<UnixStream>> {
-    let deadline = Instant::now() + patience;
+pub fn connect(socket: &Path, user: u32, timeout: Duration) -> io::Result<Option<UnixStream>> {
+    let deadline = Instant::now() + timeout;
     loop {
         let Ok(found) = fs::symlink_metadata(socket) else { return Ok(None) };
         let Some(seen) = own(&found, user) else { return Err(denied("is no socket of this user")) };
-        let error = match border::connect(socket) {
-            Ok(stream) if border::peer_user_id(&stream) == Some(user) => return Ok(Some(stream)),
+        let error = match sockets::connect(socket) {
+            Ok(stream) if sockets::peer_user_id(&stream) == Some(user) => return Ok(Some(stream)),
             Ok(_) => return Err(denied("is answered by another user")),
             Err(error) => error,
         };
@@ -322,7 +322,7 @@ mod tests {
         let (_place, folder, user) = private();
         let (_listener, place) = bind(&folder, user, 7).unwrap();
         // Never accepted.
-        let waiting: Vec<_> = std::iter::from_fn(|| border::connect(&place.path).ok()).take(100_000).collect();
+        let waiting: Vec<_> = std::iter::from_fn(|| sockets::connect(&place.path).ok()).take(100_000).collect();
         let error = connect(&place.path, user, Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error} behind {}", waiting.len());
     }

@@ -18,7 +18,7 @@ const FASTEST_WATCH: Duration = Duration::from_millis(100);
 
 /// What a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ControlCommand {
     /// How things are.
     Status,
     /// Begin a capture.
@@ -84,7 +84,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next command, if a whole line has come. While answers wait to be read no command is taken.
-    pub fn command(&mut self) -> Option<Command> {
+    pub fn command(&mut self) -> Option<ControlCommand> {
         if self.closed || self.has_output() {
             return None;
         }
@@ -99,21 +99,21 @@ impl<S: Read + Write> Client<S> {
         Some(self.parse(String::from_utf8_lossy(&line).trim()))
     }
 
-    fn parse(&mut self, line: &str) -> Command {
+    fn parse(&mut self, line: &str) -> ControlCommand {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "status" => Command::Status,
-            "start" => Command::Start,
-            "stop" => Command::Stop,
-            "release" => Command::Release,
-            "snapshot" => Command::Snapshot,
+            "status" => ControlCommand::Status,
+            "start" => ControlCommand::Start,
+            "stop" => ControlCommand::Stop,
+            "release" => ControlCommand::Release,
+            "snapshot" => ControlCommand::Snapshot,
             "watch" => {
                 let wish = rest.trim().parse().map_or(WATCH, Duration::from_millis);
                 let interval = wish.clamp(FASTEST_WATCH, Duration::from_secs(3600));
                 self.watch = Some((interval, Instant::now() + interval));
-                Command::Watch
+                ControlCommand::Watch
             }
-            _ => Command::Unknown,
+            _ => ControlCommand::Unknown,
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
     fn lines_become_commands() {
         let mut client = client("status\nstart\r\n stop \nsnapshot\nwatch 5\nfly\nsta", 0);
         let commands: Vec<_> = std::iter::from_fn(|| client.command()).collect();
-        use Command::{Snapshot, Start, Status, Stop, Unknown, Watch};
+        use ControlCommand::{Snapshot, Start, Status, Stop, Unknown, Watch};
         assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch, Unknown]);
         assert_eq!(client.watch.unwrap().0, FASTEST_WATCH, "no faster than that");
         assert!(client.is_alive(Instant::now()));
@@ -225,11 +225,11 @@ mod tests {
             });
             let noise: Vec<u8> = bytes.take(20_000).collect();
             let mut client = Client::new(Pipe { incoming: noise, room: 0, written: 0 });
-            let mut looks = 0;
+            let mut turns = 0;
             while client.is_alive(Instant::now()) && !client.stream.incoming.is_empty() {
                 client.command();
-                looks += 1;
-                assert!(looks <= 20_000 && client.input.len() <= 2 * MAX_LINE);
+                turns += 1;
+                assert!(turns <= 20_000 && client.input.len() <= 2 * MAX_LINE);
             }
         }
     }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn who_does_not_read_loses_lines_and_then_the_connection() {
         let mut client = client("watch 100\nstatus\n", 10);
-        assert_eq!(client.command(), Some(Command::Watch));
+        assert_eq!(client.command(), Some(ControlCommand::Watch));
         for _ in 0..10_000 {
             client.answer(&"y".repeat(1000));
             client.write();

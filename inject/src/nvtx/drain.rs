@@ -1,7 +1,7 @@
 //! The collector's side: events of all threads become records, in the order of time.
 //!
-//! Only what happened before the call is taken. An ending can be in a lane that is looked at before that of its
-//! beginning, but a beginning is always in its lane before its ending happens, so a common limit in time takes both
+//! Only what happened before the call is taken. An ending can be in a ring that is read before that of its
+//! beginning, but a beginning is always in its ring before its ending happens, so a common limit in time takes both
 //! or the first.
 
 use std::collections::HashMap;
@@ -10,17 +10,17 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-use super::message::{self, Names};
-use super::packed::{self, Next, Packed};
-use super::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
+use crate::nvtx::message::{self, Names};
+use crate::nvtx::packed::{self, Next, Packed};
+use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
 /// Names of ranges that are remembered, for a capture that waits for another one.
 const FIRST: usize = 8;
 
-/// Empties the lanes. There is one in a process, since a lane has one reader.
+/// Empties the rings. There is one in a process, since a ring has one reader.
 #[derive(Debug, Default)]
 pub struct Drain {
-    /// Whose events come next in each lane.
+    /// Whose events come next in each ring.
     threads: Vec<u32>,
     names: Names,
     /// Names of categories by domain and number, and how many rows of the table they came from.
@@ -39,8 +39,8 @@ impl Drain {
         if let Some(generation) = lanes::generation() {
             self.learn_categories(dictionary);
             self.learn_threads(dictionary);
-            for (at, lane) in lanes::all(generation).enumerate() {
-                self.lane(at, lane, until, dictionary);
+            for (at, ring) in lanes::all(generation).enumerate() {
+                self.ring(at, ring, until, dictionary);
             }
         }
         // Stable: events of one thread at the same nanosecond stay as they are.
@@ -48,14 +48,14 @@ impl Drain {
         self.batch.drain(..)
     }
 
-    fn lane(&mut self, index: usize, lane: &lanes::Lane, until: Timestamp, dictionary: &mut Dictionary) {
+    fn ring(&mut self, index: usize, ring: &lanes::ThreadRing, until: Timestamp, dictionary: &mut Dictionary) {
         if self.threads.len() <= index {
             self.threads.resize(index + 1, 0);
         }
-        let readable = lane.ring.readable();
+        let readable = ring.ring.readable();
         let mut at = readable.start;
-        while at < readable.end && packed::time(&lane.ring, at).is_none_or(|time| time < until) {
-            match packed::read(&lane.ring, &mut at, &mut self.text) {
+        while at < readable.end && packed::time(&ring.ring, at).is_none_or(|time| time < until) {
+            match packed::read(&ring.ring, &mut at, &mut self.text) {
                 Next::Thread(thread) => self.threads[index] = thread,
                 Next::Event(event) => {
                     let event = self.event(self.threads[index], &event, dictionary);
@@ -63,7 +63,7 @@ impl Drain {
                 }
             }
         }
-        lane.ring.release(at);
+        ring.ring.release(at);
     }
 
     fn event(&mut self, thread: u32, event: &Packed, dictionary: &mut Dictionary) -> RangeEvent {

@@ -6,22 +6,23 @@
 //! | file | what it does | runs on |
 //! |---|---|---|
 //! | `mod`, `table` | receives; keeps what is named once | application threads |
-//! | `writer`, `stacks` | each thread's depth, and its way into its lane | application threads |
+//! | `writer`, `stacks` | each thread's depth, and its way into its ring | application threads |
 //! | `lanes`, `ring`, `packed` | a ring of words for each thread | both |
 //! | `invitation` | has NVTX find this library | the thread that calls `cuInit` |
 //! | `drain`, `message` | events to records | `gpuwhy-collect` |
 //!
-//! An event costs its thread a look at the clock and a copy of its text into a ring: no lock, no allocation once the
+//! An event costs its thread a reading of the clock and a copy of its text into a ring: no lock, no allocation once the
 //! ring has its memory, no hashing. Events from before CUDA is used wait in the rings; when a ring is full, ranges are
 //! dropped as a whole and counted.
 //!
 //! Not recorded: names of CUDA objects and resources, payloads of the extension, `nvtxDomainDestroy`.
 
+mod autoload;
 mod drain;
-mod invitation;
 mod lanes;
 mod message;
 mod packed;
+pub mod range_watch;
 mod ring;
 mod stacks;
 mod table;
@@ -33,14 +34,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nvtx_sys::{Domain, Event, Handler, Message, RegisteredString, Text};
 use profiler_core::record::{RangeEventKind, ThreadId};
-
-use crate::capture::request::RangeName;
-use crate::capture::watch;
-
-pub use drain::Drain;
-pub use invitation::invite;
-pub use lanes::{forked, stop};
 use table::Table;
+
+use crate::config::request::RangeName;
+
+pub use autoload::invite;
+pub use drain::Drain;
+pub use lanes::{forked, stop};
 pub use writer::dropped;
 
 /// Names of domains; the handle of the first is 1. One table segment, whose last rows are never used.
@@ -92,9 +92,9 @@ impl Handler for Ranges {
     }
 
     fn push(domain: Domain, event: &Event<'_>) -> i32 {
-        if watch::is_armed() {
+        if range_watch::is_armed() {
             let domain = stacks::index(domain.0);
-            watch::pushing(domain, |wanted| is_meant(wanted, domain, event));
+            range_watch::pushing(domain, |wanted| is_meant(wanted, domain, event));
         }
         let level = writer::with(|writer| writer.push(stacks::index(domain.0), event));
         level.map_or(NO_TRACKING, |level| i32::try_from(level).unwrap_or(i32::MAX))
@@ -102,8 +102,8 @@ impl Handler for Ranges {
 
     fn pop(domain: Domain) -> i32 {
         let popped = writer::with(|writer| writer.pop(stacks::index(domain.0)));
-        if watch::is_armed() {
-            watch::popped(stacks::index(domain.0));
+        if range_watch::is_armed() {
+            range_watch::popped(stacks::index(domain.0));
         }
         match popped {
             Some(Some(level)) => i32::try_from(level).unwrap_or(i32::MAX),
@@ -115,13 +115,13 @@ impl Handler for Ranges {
     fn start(domain: Domain, event: &Event<'_>) -> u64 {
         let domain = stacks::index(domain.0);
         let range = RANGES.fetch_add(1, Ordering::Relaxed) << DOMAIN_BITS | u64::from(domain);
-        if watch::is_armed() {
-            watch::starting(range, |wanted| is_meant(wanted, domain, event));
+        if range_watch::is_armed() {
+            range_watch::starting(range, |wanted| is_meant(wanted, domain, event));
         }
         let recorded = writer::with(|writer| writer.begin(RangeEventKind::Start, domain, range, event));
         if recorded != Some(true) {
             // The program gets no number to end it by.
-            watch::ended(range);
+            range_watch::ended(range);
             return 0;
         }
         range
@@ -132,8 +132,8 @@ impl Handler for Ranges {
         if range != 0 {
             let domain = u32::try_from(range & u64::from(stacks::DOMAINS)).unwrap_or(0);
             writer::with(|writer| writer.end(domain, range));
-            if watch::is_armed() {
-                watch::ended(range);
+            if range_watch::is_armed() {
+                range_watch::ended(range);
             }
         }
     }

@@ -9,7 +9,7 @@
 use nvtx_sys::{Event, Message, Payload, Text};
 use profiler_core::record::{RangeEventKind, Timestamp};
 
-use super::ring::{Fill, Ring};
+use crate::nvtx::ring::{Fill, Ring};
 
 /// Parts that follow the time.
 const CATEGORY: u64 = 1;

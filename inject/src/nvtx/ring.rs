@@ -36,7 +36,7 @@ type Segment = Box<[AtomicU64]>;
 /// and `Acquire` on the other's: whoever sees a word counted sees the word, or sees it free.
 #[derive(Debug)]
 pub struct Ring {
-    segments: [OnceLock<Segment>; SEGMENTS],
+    router: [OnceLock<Segment>; SEGMENTS],
     written: AtomicU64,
     read: AtomicU64,
 }
@@ -44,7 +44,7 @@ pub struct Ring {
 impl Ring {
     /// An empty one, without memory.
     pub fn new() -> Self {
-        Self { segments: [const { OnceLock::new() }; SEGMENTS], written: AtomicU64::new(0), read: AtomicU64::new(0) }
+        Self { router: [const { OnceLock::new() }; SEGMENTS], written: AtomicU64::new(0), read: AtomicU64::new(0) }
     }
 
     /// Writes all of `head` and `text`, the latter filled up to whole words, or nothing. For the writer.
@@ -91,7 +91,7 @@ impl Ring {
     }
 
     fn segment(&self, at: u64) -> &OnceLock<Segment> {
-        &self.segments[(at / SEGMENT) as usize % SEGMENTS]
+        &self.router[(at / SEGMENT) as usize % SEGMENTS]
     }
 
     /// Makes the memory of `start..end`, at most one segment long, unless it is there. `false` without memory.
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn words_come_out_as_they_went_in_round_after_round() {
         let ring = Ring::new();
-        // 3 divides neither the segment nor the ring, so events lie across every border.
+        // 3 divides neither the segment nor the ring, so events lie across every boundary.
         for round in 0..WORDS {
             assert_eq!(ring.write(&[round, !round], b"tex"), Fill::Written);
             let readable = ring.readable();

@@ -8,16 +8,16 @@ pub const DOMAINS: u32 = 1023;
 
 /// One thread's stacks.
 #[derive(Debug, Default)]
-pub struct Stacks(Vec<Stack>);
+pub struct RangeStacks(Vec<Stack>);
 
 #[derive(Clone, Copy, Debug)]
 struct Stack {
     depth: u32,
     /// Ranges at this depth and deeper are left out.
-    muted_from: u32,
+    suppressed_from: u32,
 }
 
-const EMPTY: Stack = Stack { depth: 0, muted_from: u32::MAX };
+const EMPTY: Stack = Stack { depth: 0, suppressed_from: u32::MAX };
 
 /// The number of a domain that fits the tables: those beyond the first [`DOMAINS`], and handles that were never given
 /// out, share the last.
@@ -25,14 +25,14 @@ pub fn index(domain: u32) -> u32 {
     domain.min(DOMAINS)
 }
 
-impl Stacks {
+impl RangeStacks {
     /// A range begins, and `record` says whether its push could be recorded. Answers its depth.
     pub fn push(&mut self, domain: u32, record: impl FnOnce() -> bool) -> u32 {
         let stack = self.stack(domain);
         let level = stack.depth;
         stack.depth = level.saturating_add(1);
-        if level < stack.muted_from && !record() {
-            stack.muted_from = level;
+        if level < stack.suppressed_from && !record() {
+            stack.suppressed_from = level;
         }
         level
     }
@@ -42,17 +42,17 @@ impl Stacks {
         let stack = self.stack(domain);
         let level = stack.depth.checked_sub(1)?;
         stack.depth = level;
-        let recorded = level < stack.muted_from;
-        if level == stack.muted_from {
-            stack.muted_from = u32::MAX;
+        let recorded = level < stack.suppressed_from;
+        if level == stack.suppressed_from {
+            stack.suppressed_from = u32::MAX;
         }
         Some((level, recorded))
     }
 
     /// Whether the next push would be left out.
-    pub fn is_muted(&mut self, domain: u32) -> bool {
+    pub fn is_suppressed(&mut self, domain: u32) -> bool {
         let stack = self.stack(domain);
-        stack.depth >= stack.muted_from
+        stack.depth >= stack.suppressed_from
     }
 
     fn stack(&mut self, domain: u32) -> &mut Stack {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn depths_are_those_of_each_domain() {
-        let mut stacks = Stacks::default();
+        let mut stacks = RangeStacks::default();
         assert_eq!([0, 1, 0, 0].map(|domain| stacks.push(domain, || true)), [0, 0, 1, 2]);
         assert_eq!(
             [0, 1, 1, 0, 0, 0].map(|domain| stacks.pop(domain).map(|(level, _)| level)),
@@ -80,10 +80,10 @@ mod tests {
 
     #[test]
     fn what_is_inside_a_dropped_range_is_left_out_with_it() {
-        let mut stacks = Stacks::default();
+        let mut stacks = RangeStacks::default();
         stacks.push(0, || true);
         stacks.push(0, || false);
-        assert!(stacks.is_muted(0) && !stacks.is_muted(1));
+        assert!(stacks.is_suppressed(0) && !stacks.is_suppressed(1));
         assert_eq!(stacks.push(0, || unreachable!("inside a dropped range")), 2);
         assert_eq!([(); 3].map(|()| stacks.pop(0)), [Some((2, false)), Some((1, false)), Some((0, true))]);
         stacks.push(0, || true);

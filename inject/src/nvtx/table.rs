@@ -14,7 +14,7 @@ type Segment<T> = Box<[OnceLock<T>]>;
 /// At most `1024 * SEGMENTS` rows.
 #[derive(Debug)]
 pub struct Table<T, const SEGMENTS: usize> {
-    segments: [OnceLock<Segment<T>>; SEGMENTS],
+    router: [OnceLock<Segment<T>>; SEGMENTS],
     /// Places given away. `Relaxed`: the rows themselves are published by their `OnceLock`.
     used: AtomicUsize,
 }
@@ -22,20 +22,20 @@ pub struct Table<T, const SEGMENTS: usize> {
 impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
     /// An empty one.
     pub const fn new() -> Self {
-        Self { segments: [const { OnceLock::new() }; SEGMENTS], used: AtomicUsize::new(0) }
+        Self { router: [const { OnceLock::new() }; SEGMENTS], used: AtomicUsize::new(0) }
     }
 
     /// Adds a row and answers its place, or `None` when the table is full.
     pub fn add(&self, row: T) -> Option<usize> {
         let next = |used| (used < SEGMENT * SEGMENTS).then_some(used + 1);
         let at = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        let segment = self.segments[at / SEGMENT].get_or_init(|| (0..SEGMENT).map(|_| OnceLock::new()).collect());
+        let segment = self.router[at / SEGMENT].get_or_init(|| (0..SEGMENT).map(|_| OnceLock::new()).collect());
         segment[at % SEGMENT].set(row).ok().map(|()| at)
     }
 
     /// The row at a place; `None` when there is none, or none yet.
     pub fn get(&self, at: usize) -> Option<&T> {
-        self.segments.get(at / SEGMENT)?.get()?[at % SEGMENT].get()
+        self.router.get(at / SEGMENT)?.get()?[at % SEGMENT].get()
     }
 
     /// The rows from a place on, up to the first that is not there yet.

@@ -4,7 +4,7 @@ use nvtx_sys::{Domain, Event, Handler, Message, Text};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{RangeEvent, RangeEventKind, Timestamp};
 
-use super::{Drain, NOTHING_TO_POP, Ranges, dropped};
+use crate::nvtx::{Drain, NOTHING_TO_POP, Ranges, dropped};
 
 const EVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 

@@ -1,4 +1,4 @@
-//! One thread's side: what it says goes into its lane, or is dropped in a way that leaves ranges whole.
+//! One thread's side: what it says goes into its ring, or is dropped in a way that leaves ranges whole.
 //!
 //! Beginnings are dropped when there is no room, never endings: an ending that finds no room waits here and goes
 //! first as soon as there is some, with the time that it had.
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nvtx_sys::{Event, Message, Text};
 use profiler_core::record::RangeEventKind;
 
-use super::lanes::{self, Lane};
-use super::packed::Packed;
-use super::ring::Fill;
-use super::stacks::Stacks;
-use crate::activity;
-use crate::border;
-use crate::flusher::wall_clock;
+use crate::nvtx::lanes::{self, ThreadRing};
+use crate::nvtx::packed::Packed;
+use crate::nvtx::ring::Fill;
+use crate::nvtx::stacks::RangeStacks;
+use crate::runtime::Profiler;
+use crate::sys::clock::wall_clock;
+use crate::sys::threads;
 
 /// Endings that wait in one thread. Those of pushed ranges are bounded by what was recorded; this bounds the others.
 const MAX_OWED: usize = 1 << 16;
@@ -31,17 +31,17 @@ thread_local! {
 /// What a thread keeps.
 #[derive(Debug)]
 pub struct Writer {
-    stacks: Stacks,
+    stacks: RangeStacks,
     outlet: Outlet,
 }
 
-/// The way into the lane.
+/// The way into the ring.
 #[derive(Debug)]
 struct Outlet {
     generation: u32,
     thread: u32,
-    lane: Option<&'static Lane>,
-    owed: VecDeque<Packed>,
+    lane: Option<&'static ThreadRing>,
+    pending: VecDeque<Packed>,
 }
 
 /// Events thrown away so far, on all threads.
@@ -73,9 +73,9 @@ pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
 
 impl Writer {
     fn new(generation: u32) -> Self {
-        let thread = border::thread_id();
+        let thread = threads::thread_id();
         let lane = lanes::take(generation, thread);
-        Self { stacks: Stacks::default(), outlet: Outlet { generation, thread, lane, owed: VecDeque::new() } }
+        Self { stacks: RangeStacks::default(), outlet: Outlet { generation, thread, lane, pending: VecDeque::new() } }
     }
 
     /// Records a mark, or the start of a range with this number. `false` when it was dropped.
@@ -91,7 +91,7 @@ impl Writer {
     /// Records a push. Answers its depth.
     pub fn push(&mut self, domain: u32, event: &Event<'_>) -> u32 {
         let Self { stacks, outlet } = self;
-        if stacks.is_muted(domain) {
+        if stacks.is_suppressed(domain) {
             drop_events(1);
         }
         stacks.push(domain, || outlet.begin(RangeEventKind::Push, domain, 0, event))
@@ -112,7 +112,7 @@ impl Writer {
 impl Outlet {
     fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
         let text = if let Message::Text(text) = event.message { text } else { Text::Narrow(&[]) };
-        let written = self.settle().is_some_and(|lane| {
+        let written = self.write_pending().is_some_and(|lane| {
             let packed = Packed::new(kind, wall_clock(), domain, range, event);
             write(&packed, lane, text)
         });
@@ -124,40 +124,40 @@ impl Outlet {
 
     fn end(&mut self, kind: RangeEventKind, domain: u32, range: u64) {
         let packed = Packed { kind, at: wall_clock(), domain, range, ..Packed::default() };
-        let written = self.settle().is_some_and(|lane| write(&packed, lane, Text::Narrow(&[])));
-        if !written && self.owed.len() < MAX_OWED {
-            self.owed.push_back(packed);
+        let written = self.write_pending().is_some_and(|lane| write(&packed, lane, Text::Narrow(&[])));
+        if !written && self.pending.len() < MAX_OWED {
+            self.pending.push_back(packed);
         } else if !written {
             drop_events(1);
         }
     }
 
-    /// The lane, once nothing is owed any more.
-    fn settle(&mut self) -> Option<&'static Lane> {
+    /// The lane, once nothing is pending any more.
+    fn write_pending(&mut self) -> Option<&'static ThreadRing> {
         let lane = match self.lane {
             Some(lane) => lane,
             None => *self.lane.insert(lanes::take(self.generation, self.thread)?),
         };
-        while let Some(packed) = self.owed.front() {
-            write(packed, lane, Text::Narrow(&[])).then(|| self.owed.pop_front())?;
+        while let Some(packed) = self.pending.front() {
+            write(packed, lane, Text::Narrow(&[])).then(|| self.pending.pop_front())?;
         }
         Some(lane)
     }
 }
 
 /// Writes, and wakes the collector when that is due. Whether there was room.
-fn write(packed: &Packed, lane: &Lane, text: Text<'_>) -> bool {
+fn write(packed: &Packed, lane: &ThreadRing, text: Text<'_>) -> bool {
     let fill = packed.write(&lane.ring, text);
     if fill == Fill::Half {
-        activity::ranges_wait();
+        Profiler::ranges_wait();
     }
     fill.is_written()
 }
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        let lane = self.settle();
-        drop_events(self.owed.len() as u64);
+        let lane = self.write_pending();
+        drop_events(self.pending.len() as u64);
         if let Some(lane) = lane.or(self.lane) {
             lane.leave();
         }

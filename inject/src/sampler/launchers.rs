@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use profiler_core::record::ThreadId;
 use rustc_hash::FxBuildHasher;
 
-/// Threads that are looked at at most. Programs launch from one or two threads, autograd adds one for each device.
+/// Threads that are sampled at most. Programs launch from one or two threads, autograd adds one for each device.
 const MAX: usize = 8;
 /// Threads counted at most.
 const MAX_COUNTED: usize = 1024;
@@ -31,23 +31,23 @@ impl Launchers {
 
 /// Calls of each thread, of which the older count less.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct CallCounter {
     calls: HashMap<u32, u64, FxBuildHasher>,
     /// Calls in a row by one thread, not yet in the table.
     last: (u32, u64),
 }
 
-impl Tally {
+impl CallCounter {
     /// Counts a call.
     pub fn count(&mut self, thread: ThreadId) {
         if self.last.0 != thread.0 {
-            self.settle();
+            self.add_pending();
             self.last.0 = thread.0;
         }
         self.last.1 += 1;
     }
 
-    fn settle(&mut self) {
+    fn add_pending(&mut self) {
         let (thread, calls) = std::mem::take(&mut self.last);
         if calls > 0 && (self.calls.len() < MAX_COUNTED || self.calls.contains_key(&thread)) {
             *self.calls.entry(thread).or_default() += calls;
@@ -56,7 +56,7 @@ impl Tally {
 
     /// Tells the sampler who is active, and forgets half.
     pub fn publish(&mut self, launchers: &Launchers) {
-        self.settle();
+        self.add_pending();
         let mut order: Vec<_> = self.calls.iter().map(|(&thread, &calls)| (calls, thread)).collect();
         order.sort_unstable_by(|one, other| other.cmp(one));
         for (index, place) in launchers.0.iter().enumerate() {
@@ -81,17 +81,17 @@ mod tests {
 
     #[test]
     fn the_most_active_come_first_and_the_last_one_stays() {
-        let (launchers, mut tally) = (Launchers::new(), Tally::default());
+        let (launchers, mut calls) = (Launchers::new(), CallCounter::default());
         assert!(launchers.get().is_empty());
         for thread in 1..=20 {
-            (0..thread * 10).for_each(|_| tally.count(ThreadId(thread)));
+            (0..thread * 10).for_each(|_| calls.count(ThreadId(thread)));
         }
-        tally.publish(&launchers);
+        calls.publish(&launchers);
         assert_eq!(launchers.get(), [20, 19, 18, 17, 16, 15, 14, 13]);
-        (0..5000).for_each(|_| tally.count(ThreadId(3)));
-        tally.publish(&launchers);
+        (0..5000).for_each(|_| calls.count(ThreadId(3)));
+        calls.publish(&launchers);
         assert_eq!(launchers.get()[..2], [3, 20]);
-        (0..100).for_each(|_| tally.publish(&launchers));
+        (0..100).for_each(|_| calls.publish(&launchers));
         assert_eq!(launchers.get(), [3]);
     }
 }

@@ -1,15 +1,10 @@
-//! The thread that looks at what the launching threads do while they make no CUDA call.
+//! The thread that samples what launching threads do while they make no CUDA call.
 //!
 //! It costs those threads nothing: it reads clocks and files of `/proc` and, where there is a Python interpreter, its
-//! memory. A thread that has not run since the last look is not looked at again, only its clock is. What the sampler
+//! memory. Of a thread that has not run since its last sample only the clock is read. What the sampler
 //! takes for itself it measures on its own clock, and pauses a hundred times as long: 1 % of one core at most.
 //!
 //! It draws no conclusion, and does not unwind native code.
-
-mod launchers;
-mod outbox;
-mod stacks;
-mod watch;
 
 use std::time::{Duration, Instant};
 use std::{process, thread};
@@ -19,18 +14,18 @@ use host_sampler::children::Children;
 use host_sampler::process::Process;
 use host_sampler::python::Python;
 
-use crate::activity::Inlet;
-use crate::border;
-use crate::capture::Director;
-use crate::flusher;
-use crate::log;
-use crate::settings::Sampling;
+use crate::capture::controller::CaptureController;
+use crate::config::Sampling;
+use crate::message::Shared;
+use crate::sampler::launchers::Launchers;
+use crate::sampler::pass::{Tools, WatchedThread};
+use crate::sampler::queue::SampleBatch;
+use crate::sys::{clock, threads};
 
-pub use launchers::{Launchers, Tally};
-pub use outbox::{Batch, Outbox};
-pub use stacks::Stacks;
-
-use watch::Watch;
+pub mod launchers;
+mod pass;
+pub mod queue;
+pub mod stacks;
 
 /// The sampler takes one part in so many of its time on a core.
 const SHARE: u32 = 100;
@@ -42,36 +37,23 @@ const LONGEST: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(10);
 /// How often the choice of threads is renewed.
 const RENEWAL: Duration = Duration::from_millis(100);
-/// How long to leave the children alone for each of them, once they were looked at, which is only done while a launching
-/// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
-const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
-
-/// What can be looked at in this process.
+/// What can be sampled in this process.
 #[derive(Debug)]
 pub struct Sampler {
     process: Process,
     python: Option<Python>,
 }
 
-/// What is looked with, beside the threads themselves.
-#[derive(Debug)]
-struct Tools {
-    process: Process,
-    python: Option<Python>,
-    children: Children,
-    census_due: Instant,
-}
-
 impl Sampler {
-    /// Finds out what can be looked at, and says in a note what cannot. Takes a millisecond or two.
+    /// Finds out what can be sampled, and notes what cannot. Takes a millisecond or two.
     pub fn prepare(sampling: Sampling) -> (Option<Self>, Option<String>) {
         if sampling == Sampling::Off {
             return (None, None);
         }
         let process = Process::this();
         let itself = process::id();
-        if border::thread_cpu_time(itself).is_none() || process.id() != itself {
-            let note = "host threads are not looked at: this system does not show their clocks";
+        if threads::thread_cpu_time(itself).is_none() || process.id() != itself {
+            let note = "host threads are not sampled: this system does not show their clocks";
             return (None, Some(said(note.to_owned(), sampling)));
         }
         let (python, note) = match Python::find(&process) {
@@ -81,40 +63,40 @@ impl Sampler {
         (Some(Self { process, python }), note.map(|note| said(note, sampling)))
     }
 
-    /// Looks while records are made, until the outbox is closed.
-    pub fn run(self, cupti: &'static Cupti, inlet: &Inlet, director: &Director) {
-        let own_thread = border::thread_id();
-        inlet.meters.add_this_thread();
+    /// Samples while records are made, until the queue is closed.
+    pub fn run(self, cupti: &'static Cupti, shared: &Shared, controller: &CaptureController) {
+        let own_thread = threads::thread_id();
+        shared.meters.add_this_thread();
         let mut tools = Tools {
             children: Children::of(self.process.clone()),
             process: self.process,
             python: self.python,
             census_due: Instant::now(),
         };
-        let mut watched: Vec<Watch> = Vec::new();
-        let mut batch = Batch::default();
+        let mut watched: Vec<WatchedThread> = Vec::new();
+        let mut batch = SampleBatch::default();
         let mut renewal_due = Instant::now();
-        let mut spent = border::thread_cpu_time(own_thread).unwrap_or_default();
+        let mut spent = threads::thread_cpu_time(own_thread).unwrap_or_default();
         loop {
-            if !director.is_on() {
+            if !controller.is_on() {
                 watched.clear();
-                if !inlet.outbox.put(&mut batch) {
+                if !shared.sample_queue.put(&mut batch) {
                     return;
                 }
                 thread::sleep(IDLE);
                 renewal_due = Instant::now();
                 continue;
             }
-            let now = flusher::now(cupti);
+            let now = clock::now(cupti);
             if Instant::now() >= renewal_due {
-                renew(&mut watched, &inlet.launchers, &tools);
+                renew(&mut watched, &shared.launchers, &tools);
                 renewal_due = Instant::now() + RENEWAL;
             }
             watched.retain_mut(|watch| watch.tick(now, &mut tools, &mut batch));
-            if !inlet.outbox.put(&mut batch) {
+            if !shared.sample_queue.put(&mut batch) {
                 return;
             }
-            let total = border::thread_cpu_time(own_thread).unwrap_or_default();
+            let total = threads::thread_cpu_time(own_thread).unwrap_or_default();
             let pause = (total.saturating_sub(spent) * SHARE).clamp(SHORTEST, LONGEST);
             spent = total;
             thread::sleep(if watched.is_empty() { LONGEST } else { pause });
@@ -125,16 +107,16 @@ impl Sampler {
 /// A note, which is also said at once when sampling was asked for.
 fn said(note: String, sampling: Sampling) -> String {
     if sampling == Sampling::On {
-        log::warning!("{note}");
+        tracing::warn!("{note}");
     }
     note
 }
 
 /// Watches the threads that launch, as far as they are of this process; without any of them, and with an interpreter,
 /// the first thread: the one that will launch, as a rule.
-fn renew(watched: &mut Vec<Watch>, launchers: &Launchers, tools: &Tools) {
+fn renew(watched: &mut Vec<WatchedThread>, launchers: &Launchers, tools: &Tools) {
     let mut wanted: Vec<u32> = launchers.get();
-    wanted.retain(|&thread| border::thread_cpu_time(thread).is_some());
+    wanted.retain(|&thread| threads::thread_cpu_time(thread).is_some());
     if wanted.is_empty() && tools.python.is_some() {
         wanted.push(process::id());
     }
@@ -143,7 +125,7 @@ fn renew(watched: &mut Vec<Watch>, launchers: &Launchers, tools: &Tools) {
         if !watched.iter().any(|watch| watch.thread() == thread)
             && let Ok(files) = host_sampler::thread::Thread::open(&tools.process, thread)
         {
-            watched.push(Watch::new(thread, files));
+            watched.push(WatchedThread::new(thread, files));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Stacks into the dictionary: on the collector's thread, which owns it.
+//! PythonStacks into the dictionary: on the collector's thread, which owns it.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ const MAX_FRAMES: usize = 1 << 18;
 
 /// Interns stacks, and knows the last one: a thread that sleeps is seen in the same place many times.
 #[derive(Debug)]
-pub struct Stacks {
+pub struct PythonStacks {
     last: Option<(Arc<[Frame]>, StackId)>,
 }
 
-impl Stacks {
+impl PythonStacks {
     /// None yet.
     pub fn new() -> Self {
         Self { last: None }
@@ -50,7 +50,7 @@ mod tests {
         let frame = |function: &str, line| Frame { function: function.into(), file: "train.py".into(), line };
         let inner: Arc<[Frame]> = Arc::new([frame("load", 7), frame("step", 5), frame("<module>", 9)]);
         let outer: Arc<[Frame]> = Arc::new([frame("step", 5), frame("<module>", 9)]);
-        let (mut stacks, mut dictionary) = (Stacks::new(), Dictionary::new());
+        let (mut stacks, mut dictionary) = (PythonStacks::new(), Dictionary::new());
         let first = stacks.intern(&inner, &mut dictionary).unwrap();
         assert_eq!(stacks.intern(&inner, &mut dictionary), Some(first));
         let second = stacks.intern(&outer, &mut dictionary).unwrap();

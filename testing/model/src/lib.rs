@@ -7,5 +7,5 @@ pub mod sync;
 
 #[path = "../../../inject/src/nvtx/ring.rs"]
 pub mod ring;
-#[path = "../../../inject/src/enable/turn.rs"]
-pub mod turn;
+#[path = "../../../inject/src/cupti/toggle.rs"]
+pub mod toggle;

@@ -11,9 +11,9 @@ pub const RING_SEGMENTS: usize = 2;
 
 /// A wait that lets the other thread go on, for as long as it takes.
 #[derive(Debug)]
-pub struct Patience;
+pub struct BoundedWait;
 
-impl Patience {
+impl BoundedWait {
     /// It begins with the first wait.
     #[must_use]
     pub const fn new() -> Self {

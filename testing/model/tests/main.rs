@@ -1,4 +1,4 @@
 //! All orders in which two threads can meet.
 
 mod ring;
-mod turn;
+mod toggle;

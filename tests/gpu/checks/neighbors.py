@@ -67,7 +67,7 @@ def beside(tool: str, policy: str) -> Check:
             return
         rows = trace.report.get("captures", [])
         found = sum(row["kernels"] for row in rows)
-        stopped = "has left CUPTI on a clock of its own" in traced.stderr
+        stopped = "has left its own clock in CUPTI" in traced.stderr
         yield expect(
             f"{name}.trace", len(rows) == (1 if stopped else 3) and 0 < found <= everything,
             f"{len(rows)} captures with {found} kernels of {launched['alone']} launched while it was not there; clock left: {stopped}")

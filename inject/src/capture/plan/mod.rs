@@ -13,7 +13,8 @@
 
 use profiler_core::record::{Timestamp, Trigger};
 
-use super::request::{AtEnd, Place, Range, Request};
+use crate::config::request::{AtEnd, Place, Range, Request};
+use crate::sys::clock::nanos;
 
 /// Something that may begin or end a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub enum Event {
 pub enum Action {
     /// Nothing.
     None,
-    /// Switch tracing on; what it brings is thrown away.
+    /// ActivityRecorder tracing on; what it brings is thrown away.
     Warm,
     /// A capture begins.
     Begin {
@@ -291,10 +292,6 @@ impl Plan {
         self.phase = next;
         if std::mem::take(&mut self.lost) { Action::None } else { Action::End { number } }
     }
-}
-
-fn nanos(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::request::{RangeName, Schedule};
-use super::*;
+use crate::capture::plan::*;
+use crate::config::request::{RangeName, Schedule};
 
 const START: Event = Event::ProfilerStart;
 const STOP: Event = Event::ProfilerStop;

@@ -1,0 +1,206 @@
+//! Which records belong to a capture.
+//!
+//! Tracing is switched on before a capture begins and off some time after it ended, because device work that was
+//! launched in it may still be running; and two captures may follow each other without tracing ever being off. So
+//! records come that belong to nothing, or to another capture. What decides is when the program made the call: an API
+//! record by its own begin, device work by that of its launching call, the rest by its own time.
+//!
+//! Device work carries no time of its call, only the call's correlation id. Ids count up, so the calls seen in the
+//! range bound the ids that belong to it. Work whose id lies outside every bound seen so far waits: for its call, for
+//! two flush marks (its call may be the only one that has not returned yet), or for the end. Times of the device are
+//! only used where their error of mapping cannot matter.
+
+use std::mem;
+
+use profiler_core::record::{CorrelationId, Record, Timestamp};
+use profiler_core::thresholds::CLOCK_SLACK_NANOS;
+
+/// Records that may wait, about 4 MB for each of the captures that can be open. Beyond, device work is taken to belong to
+/// the capture: no call has said otherwise.
+const WAITING_LIMIT: usize = 1 << 15;
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// It belongs to the capture.
+    In,
+    /// It does not.
+    Out,
+    /// It is kept here until more is known.
+    Waits,
+}
+
+/// The filter of one capture.
+#[derive(Debug)]
+pub struct CaptureFilter {
+    /// `None` for a run that is measured from its start: everything before the end belongs to it.
+    begin: Option<u64>,
+    end: Option<u64>,
+    /// Lowest and highest id of the calls in the range.
+    first: Option<u32>,
+    last: Option<u32>,
+    /// Lowest id of the calls behind the end.
+    beyond: Option<u32>,
+    waiting: Vec<Record>,
+    /// Those that have waited through a flush mark already.
+    waited: Vec<Record>,
+}
+
+impl CaptureFilter {
+    /// Open from `begin`, or for everything.
+    #[must_use]
+    pub fn new(begin: Option<Timestamp>) -> Self {
+        Self {
+            begin: begin.map(Timestamp::nanos),
+            end: None,
+            first: None,
+            last: None,
+            beyond: None,
+            waiting: Vec::new(),
+            waited: Vec::new(),
+        }
+    }
+
+    /// The range ended. What belongs to it may still come.
+    pub fn end(&mut self, at: Timestamp) {
+        self.end.get_or_insert(at.nanos());
+    }
+
+    /// When the range ended.
+    #[must_use]
+    pub fn ended(&self) -> Option<Timestamp> {
+        self.end.map(Timestamp::from_nanos)
+    }
+
+    /// Whether every record belongs to it, without being judged.
+    #[must_use]
+    pub fn takes_everything(&self) -> bool {
+        self.begin.is_none() && self.end.is_none()
+    }
+
+    /// Judges a record; one that waits is kept.
+    pub fn judge(&mut self, record: &Record) -> Membership {
+        if self.takes_everything() && !matches!(record, Record::Api(_)) {
+            return Membership::In;
+        }
+        let decision = match record {
+            Record::Api(call) => self.judge_call(call.start.nanos(), call.correlation.0),
+            Record::Kernel(work) => self.judge_work(work.start.nanos(), work.correlation),
+            Record::Copy(work) => self.judge_work(work.start.nanos(), work.correlation),
+            Record::Memset(work) => self.judge_work(work.start.nanos(), work.correlation),
+            Record::Event(event) => self.judge_work(0, event.correlation),
+            Record::Sync(sync) => self.judge_time(sync.start.nanos()),
+            Record::Overhead(overhead) => self.judge_time(overhead.start.nanos()),
+            Record::Range(range) => self.judge_time(range.at.nanos()),
+            Record::Sample(sample) => self.judge_time(sample.at.nanos()),
+            Record::Memory(event) => self.judge_time(event.at.nanos()),
+            Record::Managed(event) => self.judge_time(event.start.nanos()),
+        };
+        if decision != Membership::Waits {
+            return decision;
+        }
+        if self.waiting.len() + self.waited.len() >= WAITING_LIMIT {
+            return Membership::In;
+        }
+        self.waiting.push(*record);
+        Membership::Waits
+    }
+
+    /// Everything that completed before this mark has been judged. Hands over what has stopped waiting, with whether
+    /// it belongs to the capture.
+    pub fn flushed(&mut self, mut release: impl FnMut(Record, bool)) {
+        for (records, waited) in [(mem::take(&mut self.waited), true), (mem::take(&mut self.waiting), false)] {
+            for record in records {
+                match self.judge_again(&record) {
+                    Membership::In => release(record, true),
+                    Membership::Out => release(record, false),
+                    // Before the first call: its own call has had two marks of time to come.
+                    Membership::Waits if waited && self.is_before_first(&record) => release(record, false),
+                    Membership::Waits => self.waited.push(record),
+                }
+            }
+        }
+    }
+
+    /// Whether a call that comes after the filter was closed would have belonged to the capture.
+    #[must_use]
+    pub fn missed(&self, record: &Record) -> bool {
+        matches!(record, Record::Api(call) if self.judge_time(call.start.nanos()) == Membership::In)
+    }
+
+    /// Nothing more will come: hands over whatever still waits. No call beyond the end has claimed it, so it belongs
+    /// to the capture, unless it comes from before the first call.
+    pub fn close(&mut self, mut release: impl FnMut(Record, bool)) {
+        for record in mem::take(&mut self.waited).into_iter().chain(mem::take(&mut self.waiting)) {
+            release(record, !self.is_before_first(&record) && self.judge_again(&record) != Membership::Out);
+        }
+    }
+
+    fn judge_again(&self, record: &Record) -> Membership {
+        match record {
+            Record::Kernel(work) => self.judge_work(work.start.nanos(), work.correlation),
+            Record::Copy(work) => self.judge_work(work.start.nanos(), work.correlation),
+            Record::Memset(work) => self.judge_work(work.start.nanos(), work.correlation),
+            Record::Event(event) => self.judge_work(0, event.correlation),
+            _ => Membership::Out,
+        }
+    }
+
+    fn judge_call(&mut self, start: u64, id: u32) -> Membership {
+        if self.end.is_some_and(|end| start > end) {
+            self.beyond = Some(self.beyond.map_or(id, |known| if is_before(id, known) { id } else { known }));
+            return Membership::Out;
+        }
+        if self.begin.is_some_and(|begin| start < begin) {
+            return Membership::Out;
+        }
+        self.first = Some(self.first.map_or(id, |known| if is_before(id, known) { id } else { known }));
+        self.last = Some(self.last.map_or(id, |known| if is_before(known, id) { id } else { known }));
+        Membership::In
+    }
+
+    fn judge_work(&self, start: u64, CorrelationId(id): CorrelationId) -> Membership {
+        // Work cannot begin before its call, but for the error with which the device's clock is mapped.
+        if start != 0 && self.begin.is_some_and(|begin| start.saturating_add(CLOCK_SLACK_NANOS) < begin) {
+            return Membership::Out;
+        }
+        // Work that no call launched has only its time.
+        if id == 0 {
+            return self.judge_time(start);
+        }
+        if self.begin.is_some() && self.first.is_none_or(|first| is_before(id, first)) {
+            return Membership::Waits;
+        }
+        let Some(end) = self.end else { return Membership::In };
+        if self.beyond.is_some_and(|beyond| !is_before(id, beyond)) {
+            return Membership::Out;
+        }
+        let launched_by_then = start != 0 && start.saturating_add(CLOCK_SLACK_NANOS) <= end;
+        let known = self.last.is_some_and(|last| !is_before(last, id));
+        if launched_by_then || known { Membership::In } else { Membership::Waits }
+    }
+
+    fn judge_time(&self, at: u64) -> Membership {
+        let inside = self.begin.is_none_or(|begin| at >= begin) && self.end.is_none_or(|end| at <= end);
+        if inside { Membership::In } else { Membership::Out }
+    }
+
+    fn is_before_first(&self, record: &Record) -> bool {
+        let id = match record {
+            Record::Kernel(work) => work.correlation.0,
+            Record::Copy(work) => work.correlation.0,
+            Record::Memset(work) => work.correlation.0,
+            Record::Event(event) => event.correlation.0,
+            _ => return false,
+        };
+        self.begin.is_some() && self.first.is_none_or(|first| is_before(id, first))
+    }
+}
+
+/// Whether id `a` was given out before id `b`; ids wrap.
+fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The opt-in copy of the buffers as CUPTI delivered them, for the replay library and for bug reports.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+
+use cupti_sys::recording::{Meta, RecordingWriter};
+use cupti_sys::{CompletedBuffer, Cupti, Domain, RecordSizes};
+use host_sampler::own::Own;
+use profiler_core::process_info::ProcessInfo;
+use profiler_core::record::Timestamp;
+
+use crate::cupti::recorder;
+use crate::sys::files;
+
+/// A recording being written. After an error or at its size limit it stops, with a line that says so.
+#[derive(Debug)]
+pub struct RawRecording {
+    writer: Option<RecordingWriter<BufWriter<Own<File>>>>,
+    path: PathBuf,
+    limit: u64,
+    written: u64,
+    dropped: u64,
+}
+
+impl RawRecording {
+    /// Begins a recording, or says why not.
+    pub fn create(
+        path: PathBuf,
+        limit: u64,
+        cupti: &Cupti,
+        sizes: &RecordSizes,
+        session: &ProcessInfo,
+    ) -> Option<Self> {
+        let meta = Meta {
+            cupti_version: session.cupti_version,
+            driver_cuda_version: session.driver_cuda_version,
+            start: session.start.nanos(),
+            library_path: session.cupti_path.clone(),
+            sizes: sizes.iter().collect(),
+        };
+        let created = files::create_new(path.clone())
+            .and_then(|(file, path)| Ok((RecordingWriter::new(BufWriter::new(Own::of_file(file)?), &meta)?, path)));
+        match created {
+            Ok((writer, path)) => {
+                let mut recording = Self { writer: Some(writer), path, limit, written: 0, dropped: 0 };
+                recording.api_names(cupti);
+                Some(recording)
+            }
+            Err(error) => {
+                tracing::warn!("{}: {error}; nothing is recorded", path.display());
+                None
+            }
+        }
+    }
+
+    /// All of them, since a player must answer for those that are not called too.
+    fn api_names(&mut self, cupti: &Cupti) {
+        for domain in [Domain::RUNTIME, Domain::DRIVER] {
+            for (id, name) in recorder::api_functions(cupti, domain) {
+                self.write(|writer| writer.api_name(domain, id, &name));
+            }
+        }
+    }
+
+    /// Adds a buffer.
+    pub fn buffer(&mut self, buffer: &CompletedBuffer, sizes: &RecordSizes, at: Timestamp) {
+        self.written += buffer.bytes().len() as u64;
+        if self.written > self.limit && self.writer.is_some() {
+            tracing::warn!("{}: reached its limit of {} bytes and stops here", self.path.display(), self.limit);
+            self.end();
+        }
+        self.write(|writer| writer.buffer(buffer, sizes, at.nanos()));
+    }
+
+    /// Adds the mark of a flush.
+    pub fn flushed(&mut self, at: Timestamp, dropped_by_cupti: u64) {
+        let new = dropped_by_cupti.saturating_sub(std::mem::replace(&mut self.dropped, dropped_by_cupti));
+        self.write(|writer| if new > 0 { writer.dropped(new) } else { Ok(()) });
+        self.write(|writer| writer.flush(at.nanos()));
+    }
+
+    /// Ends the recording.
+    pub fn end(&mut self) {
+        if let Some(writer) = self.writer.take()
+            && let Err(error) = writer.finish().and_then(|mut buffered| io::Write::flush(&mut buffered))
+        {
+            tracing::warn!("{}: {error}; the recording lacks its end", self.path.display());
+        }
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut RecordingWriter<BufWriter<Own<File>>>) -> io::Result<()>) {
+        let Some(writer) = &mut self.writer else { return };
+        if let Err(error) = write(writer) {
+            tracing::warn!("{}: {error}; the recording stops here", self.path.display());
+            self.writer = None;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the collector says: the live line, the answer to somebody outside, and the text that the trace keeps.
+//!
+//! All of it is made from one report ([`profiler_core::report`]), so that they cannot differ.
+
+use std::path::Path;
+
+use profiler_core::process_info::End;
+use profiler_core::record::Timestamp;
+use profiler_core::report::Report;
+use profiler_core::trace::{STORED_REPORT_FROM, StoredReport};
+
+use crate::collect::collector::Collector;
+use crate::config::WhatIf;
+use crate::log;
+use crate::message::StatusSummary;
+use crate::sys::clock::after;
+
+impl Collector {
+    /// Prints the live line, if it was asked for and it is time.
+    pub(super) fn live_line_if_due(&mut self, at: Timestamp) {
+        if self.captures.is_empty() || self.live.as_ref().is_none_or(|live| at < live.next) {
+            return;
+        }
+        let line = self.captures.live_line(&self.session, self.decoder.dictionary(), &self.loss);
+        log::print(&format!("{line}\n"));
+        if let Some(live) = &mut self.live {
+            live.next = after(at, live.interval);
+        }
+    }
+
+    /// How things are, for somebody outside.
+    pub(super) fn answer(&self) -> StatusSummary {
+        let report = self.make_report(End::Abrupt);
+        let loss = &self.loss;
+        StatusSummary {
+            verdict: (report.verdict.group.name(), report.verdict.share),
+            line: report.live_line(),
+            summary: report.summary(),
+            kernels: report.completeness.kernels,
+            lost: loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges,
+            trace: self.trace.path().map(Path::to_owned),
+        }
+    }
+
+    /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it up.
+    pub(super) fn answer_to_keep(&self, report: &Report) -> Option<StoredReport> {
+        (report.completeness.records() >= STORED_REPORT_FROM && self.what_if != WhatIf::Off).then(|| StoredReport {
+            gpuwhy_version: self.session.gpuwhy_version.clone(),
+            summary: report.summary(),
+            full: report.full(),
+            ranges: report.range_tables(),
+        })
+    }
+
+    pub(super) fn make_report(&self, end: End) -> Report {
+        self.captures.report(&self.session, self.decoder.dictionary(), &self.loss, end, Vec::new())
+    }
+}

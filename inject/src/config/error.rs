@@ -1,0 +1,193 @@
+//! What is wrong with the variables that are set: a value that is not understood, a name that does not exist.
+//!
+//! Both are said the same way by libprof.so, which goes on with the default, and by `gpuwhy run`, before the program
+//! starts; a value that is not understood keeps `gpuwhy run` from starting it. A misspelt name would without a word simply
+//! not be there: so every variable with our prefix must be known to somebody.
+
+use std::ffi::OsStr;
+use std::fmt;
+
+use crate::config::{CAPTURE_RANGE, NVTX_CAPTURE, VARIABLES, WARNED};
+
+/// What all of our variables begin with.
+const PREFIX: &str = "GPUWHY_";
+
+/// Variables with our prefix that other parts read: the command line, the replay library, tests and scripts.
+const READ_ELSEWHERE: &[&str] = &[
+    "GPUWHY_BLESS",
+    "GPUWHY_LIB",
+    "GPUWHY_MUTATIONS",
+    "GPUWHY_NSYS",
+    "GPUWHY_NSYS_LIBS",
+    "GPUWHY_REFERENCE_TRACES",
+    "GPUWHY_REPLAY",
+    "GPUWHY_REPLAY_FAULT",
+    "GPUWHY_REPLAY_REPEAT",
+    "GPUWHY_REPLAY_SPEED",
+    "GPUWHY_REPLAY_VERSION",
+    "GPUWHY_SOAK",
+    // Set by cargo for tests and examples: the version that `build.rs` found.
+    "GPUWHY_VERSION",
+    WARNED,
+];
+
+/// A variable that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// The value was not understood.
+    Value {
+        /// The variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// What it may be set to.
+        expected: &'static str,
+        /// What holds in its place.
+        default: &'static str,
+    },
+    /// No such variable.
+    Name {
+        /// What is set.
+        name: String,
+        /// The variable that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// A placeholder in a file name pattern that does not exist.
+    Placeholder {
+        /// The variable.
+        variable: &'static str,
+        /// What stands in the pattern.
+        placeholder: String,
+    },
+    /// A named range is to be captured, and no name is given.
+    RangeWithoutName,
+}
+
+impl SettingsError {
+    /// The variable that it is about.
+    #[must_use]
+    pub fn variable(&self) -> &str {
+        match self {
+            Self::Value { variable, .. } | Self::Placeholder { variable, .. } => variable,
+            Self::Name { name, .. } => name,
+            Self::RangeWithoutName => NVTX_CAPTURE,
+        }
+    }
+
+    /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A name
+    /// that nothing reads may be for another version, or for somebody else.
+    #[must_use]
+    pub fn is_serious(&self) -> bool {
+        matches!(self, Self::Value { .. } | Self::RangeWithoutName)
+    }
+}
+
+/// The variables about which `errors` are, for [`WARNED`](super::WARNED).
+#[must_use]
+pub fn warned(errors: &[SettingsError]) -> String {
+    errors.iter().map(SettingsError::variable).collect::<Vec<_>>().join(",")
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value { variable, value, expected, default } => {
+                write!(f, "{variable}={value:?} is not understood: expected {expected}; the default is {default}")
+            }
+            Self::Name { name, nearest: Some(nearest) } => {
+                write!(f, "{name} is no variable of gpuwhy and has no effect: did you mean {nearest}?")
+            }
+            Self::Name { name, nearest: None } => {
+                write!(f, "{name} is no variable of gpuwhy and has no effect: docs/guide/environment.md lists them")
+            }
+            Self::Placeholder { variable, placeholder } => write!(
+                f,
+                "{variable}: {placeholder} is no placeholder and stays in the file name as it is (%p, %h, %q{{VAR}}; %% for a percent sign)"
+            ),
+            Self::RangeWithoutName => write!(
+                f,
+                "-c nvtx needs -p RANGE[@DOMAIN], in the environment {CAPTURE_RANGE}=nvtx {NVTX_CAPTURE}=RANGE[@DOMAIN]"
+            ),
+        }
+    }
+}
+
+/// An error about `name` if it looks like ours and is not. What is not UTF-8 after the prefix is not ours either.
+pub(super) fn unknown(name: &OsStr) -> Option<SettingsError> {
+    let name = name.to_string_lossy();
+    let known = || VARIABLES.iter().map(|variable| variable.name).chain(READ_ELSEWHERE.iter().copied());
+    if !name.starts_with(PREFIX) || known().any(|known| known == name) {
+        return None;
+    }
+    Some(SettingsError::Name { nearest: nearest(&name.to_ascii_uppercase()), name: name.into_owned() })
+}
+
+/// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
+/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at, the
+/// work is quadratic.
+fn nearest(name: &str) -> Option<&'static str> {
+    let letters = name.len() - PREFIX.len();
+    let ranked = VARIABLES.iter().map(|variable| (edits(name, variable.name), variable.name));
+    let (edits, nearest) = (letters <= 64).then(|| ranked.min())??;
+    (edits <= (1 + letters / 3).min(letters / 2)).then_some(nearest)
+}
+
+/// Fewest insertions, deletions and replacements of a character that turn `from` into `to` (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, from) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
+        for (column, &to) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(name: &str) -> Option<String> {
+        unknown(OsStr::new(name)).map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_slip_is_answered_with_what_was_meant() {
+        for (slip, meant) in [
+            ("GPUWHY_LIFE", "GPUWHY_LIVE?"),
+            ("GPUWHY_OUTPT", "GPUWHY_OUTPUT?"),
+            ("GPUWHY_EXIT_TIME_OUT", "GPUWHY_EXIT_TIMEOUT?"),
+            ("GPUWHY_live", "GPUWHY_LIVE?"),
+            ("GPUWHY_DEPENDENCYS", "GPUWHY_DEPENDENCIES?"),
+        ] {
+            let said = said(slip).unwrap_or_default();
+            assert!(said.contains(slip) && said.ends_with(meant), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_far_from_everything_gets_no_guess() {
+        for name in ["GPUWHY_", "GPUWHY_FOO", "GPUWHY_QWXZJK", &format!("GPUWHY_{}", "A".repeat(10_000))] {
+            assert!(said(name).unwrap_or_default().ends_with("lists them"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_or_not_ours_is_left_alone() {
+        let ours = VARIABLES.iter().map(|variable| variable.name);
+        for name in ours.chain(READ_ELSEWHERE.iter().copied()).chain(["PATH", "GPUWHYILER", "MY_GPUWHY_LIVE"]) {
+            assert_eq!(said(name), None);
+        }
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        for (from, to, wanted) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("flaw", "lawn", 2)] {
+            assert_eq!((edits(from, to), edits(to, from)), (wanted, wanted), "{from} {to}");
+        }
+    }
+}

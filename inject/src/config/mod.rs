@@ -1,0 +1,306 @@
+//! What the user can set, and nothing else: environment variables and what they say.
+//!
+//! A value that cannot be understood never stops the host program: it is replaced by the default, and one line on
+//! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
+//! what is wrong with one, and in which words, in `error`.
+
+mod choices;
+mod error;
+pub(crate) mod pattern;
+pub(crate) mod request;
+mod table;
+mod value;
+mod variable;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profiler_core::cost::Mode;
+
+use crate::config::pattern::Pattern;
+use crate::config::request::{Range, RangeKind, Request};
+use crate::config::table::Setting;
+
+pub use choices::{CommandLine, CuptiSharing, Graphs, ReportStyle, Sampling, WhatIf};
+pub use error::{SettingsError, warned};
+pub use table::{VARIABLES, Variable, markdown};
+pub use value::parse_duration;
+pub use variable::*;
+
+pub use crate::log::Level;
+
+/// What the variables say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Trace file, unless switched off.
+    pub output: Option<Pattern>,
+    /// How much is recorded at first.
+    pub mode: Mode,
+    /// What a record of a CUDA graph is about.
+    pub graphs: Graphs,
+    /// Part of the launching threads' time that tracing may take.
+    pub max_overhead: Option<f64>,
+    /// Printed at the end.
+    pub report: ReportStyle,
+    /// Interval of the live verdict.
+    pub live: Option<Duration>,
+    /// Log level.
+    pub log: Level,
+    /// Explicit libcupti.
+    pub cupti_path: Option<PathBuf>,
+    /// Raw recording.
+    pub record: Option<Pattern>,
+    /// Size limit of the raw recording, bytes.
+    pub record_limit: u64,
+    /// Longest wait at exit.
+    pub exit_timeout: Duration,
+    /// Record stream dependencies.
+    pub dependencies: bool,
+    /// Record allocations.
+    pub memory_usage: bool,
+    /// Record page faults of the host on managed memory.
+    pub um_cpu_page_faults: bool,
+    /// Record page faults of devices on managed memory.
+    pub um_gpu_page_faults: bool,
+    /// Time between flushes.
+    pub flush: Duration,
+    /// Injection library to load after this one.
+    pub chain: Option<PathBuf>,
+    /// Whether other tools get CUPTI.
+    pub cupti_sharing: CuptiSharing,
+    /// Most memory for activity buffers, bytes.
+    pub memory: u64,
+    /// Sample host threads.
+    pub sampling: Sampling,
+    /// [`WHAT_IF`].
+    pub what_if: WhatIf,
+    /// What is measured.
+    pub capture: Request,
+    /// Open a control socket.
+    pub control: bool,
+    /// How much of the command line is kept.
+    pub command_line: CommandLine,
+}
+
+impl Settings {
+    /// Reads the process environment.
+    #[must_use]
+    pub fn from_env() -> (Self, Vec<SettingsError>) {
+        let variables: Vec<_> = env::vars_os().collect();
+        Self::from_variables(&variables)
+    }
+
+    /// Reads `variables`, of which the last one of a name counts.
+    #[must_use]
+    pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
+        let unknown = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
+        let mut reader = Reader { variables, errors: unknown };
+        let settings = Self {
+            output: reader.get(&table::OUTPUT),
+            mode: reader.get(&table::MODE),
+            graphs: reader.get(&table::CUDA_GRAPH_TRACE),
+            max_overhead: reader.get(&table::MAX_OVERHEAD),
+            report: reader.get(&table::REPORT),
+            live: reader.get(&table::LIVE),
+            log: reader.get(&table::LOG),
+            cupti_path: reader.get(&table::CUPTI_PATH),
+            record: reader.get(&table::RAW_RECORDING),
+            record_limit: reader.get(&table::RAW_RECORDING_LIMIT),
+            exit_timeout: reader.get(&table::EXIT_TIMEOUT),
+            dependencies: reader.get(&table::DEPENDENCIES),
+            memory_usage: reader.get(&table::MEMORY_USAGE),
+            um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),
+            um_gpu_page_faults: reader.get(&table::UM_GPU_PAGE_FAULTS),
+            flush: reader.get(&table::FLUSH),
+            chain: reader.get(&table::CHAIN),
+            cupti_sharing: reader.get(&table::CUPTI_SHARING),
+            memory: reader.get(&table::BUFFER_MEMORY),
+            sampling: reader.get(&table::SAMPLING),
+            what_if: reader.get(&table::WHAT_IF),
+            control: reader.get(&table::CONTROL),
+            command_line: reader.get(&table::COMMAND_LINE),
+            capture: read_capture(&mut reader),
+        };
+        let Reader { mut errors, .. } = reader;
+        let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
+        errors.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
+            let placeholder = pattern.as_ref()?.unknown_placeholder()?;
+            Some(SettingsError::Placeholder { variable, placeholder })
+        }));
+        (settings, errors)
+    }
+
+    /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
+    pub fn whole_graphs(&self, cupti_sharing: CuptiSharing) -> bool {
+        self.mode != Mode::Monitor && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
+    }
+
+    /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
+    pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_are_safe: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.mode == Mode::Monitor {
+            notes.push(format!(
+                "{MODE}=monitor: no device work and no API calls are recorded; utilization of whole devices is read from NVML four \
+                 times a second"
+            ));
+        }
+        if self.mode != Mode::Monitor && self.graphs == Graphs::Whole {
+            notes.push(match cupti_sharing {
+                CuptiSharing::Exclusive if !whole_graphs_are_safe => format!(
+                    "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash \
+                     programs when it records whole graphs; {CUPTI_PATH} can name a newer libcupti"
+                ),
+                CuptiSharing::Exclusive => format!(
+                    "CUDA graphs are recorded as a whole ({CUDA_GRAPH_TRACE}=graph): each counts as computation, its contents are unknown"
+                ),
+                CuptiSharing::Yield => format!(
+                    "{CUDA_GRAPH_TRACE}=graph has no effect: with {CUPTI_SHARING}=yield other tools need the nodes too"
+                ),
+            });
+        }
+        notes
+    }
+}
+
+/// What is expected of a variable, if this value of it is not understood.
+#[must_use]
+pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
+    let (_, errors) = Settings::from_variables(&[(variable.into(), value.into())]);
+    errors.into_iter().find_map(|error| match error {
+        SettingsError::Value { expected, .. } => Some(expected),
+        _ => None,
+    })
+}
+
+/// Reads variables, and keeps what is wrong with them.
+struct Reader<'a> {
+    variables: &'a [(OsString, OsString)],
+    errors: Vec<SettingsError>,
+}
+
+impl Reader<'_> {
+    /// The value of a setting: unset or empty is the default, not understood is the default and an error.
+    fn get<T>(&mut self, setting: &Setting<T>) -> T {
+        let set = self.variables.iter().rev().find(|(name, _)| name == setting.name);
+        let Some((_, value)) = set.filter(|(_, value)| !value.is_empty()) else { return setting.default_value() };
+        if let Some(parsed) = value.to_str().map(str::trim).and_then(setting.parse) {
+            return parsed;
+        }
+        self.errors.push(SettingsError::Value {
+            variable: setting.name,
+            value: value.to_string_lossy().into_owned(),
+            expected: setting.expected,
+            default: setting.default,
+        });
+        setting.default_value()
+    }
+}
+
+/// What is to be measured. A range without a name is an error, and then the whole run is measured.
+fn read_capture(reader: &mut Reader<'_>) -> Request {
+    let kind = reader.get(&table::CAPTURE_RANGE);
+    let name = reader.get(&table::NVTX_CAPTURE);
+    let steps = reader.get(&table::STEPS);
+    let range = match (steps, kind, name) {
+        (Some(schedule), _, name) => Range::Steps(schedule, name),
+        (None, RangeKind::ProfilerApi, _) => Range::ProfilerApi,
+        (None, RangeKind::Nvtx, Some(name)) => Range::Named(name),
+        (None, RangeKind::Nvtx, None) => {
+            reader.errors.push(SettingsError::RangeWithoutName);
+            Range::Whole
+        }
+        (None, RangeKind::None, _) => Range::Whole,
+    };
+    Request {
+        range,
+        at_end: reader.get(&table::CAPTURE_RANGE_END),
+        delay: reader.get(&table::DELAY),
+        duration: reader.get(&table::DURATION),
+        kill: reader.get(&table::KILL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::request::{AtEnd, RangeName};
+
+    fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
+        let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        Settings::from_variables(&variables)
+    }
+
+    #[test]
+    fn defaults_hold_when_nothing_is_set() {
+        let (settings, bad) = parse(&[]);
+        assert!(bad.is_empty());
+        assert_eq!(settings.output, Some(Pattern::new("gpuwhy-%p.gpuwhy")));
+        assert_eq!(settings.report, ReportStyle::Summary);
+        assert_eq!(settings.live, None);
+        assert_eq!(settings.flush, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn values_are_read() {
+        let (settings, bad) =
+            parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RAW_RECORDING_LIMIT, "2K"), (LOG, "debug")]);
+        assert!(bad.is_empty());
+        assert_eq!(settings.live, Some(Duration::from_millis(500)));
+        assert_eq!(settings.report, ReportStyle::Off);
+        assert_eq!(settings.output, None);
+        assert_eq!(settings.record_limit, 2048);
+        assert_eq!(settings.log, Level::Debug);
+    }
+
+    #[test]
+    fn a_bad_value_names_its_variable_and_keeps_the_default() {
+        for (variable, value) in
+            [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (BUFFER_MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")]
+                .into_iter()
+                // What could not be waited for or taken: no memory for so many buffers, no clock for such a time.
+                .chain([
+                    (BUFFER_MEMORY, "18446744073709551615"),
+                    (BUFFER_MEMORY, "65G"),
+                    (EXIT_TIMEOUT, "1e19"),
+                    (EXIT_TIMEOUT, "61m"),
+                ])
+        {
+            let (settings, bad) = parse(&[(variable, value)]);
+            assert_eq!(bad.len(), 1, "{variable}={value}");
+            assert!(bad[0].to_string().contains(variable) && bad[0].to_string().contains(value));
+            let default = VARIABLES.iter().find(|known| known.name == variable).unwrap().default;
+            assert!(bad[0].to_string().ends_with(default), "{}", bad[0]);
+            assert_eq!(settings.flush, Duration::from_millis(100));
+        }
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_named_beside_values() {
+        let (settings, bad) = parse(&[("HOME", "/root"), ("GPUWHY_LIVES", "1s"), (LIVE, "2s"), (REPORT, "loud")]);
+        assert_eq!(settings.live, Some(Duration::from_secs(2)));
+        let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
+        assert!(said.len() == 2 && said[0].contains("GPUWHY_LIVES") && said[1].contains("loud"), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_measured_is_read() {
+        assert!(parse(&[]).0.capture.is_whole());
+        let (settings, bad) = parse(&[
+            (CAPTURE_RANGE, "nvtx"),
+            (NVTX_CAPTURE, "epoch@train"),
+            (CAPTURE_RANGE_END, "repeat:3"),
+            (DURATION, "2"),
+            (KILL, "sigterm"),
+        ]);
+        assert!(bad.is_empty(), "{bad:?}");
+        let capture = settings.capture;
+        assert_eq!(capture.range, Range::Named(RangeName::parse("epoch@train").unwrap()));
+        assert_eq!((capture.at_end, capture.kill), (AtEnd::Repeat(Some(3)), Some(15)));
+        assert_eq!(capture.duration, Some(Duration::from_secs(2)));
+        let (settings, bad) = parse(&[(CAPTURE_RANGE, "nvtx")]);
+        assert!(settings.capture.is_whole() && bad == [SettingsError::RangeWithoutName]);
+        assert!(parse(&[(STEPS, "1,0,0,2")]).0.capture.detects_steps());
+    }
+}

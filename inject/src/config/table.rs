@@ -1,0 +1,459 @@
+//! Every setting, once: its name, its default, what it takes and what it does.
+//!
+//! The default is a value like any other, read by the same parser. `docs/guide/environment.md` is made from this table, and a
+//! test compares them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profiler_core::cost::Mode;
+
+use crate::config::choices::{CommandLine, CuptiSharing, Graphs, ReportStyle, Sampling, WhatIf};
+use crate::config::pattern::Pattern;
+use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
+use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
+use crate::config::variable;
+use crate::log::Level;
+
+/// A setting whose values are a `T`.
+#[derive(Debug)]
+pub struct Setting<T> {
+    /// Its environment variable.
+    pub name: &'static str,
+    /// What holds when it is not set.
+    pub default: &'static str,
+    /// What it takes, for the message about a value that is not understood.
+    pub expected: &'static str,
+    /// What it does, with units.
+    pub meaning: &'static str,
+    /// Reads a value.
+    pub parse: fn(&str) -> Option<T>,
+}
+
+/// A setting, without the type of its values.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its environment variable.
+    pub name: &'static str,
+    /// What holds when it is not set.
+    pub default: &'static str,
+    /// What it does, with units and the values it takes.
+    pub meaning: &'static str,
+}
+
+impl<T> Setting<T> {
+    const fn variable(&self) -> Variable {
+        Variable { name: self.name, default: self.default, meaning: self.meaning }
+    }
+
+    /// The value of its default.
+    #[expect(clippy::expect_used, reason = "a test reads every default")]
+    pub fn default_value(&self) -> T {
+        (self.parse)(self.default).expect("the default is understood")
+    }
+}
+
+fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
+    Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
+}
+
+/// [`variable::OUTPUT`]
+pub const OUTPUT: Setting<Option<Pattern>> = Setting {
+    name: variable::OUTPUT,
+    default: "gpuwhy-%p.gpuwhy",
+    expected: "a file name pattern or `off`",
+    meaning: "Trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` the value of VAR (`unset` \
+                  without one), `%%` a percent sign. `off` writes none. A file that exists is not overwritten: the new one gets a \
+                  number. Folders that are missing are made. Only the user can read the file (mode 600).",
+    parse: optional_pattern,
+};
+
+/// [`variable::MODE`]
+pub const MODE: Setting<Mode> = Setting {
+    name: variable::MODE,
+    default: "light",
+    expected: "monitor, light or full",
+    meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
+                  and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
+                  on](report.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  `full` every API call, memory usage, synchronizations and events too.",
+    parse: Mode::named,
+};
+
+/// [`variable::CUDA_GRAPH_TRACE`]
+pub const CUDA_GRAPH_TRACE: Setting<Graphs> = Setting {
+    name: variable::CUDA_GRAPH_TRACE,
+    default: "node",
+    expected: "node, graph or auto",
+    meaning: "`node` records each node of a CUDA graph, `graph` a launch of a graph as one piece of computation whose inside is not \
+                  known. `graph` and `auto` need CUPTI 13.2 or later: older libraries can crash the program over whole graphs, so with \
+                  them nodes are recorded all the same. `auto` begins with whole graphs and goes over to nodes once 16 launches in half a \
+                  second or more say that nodes would take less than an estimated 2 % of the time of their graphs, or less than \
+                  GPUWHY_MAX_OVERHEAD where that is set; the report says which, and why. Never the other way: CUPTI 13.0 crashes the \
+                  program when whole graphs are switched on in mid-run. How many nodes a graph has is told when it is instantiated; \
+                  graphs of which that is not known stay whole. While CUPTI is left to other tools (GPUWHY_CUPTI_SHARING=yield) it is \
+                  always nodes, which those expect. A program linked with gpuwhy records nodes under `auto`, too.",
+    parse: Graphs::parse,
+};
+
+/// [`variable::MAX_OVERHEAD`]
+pub const MAX_OVERHEAD: Setting<Option<f64>> = Setting {
+    name: variable::MAX_OVERHEAD,
+    default: "off",
+    expected: "a percentage such as 1% or 0.5%, or `off`",
+    meaning: "Part of the launching threads' time that tracing may take, such as `1%`: after three seconds in a row above it by \
+                  gpuwhy's own estimate the next cheaper GPUWHY_MODE holds, down to `monitor`, and the report says when. Takes \
+                  precedence over GPUWHY_MODE, which sets the starting mode. gpuwhy never switches back up.",
+    parse: |text| or_off(text, parse_percent),
+};
+
+/// [`variable::REPORT`]
+pub const REPORT: Setting<ReportStyle> = Setting {
+    name: variable::REPORT,
+    default: "summary",
+    expected: "off, summary or full",
+    meaning: "What is printed to stderr when the program ends: `off`, `summary` or `full` (every kernel, copy and call).",
+    parse: ReportStyle::parse,
+};
+
+/// [`variable::LIVE`]
+pub const LIVE: Setting<Option<Duration>> = Setting {
+    name: variable::LIVE,
+    default: "off",
+    expected: "a duration such as 500ms or 2s, or `off`",
+    meaning: "Prints a one-line verdict to stderr this often while the program runs: a duration such as `500ms`, `2s` or \
+                  `1m`, or `off`.",
+    parse: |text| or_off(text, |text| parse_duration(text).filter(|time| !time.is_zero())),
+};
+
+/// [`variable::LOG`]
+pub const LOG: Setting<Level> = Setting {
+    name: variable::LOG,
+    default: "warn",
+    expected: "off, error, warn, info or debug",
+    meaning: "What the library says about itself on stderr: `off`, `error`, `warn`, `info` or `debug`.",
+    parse: Level::parse,
+};
+
+/// [`variable::CUPTI_PATH`]
+pub const CUPTI_PATH: Setting<Option<PathBuf>> = Setting {
+    name: variable::CUPTI_PATH,
+    default: "auto",
+    expected: "a file name or `auto`",
+    meaning: "File of the libcupti to load when none is in the process yet. `auto` searches for one.",
+    parse: |text| Some(if text == "auto" { None } else { Some(PathBuf::from(text)) }),
+};
+
+/// [`variable::RAW_RECORDING`]
+pub const RAW_RECORDING: Setting<Option<Pattern>> = Setting {
+    name: variable::RAW_RECORDING,
+    default: "off",
+    expected: "a file name pattern or `off`",
+    meaning: "Also writes every activity buffer as CUPTI delivered it to this file (same patterns as GPUWHY_OUTPUT), to \
+                  be played back by the replay library. Large; for bug reports and test fixtures.",
+    parse: optional_pattern,
+};
+
+/// [`variable::RAW_RECORDING_LIMIT`]
+pub const RAW_RECORDING_LIMIT: Setting<u64> = Setting {
+    name: variable::RAW_RECORDING_LIMIT,
+    default: "64M",
+    expected: "a size such as 64M",
+    meaning: "The raw recording stops growing at this size: bytes, or with a suffix `K`, `M`, `G` (powers of 1024).",
+    parse: parse_bytes,
+};
+
+/// [`variable::EXIT_TIMEOUT`]
+pub const EXIT_TIMEOUT: Setting<Duration> = Setting {
+    name: variable::EXIT_TIMEOUT,
+    default: "3s",
+    expected: "a duration of at most 1h such as 3s",
+    meaning: "Longest time that the end of the program may wait for the last records, at most `1h`. What did not \
+                  arrive by then is counted in the report.",
+    parse: |text| parse_duration(text).filter(|&wait| wait <= Duration::from_secs(3600)),
+};
+
+/// [`variable::DEPENDENCIES`]
+pub const DEPENDENCIES: Setting<bool> = Setting {
+    name: variable::DEPENDENCIES,
+    default: "off",
+    expected: "on or off",
+    meaning: "`on` also records synchronizations and events, that is, which stream waited for which. On the launch path it costs \
+                  as much as everything else together, and the verdict does not need it.",
+    parse: on_or_off,
+};
+
+/// [`variable::MEMORY_USAGE`]
+pub const MEMORY_USAGE: Setting<bool> = Setting {
+    name: variable::MEMORY_USAGE,
+    default: "off",
+    expected: "on or off",
+    meaning: "`on` also records every allocation and release of device, pinned and managed memory, and of memory pools: how much \
+                  is held, the peak, when it was and which call took it.",
+    parse: on_or_off,
+};
+
+/// [`variable::UM_CPU_PAGE_FAULTS`]
+pub const UM_CPU_PAGE_FAULTS: Setting<bool> = Setting {
+    name: variable::UM_CPU_PAGE_FAULTS,
+    default: "off",
+    expected: "on or off",
+    meaning: "`on` also records each page of managed memory that the host missed, and every migration: for `um_sum` and its \
+                  like in `gpuwhy stats`. May slow the program down a lot.",
+    parse: on_or_off,
+};
+
+/// [`variable::UM_GPU_PAGE_FAULTS`]
+pub const UM_GPU_PAGE_FAULTS: Setting<bool> = Setting {
+    name: variable::UM_GPU_PAGE_FAULTS,
+    default: "off",
+    expected: "on or off",
+    meaning: "`on` also records the pages of managed memory that devices missed, and every migration. May slow the program \
+                  down a lot.",
+    parse: on_or_off,
+};
+
+/// [`variable::WHAT_IF`]
+pub const WHAT_IF: Setting<WhatIf> = Setting {
+    name: variable::WHAT_IF,
+    default: "auto",
+    expected: "auto, on or off",
+    meaning: "Whether the run is simulated without one cost at a time, for the ceilings of the report: `on`, `off`, or `auto`, \
+                  which stops when records come faster than they can be processed. `gpuwhy report` then computes the ceilings \
+                  from the trace.",
+    parse: WhatIf::parse,
+};
+
+/// [`variable::FLUSH`]
+pub const FLUSH: Setting<Duration> = Setting {
+    name: variable::FLUSH,
+    default: "100ms",
+    expected: "a duration from 10ms to 10s",
+    meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
+                  `10ms` and `10s`. After 4 MiB of records the next one comes sooner, so that memory does not grow with the rate.",
+    parse: |text| {
+        let range = Duration::from_millis(10)..=Duration::from_secs(10);
+        parse_duration(text).filter(|period| range.contains(period))
+    },
+};
+
+/// [`variable::CAPTURE_RANGE`]
+pub const CAPTURE_RANGE: Setting<RangeKind> = Setting {
+    name: variable::CAPTURE_RANGE,
+    default: "none",
+    expected: "none, cudaProfilerApi or nvtx",
+    meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
+                  the range of GPUWHY_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
+                  records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPH_TRACE=node, as that has to be on from the start, and they are \
+                  thrown away.",
+    parse: RangeKind::parse,
+};
+
+/// [`variable::NVTX_CAPTURE`]
+pub const NVTX_CAPTURE: Setting<Option<RangeName>> = Setting {
+    name: variable::NVTX_CAPTURE,
+    default: "none",
+    expected: "a range such as step, step@domain or *@domain",
+    meaning: "The range that is captured, or, with GPUWHY_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
+                  domain the default one.",
+    parse: |text| if text == "none" { Some(None) } else { RangeName::parse(text).map(Some) },
+};
+
+/// [`variable::CAPTURE_RANGE_END`]
+pub const CAPTURE_RANGE_END: Setting<AtEnd> = Setting {
+    name: variable::CAPTURE_RANGE_END,
+    default: "stop-shutdown",
+    expected: "none, stop, stop-shutdown, repeat or repeat:N",
+    meaning: "What follows the end of a capture: `none` the capture goes on, `stop` no other begins by itself, `stop-shutdown` \
+                  measuring is over and the report comes while the program goes on, `repeat` or `repeat:N` the next range is \
+                  captured too, at most N in all.",
+    parse: AtEnd::parse,
+};
+
+/// [`variable::STEPS`]
+pub const STEPS: Setting<Option<Schedule>> = Setting {
+    name: variable::STEPS,
+    default: "off",
+    expected: "skip,wait,warmup,active,repeat such as 10,0,2,5,1, or `off`",
+    meaning: "Captures chosen steps, as torch.profiler's schedule: `skip,wait,warmup,active,repeat`, for example `10,0,2,5,1`. After \
+                  `skip` steps, `repeat` cycles (0: without end) of `wait` free steps, `warmup` steps whose records are thrown away, \
+                  and `active` captured ones. A step is the range of GPUWHY_NVTX_CAPTURE; without one steps are detected, for which \
+                  tracing is on all the time, and a capture begins and ends when a step has become known.",
+    parse: |text| if text == "off" { Some(None) } else { Schedule::parse(text).map(Some) },
+};
+
+/// [`variable::DELAY`]
+pub const DELAY: Setting<Duration> = Setting {
+    name: variable::DELAY,
+    default: "0s",
+    expected: "a duration such as 10s",
+    meaning: "No capture begins before this time after the start of CUDA, except by command.",
+    parse: parse_duration,
+};
+
+/// [`variable::CONTROL`]
+pub const CONTROL: Setting<bool> = Setting {
+    name: variable::CONTROL,
+    default: "on",
+    expected: "on or off",
+    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot` and `watch` (docs/guide/control.md).",
+    parse: on_or_off,
+};
+
+/// [`variable::COMMAND_LINE`]
+pub const COMMAND_LINE: Setting<CommandLine> = Setting {
+    name: variable::COMMAND_LINE,
+    default: "full",
+    expected: "full, name or off",
+    meaning: "How much of the program's command line is kept in the trace and shown by `gpuwhy status`: `full` all of it, with `***` \
+                  in place of what looks like a secret (the value of an option or variable that names a password, secret, token, \
+                  credential or key, a password in a URL, access tokens of well-known forms); `name` the program alone; `off` nothing.",
+    parse: CommandLine::parse,
+};
+
+/// [`variable::DURATION`]
+pub const DURATION: Setting<Option<Duration>> = Setting {
+    name: variable::DURATION,
+    default: "off",
+    expected: "a duration such as 10s, or `off`",
+    meaning: "A capture ends after this time at the latest.",
+    parse: |text| or_off(text, parse_duration),
+};
+
+/// [`variable::KILL`]
+pub const KILL: Setting<Option<i32>> = Setting {
+    name: variable::KILL,
+    default: "none",
+    expected: "none, sigterm, sigint, sigkill or a number",
+    meaning: "Signal that the process sends itself when measuring ends before it (`stop-shutdown`): `none`, `sigterm`, `sigint`, \
+                  `sigkill`, or a number.",
+    parse: parse_signal,
+};
+
+/// [`variable::CHAIN`]
+pub const CHAIN: Setting<Option<PathBuf>> = Setting {
+    name: variable::CHAIN,
+    default: "off",
+    expected: "a file name or `off`",
+    meaning: "Another injection library, loaded and initialized after this one: the driver itself loads only one. It works \
+                  beside gpuwhy unless it needs CUPTI too, which serves one tool in a process.",
+    parse: |text| Some(if is_off(text) { None } else { Some(PathBuf::from(text)) }),
+};
+
+/// [`variable::CUPTI_SHARING`]
+pub const CUPTI_SHARING: Setting<CuptiSharing> = Setting {
+    name: variable::CUPTI_SHARING,
+    default: "exclusive",
+    expected: "exclusive or yield",
+    meaning: "CUPTI serves one tool per process. `exclusive` keeps CUPTI to the end, so that another profiler in the process is \
+                  refused. With `yield` gpuwhy pauses when another tool starts and resumes when that tool has finished, unless it \
+                  leaves its own clock in CUPTI (torch.profiler). The time between is counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
+                  GPUWHY_MODE=monitor leaves CUPTI to others either way. See docs/design/reliability.md.",
+    parse: CuptiSharing::parse,
+};
+
+/// [`variable::BUFFER_MEMORY`]
+pub const BUFFER_MEMORY: Setting<u64> = Setting {
+    name: variable::BUFFER_MEMORY,
+    default: "256M",
+    expected: "a size from 8M to 64G",
+    meaning: "Most host memory for activity buffers, from `8M` to `64G`, taken in buffers of 1 MiB as needed: CUPTI 13 holds one for each launching thread. When it is used up, records are dropped and counted.",
+    parse: |text| {
+        // The channels have room for every buffer there is, from the start.
+        parse_bytes(text).filter(|bytes| (8 << 20..=64 << 30).contains(bytes))
+    },
+};
+
+/// [`variable::SAMPLING`]
+pub const SAMPLING: Setting<Sampling> = Setting {
+    name: variable::SAMPLING,
+    default: "auto",
+    expected: "auto, on or off",
+    meaning: "Samples the threads that call CUDA, using at most 1 % of one core: CPU time, what they wait for, Python stack (CPython 3.9 to 3.14), garbage collection, child processes. `auto` does what this system \
+                  allows and notes in the report what it does not allow, `on` also says so on stderr, `off` disables sampling.",
+    parse: Sampling::parse,
+};
+
+/// Every variable that libprof.so reads.
+pub const VARIABLES: &[Variable] = &[
+    OUTPUT.variable(),
+    MODE.variable(),
+    CUDA_GRAPH_TRACE.variable(),
+    MAX_OVERHEAD.variable(),
+    REPORT.variable(),
+    LIVE.variable(),
+    LOG.variable(),
+    CUPTI_PATH.variable(),
+    RAW_RECORDING.variable(),
+    RAW_RECORDING_LIMIT.variable(),
+    EXIT_TIMEOUT.variable(),
+    DEPENDENCIES.variable(),
+    MEMORY_USAGE.variable(),
+    UM_CPU_PAGE_FAULTS.variable(),
+    UM_GPU_PAGE_FAULTS.variable(),
+    WHAT_IF.variable(),
+    FLUSH.variable(),
+    CAPTURE_RANGE.variable(),
+    NVTX_CAPTURE.variable(),
+    CAPTURE_RANGE_END.variable(),
+    STEPS.variable(),
+    DELAY.variable(),
+    CONTROL.variable(),
+    COMMAND_LINE.variable(),
+    DURATION.variable(),
+    KILL.variable(),
+    CHAIN.variable(),
+    CUPTI_SHARING.variable(),
+    BUFFER_MEMORY.variable(),
+    SAMPLING.variable(),
+];
+
+/// The table as Markdown: the contents of `docs/guide/environment.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "# Environment variables of libprof.so\n\n\
+         Generated from the table that the parser reads (`inject/src/config/table.rs`). A value that is not understood is\n\
+         replaced by the default, and a `GPUWHY_*` that is not in this table has no effect: each with a line on stderr\n\
+         that names what was probably meant. Neither stops the program. `gpuwhy run` says both before it starts one, and does\n\
+         not start it where a value is not understood.\n\n\
+         | variable | default | meaning |\n|---|---|---|\n",
+    );
+    for Variable { name, default, meaning } in VARIABLES {
+        text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
+    }
+    text.push_str(
+        "\nNot for libprof.so: `GPUWHY_LIB` names the libprof.so that the command `gpuwhy` loads into programs,\n\
+         `GPUWHY_BLESS=1` has tests that use the crate renew their baselines.\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn every_default_is_understood() {
+        let (_, errors) = Settings::from_variables(&[]);
+        assert_eq!(errors, []);
+        let set: Vec<_> = VARIABLES.iter().map(|setting| (setting.name.into(), setting.default.into())).collect();
+        assert_eq!(Settings::from_variables(&set).1, []);
+    }
+
+    #[test]
+    fn the_documentation_is_this_table() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/environment.md");
+        if env::var_os("GPUWHY_BLESS").is_some() {
+            std::fs::write(file, markdown()).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(file).unwrap(),
+            markdown(),
+            "run the tests with GPUWHY_BLESS=1 to renew {file}"
+        );
+    }
+}

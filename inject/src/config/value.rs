@@ -1,0 +1,73 @@
+//! How values are written: switches, durations, percentages, sizes. What is none of these is `None`.
+
+use std::time::Duration;
+
+/// The words that switch something off.
+pub fn is_off(text: &str) -> bool {
+    matches!(text, "off" | "none" | "no" | "0" | "false")
+}
+
+/// `on` or `off`, and what else people write for them.
+pub fn on_or_off(text: &str) -> Option<bool> {
+    match text {
+        "on" | "1" | "yes" | "true" => Some(true),
+        _ => is_off(text).then_some(false),
+    }
+}
+
+/// Off, or what `parse` reads.
+pub fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    if is_off(text) { Some(None) } else { parse(text).map(Some) }
+}
+
+/// `500ms`, `2s`, `1.5s`, `1m`; a bare number is seconds.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().ok()?;
+    let seconds = match &text[digits.len()..] {
+        "ns" => number * 1e-9,
+        "us" => number * 1e-6,
+        "ms" => number * 1e-3,
+        "" | "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// `1%` or `1`: a hundredth. More than 0 and at most 100.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let number: f64 = text.strip_suffix('%').unwrap_or(text).trim().parse().ok()?;
+    (number > 0.0 && number <= 100.0).then_some(number / 100.0)
+}
+
+/// `4096`, `512K`, `64M`, `2G`, with an optional `B` or `iB`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().ok()?;
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes() {
+        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2"), Some(Duration::from_secs(2)));
+        assert_eq!(parse_duration("-1s"), None);
+        assert_eq!(parse_duration("1e400s"), None);
+        assert_eq!(parse_bytes("64MiB"), Some(64 << 20));
+        assert_eq!(parse_bytes("99999999999999999999G"), None);
+        assert_eq!(parse_bytes("18446744073709551615G"), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! Live control: a Unix socket on which this user's other processes can ask, start and stop.
+//!
+//! One thread serves all clients and never waits for one: lines and answers are bounded, a client that does not read
+//! loses lines and then its connection, and there is room for eight of them. It asks the collector by message and
+//! waits a bounded time for the answer. The protocol is docs/guide/control.md; where the socket lies is [`address`]. Nothing
+//! here is reached from a CUDA call.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{io, process, thread};
+
+use crossbeam_channel::bounded;
+use host_sampler::own::{Identity, Own};
+
+use crate::capture::controller::CaptureController;
+use crate::capture::plan::Event;
+use crate::command_line;
+use crate::control::address::{self, Place};
+use crate::control::client::{Client, ControlCommand};
+use crate::control::json::Object;
+use crate::message::{Message, Question, StatusSummary};
+use crate::runtime::Profiler;
+use crate::sys::{descriptors, sockets};
+
+/// Connections at a time; more are closed at once.
+const MAX_CLIENTS: usize = 8;
+/// The thread checks at least this often, to notice that the process has forked off or measuring is over.
+const TICK: Duration = Duration::from_millis(500);
+/// The collector's answer is waited for so long; it is late only when it is far behind.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Between two checks whether this library has started.
+const STARTING: Duration = Duration::from_millis(1);
+/// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The socket file of this process.
+struct Socket {
+    place: Place,
+    /// The process that made it.
+    owner: u32,
+    /// Its descriptor, and what has to be behind that.
+    descriptor: Option<(RawFd, Identity)>,
+}
+
+static SOCKET: OnceLock<Socket> = OnceLock::new();
+
+/// The listening end.
+#[derive(Debug)]
+pub struct Control {
+    listener: Own<UnixListener>,
+}
+
+impl Control {
+    /// Opens the socket of this process.
+    ///
+    /// # Errors
+    /// When no folder can be this user's alone, or the system refuses.
+    pub fn open() -> io::Result<Self> {
+        let (listener, place) = address::listen(address::user(), process::id())?;
+        let listener = Own::new(listener, descriptors::identity_of)?;
+        listener.get()?.set_nonblocking(true)?;
+        let _ = SOCKET.set(Socket { place, owner: process::id(), descriptor: listener.descriptor() });
+        Ok(Self { listener })
+    }
+
+    /// Serves until the process ends, or has closed the socket.
+    pub fn run(self, controller: &CaptureController) {
+        let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
+        let mut handler = CommandHandler { controller, last: StatusSummary::default(), command: shown_command() };
+        let mut listens_from = Instant::now();
+        // Until then nothing is measured, which a client would take for the end.
+        while Profiler::is_starting() {
+            thread::sleep(STARTING);
+        }
+        while let Ok(listener) = self.listener.get() {
+            let now = Instant::now();
+            let readable = wait(&clients, Some(listener).filter(|_| now >= listens_from), now);
+            // Compared again: it was a long wait.
+            if readable && self.listener.get().and_then(|listener| accept(listener, &mut clients)).is_err() {
+                listens_from = Instant::now() + PAUSE;
+            }
+            let now = Instant::now();
+            for client in &mut clients {
+                while let Some(command) = client.command() {
+                    let answer = handler.answer(command);
+                    client.answer(&answer);
+                }
+                if client.is_due(now) {
+                    client.answer(&handler.state("verdict"));
+                }
+                client.write();
+            }
+            clients.retain(|client| client.is_alive(now));
+        }
+        tracing::info!("live control has ended: the program closed the control socket");
+        close();
+    }
+}
+
+/// Waits until a client has something to read or takes more, or a line to one is due. Answers whether a connection waits,
+/// where they are listened for.
+fn wait(clients: &[Client<Own<UnixStream>>], listener: Option<&UnixListener>, now: Instant) -> bool {
+    // A client whose descriptor is gone is found out when it is read.
+    let open = |client: &Client<Own<UnixStream>>| Some((client.stream().get().ok()?.as_raw_fd(), client.has_output()));
+    let mut ends: Vec<_> = clients.iter().filter_map(open).collect();
+    ends.extend(listener.map(|listener| (listener.as_raw_fd(), false)));
+    let due = clients.iter().filter_map(Client::due).min();
+    let wait = due.map_or(TICK, |due| due.saturating_duration_since(now).min(TICK));
+    sockets::wait_for_sockets(&ends, wait) && listener.is_some()
+}
+
+fn accept(listener: &UnixListener, clients: &mut Vec<Client<Own<UnixStream>>>) -> io::Result<()> {
+    // Bounded: a flood of connections must not keep the ones that there are from being served.
+    for _ in 0..MAX_CLIENTS {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => Own::new(stream, descriptors::identity_of)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let peer = stream.get()?;
+        let welcome = sockets::peer_user_id(peer) == Some(sockets::user_id())
+            && clients.len() < MAX_CLIENTS
+            && peer.set_nonblocking(true).is_ok();
+        if welcome {
+            clients.push(Client::new(stream));
+        }
+    }
+    Ok(())
+}
+
+/// Removes the socket file, in the process that made it.
+pub fn close() {
+    if let Some(socket) = SOCKET.get()
+        && socket.owner == process::id()
+    {
+        socket.place.remove();
+    }
+}
+
+/// In the child of a fork: lets go of the socket, which would look alive after the parent's death.
+pub fn forked() {
+    if let Some(socket) = SOCKET.get()
+        && socket.owner != process::id()
+        && let Some((descriptor, identity)) = socket.descriptor
+    {
+        descriptors::close_inherited(descriptor, identity);
+    }
+}
+
+/// Answers commands.
+struct CommandHandler<'a> {
+    controller: &'a CaptureController,
+    /// What the collector said last, for when there is none any more.
+    last: StatusSummary,
+    command: String,
+}
+
+impl CommandHandler<'_> {
+    fn answer(&mut self, command: ControlCommand) -> String {
+        match command {
+            ControlCommand::Status => self.state("status"),
+            ControlCommand::Watch => self.state("verdict"),
+            ControlCommand::Snapshot => {
+                self.ask();
+                let trace = self.last.trace.as_deref().map(Path::to_string_lossy);
+                Object::new("snapshot").text("text", &self.last.summary).optional_text("trace", trace.as_deref()).end()
+            }
+            ControlCommand::Start => self.switch(Event::CommandStart),
+            ControlCommand::Stop => self.switch(Event::CommandStop),
+            ControlCommand::Release => {
+                self.controller.yield_slot();
+                self.switch(Event::CommandStop)
+            }
+            ControlCommand::Unknown => Object::new("error")
+                .text("message", "commands: status, start, stop, release, snapshot, watch [MILLISECONDS]")
+                .end(),
+        }
+    }
+
+    fn switch(&self, event: Event) -> String {
+        let changed = Profiler::is_measuring() && self.controller.event(event);
+        tracing::debug!("{event:?} from outside: changed {changed}");
+        Object::new("ok")
+            .flag("changed", changed)
+            .text("state", self.phase())
+            .number("captures", self.controller.captures().into())
+            .end()
+    }
+
+    fn state(&mut self, kind: &str) -> String {
+        self.ask();
+        let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
+        let trace = trace.as_deref().map(Path::to_string_lossy);
+        Object::new(kind)
+            .number("pid", process::id().into())
+            .text("command", &self.command)
+            .text("state", self.phase())
+            .number("captures", self.controller.captures().into())
+            .text("verdict", verdict)
+            .share("share", *share)
+            .text("line", line)
+            .number("kernels", *kernels)
+            .number("lost", *lost)
+            .number("unobserved_ns", self.controller.unobserved())
+            .flag("holds_cupti", self.controller.holds_slot())
+            .optional_text("trace", trace.as_deref())
+            .end()
+    }
+
+    fn phase(&self) -> &'static str {
+        match (Profiler::is_measuring(), self.controller.is_capturing()) {
+            (false, _) => "finished",
+            (true, true) => "capturing",
+            (true, false) => "waiting",
+        }
+    }
+
+    /// Asks the collector, if there is one that answers in time.
+    fn ask(&mut self) {
+        let (reply, answer) = bounded(1);
+        let asked = Profiler::running()
+            .is_some_and(|profiler| profiler.shared().messages.try_send(Message::Question(Question(reply))).is_ok());
+        if asked && let Ok(answer) = answer.recv_timeout(ANSWER_TIMEOUT) {
+            self.last = answer;
+        }
+    }
+}
+
+fn shown_command() -> String {
+    command_line::words().join(" ").chars().take(200).collect()
+}

@@ -1,0 +1,97 @@
+//! What CUPTI calls: buffers out, full buffers in.
+//!
+//! These run on application threads and on CUPTI's own. They take no lock that anything slow holds, do no I/O and
+//! read no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
+//! every buffer there is.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, ResourceHandler};
+
+use crate::cupti::ownership;
+use crate::message::Message;
+use crate::runtime::Profiler;
+
+thread_local! {
+    /// Nodes that were copied on this thread since it last made a graph ready to run.
+    static NODES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The handlers that CUPTI calls, for the one [`Profiler`] of the process.
+#[derive(Debug)]
+pub struct Callbacks;
+
+impl ActivityHandler for Callbacks {
+    fn buffer_requested() -> Option<Buffer> {
+        let shared = Profiler::running()?.shared();
+        ownership::asked();
+        shared.meters.timed(|| shared.pool.take())
+    }
+
+    fn buffer_completed(buffer: CompletedBuffer) {
+        let Some(profiler) = Profiler::running() else { return };
+        let shared = profiler.shared();
+        if !shared.delivered.swap(true, Ordering::Relaxed) {
+            // Whoever leaves CUPTI to others is not told of it otherwise.
+            profiler.context_created();
+        }
+        let bytes = buffer.bytes().len();
+        shared.meters.timed(|| {
+            // Refused only when the collector is dead; then the trace has ended and says so.
+            if let Err(refused) = shared.messages.try_send(Message::Buffer(buffer))
+                && let Message::Buffer(buffer) = refused.into_inner()
+            {
+                shared.dropped.fetch_add(buffer.records(&shared.sizes).count() as u64, Ordering::Relaxed);
+                shared.pool.put(buffer.into_buffer());
+            }
+            if shared.unflushed.add(bytes) {
+                profiler.flush_soon();
+            }
+        });
+    }
+
+    fn buffer_discarded(records: u64) {
+        if let Some(profiler) = Profiler::running() {
+            profiler.shared().dropped.fetch_add(records, Ordering::Relaxed);
+        }
+    }
+
+    fn foreign_buffer(bytes: usize) {
+        if let Some(profiler) = Profiler::running() {
+            profiler.shared().foreign_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl ResourceHandler for Callbacks {
+    fn context_created() {
+        if let Some(profiler) = Profiler::running() {
+            profiler.context_created();
+        }
+    }
+
+    fn initialized() {
+        if let Some(profiler) = Profiler::running() {
+            profiler.controller().initialized();
+        }
+    }
+
+    fn graph_node_cloned() {
+        NODES.set(NODES.get().saturating_add(1));
+    }
+
+    fn graph_instantiated(id: u32) {
+        let nodes = NODES.take();
+        if let Some(profiler) = Profiler::running() {
+            // Refused only when the collector is far behind: then how many nodes the graph has is not known.
+            let _ = profiler.shared().messages.try_send(Message::Graph { id, nodes });
+        }
+    }
+
+    fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
+        if let Some(profiler) = Profiler::running() {
+            profiler.controller().api_called(domain, callback_id, site);
+        }
+    }
+}

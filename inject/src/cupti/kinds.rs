@@ -1,0 +1,150 @@
+//! Which activity is asked for.
+//!
+//! API calls are chosen by name, not by number: the numbers of a newer CUDA are then right without a new release,
+//! and the choice can be read. Only calls that launch, move, wait, allocate, load or record an event say anything
+//! about where time went. In a PyTorch training step nine calls of ten are others (`cudaGetDevice`,
+//! `cudaGetLastError`, `cuDevicePrimaryCtxGetState`), so leaving them out is the largest saving there is
+//! (docs/design/overhead.md).
+
+use cupti_sys::Kind;
+use cupti_sys::abi::UnifiedMemoryCounter;
+
+/// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts.
+/// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE` is
+/// never on (links.rs): while it is, threads that launch at the same time wait for each other, 8 threads five times as long
+/// (docs/design/overhead.md).
+pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::CONTEXT];
+
+/// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.
+pub const KINDS: &[Kind] = &[Kind::MEMCPY, Kind::MEMCPY2, Kind::MEMSET, Kind::OVERHEAD, Kind::CONCURRENT_KERNEL];
+
+/// Which stream waited for which event. Only on request: enabling `SYNCHRONIZATION` alone made a launch-bound PyTorch
+/// step twice as costly to trace (docs/design/overhead.md), and host waits are known from the
+/// API calls. `CUDA_EVENT` needs `SYNCHRONIZATION`.
+pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT];
+
+/// What memory the program takes and gives back. Only on request: it says nothing about where time went.
+pub const MEMORY_KINDS: &[Kind] = &[Kind::MEMORY2, Kind::MEMORY_POOL];
+
+/// What is recorded of managed memory, when faults of the host or of devices are asked for: those, and what they moved.
+/// Only on request: a kernel that missed its pages took 1.3 to 2 times as long with CUPTI alone (64 MiB, one H200).
+pub fn unified_memory(host_faults: bool, device_faults: bool) -> Vec<UnifiedMemoryCounter> {
+    let migrations = [
+        UnifiedMemoryCounter::BYTES_TRANSFER_HTOD,
+        UnifiedMemoryCounter::BYTES_TRANSFER_DTOH,
+        UnifiedMemoryCounter::BYTES_TRANSFER_DTOD,
+    ];
+    let faults = [
+        (host_faults, UnifiedMemoryCounter::CPU_PAGE_FAULT_COUNT),
+        (device_faults, UnifiedMemoryCounter::GPU_PAGE_FAULT),
+    ];
+    let faults = faults.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fault)| fault);
+    migrations.into_iter().filter(|_| host_faults || device_faults).chain(faults).collect()
+}
+
+/// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
+pub const LAST_CALLBACK_ID: u32 = 1200;
+
+/// What a wanted function's name begins with, behind `cu` or `cuda`.
+const BEGINNINGS: &[&str] = &[
+    "Launch",
+    "GraphLaunch",
+    "GraphInstantiate",
+    "GraphUpload",
+    "GraphExecUpdate",
+    "Memcpy",
+    "Memset",
+    "MemPrefetch",
+    "EventRecord",
+    "StreamWaitEvent",
+    "StreamBeginCapture",
+    "StreamEndCapture",
+    "Malloc",
+    "Free",
+    "MemAlloc",
+    "MemFree",
+    "MemHost",
+    "HostAlloc",
+    "HostRegister",
+    "HostUnregister",
+    "MemCreate",
+    "MemMap",
+    "MemUnmap",
+    "MemRelease",
+    "ModuleLoad",
+    "LibraryLoad",
+    "LinkComplete",
+    "DeviceReset",
+    "CtxCreate",
+    "CtxDestroy",
+];
+
+/// Whether calls of this function are recorded. `name` may carry a version suffix (`cudaLaunchKernel_v7000`).
+#[must_use]
+pub fn wants(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")) else { return false };
+    if rest.starts_with("MemcpyBatch") {
+        return true;
+    }
+    // Address look-ups and node construction only prepare work; they are called often and cost little.
+    if rest.starts_with("MemHostGetDevicePointer") || rest.starts_with("MemHostGetFlags") {
+        return false;
+    }
+    rest.contains("Synchronize") || BEGINNINGS.iter().any(|beginning| rest.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cupti::kinds::wants;
+
+    #[test]
+    fn calls_that_carry_information_are_wanted() {
+        for name in [
+            "cudaLaunchKernel_v7000",
+            "cudaLaunchKernelExC_v11060",
+            "cuLaunchKernel",
+            "cuLaunchKernelEx",
+            "cudaMemcpyAsync_v3020",
+            "cuMemcpyHtoDAsync_v2",
+            "cudaStreamSynchronize_v3020",
+            "cuCtxSynchronize",
+            "cudaEventSynchronize_v3020",
+            "cudaGraphLaunch_v10000",
+            "cudaMalloc_v3020",
+            "cudaFree_v3020",
+            "cudaFreeAsync_v11020",
+            "cuMemAlloc_v2",
+            "cudaEventRecord_v3020",
+            "cudaStreamWaitEvent_v3020",
+            "cuModuleLoadDataEx",
+            "cuLibraryLoadData",
+            "cudaHostAlloc_v3020",
+            "cudaStreamBeginCapture_v10000",
+            "cuMemHostAlloc",
+            "cudaDeviceSynchronize_v3020",
+            "cudaLaunchHostFunc_v10000",
+        ] {
+            assert!(wants(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn floods_are_not() {
+        for name in [
+            "cudaGetDevice_v3020",
+            "cudaGetLastError_v3020",
+            "cuDevicePrimaryCtxGetState",
+            "cudaEventQuery_v3020",
+            "cudaPeekAtLastError_v3020",
+            "cudaStreamIsCapturing_v10000",
+            "cudaFuncGetAttributes_v3020",
+            "cuMemHostGetDevicePointer_v2",
+            "cudaSetDevice_v3020",
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_v7000",
+            "INVALID",
+            "",
+        ] {
+            assert!(!wants(name), "{name}");
+        }
+    }
+}

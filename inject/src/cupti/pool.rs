@@ -1,0 +1,115 @@
+//! Memory for CUPTI to write records into.
+//!
+//! A buffer is asked for on an application thread in the middle of a launch, so taking one is a lock-free receive
+//! from a bounded queue, and an allocation only while the pool is still growing. The pool never holds more than its
+//! limit: behind it records are dropped, and counted.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use cupti_sys::Buffer;
+
+use crate::sys::memory;
+
+/// Size of one buffer, bytes. NVIDIA recommends 1 to 10 MB; with one buffer for each launching thread and a flush
+/// every 100 ms the small end keeps memory down, and the size made no difference on the launch path.
+pub const BUFFER_BYTES: usize = 1 << 20;
+
+/// Buffers that are not in use, and how many exist.
+#[derive(Debug)]
+pub struct Pool {
+    give: Sender<Buffer>,
+    take: Receiver<Buffer>,
+    /// Buffers that there are, up to `limit`; fewer only when some are given up. `Relaxed`: it orders nothing but itself.
+    made: AtomicUsize,
+    limit: usize,
+}
+
+impl Pool {
+    /// A pool of at most `bytes`.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let limit = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(BUFFER_BYTES).max(2);
+        let (give, take) = bounded(limit);
+        Self { give, take, made: AtomicUsize::new(0), limit }
+    }
+
+    /// Most buffers that can be in use.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A buffer to lend, or `None` when all are in use.
+    #[must_use]
+    pub fn take(&self) -> Option<Buffer> {
+        if let Ok(buffer) = self.take.try_recv() {
+            return Some(buffer);
+        }
+        if memory::is_short() {
+            return None;
+        }
+        let grow = |made| (made < self.limit).then_some(made + 1);
+        self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).ok()?;
+        let made = Buffer::new(BUFFER_BYTES);
+        if made.is_none() {
+            // The machine has no memory now; it may have some later.
+            self.made.fetch_sub(1, Ordering::Relaxed);
+        }
+        made
+    }
+
+    /// Gives a buffer back.
+    pub fn put(&self, buffer: Buffer) {
+        // The queue has room for every buffer there is; a refused one would only be freed.
+        let _ = self.give.try_send(buffer);
+    }
+
+    /// So many buffers that were taken never come back; others may be made in their place.
+    pub fn forget(&self, buffers: usize) {
+        let shrink = |made: usize| Some(made.saturating_sub(buffers));
+        let _ = self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shrink);
+    }
+
+    /// Buffers allocated that are not in the pool: lent to CUPTI or waiting to be decoded.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.made.load(Ordering::Relaxed).saturating_sub(self.take.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_grows_to_its_limit_and_recycles() {
+        let pool = Pool::new(3 * BUFFER_BYTES as u64);
+        let buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((buffers.len(), pool.in_use()), (3, 3));
+        buffers.into_iter().for_each(|buffer| pool.put(buffer));
+        assert_eq!(pool.in_use(), 0);
+        assert!(pool.take().is_some());
+        assert_eq!(pool.in_use(), 1);
+    }
+
+    #[test]
+    fn threads_that_take_and_give_never_hold_more_than_there_are() {
+        const LIMIT: usize = 4;
+        let (pool, out, most) = (Pool::new((LIMIT * BUFFER_BYTES) as u64), AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        let Some(buffer) = pool.take() else { continue };
+                        most.fetch_max(out.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        out.fetch_sub(1, Ordering::SeqCst);
+                        pool.put(buffer);
+                    }
+                });
+            }
+        });
+        assert!((1..=LIMIT).contains(&most.into_inner()));
+        assert_eq!((pool.in_use(), std::iter::from_fn(|| pool.take()).count()), (0, LIMIT));
+    }
+}

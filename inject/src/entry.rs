@@ -1,0 +1,116 @@
+//! What C calls: the entry points of the driver, of NVTX, and of a program that measures itself.
+//!
+//! Nothing crosses into C but plain returns: no panic, no `exit`, no signal handler.
+#![expect(unsafe_code, reason = "functions that C calls")]
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::os::fd::FromRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use profiler_core::record::Timestamp;
+
+use crate::runtime::{SessionError, Start, StartError};
+use crate::session::{self, Functions, Text};
+use crate::{lifecycle, log, nvtx};
+
+/// The driver calls this during `cuInit`, on the thread that called it, when `CUDA_INJECTION64_PATH` names this
+/// library. Always answers 1: whatever is wrong with us must not become the host's CUDA error.
+// SAFETY: the name is the one that the driver looks up; in this process nothing of ours calls it.
+#[unsafe(no_mangle)]
+pub extern "C" fn InitializeInjection() -> c_int {
+    let _ = catch_unwind(|| {
+        match lifecycle::start_from_env() {
+            // A session of the program was first.
+            Ok(()) | Err(StartError::AlreadyStarted) => {}
+            Err(error) => {
+                tracing::error!("nothing is measured in this process: {error}");
+                // There is no thread of ours to write it.
+                log::write_waiting();
+            }
+        }
+    });
+    1
+}
+
+/// NVTX calls this at its first use in every library that contains it, when `NVTX_INJECTION64_PATH` names this library:
+/// on any thread, before CUDA is used or never with it. Always answers 1: after 0 NVTX would unload the library.
+///
+/// # Safety
+/// For NVTX only: the argument is valid until this returns.
+// SAFETY: the name is the one that NVTX looks up; in this process nothing of ours calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<nvtx_sys::GetExportTable>) -> c_int {
+    let _ = catch_unwind(|| {
+        lifecycle::watch_forks();
+        let Some(get_export_table) = get_export_table else { return };
+        // SAFETY: NVTX passes its own function and waits for this call to return; this library is never unloaded.
+        if unsafe { nvtx_sys::attach::<nvtx::Ranges>(get_export_table) }.is_ok() {
+            nvtx::attached();
+        }
+    });
+    1
+}
+
+/// What a program that finds this library in its process may call.
+static SESSION_FUNCTIONS: Functions = Functions {
+    size: size_of::<Functions>(),
+    begin: session_begin,
+    flush: session_flush,
+    end: session_end,
+    now: session_now,
+    nvtx: InitializeInjectionNvtx2,
+};
+
+/// The functions for sessions; they stay valid for as long as the process lives.
+// SAFETY: the name has our prefix and means the same in every version of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuwhy_session_functions() -> *const Functions {
+    &raw const SESSION_FUNCTIONS
+}
+
+/// The functions for sessions of a program that has linked this library.
+#[must_use]
+pub fn session_functions() -> &'static Functions {
+    &SESSION_FUNCTIONS
+}
+
+unsafe extern "C" fn session_begin(linked: c_int, file: c_int, text: Text) -> c_int {
+    let start = if linked == 0 { Start::Injected } else { Start::Linked };
+    let begin = || {
+        // SAFETY: the caller hands the descriptor over. -1, which is none, panics, and that ends in `answer`.
+        let file = unsafe { File::from_raw_fd(file) };
+        session::begin(start, file)
+    };
+    // SAFETY: the caller vouches for `text`.
+    unsafe { answer(text, begin) }
+}
+
+unsafe extern "C" fn session_flush(text: Text) -> c_int {
+    // SAFETY: the caller vouches for `text`.
+    unsafe { answer(text, session::flush) }
+}
+
+unsafe extern "C" fn session_end(text: Text) -> c_int {
+    // SAFETY: the caller vouches for `text`.
+    unsafe { answer(text, session::end) }
+}
+
+extern "C" fn session_now() -> u64 {
+    catch_unwind(session::now).map_or(0, Timestamp::nanos)
+}
+
+/// Does what a program asks of its session, and tells it why that failed.
+///
+/// # Safety
+/// `text` is as [`Text`] says.
+unsafe fn answer(text: Text, work: impl FnOnce() -> Result<(), SessionError>) -> c_int {
+    let panicked = || Err(SessionError::Start(StartError::Refused("internal error".to_owned())));
+    let Err(error) = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| panicked()) else { return 0 };
+    let words = error.to_string();
+    // SAFETY: the caller says that so many bytes are writable; the words are not in them.
+    unsafe { text.text.copy_from_nonoverlapping(words.as_ptr(), words.len().min(text.capacity)) };
+    // SAFETY: the caller says that this is writable.
+    unsafe { text.length.write(words.len()) };
+    error.code()
+}

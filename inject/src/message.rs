@@ -1,0 +1,180 @@
+//! What the threads of the library tell each other, and what they share.
+//!
+//! Types without conduct: whoever sends and whoever receives imports this file, and neither the other.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_channel::Sender;
+use cupti_sys::{CompletedBuffer, RecordSizes};
+use profiler_core::cost::Mode;
+use profiler_core::process_info::End;
+use profiler_core::record::CaptureMark;
+use profiler_core::record::Timestamp;
+use profiler_core::report::Report;
+use profiler_core::utilization::UtilizationReading;
+
+use crate::collect::session_trace::SessionTrace;
+use crate::cost::CallbackTimer;
+use crate::cupti::flush_backlog::FlushBacklog;
+use crate::cupti::pool::Pool;
+use crate::sampler::launchers::Launchers;
+use crate::sampler::queue::{SampleBatch, SampleQueue};
+
+/// What travels to the collector.
+#[derive(Debug)]
+pub enum Message {
+    /// A buffer with records.
+    Buffer(CompletedBuffer),
+    /// What the sampler saw since the last flush.
+    Samples(SampleBatch),
+    /// What gauges of a device say, while the program is only watched.
+    Utilization(UtilizationReading),
+    /// A CUDA graph is ready to run.
+    Graph {
+        /// What its records call it.
+        id: u32,
+        /// Nodes that it has.
+        nodes: u32,
+    },
+    /// Ranges of the program wait to be fetched, more than usual.
+    Ranges,
+    /// Everything that was complete before this time has been delivered.
+    Flushed {
+        /// That time; not later than the one before while CUPTI keeps something back.
+        before: Timestamp,
+        /// Records that CUPTI says it dropped, since the start.
+        dropped_by_cupti: u64,
+    },
+    /// Nothing is recorded just now; what else there is goes on.
+    Idle,
+    /// Somebody outside asks how things are.
+    Question(Question),
+    /// A capture begins, or its range ends.
+    Capture(CaptureMark),
+    /// The program begins or ends a session, or wants to see what there is of it.
+    Session(SessionCommand),
+    /// The last one.
+    Finish {
+        /// When.
+        at: Timestamp,
+        /// Whether everything was delivered.
+        end: End,
+        /// Records that CUPTI says it dropped, since the start.
+        dropped_by_cupti: u64,
+    },
+}
+
+/// What the threads of the library and the callbacks share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Where buffers come from.
+    pub pool: Pool,
+    /// Where they go.
+    pub messages: Sender<Message>,
+    /// Record sizes of the loaded CUPTI.
+    pub sizes: RecordSizes,
+    /// Bytes of records in buffers of another profiler that came to us since this was last read. `Relaxed`: a
+    /// statistic.
+    pub foreign_bytes: AtomicU64,
+    /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
+    pub dropped: AtomicU64,
+    /// Buffers that went to another tool. `Relaxed`: a statistic.
+    pub undelivered: AtomicU64,
+    /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.
+    pub delivered: AtomicBool,
+    /// Records that have come since the last flush.
+    pub unflushed: FlushBacklog,
+    /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`: set
+    /// before its first call.
+    pub flusher: AtomicU32,
+    /// What tracing takes.
+    pub meters: CallbackTimer,
+    /// Which threads the sampler reads.
+    pub launchers: Launchers,
+    /// What it saw.
+    pub sample_queue: SampleQueue,
+}
+
+impl Shared {
+    /// Whether a buffer has come.
+    pub fn has_delivered(&self) -> bool {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Names the flushing thread.
+    pub fn set_flusher(&self, thread: u32) {
+        self.flusher.store(thread, Ordering::Relaxed);
+    }
+
+    /// So many buffers will not come back.
+    pub fn give_up(&self, buffers: usize) {
+        self.undelivered.fetch_add(buffers as u64, Ordering::Relaxed);
+        self.pool.forget(buffers);
+    }
+}
+
+/// What the flushing thread is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlusherCommand {
+    /// Flush before the period is over: a capture ended, or many records have come.
+    FlushNow,
+    /// Tracing takes too much: record less.
+    LowerMode(Mode),
+    /// Nodes of CUDA graphs cost little: record them.
+    RecordNodes,
+    /// The program ends: flush once more, with force.
+    Finish,
+    /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
+    ShutDown,
+}
+
+/// What the collector knows.
+#[derive(Clone, Debug, Default)]
+pub struct StatusSummary {
+    /// Name of the verdict, and its share from 0 to 1.
+    pub verdict: (&'static str, f64),
+    /// The live line.
+    pub line: String,
+    /// The short report.
+    pub summary: String,
+    /// Kernels of the capture that the report is about.
+    pub kernels: u64,
+    /// Records and range events that were lost.
+    pub lost: u64,
+    /// The trace file, once there is one.
+    pub trace: Option<PathBuf>,
+}
+
+/// What the control thread asks the collector.
+#[derive(Debug)]
+pub struct Question(pub Sender<StatusSummary>);
+
+impl Question {
+    /// Answers it. Nobody may be waiting any more.
+    pub fn answer(self, answer: StatusSummary) {
+        let _ = self.0.try_send(answer);
+    }
+}
+
+/// What a program asks of its session, on the way to the collector.
+#[derive(Debug)]
+pub enum SessionCommand {
+    /// Begins one, and answers when whatever comes next is seen.
+    Begin(Box<SessionTrace>, Sender<()>),
+    /// Answers when everything that was complete at this time is in the file.
+    Flush(Timestamp, Sender<()>),
+    /// Ends it as of this time, and answers when the file is complete.
+    End(Timestamp, Sender<Result<(), String>>),
+}
+
+/// What the run came to.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// The report.
+    pub report: Report,
+    /// The trace file, if one was written.
+    pub trace: Option<PathBuf>,
+    /// No capture began, so the report is about nothing: what is said in its place.
+    pub captured_nothing: Option<String>,
+}

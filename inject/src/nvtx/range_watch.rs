@@ -1,0 +1,163 @@
+//! Notices the range of the program that a capture follows.
+//!
+//! Called for every range that a program opens and closes, so while no such range was asked for it is one load of a
+//! flag. The range is followed from its opening to the closing that belongs to it, by thread and depth or by its
+//! number; others of the same name that open meanwhile do not count. A range that was open before CUDA started was not
+//! seen to open.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::capture::plan::Event;
+use crate::config::request::RangeName;
+use crate::runtime::Profiler;
+use crate::sync::CALLBACK_LOCK_TIMEOUT;
+use crate::sys::threads;
+
+/// Whether a range was asked for. `Acquire`/`Release`: whoever sees it set sees the name.
+static ARMED: AtomicBool = AtomicBool::new(false);
+static WANTED: OnceLock<RangeName> = OnceLock::new();
+/// The range that is open.
+///
+/// Taken on threads of the program, so with a timeout. A panic leaves it whole: it is one value.
+static FOLLOWED: Mutex<Option<Followed>> = Mutex::new(None);
+/// Ranges that opened or closed while the lock was not to be had. `Relaxed`: a statistic.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+/// How the closing will be recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    /// Pushed by this thread in this domain, with so many others on top of it.
+    Pushed { thread: u32, domain: u32, above: u32 },
+    /// Started under this number.
+    Started { range: u64 },
+}
+
+/// From here on ranges of this name are told to the plan.
+pub fn arm(name: RangeName) {
+    let _ = WANTED.set(name);
+    ARMED.store(true, Ordering::Release);
+}
+
+/// Whether to call the functions below.
+#[inline]
+pub fn is_armed() -> bool {
+    ARMED.load(Ordering::Acquire)
+}
+
+/// A range is about to be pushed by this thread; `name` gives its message and domain.
+pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
+    let thread = threads::thread_id();
+    let opened = {
+        let Some(mut followed) = followed() else { return };
+        match &mut *followed {
+            Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
+                *above += 1;
+                false
+            }
+            Some(_) => false,
+            None if WANTED.get().is_some_and(name) => {
+                *followed = Some(Followed::Pushed { thread, domain, above: 0 });
+                true
+            }
+            None => false,
+        }
+    };
+    if opened {
+        tell(Event::RangeOpened);
+    }
+}
+
+/// This thread has popped a range.
+pub fn popped(domain: u32) {
+    let thread = threads::thread_id();
+    let closed = {
+        let Some(mut followed) = followed() else { return };
+        match &mut *followed {
+            Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
+                let closed = *above == 0;
+                *above = above.saturating_sub(1);
+                if closed {
+                    *followed = None;
+                }
+                closed
+            }
+            _ => false,
+        }
+    };
+    if closed {
+        tell(Event::RangeClosed);
+    }
+}
+
+/// A range is about to be started under this number.
+pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
+    let opened = {
+        let Some(mut followed) = followed() else { return };
+        let wanted = followed.is_none() && WANTED.get().is_some_and(name);
+        if wanted {
+            *followed = Some(Followed::Started { range });
+        }
+        wanted
+    };
+    if opened {
+        tell(Event::RangeOpened);
+    }
+}
+
+/// The range of this number has ended.
+pub fn ended(range: u64) {
+    let closed = {
+        let Some(mut followed) = followed() else { return };
+        let same = *followed == Some(Followed::Started { range });
+        if same {
+            *followed = None;
+        }
+        same
+    };
+    if closed {
+        tell(Event::RangeClosed);
+    }
+}
+
+fn tell(event: Event) {
+    if let Some(profiler) = Profiler::running() {
+        profiler.controller().event(event);
+    }
+}
+
+/// The lock, unless another thread has held it for too long.
+fn followed() -> Option<MutexGuard<'static, Option<Followed>>> {
+    let followed = FOLLOWED.try_lock_for(CALLBACK_LOCK_TIMEOUT);
+    MISSED.fetch_add(u64::from(followed.is_none()), Ordering::Relaxed);
+    followed
+}
+
+/// Ranges that were missed since this was last asked.
+pub fn take_missed() -> u64 {
+    MISSED.swap(0, Ordering::Relaxed)
+}
+
+/// In the child of a fork, where another thread of the parent may have held the lock: it is never taken again.
+pub fn disarm() {
+    ARMED.store(false, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_thread_holds_ends_the_wait_and_is_counted() {
+        let held = FOLLOWED.lock();
+        let begun = Instant::now();
+        std::thread::spawn(|| ended(7)).join().unwrap();
+        assert!(begun.elapsed() >= CALLBACK_LOCK_TIMEOUT);
+        assert_eq!(take_missed(), 1);
+        drop(held);
+    }
+}

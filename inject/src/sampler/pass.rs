@@ -1,0 +1,137 @@
+//! One thread that is sampled, again and again.
+//!
+//! A thread that sleeps and whose clock stands still is in the same place as before: nothing is read but the clock,
+//! and the next sample tells the whole sleep.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use host_sampler::children::{Census, Children};
+use host_sampler::process::Process;
+use host_sampler::python::{Frame, Lock, Miss, Python};
+use host_sampler::thread::Thread;
+use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
+
+use crate::sampler::queue::{QueuedSample, SampleBatch};
+use crate::sys::{clock, threads};
+
+/// How long to leave the children alone for each of them, once they were counted, which is only done while a launching
+/// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
+const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
+
+/// A sleep is told in pieces of this length, nanoseconds, so that it is known before it ends.
+const PIECE: u64 = 50_000_000;
+
+/// What samples are made with, beside the threads themselves.
+#[derive(Debug)]
+pub struct Tools {
+    pub(super) process: Process,
+    pub(super) python: Option<Python>,
+    pub(super) children: Children,
+    pub(super) census_due: Instant,
+}
+
+/// A thread and what was seen of it last.
+#[derive(Debug)]
+pub struct WatchedThread {
+    thread: u32,
+    files: Thread,
+    last: Option<Last>,
+}
+
+/// The last sample.
+#[derive(Debug)]
+struct Last {
+    newest: QueuedSample,
+    /// Clock of the thread then.
+    on_cpu: Duration,
+    /// What it had waited for a core then, nanoseconds.
+    runnable: u64,
+    /// When it was last seen asleep in the same place.
+    still: Timestamp,
+}
+
+impl WatchedThread {
+    /// A thread that was not sampled yet.
+    pub fn new(thread: u32, files: Thread) -> Self {
+        Self { thread, files, last: None }
+    }
+
+    /// Its kernel id.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// Samples at the thread if it has moved. Answers `false` when it has ended.
+    pub fn tick(&mut self, now: Timestamp, tools: &mut Tools, batch: &mut SampleBatch) -> bool {
+        let Some(on_cpu) = threads::thread_cpu_time(self.thread) else { return false };
+        if let Some(last) = &mut self.last {
+            if last.on_cpu == on_cpu && last.newest.sample.state != ThreadState::Running {
+                last.still = now;
+                if now.since(last.newest.sample.at) >= PIECE {
+                    last.tell_sleep(batch);
+                }
+                return true;
+            }
+            last.tell_sleep(batch);
+        }
+        let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
+        let mut seen = take_sample(self.thread, state, tools, batch);
+        seen.sample.at = now;
+        seen.sample.since = now;
+        if let Some(last) = &self.last {
+            seen.sample.since = last.newest.sample.at;
+            seen.sample.on_cpu = clock::nanos(on_cpu.saturating_sub(last.on_cpu));
+            seen.sample.runnable = times.runnable.saturating_sub(last.runnable);
+            if seen.frames == last.newest.frames {
+                seen.frames = Arc::clone(&last.newest.frames);
+            }
+            // A clock that was set back gives no sample, only a new begin.
+            if seen.sample.since < now {
+                batch.samples.push(seen.clone());
+            }
+        }
+        self.last = Some(Last { newest: seen, on_cpu, runnable: times.runnable, still: now });
+        true
+    }
+}
+
+impl Last {
+    /// Tells the sleep since the last sample, if there was one.
+    fn tell_sleep(&mut self, batch: &mut SampleBatch) {
+        let sample = &mut self.newest.sample;
+        if self.still <= sample.at {
+            return;
+        }
+        sample.since = sample.at;
+        sample.at = self.still;
+        (sample.on_cpu, sample.runnable) = (0, 0);
+        (sample.children, sample.children_running, sample.children_in_io) = (0, 0, 0);
+        batch.samples.push(self.newest.clone());
+    }
+}
+
+/// What a thread does now, without times.
+fn take_sample(thread: u32, state: ThreadState, tools: &mut Tools, batch: &mut SampleBatch) -> QueuedSample {
+    let mut sample = HostSample { thread: ThreadId(thread), state, ..HostSample::default() };
+    let mut frames: Arc<[Frame]> = Arc::new([]);
+    match tools.python.as_mut().map(|python| python.sample(thread)) {
+        Some(Ok(seen)) => {
+            sample.interpreter_lock = match seen.lock {
+                Lock::ThisThread => InterpreterLock::ThisThread,
+                Lock::OtherThread => InterpreterLock::OtherThread,
+                Lock::Free => InterpreterLock::Free,
+            };
+            sample.collecting_garbage = seen.is_collecting;
+            frames = seen.frames.into();
+        }
+        Some(Err(Miss::Torn | Miss::Closed)) => batch.failed += 1,
+        Some(Err(Miss::NoPython)) | None => {}
+    }
+    if state != ThreadState::Running && Instant::now() >= tools.census_due {
+        let Census { all, running, in_io } = tools.children.census();
+        (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
+        tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
+    }
+    QueuedSample { sample, frames }
+}

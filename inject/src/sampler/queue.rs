@@ -1,0 +1,111 @@
+//! From the sampler to the collector, in step with the flush marks.
+//!
+//! A flush mark says that everything before it has been delivered, so the flusher empties the queue before it sends
+//! one, and what comes later with a time before the mark is refused. Only the sampler and the flusher ever take the
+//! lock, and neither does anything slow under it.
+
+use std::mem;
+use std::sync::Arc;
+
+use host_sampler::python::Frame;
+use parking_lot::Mutex;
+use profiler_core::record::{HostSample, Timestamp};
+
+/// Samples that wait for the flusher at most: eight threads at a thousand a second for half a second.
+const MAX_WAITING: usize = 4096;
+
+/// A sample of a thread, with its stack in full.
+#[derive(Clone, Debug)]
+pub struct QueuedSample {
+    /// The sample, still without a stack.
+    pub sample: HostSample,
+    /// The stack, innermost first; empty when there is none.
+    pub frames: Arc<[Frame]>,
+}
+
+/// Samples on their way.
+#[derive(Debug, Default)]
+pub struct SampleBatch {
+    /// What was seen.
+    pub samples: Vec<QueuedSample>,
+    /// Samples that gave nothing or came too late.
+    pub failed: u64,
+}
+
+/// Where samples wait for the next flush mark.
+/// Taken on threads of this library only. A panic under the lock may lose samples, and leaves the rest whole.
+#[derive(Debug, Default)]
+pub struct SampleQueue(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    batch: SampleBatch,
+    /// The last flush mark.
+    mark: Timestamp,
+    is_closed: bool,
+}
+
+impl SampleQueue {
+    /// Adds samples and leaves `batch` empty. Answers `false` when nobody will fetch them any more.
+    pub fn put(&self, batch: &mut SampleBatch) -> bool {
+        let mut waiting = self.0.lock();
+        waiting.batch.failed += mem::take(&mut batch.failed);
+        for queued in batch.samples.drain(..) {
+            if queued.sample.at > waiting.mark && waiting.batch.samples.len() < MAX_WAITING {
+                waiting.batch.samples.push(queued);
+            } else {
+                waiting.batch.failed += 1;
+            }
+        }
+        !waiting.is_closed
+    }
+
+    /// Takes what waits; whatever is not later than `mark` is refused from now on.
+    pub fn take(&self, mark: Timestamp) -> SampleBatch {
+        let mut waiting = self.0.lock();
+        waiting.mark = waiting.mark.max(mark);
+        mem::take(&mut waiting.batch)
+    }
+
+    /// Takes what waits, for the last time.
+    pub fn close(&self) -> SampleBatch {
+        self.0.lock().is_closed = true;
+        self.take(Timestamp::from_nanos(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(times: impl IntoIterator<Item = u64>) -> SampleBatch {
+        let queued = |at| QueuedSample {
+            sample: HostSample { at: Timestamp::from_nanos(at), ..HostSample::default() },
+            frames: Arc::new([]),
+        };
+        SampleBatch { samples: times.into_iter().map(queued).collect(), failed: 0 }
+    }
+
+    #[test]
+    fn what_comes_after_its_mark_is_refused_and_counted() {
+        let queue = SampleQueue::default();
+        assert!(queue.put(&mut batch([10, 20])));
+        let taken = queue.take(Timestamp::from_nanos(15));
+        assert_eq!((taken.samples.len(), taken.failed), (2, 0));
+        assert!(queue.put(&mut batch([14, 15, 16])));
+        let taken = queue.take(Timestamp::from_nanos(30));
+        assert_eq!((taken.samples.len(), taken.failed), (1, 2));
+        assert!(queue.put(&mut batch([40])));
+        assert_eq!(queue.close().samples.len(), 1);
+        assert!(!queue.put(&mut batch([50])));
+        assert_eq!(queue.close().failed, 1);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let queue = SampleQueue::default();
+        assert!(queue.put(&mut batch(1..=10_000)));
+        let taken = queue.take(Timestamp::ZERO);
+        assert_eq!((taken.samples.len(), taken.failed), (MAX_WAITING, 10_000 - MAX_WAITING as u64));
+    }
+}

@@ -1,0 +1,173 @@
+//! Sessions: a program that has this library in it measures a part of itself.
+//!
+//! A session is a trace of its own, written beside whatever else is measured, into a file that the program hands over.
+//! It begins and ends where the program says so, one after another, and at most one at a time: CUPTI's records do not
+//! say which part of a program wanted them. Two kinds of program begin sessions: one that has linked this crate, where
+//! sessions are all there is, and one into which the driver has injected libprof.so, where a session is one thing more.
+//! Both come through [`Functions`], so that there is one way in.
+//!
+//! Nothing here writes a trace: that is `trace`, on the collector's thread. Waits are bounded.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use nvtx_sys::GetExportTable;
+use profiler_core::record::Timestamp;
+
+use crate::collect::session_trace::{self, SessionTrace};
+use crate::message::{Message, SessionCommand};
+use crate::runtime::{Profiler, SessionError, Start, StartError};
+use crate::sys::clock;
+use crate::{lifecycle, process_info};
+
+/// Whether a session is open. `AcqRel`: taken by the thread that begins one.
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Longest wait for the collector beyond what the last device work is waited for: it is late only when it is far
+/// behind or dead.
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a program that finds this library in its process may call. `size` tells which functions there are: a later
+/// version only adds some at the end.
+///
+/// Functions that can fail answer a code of [`SessionError::code`] and write its text, cut to fit and without a
+/// terminating zero, to `capacity` bytes at `text`; `length` becomes the full length.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Functions {
+    /// Bytes of this struct.
+    pub size: usize,
+    /// Begins a session whose trace goes into the file behind the descriptor, which this library closes. The first
+    /// argument is not 0 when the program has linked the collector ([`Start::Linked`]).
+    pub begin: unsafe extern "C" fn(linked: c_int, file: c_int, text: Text) -> c_int,
+    /// Returns when everything that was complete is in the file.
+    pub flush: unsafe extern "C" fn(text: Text) -> c_int,
+    /// Ends the session and completes its file.
+    pub end: unsafe extern "C" fn(text: Text) -> c_int,
+    /// The time on the clock of the records, nanoseconds.
+    pub now: extern "C" fn() -> u64,
+    /// What a copy of NVTX calls to have its ranges recorded here.
+    pub nvtx: unsafe extern "C" fn(Option<GetExportTable>) -> c_int,
+}
+
+/// Where a text goes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Text {
+    /// `capacity` writable bytes.
+    pub text: *mut u8,
+    /// Their number.
+    pub capacity: usize,
+    /// Becomes the full length of the text.
+    pub length: *mut usize,
+}
+
+/// Begins a session that writes to `file`.
+///
+/// # Errors
+/// When one is open, when measuring cannot start or is over, or when nothing can be written.
+pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
+    if OPEN.swap(true, Ordering::AcqRel) {
+        return Err(SessionError::Busy);
+    }
+    let begun = begin_alone(start, file);
+    if begun.is_err() {
+        OPEN.store(false, Ordering::Release);
+    }
+    begun
+}
+
+fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
+    lifecycle::start_for_sessions(start).map_err(SessionError::Start)?;
+    let profiler = Profiler::measuring().ok_or(SessionError::Over)?;
+    let controller = profiler.controller();
+    sees_device_work(profiler)?;
+    controller.hold();
+    let at = clock::now(profiler.cupti());
+    let notes = vec!["measured: a session of the program".to_owned()];
+    let (done, answer) = bounded(1);
+    let begun = SessionTrace::new(file, &process_info::describe(profiler.cupti(), at, notes), at)
+        .map_err(|error| SessionError::Write(error.to_string()))
+        .and_then(|trace| tell(profiler, SessionCommand::Begin(Box::new(trace), done)))
+        .and_then(|()| wait(&answer));
+    if begun.is_err() {
+        controller.release();
+    }
+    begun
+}
+
+/// Returns when everything that was complete by now is in the file.
+///
+/// # Errors
+/// When no session is open, or the collector does not answer.
+pub fn flush() -> Result<(), SessionError> {
+    let profiler = open()?;
+    let (done, answer) = bounded(1);
+    tell(profiler, SessionCommand::Flush(clock::now(profiler.cupti()), done))?;
+    wait_for_marks(profiler, &answer)
+}
+
+/// Ends the session. Device work that is still under way is waited for.
+///
+/// # Errors
+/// When no session is open, when the collector does not answer, or when something could not be written.
+pub fn end() -> Result<(), SessionError> {
+    let profiler = open()?;
+    let at = clock::now(profiler.cupti());
+    let (done, answer) = bounded(1);
+    let ended = tell(profiler, SessionCommand::End(at, done))
+        .and_then(|()| wait_for_marks(profiler, &answer)?.map_err(SessionError::Write))
+        // A budget may have been spent meanwhile.
+        .and_then(|()| sees_device_work(profiler));
+    profiler.controller().release();
+    OPEN.store(false, Ordering::Release);
+    ended
+}
+
+/// The time on the clock of the records; the wall clock while nothing is measured.
+#[must_use]
+pub fn now() -> Timestamp {
+    Profiler::measuring().map_or_else(clock::wall_clock, |profiler| clock::now(profiler.cupti()))
+}
+
+/// An injected collector may have been told to record less, and an empty session must not look like an idle device.
+fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
+    if !profiler.controller().is_watching() {
+        return Ok(());
+    }
+    let why = "no device work is recorded (GPUWHY_MODE=monitor, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";
+    Err(SessionError::Start(StartError::Refused(why.to_owned())))
+}
+
+fn open() -> Result<&'static Profiler, SessionError> {
+    if !OPEN.load(Ordering::Acquire) {
+        return Err(SessionError::NotOpen);
+    }
+    let measuring = Profiler::measuring();
+    if measuring.is_none() {
+        // Its trace was completed when measuring ended.
+        OPEN.store(false, Ordering::Release);
+    }
+    measuring.ok_or(SessionError::Over)
+}
+
+fn tell(profiler: &Profiler, command: SessionCommand) -> Result<(), SessionError> {
+    let sent = profiler.shared().messages.try_send(Message::Session(command));
+    // Refused only when the collector is dead or thousands of buffers behind.
+    sent.map_err(|_| SessionError::TimedOut)
+}
+
+fn wait<T>(answer: &Receiver<T>) -> Result<T, SessionError> {
+    answer.recv_timeout(session_trace::DRAIN + COLLECTOR_TIMEOUT).map_err(|_| SessionError::TimedOut)
+}
+
+/// As [`wait`], for an answer that takes flush marks.
+fn wait_for_marks<T>(profiler: &Profiler, answer: &Receiver<T>) -> Result<T, SessionError> {
+    profiler.controller().hurry(true);
+    let answer = wait(answer);
+    profiler.controller().hurry(false);
+    answer
+}

@@ -1,0 +1,39 @@
+//! The clock of the records.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cupti_sys::Cupti;
+use profiler_core::record::Timestamp;
+
+/// The year 2020. No clock that counts from the start of a machine gets there: it takes 17 years of ticks at 3 GHz.
+const EARLIEST_NANOS: u64 = 1_577_836_800_000_000_000;
+
+/// The time on the clock of the records.
+pub fn now(cupti: &Cupti) -> Timestamp {
+    // CUPTI's clock is CLOCK_REALTIME on Linux, so that is what stands in when CUPTI does not answer any more, or on
+    // another tool's clock.
+    cupti.timestamp().ok().filter(|&nanos| nanos >= EARLIEST_NANOS).map_or_else(wall_clock, Timestamp::from_nanos)
+}
+
+/// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`), and
+/// that stays when it has gone. After torch.profiler CUPTI told 391 s instead of the time since 1970, and most records had no
+/// time at all (CUPTI 13.0.85, H200).
+pub fn is_on_foreign_clock(cupti: &Cupti) -> bool {
+    cupti.timestamp().is_ok_and(|nanos| nanos < EARLIEST_NANOS)
+}
+
+/// CLOCK_REALTIME.
+pub fn wall_clock() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp::from_nanos(since_epoch.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// The time so much later.
+pub fn after(time: Timestamp, interval: Duration) -> Timestamp {
+    Timestamp::from_nanos(time.nanos().saturating_add(nanos(interval)))
+}
+
+/// The nanoseconds of a duration.
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

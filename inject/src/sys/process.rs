@@ -1,0 +1,152 @@
+//! The process: its exit and its forks, its environment, and other libraries in it.
+#![expect(unsafe_code, reason = "calls of the C library")]
+
+use std::env;
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Loads another injection library for good and has it initialize, on this thread, as the driver would have. Answers
+/// what it answered.
+pub fn initialize_other(path: &Path) -> Result<c_int, String> {
+    if cupti_sys::is_no_file(path) {
+        return Err(format!("{}: exists and is no regular file", path.display()));
+    }
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    let linker_error = || {
+        // SAFETY: the text of the last failure on this thread, copied before anything else is asked of the linker.
+        let text = unsafe { libc::dlerror() };
+        // SAFETY: not NULL, and then a text that ends with NUL.
+        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
+        text.unwrap_or_else(|| "the dynamic linker does not say why".to_owned())
+    };
+    // SAFETY: the user asks for this library's initialisers to run in this process.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        return Err(linker_error());
+    }
+    // SAFETY: a handle that was just opened and is never closed.
+    let function = unsafe { libc::dlsym(library, c"InitializeInjection".as_ptr()) };
+    if function.is_null() {
+        return Err(linker_error());
+    }
+    if object_of(function).is_some_and(|object| Some(object) == object_of(on_exit as *const c_void)) {
+        return Err("it is this library".to_owned());
+    }
+    // SAFETY: a function of this name has this type in every injection library: the driver's contract.
+    let initialize = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(function) };
+    Ok(initialize())
+}
+
+/// What the exit handler and the fork handler call. Set before they are registered.
+static EXIT: OnceLock<fn()> = OnceLock::new();
+
+static FORK: OnceLock<fn()> = OnceLock::new();
+
+extern "C" fn on_exit() {
+    if let Some(handler) = EXIT.get() {
+        let _ = catch_unwind(handler);
+    }
+}
+
+extern "C" fn on_fork_in_child() {
+    if let Some(handler) = FORK.get() {
+        let _ = catch_unwind(handler);
+    }
+}
+
+/// The loaded object that an address is in.
+fn object_of(address: *const c_void) -> Option<*mut c_void> {
+    loaded(address).map(|object| object.dli_fbase)
+}
+
+fn loaded(address: *const c_void) -> Option<libc::Dl_info> {
+    let mut object = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: the struct is live; an address that is in no object is an answer of 0.
+    if unsafe { libc::dladdr(address, object.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: written by the successful call above.
+    Some(unsafe { object.assume_init() })
+}
+
+/// Keeps the object that this code is in mapped until the process ends: CUPTI, NVTX and handlers go on calling into it.
+/// libprof.so is linked that way (`-z nodelete`); a plugin that has linked this crate may not be.
+fn stay_mapped() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let Some(object) = loaded(on_exit as *const c_void) else { return };
+    let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: the name is the linker's own, of an object that is loaded: nothing new is loaded, and no initialiser runs.
+    // A failure means that it is the program itself, which is never unloaded; the error text is taken off the program's
+    // thread.
+    unsafe {
+        if libc::dlopen(object.dli_fname, how).is_null() {
+            libc::dlerror();
+        }
+    }
+}
+
+/// Has `handler` called when the process exits normally.
+///
+/// # Errors
+/// When the C library has no room for it.
+pub fn at_exit(handler: fn()) -> io::Result<()> {
+    let _ = EXIT.set(handler);
+    stay_mapped();
+    // SAFETY: `on_exit` is a plain function of an object that stays mapped.
+    match unsafe { libc::atexit(on_exit) } {
+        0 => Ok(()),
+        _ => Err(io::ErrorKind::OutOfMemory.into()),
+    }
+}
+
+/// Registers the handler of [`at_exit`] once more, if there is one; however often it is called, only once.
+///
+/// # Errors
+/// As [`at_exit`].
+pub fn at_exit_again() -> io::Result<()> {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    match EXIT.get() {
+        Some(&handler) if !DONE.swap(true, Ordering::Relaxed) => at_exit(handler),
+        _ => Ok(()),
+    }
+}
+
+/// Has `handler` called in the child of every fork. A second call changes nothing.
+///
+/// # Errors
+/// When the C library has no room for it.
+pub fn at_fork(handler: fn()) -> io::Result<()> {
+    if FORK.set(handler).is_err() {
+        return Ok(());
+    }
+    stay_mapped();
+    // SAFETY: as above; the handler stores atomics, and checks a descriptor and closes it, which is safe in the child of a
+    // process with threads.
+    match unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Sets a variable of this process if no other thread could be reading the environment. Answers whether it did.
+pub fn set_variable_if_alone(name: &str, value: &OsStr) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    if threads.map(str::trim) != Some("1") {
+        return false;
+    }
+    // SAFETY: this is the only thread, so nobody reads the environment now, and nobody can start a thread that would.
+    // Pointers that the host took from `getenv` before stay valid: the C library frees no string it did not make.
+    unsafe { env::set_var(name, value) };
+    true
+}

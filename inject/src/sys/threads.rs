@@ -1,0 +1,47 @@
+//! Threads: their ids and their clocks.
+#![expect(unsafe_code, reason = "calls of the C library")]
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// The kernel's id of the calling thread, which is the one in CUPTI's records.
+pub fn thread_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
+/// The time that a thread of this process has spent on cores; `None` when there is no such thread.
+pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
+    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`: how the kernel makes a clock of a thread id, and
+    /// `pthread_getcpuclockid` too.
+    const CLOCK_OF_THREAD: libc::clockid_t = 4 | 2;
+    // To the kernel 0 is the calling thread; to a record, none.
+    let thread = i32::try_from(thread).ok().filter(|&thread| thread != 0)?;
+    let clock = (!thread << 3) | CLOCK_OF_THREAD;
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: writes the time, which is live, or answers with an error; an id that is no clock is such an error.
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: written by the successful call above.
+    let time = unsafe { time.assume_init() };
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn clocks_of_this_process_run_and_others_are_not_shown() {
+        let before = thread_cpu_time(thread_id()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while thread_cpu_time(thread_id()).unwrap() == before {
+            assert!(Instant::now() < deadline);
+        }
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!([parent, u32::MAX, 0].map(thread_cpu_time), [None; 3]);
+    }
+}
