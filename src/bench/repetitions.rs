@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use profiler_core::record::{CorrelationId, Device, DeviceId, DeviceWork, Loss, Record, Timestamp};
+use profiler_core::record::{CorrelationId, Device, DeviceId, Loss, Record, Timestamp};
 use profiler_core::trace::{Item, TraceError, TraceReader};
 use rustc_hash::FxHashMap;
 
@@ -43,11 +43,11 @@ pub fn find(trace: File, calls: &[(u64, u64)]) -> Result<Found, TraceError> {
                     repetition_of.insert(call.correlation, index);
                 }
             }
-            _ => work.extend(record.device_work()),
+            _ => work.extend(record.device_work().map(|done| (done.correlation, done.start, done.end, done.device))),
         }
     }
     let mut spans: Vec<Option<(Timestamp, Timestamp)>> = vec![None; calls.len()];
-    for DeviceWork { correlation, start, end, device, .. } in work {
+    for (correlation, start, end, device) in work {
         let Some(&index) = repetition_of.get(&correlation) else { continue };
         let span = spans[index].get_or_insert((start, end));
         *span = (span.0.min(start), span.1.max(end));
