@@ -81,12 +81,12 @@ fn each_leaf_answers_one_question() {
 fn what_is_gone_in_each_world_is_said() {
     let groups = [
         (Group::DataLoading, ScenarioKind::DataReady, "data were always ready"),
-        (Group::Launch, ScenarioKind::LaunchesFree, "launches cost nothing (CUDA graphs, larger kernels)"),
-        (Group::Sync, ScenarioKind::NoSyncs, "the host never waited for the device"),
-        (Group::Copy, ScenarioKind::CopiesOverlapped, "copies used page-locked memory and ran beside compute"),
-        (Group::Communication, ScenarioKind::CommunicationHidden, "communication ran beside compute"),
-        (Group::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated anew"),
-        (Group::HostCpu, ScenarioKind::DeviceOnly, "the host cost nothing at all"),
+        (Group::Launch, ScenarioKind::LaunchesFree, "launches cost no time (CUDA graphs, larger kernels)"),
+        (Group::Sync, ScenarioKind::NoSyncs, "the CPU never waited for the GPU"),
+        (Group::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and ran beside the kernels"),
+        (Group::Communication, ScenarioKind::CommunicationHidden, "communication ran beside the kernels"),
+        (Group::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
+        (Group::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
     ];
     for (group, kind, condition) in groups {
         assert_eq!((ScenarioKind::without(group), kind.condition()), (Some(kind), condition));
@@ -95,7 +95,7 @@ fn what_is_gone_in_each_world_is_said() {
         assert_eq!(ScenarioKind::without(group), None);
     }
     assert_eq!(ScenarioKind::Base.condition(), "nothing changed");
-    assert_eq!(ScenarioKind::GridsFilled.condition(), "equal small grids in a row were one kernel");
+    assert_eq!(ScenarioKind::GridsFilled.condition(), "equal small kernels in a row were one");
 }
 
 #[test]
