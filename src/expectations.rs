@@ -188,7 +188,7 @@ fn incomplete(report: &Report) -> Option<String> {
 
 /// Records of device work and calls that are missing, in words; nothing if none are.
 pub(crate) fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
-    loss.kinds().into_iter().filter(|kind| kind.blocks_judgement).filter_map(|kind| kind.sentence())
+    loss.kinds().into_iter().filter(|kind| kind.blocks_judgment).filter_map(|kind| kind.sentence())
 }
 
 fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<Item = String> {

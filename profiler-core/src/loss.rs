@@ -1,4 +1,4 @@
-//! Each kind of loss: its name in JSON, its sentence, and whether it forbids a judgement.
+//! Each kind of loss: its name in JSON, its sentence, and whether it forbids a judgment.
 //!
 //! The report, its JSON, the notes of an export and the expectations of a test all read this list, so a new counter of
 //! [`Loss`] is added here once.
@@ -14,7 +14,7 @@ pub struct LossKind {
     /// How much was lost.
     pub count: u64,
     /// Whether device work or calls are missing, so that no count of them can be believed.
-    pub blocks_judgement: bool,
+    pub blocks_judgment: bool,
     wording: Wording,
 }
 
@@ -65,8 +65,8 @@ impl Loss {
             dictionary_overflow,
             unobserved_ns,
         } = *self;
-        let blocks = |name, count, wording| LossKind { name, count, blocks_judgement: true, wording };
-        let allows = |name, count, wording| LossKind { name, count, blocks_judgement: false, wording };
+        let blocks = |name, count, wording| LossKind { name, count, blocks_judgment: true, wording };
+        let allows = |name, count, wording| LossKind { name, count, blocks_judgment: false, wording };
         [
             blocks("dropped_by_cupti", dropped_by_cupti, Counted("CUPTI dropped", "record", "")),
             blocks("dropped_by_gpuwhy", dropped_by_gpuwhy, Counted("gpuwhy dropped", "record", "")),
@@ -109,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn a_judgement_needs_all_records_and_buffers() {
+    fn a_judgment_needs_all_records_and_buffers() {
         let blocking: Vec<_> =
-            Loss::default().kinds().into_iter().filter(|kind| kind.blocks_judgement).map(|kind| kind.name).collect();
+            Loss::default().kinds().into_iter().filter(|kind| kind.blocks_judgment).map(|kind| kind.name).collect();
         assert_eq!(blocking, ["dropped_by_cupti", "dropped_by_gpuwhy", "broken_buffers", "undelivered_buffers"]);
     }
 }
