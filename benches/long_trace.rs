@@ -1,9 +1,9 @@
 //! What opening a long trace takes: `cargo bench -p gpuwhy --bench long_trace -- 100000000`.
 //!
-//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronization, flushed every 0.1 s of its
-//! time, with an answer at its end; it is written to a file in the folder for temporary files and read again as `gpuwhy report`
-//! does it: by its answer, in part, and from all of its records. Times are one run's, with the file in the page cache; memory
-//! is the peak of the process while it reads (Linux).
+//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronization, flushed every 0.1 s
+//! of its time, with an answer at its end; it is written to a file in the folder for temporary files and read again as
+//! `gpuwhy report` does it: by its answer, in part, and from all of its records. Times are one run's, with the file in
+//! the page cache; memory is the peak of the process while it reads (Linux).
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};

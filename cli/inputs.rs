@@ -11,8 +11,8 @@ use tracing::debug;
 
 use crate::{message, progress};
 
-/// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or a
-/// trace of the PyTorch profiler.
+/// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or
+/// a trace of the PyTorch profiler.
 ///
 /// # Errors
 ///
@@ -21,8 +21,8 @@ pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
     progress::shown(|progress| TraceFile::open_process(path, pid, progress))
 }
 
-/// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder are
-/// not entered. What of a folder looks like a trace and is not read is told on stderr.
+/// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder
+/// are not entered. What of a folder looks like a trace and is not read is told on stderr.
 ///
 /// # Errors
 ///
@@ -59,8 +59,8 @@ struct Found {
 }
 
 impl Found {
-    /// Traces of others count where there are none of ours: beside ours they are usually exports of them, and every row would
-    /// be there twice.
+    /// Traces of others count where there are none of ours: beside ours they are usually exports of them, and every row
+    /// would be there twice.
     fn within(folder: &Path) -> io::Result<Self> {
         let mut found = Self::default();
         let (mut ours, mut others, mut json) = (Vec::new(), Vec::new(), 0);

@@ -55,8 +55,8 @@ pub enum Extent {
     Top(usize),
 }
 
-/// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told by
-/// reading it in full.
+/// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told
+/// by reading it in full.
 fn kept(props: &Props, input: &Input) -> Option<String> {
     // It was made for the usual width, without color.
     if terminal::style().width < Style::default().width
@@ -86,7 +86,8 @@ fn kept(props: &Props, input: &Input) -> Option<String> {
 ///
 /// # Errors
 ///
-/// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
+/// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the
+/// others are printed.
 pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let style = terminal::style();

@@ -8,8 +8,8 @@ pub fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|(_, columns)| columns).filter(|&columns| columns > 0)
 }
 
-/// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set; what is piped or
-/// kept looks the same everywhere.
+/// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set; what is
+/// piped or kept looks the same everywhere.
 pub fn style() -> Style {
     let usual = Style::default();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -1,7 +1,7 @@
 //! Lesson 1: a first session. **Verdict: gpu_compute.**
 //!
-//! Start the session before the first CUDA call, run, finish. The device is busy with one kernel after another, so there is
-//! nothing to win but faster kernels.
+//! Start the session before the first CUDA call, run, finish. The device is busy with one kernel after another, so
+//! there is nothing to win but faster kernels.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;

@@ -1,5 +1,5 @@
-//! Lesson 2: what belongs to which part of a program. **Verdict: gpu_compute**, and the range `large` has five times the
-//! device time of `small`.
+//! Lesson 2: what belongs to which part of a program. **Verdict: gpu_compute**, and the range `large` has five times
+//! the device time of `small`.
 //!
 //! Ranges nest and are told apart by thread; the device work of a range is what was launched in it, whenever it ran.
 //! Steps that the program names need not be found.

@@ -1,8 +1,8 @@
 //! Lesson 3: more launching than work, and the way out. **Verdict: launch**; with a CUDA graph **gpu_compute**.
 //!
-//! Between two launches the host does what a framework does for each operation, for longer than the kernel runs. A graph
-//! is launched by one call, so the host is out of the way. The ceiling in the first report says what that can bring at
-//! most.
+//! Between two launches the host does what a framework does for each operation, for longer than the kernel runs. A
+//! graph is launched by one call, so the host is out of the way. The ceiling in the first report says what that can
+//! bring at most.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;

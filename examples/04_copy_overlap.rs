@@ -1,8 +1,8 @@
 //! Lesson 4: copies beneath computation. **Verdict: copy**; with page-locked memory and two streams **gpu_compute**.
 //!
-//! From pageable memory the driver copies through a buffer of its own while the host waits, and the device waits for both.
-//! From page-locked memory a copy runs by itself; on a stream of its own it runs beneath the kernel that uses the batch
-//! before.
+//! From pageable memory the driver copies through a buffer of its own while the host waits, and the device waits for
+//! both. From page-locked memory a copy runs by itself; on a stream of its own it runs beneath the kernel that uses the
+//! batch before.
 #![expect(unsafe_code, reason = "launches kernels, takes page-locked memory")]
 
 mod lesson;

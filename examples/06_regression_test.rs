@@ -2,8 +2,8 @@
 //! with a wait, a copy from pageable memory and an allocation **fails by three rules, with evidence**; and a benchmark
 //! gives what CUDA events give **within 2 %**.
 //!
-//! In a test of your own: `Expectations::new(). ... .assert(&report)`, and `kernel_within` or `Measurement::assert_within`
-//! with a [`gpuwhy::Baseline`], which `GPUWHY_BLESS=1 cargo test` renews.
+//! In a test of your own: `Expectations::new(). ... .assert(&report)`, and `kernel_within` or
+//! `Measurement::assert_within` with a [`gpuwhy::Baseline`], which `GPUWHY_BLESS=1 cargo test` renews.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;

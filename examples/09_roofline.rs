@@ -1,6 +1,6 @@
-//! Lesson 9: how far a kernel is from what its device can do. Adding vectors is **bound by memory**, multiplying and adding
-//! in registers **by computation**; each reaches **at least 60 % of its roof**. Vectors that fit into the L2 cache look
-//! faster than memory until the cache is flushed.
+//! Lesson 9: how far a kernel is from what its device can do. Adding vectors is **bound by memory**, multiplying and
+//! adding in registers **by computation**; each reaches **at least 60 % of its roof**. Vectors that fit into the L2
+//! cache look faster than memory until the cache is flushed.
 //!
 //! The author states bytes and operations of a repetition; the times are those of the device's own records.
 #![expect(unsafe_code, reason = "launches kernels, flushes the cache on a stream of its own")]

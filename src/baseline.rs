@@ -1,6 +1,7 @@
 //! How long kernels took when somebody last looked: a file beside the tests.
 //!
-//! Replaced as a whole, so that a reader never sees half of it; two processes that renew it at once can undo each other.
+//! Replaced as a whole, so that a reader never sees half of it; two processes that renew it at once can undo each
+//! other.
 
 use std::env;
 use std::fs;
@@ -22,8 +23,8 @@ static RENEWING: Mutex<()> = Mutex::new(());
 
 /// A file of medians beside the tests, to be read by people and kept with the code, and the case that a test is about.
 ///
-/// With `GPUWHY_BLESS=1` in the environment what is measured goes into the file and nothing fails; otherwise it is judged by
-/// the file, and what is not in there fails.
+/// With `GPUWHY_BLESS=1` in the environment what is measured goes into the file and nothing fails; otherwise it is
+/// judged by the file, and what is not in there fails.
 ///
 /// ```json
 /// {
@@ -33,9 +34,9 @@ static RENEWING: Mutex<()> = Mutex::new(());
 ///   ]
 /// }
 /// ```
-/// A kernel is known by the part of its name that the test gives, a benchmark by its own name; and both by the case, and by
-/// the device, since times of one device say nothing of another. Tests of one process may share a file, and so may several
-/// that only read it.
+/// A kernel is known by the part of its name that the test gives, a benchmark by its own name; and both by the case,
+/// and by the device, since times of one device say nothing of another. Tests of one process may share a file, and so
+/// may several that only read it.
 ///
 /// ```no_run
 /// # fn softmax(size: u64) {}
@@ -92,8 +93,8 @@ impl Baseline {
         &self.path
     }
 
-    /// What `kernel` may take at most on `device`, nanoseconds, and what that rests on: `ratio` times the stored median.
-    /// `None` when the baseline is being renewed, with `median_ns` of so many `launches`.
+    /// What `kernel` may take at most on `device`, nanoseconds, and what that rests on: `ratio` times the stored
+    /// median. `None` when the baseline is being renewed, with `median_ns` of so many `launches`.
     pub(crate) fn limit(
         &self,
         kernel: &str,

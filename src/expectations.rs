@@ -1,8 +1,8 @@
 //! What a test of kernels expects of a measured region.
 //!
 //! A region is a session; its report is judged rule by rule, and every rule that fails shows what it saw. A report that
-//! lacks records is judged by no rule: any could pass because of what is missing. Then the test fails and says so. Nothing
-//! is measured here, and no number is made up that the report does not have.
+//! lacks records is judged by no rule: any could pass because of what is missing. Then the test fails and says so.
+//! Nothing is measured here, and no number is made up that the report does not have.
 
 use std::error::Error;
 use std::fmt;
@@ -21,16 +21,17 @@ use crate::time_text::time;
 const SHOWN: usize = 5;
 /// Characters of a kernel's name that a list shows.
 const NAME: usize = 80;
-/// Beginnings of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as allocating
-/// page-locked memory.
+/// Beginnings of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
+/// allocating page-locked memory.
 const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
 /// Those of virtual memory, to be matched as a whole.
 const MAPPINGS: [&str; 1] = ["MemCreate"];
 
-/// What a test expects of a measured region: a list of rules. A region is a session; every rule that fails shows what it saw.
+/// What a test expects of a measured region: a list of rules. A region is a session; every rule that fails shows what
+/// it saw.
 ///
-/// A report that lacks records is judged by none of them, since any could pass because of what is missing: then the test fails
-/// and says what to do.
+/// A report that lacks records is judged by none of them, since any could pass because of what is missing: then the
+/// test fails and says what to do.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -125,16 +126,16 @@ impl Expectations {
         self.and(Rule::Busy(share))
     }
 
-    /// Kernels whose demangled name contains `name` ran, and the median of their durations is at most this. Where several
-    /// names match, each.
+    /// Kernels whose demangled name contains `name` ran, and the median of their durations is at most this. Where
+    /// several names match, each.
     pub fn kernel_at_most(self, name: impl Into<String>, at_most: Duration) -> Self {
         self.and(Rule::Kernel { name: name.into(), at_most })
     }
 
-    /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times that
-    /// which `baseline` has for it on such a device. With `GPUWHY_BLESS=1` the baseline is renewed instead, with the slowest
-    /// of several such devices. A part of several kernels' names fails: one time cannot stand for them. Medians of more than
-    /// 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance;
+    /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times
+    /// that which `baseline` has for it on such a device. With `GPUWHY_BLESS=1` the baseline is renewed instead, with
+    /// the slowest of several such devices. A part of several kernels' names fails: one time cannot stand for them.
+    /// Medians of more than 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance;
     /// [`Measurement::within`](crate::Measurement::within) is exact.
     pub fn kernel_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })

@@ -11,9 +11,9 @@
 //! | compare two runs | [`compare`] |
 //! | write other tools' formats | `export`, with the feature of this name |
 //!
-//! All of them speak of a [`Report`]: kernels, copies, API calls, idle time by cause, ranges, steps, the verdict and what
-//! could be gained, as plain data. Times are nanoseconds and fields say so (`_ns`); shares are 0 to 1. `Display` is the short
-//! report, `serde::Serialize` the documented JSON (docs/reference/report.md).
+//! All of them speak of a [`Report`]: kernels, copies, API calls, idle time by cause, ranges, steps, the verdict and
+//! what could be gained, as plain data. Times are nanoseconds and fields say so (`_ns`); shares are 0 to 1. `Display`
+//! is the short report, `serde::Serialize` the documented JSON (docs/reference/report.md).
 //!
 //! # A trace, without a GPU
 //!
@@ -50,8 +50,8 @@
 //! # Ok::<(), gpuwhy::SessionError>(())
 //! ```
 //! Building needs no CUDA: libcupti is found when a session starts, and where there is none the error says what to
-//! install. No type of a CUDA crate is in the interface, so whatever launches the kernels will do. All that matters is that
-//! the first session of the process comes before CUDA:
+//! install. No type of a CUDA crate is in the interface, so whatever launches the kernels will do. All that matters is
+//! that the first session of the process comes before CUDA:
 //!
 //! | with | start it before |
 //! |---|---|
@@ -60,8 +60,8 @@
 //! | cust | `cust::quick_init` |
 //! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
 //!
-//! Programs that set up a device before they measure call [`prepare`] there. Streams cross as plain pointers where they are
-//! needed ([`L2Flush::on`]). Other languages have `capi/include/gpuwhy.h`.
+//! Programs that set up a device before they measure call [`prepare`] there. Streams cross as plain pointers where they
+//! are needed ([`L2Flush::on`]). Other languages have `capi/include/gpuwhy.h`.
 //! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
 #![cfg_attr(
@@ -95,8 +95,8 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 //!
 //! Semantic versioning for what is documented here and for what a [`Report`] and a [`Diff`] hold; the rest of
 //! [`profiler_core`] is the engine and may change in a minor version. Enumerations that may grow are `non_exhaustive`; fields
-//! may be added to the structs of a report in a minor version, so match them with `..`. The JSON and the trace format have
-//! versions of their own. The oldest Rust that builds this is 1.88, and raising it is a minor
+//! may be added to the structs of a report in a minor version, so match them with `..`. The JSON and the trace format
+//! have versions of their own. The oldest Rust that builds this is 1.88, and raising it is a minor
 //! version.
 
 mod baseline;

@@ -61,8 +61,8 @@ pub(crate) fn pop() {
     }
 }
 
-/// Steps of a program: each is a range from one call to the next, whatever the thread, under a name that is understood as
-/// a step.
+/// Steps of a program: each is a range from one call to the next, whatever the thread, under a name that is understood
+/// as a step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     /// The numbers of the open one, by listener.

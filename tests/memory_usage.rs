@@ -1,5 +1,5 @@
-//! Memory usage from end to end: records of both generations of CUPTI's layouts, made by hand and played through the real
-//! libprof.so, into the report, the statistics and the exports.
+//! Memory usage from end to end: records of both generations of CUPTI's layouts, made by hand and played through the
+//! real libprof.so, into the report, the statistics and the exports.
 
 use std::path::Path;
 use std::process::Command;

@@ -26,7 +26,8 @@ fn words(output: &Output) -> String {
     stderr(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is like.
+/// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is
+/// like.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
     let mut host = with_nvml(stage, says);
     host.env("GPUWHY_MODE", "monitor").env("GPUWHY_REPLAY_SPEED", "1");
@@ -302,7 +303,7 @@ fn whole_graphs_are_never_switched_on_in_mid_run() {
 fn the_help_names_every_mode_with_what_was_measured() {
     let help = Command::new(GPUWHY).args(["run", "--help"]).output().unwrap();
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    for mode in ["  watch  ", "  light  ", "  full  "] {
+    for mode in ["  monitor  ", "  light  ", "  full  "] {
         let mut lines = help.lines().skip_while(|line| !line.starts_with(mode));
         assert!(lines.next().is_some(), "no {mode:?} in {help}");
         let price = lines.next().unwrap_or_default().trim_start();

@@ -1,5 +1,5 @@
-//! SQLite files of Nsight Systems as input: what we export comes back as the same report, and files of other versions are
-//! read as far as they go.
+//! SQLite files of Nsight Systems as input: what we export comes back as the same report, and files of other versions
+//! are read as far as they go.
 
 use std::path::Path;
 use std::process::Command;

@@ -70,11 +70,11 @@ def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuwhy run --help`."""
     lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/design/performance.md):"]
     for mode, option, records, tool, programs in MODES:
-        indent = " " * 9
+        indent = " " * 11
         price = f"costs {prices(measured, tool, programs)}"
         # What it records on the line of the mode, the price below.
         if mode:
-            lines.append(f"  {mode:5}  {records}")
+            lines.append(f"  {mode:7}  {records}")
         else:
             price = f"{option}: {records}; {price}"
         lines += textwrap.wrap(price, HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
@@ -139,8 +139,8 @@ def main() -> int:
     text = replace_marked(readme.read_text(), "costs", programs_table(measured))
     text = replace_marked(text, "modes", modes_table(measured))
     for file, contents in [
-            (readme, text), (REPOSITORY / "docs" / "performance.md", performance.document(measured)),
-            (REPOSITORY / "docs" / "overhead.svg", plot.document(measured)),
+            (readme, text), (REPOSITORY / "docs" / "design" / "performance.md", performance.document(measured)),
+            (REPOSITORY / "docs" / "design" / "overhead.svg", plot.document(measured)),
             (REPOSITORY / "cli" / "args" / "prices.txt", help_text(measured))]:
         file.write_text(contents)
         print(file.relative_to(REPOSITORY))

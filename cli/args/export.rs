@@ -38,7 +38,8 @@ pub struct ExportArgs {
     /// Write this format
     #[arg(long, value_name = "FORMAT")]
     to: ExportFormat,
-    /// Write this file (- for standard output), or to this folder [default: named after the trace, in the working directory]
+    /// Write this file (- for standard output), or to this folder
+    /// [default: named after the trace, in the working directory]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Replace files that exist, but never a trace that is read

@@ -72,7 +72,8 @@ pub(super) struct FormArgs {
     /// Print JSON, as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Cut the middle of names to fit this many columns; nolimit cuts none [default: the terminal; elsewhere names of 100 characters]
+    /// Cut the middle of names to fit this many columns; nolimit cuts none
+    /// [default: the terminal; elsewhere names of 100 characters]
     #[arg(long, value_name = "COLUMNS|nolimit")]
     width: Option<TableWidth>,
 }

@@ -60,8 +60,8 @@ pub struct Props {
 ///
 /// # Errors
 ///
-/// When `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be made
-/// absolute.
+/// When `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be
+/// made absolute.
 pub fn run(props: &Props) -> Result<u8> {
     let Some((program, arguments)) = props.command.split_first() else {
         bail!("no command given");
@@ -129,16 +129,16 @@ pub fn run(props: &Props) -> Result<u8> {
     }
 }
 
-/// What libprof.so will read in the program's environment, and what is wrong with it: it would go on with defaults there,
-/// and an hour's run would not be what was asked for. Here nothing has begun yet.
+/// What libprof.so will read in the program's environment, and what is wrong with it: it would go on with defaults
+/// there, and an hour's run would not be what was asked for. Here nothing has begun yet.
 fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<SettingsError>) {
     let inherited = std::env::vars_os();
     let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
     Settings::from_variables(&set)
 }
 
-/// What a reader at a terminal is told before the program starts: gpuwhy says nothing more until that ends, and nothing at
-/// all if it does not use CUDA or is killed.
+/// What a reader at a terminal is told before the program starts: gpuwhy says nothing more until that ends, and nothing
+/// at all if it does not use CUDA or is killed.
 fn announcement(settings: &Settings) -> Option<String> {
     if settings.report == ReportStyle::Off || settings.log < Level::Warn {
         return None;
@@ -152,8 +152,8 @@ fn announcement(settings: &Settings) -> Option<String> {
     })
 }
 
-/// The name of the program if it is a tool under which the variable does not reach what is started: `nsys profile` replaces
-/// it, `ncu` refuses to run with it (both seen on an H200, Nsight Compute 2025.3.1 and the nsys in it).
+/// The name of the program if it is a tool under which the variable does not reach what is started: `nsys profile`
+/// replaces it, `ncu` refuses to run with it (both seen on an H200, Nsight Compute 2025.3.1 and the nsys in it).
 fn tool_that_injects(program: &OsStr) -> Option<&str> {
     let name = Path::new(program).file_name()?.to_str()?;
     ["nsys", "ncu"].contains(&name).then_some(name)

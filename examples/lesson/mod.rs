@@ -1,8 +1,8 @@
 //! What all lessons share: a device, kernels of a chosen length, and a word for what a lesson must show.
 //!
 //! The kernels are PTX text, which every driver compiles for its own device, so that neither building nor running
-//! the lessons needs a CUDA toolkit. A lesson that shows what it promises ends with 0, one that does not with 1, and with 2
-//! where it cannot run.
+//! the lessons needs a CUDA toolkit. A lesson that shows what it promises ends with 0, one that does not with 1, and
+//! with 2 where it cannot run.
 #![allow(dead_code, reason = "each lesson uses its part")]
 
 use std::error::Error;

@@ -1,9 +1,9 @@
 //! Speed, size and memory of every export: `cargo bench -p gpuwhy-export --bench formats [-- EVENTS]`.
 //!
-//! The trace is made here: a loop of a hundred kernels on two streams with the calls that launch them, half of the events
-//! each, and seeded jitter. Each format is written by a process of its own, whose peak of resident memory the kernel
-//! tells (`VmHWM`); it includes SQLite's cache. Files go to the folder for temporary files and are removed; their sizes are
-//! counted before.
+//! The trace is made here: a loop of a hundred kernels on two streams with the calls that launch them, half of the
+//! events each, and seeded jitter. Each format is written by a process of its own, whose peak of resident memory the
+//! kernel tells (`VmHWM`); it includes SQLite's cache. Files go to the folder for temporary files and are removed;
+//! their sizes are counted before.
 //!
 //! One run of each by the clock: files are written and neighbors matter, so times scatter.
 

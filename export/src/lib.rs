@@ -38,13 +38,14 @@ pub use options::{ExportOutcome, Options, TargetFormat};
 pub use output::Output;
 pub use slice::slice;
 
-/// Writes `trace` in `format`: to a file, or below a folder for [`TargetFormat::Parquet`]. A file appears when it is complete, a
-/// folder when all of its files are.
+/// Writes `trace` in `format`: to a file, or below a folder for [`TargetFormat::Parquet`]. A file appears when it is
+/// complete, a folder when all of its files are.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or the output cannot be written, and when `progress` ends the work; the error names the
-/// file. A trace that is damaged is no error: what can be read is exported, and the [`ExportOutcome`] says what is missing.
+/// When the trace cannot be read or the output cannot be written, and when `progress` ends the work; the error names
+/// the file. A trace that is damaged is no error: what can be read is exported, and the [`ExportOutcome`] says what is
+/// missing.
 pub fn export(
     trace: &TraceFile,
     format: TargetFormat,

@@ -1,7 +1,7 @@
 //! What an export writes: a file that gets its name when it is complete, or a stream.
 //!
-//! A conversion that fails or is interrupted leaves no file that looks like a whole one. Until a file is complete it lies
-//! beside its place, under a name that nobody can foresee.
+//! A conversion that fails or is interrupted leaves no file that looks like a whole one. Until a file is complete it
+//! lies beside its place, under a name that nobody can foresee.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};

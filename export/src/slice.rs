@@ -2,8 +2,8 @@
 //!
 //! What overlaps the window is kept whole, as in the statistics: device work together with the call that launched it,
 //! whenever that was; calls; ranges with both of their ends. Recordings of events have no time and go with their call.
-//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the window, by an eighth of a byte a
-//! launch and some 30 bytes a range.
+//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the window, by an eighth of a
+//! byte a launch and some 30 bytes a range.
 
 use std::io::BufWriter;
 

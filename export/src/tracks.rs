@@ -1,12 +1,13 @@
 //! Which of several lines of a stream takes an operation.
 //!
-//! What stands on one line of a viewer may only nest. Operations of a stream may overlap (programmatic dependent launch,
-//! branches of a CUDA graph, and by the few nanoseconds to which CUPTI's conversion of clocks is exact), and Perfetto
-//! would then swap their ends or drop the second one: it goes to a line of its own.
+//! What stands on one line of a viewer may only nest. Operations of a stream may overlap (programmatic dependent
+//! launch, branches of a CUDA graph, and by the few nanoseconds to which CUPTI's conversion of clocks is exact), and
+//! Perfetto would then swap their ends or drop the second one: it goes to a line of its own.
 
 use profiler_core::record::Timestamp;
 
-/// Lines of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the last.
+/// Lines of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the
+/// last.
 const LIMIT: usize = 256;
 
 /// The ends of what stands last on each line.

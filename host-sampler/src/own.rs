@@ -2,8 +2,8 @@
 //!
 //! Daemons close every descriptor that they do not know, and files that the program opens next get the same numbers. So
 //! each descriptor of ours is moved above those of the standard streams right after it was made, and before each use it
-//! is compared with the file that was opened: what is not ours any more is neither read, written nor closed. Between the
-//! comparison and the use, less than a microsecond, another thread can still close it.
+//! is compared with the file that was opened: what is not ours any more is neither read, written nor closed. Between
+//! the comparison and the use, less than a microsecond, another thread can still close it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -73,8 +73,8 @@ impl<T: AsFd> Own<T> {
         self.opened.as_ref().filter(same).ok_or_else(closed)
     }
 
-    /// The same without a comparison: for the later ones of a series of reads at given offsets, which do no harm to a file of
-    /// the program's.
+    /// The same without a comparison: for the later ones of a series of reads at given offsets, which do no harm to a
+    /// file of the program's.
     ///
     /// # Errors
     /// None; as [`get`](Self::get) for the sake of callers.

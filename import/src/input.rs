@@ -1,7 +1,7 @@
 //! A file or a pipe, opened once.
 //!
-//! A file is read through this one handle as often as needed, each time from its beginning. A pipe is read once. SQLite alone
-//! opens a file again, by its name.
+//! A file is read through this one handle as often as needed, each time from its beginning. A pipe is read once. SQLite
+//! alone opens a file again, by its name.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -78,8 +78,8 @@ impl Input {
         &self.path
     }
 
-    /// The report that a trace of a long run holds for itself. `None` when there is none, when the trace is damaged, and for
-    /// all other formats, and pipes.
+    /// The report that a trace of a long run holds for itself. `None` when there is none, when the trace is damaged,
+    /// and for all other formats, and pipes.
     #[must_use]
     pub fn stored_report(&self) -> Option<StoredReport> {
         let readable = self.is_file && self.format == Format::Trace;

@@ -1,7 +1,8 @@
 //! From a trace file to its report.
 //!
-//! A trace of ours goes through `recompute` to the attributor that the injected library feeds with the same items while the
-//! program runs, so both say the same. A Kineto trace goes there directly; a database of Nsight Systems as a temporary trace.
+//! A trace of ours goes through `recompute` to the attributor that the injected library feeds with the same items while
+//! the program runs, so both say the same. A Kineto trace goes there directly; a database of Nsight Systems as a
+//! temporary trace.
 
 use std::io::Read;
 use std::path::Path;
@@ -26,10 +27,10 @@ use crate::window::Window;
 /// Reads the trace file at `path` and makes its report.
 ///
 /// The file is a trace of gpuwhy or of the PyTorch profiler (Kineto's JSON), or
-/// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `nsys` here and `export` of the
-/// crate `gpuwhy`; each of them packed with gzip or not.
-/// Its contents say which, not its name. A pipe will do. What is packed 200 to 1 or more is taken for an attack, and has to be
-/// unpacked by hand. A trace that was cut off or damaged is no error: the report covers what can
+/// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `nsys` here and `export` of
+/// the crate `gpuwhy`; each of them packed with gzip or not.
+/// Its contents say which, not its name. A pipe will do. What is packed 200 to 1 or more is taken for an attack, and
+/// has to be unpacked by hand. A trace that was cut off or damaged is no error: the report covers what can
 /// be read, and its completeness says what is missing and where.
 ///
 /// # Errors
@@ -63,15 +64,15 @@ pub fn open_watched(
     Input::open(path)?.report(Request { capture, ..Request::default() }, progress)
 }
 
-/// As [`open`], about a part of the run: from `from` to `to` after its start. What overlaps the part is in it whole, device
-/// work with the call that launched it (up to two seconds before); the report's [`part`](Report::part) says what it is about.
-/// Blocks that are about another time are not decoded. Only traces of gpuwhy, packed or not, can be read in part, and not from a
-/// pipe, as they are read twice.
+/// As [`open`], about a part of the run: from `from` to `to` after its start. What overlaps the part is in it whole,
+/// device work with the call that launched it (up to two seconds before); the report's [`part`](Report::part) says what
+/// it is about. Blocks that are about another time are not decoded. Only traces of gpuwhy, packed or not, can be read
+/// in part, and not from a pipe, as they are read twice.
 ///
 /// # Errors
 ///
-/// As [`open`], when the file is of another kind, when the part ends before it begins, and when it lies behind the end of the
-/// trace.
+/// As [`open`], when the file is of another kind, when the part ends before it begins, and when it lies behind the end
+/// of the trace.
 pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Result<Report, OpenError> {
     Input::open(path)?.report(Request { window: Some((from, to)), ..Request::default() }, &mut unwatched)
 }

@@ -5,8 +5,9 @@ use std::ops::{ControlFlow, Range};
 /// Work that counts items asks after so many of them.
 const ITEMS: u32 = 1 << 14;
 
-/// Is told now and then how much is done, bytes read and bytes in all, and answers whether to go on. A break ends the work
-/// with an error that says so ([`OpenError::is_interrupted`](crate::OpenError::is_interrupted)); temporary files are removed.
+/// Is told now and then how much is done, bytes read and bytes in all, and answers whether to go on. A break ends the
+/// work with an error that says so ([`OpenError::is_interrupted`](crate::OpenError::is_interrupted)); temporary files
+/// are removed.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
 /// A [`Progress`] that shows nothing and never ends the work.

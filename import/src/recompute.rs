@@ -1,8 +1,9 @@
 //! The report of a trace from all of its records, on two threads.
 //!
-//! Taking blocks apart (checksums, decompression, columns) is about a third of the work and accounting for what is in them two
-//! thirds, and they need nothing from each other but the blocks in their order. So the calling thread, whose file need not be `Send`, reads ahead by
-//! a few blocks, and another one runs the engine; neither holds more than these. The engine itself knows of no thread.
+//! Taking blocks apart (checksums, decompression, columns) is about a third of the work and accounting for what is in
+//! them two thirds, and they need nothing from each other but the blocks in their order. So the calling thread, whose
+//! file need not be `Send`, reads ahead by a few blocks, and another one runs the engine; neither holds more than
+//! these. The engine itself knows of no thread.
 
 use std::io::Read;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,8 +17,8 @@ use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, Trace
 
 use crate::window::Window;
 
-/// Blocks are handed over together until they take so much memory, bytes, some 4,000 records: waking a thread for each flush mark
-/// costs more than these.
+/// Blocks are handed over together until they take so much memory, bytes, some 4,000 records: waking a thread for each
+/// flush mark costs more than these.
 const TOGETHER: usize = 360_000;
 /// Times that are done ahead: usually up to a block of 16,384 records more than that, 1.4 MB.
 const AHEAD: usize = 2;

@@ -37,7 +37,8 @@ pub fn stem(path: &Path) -> String {
     stem.unwrap_or_else(|| "trace".to_owned())
 }
 
-/// A trace whose records can be read as often as an exporter needs. See [`open`](crate::open) for what the file may hold.
+/// A trace whose records can be read as often as an exporter needs. See [`open`](crate::open) for what the file may
+/// hold.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -92,8 +93,8 @@ pub struct Scope<'a> {
 }
 
 impl TraceFile {
-    /// Opens a trace, translates what is a trace of another profiler, and reads its beginning. A pipe is copied to a temporary
-    /// file.
+    /// Opens a trace, translates what is a trace of another profiler, and reads its beginning. A pipe is copied to a
+    /// temporary file.
     ///
     /// # Errors
     ///
@@ -106,8 +107,8 @@ impl TraceFile {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); when a number is given and the file has no such process, or is none of the files that can hold
-    /// several; and when `progress` ends the work.
+    /// As [`open`](Self::open); when a number is given and the file has no such process, or is none of the files that
+    /// can hold several; and when `progress` ends the work.
     pub fn open_process(
         path: impl AsRef<Path>,
         pid: Option<u32>,
@@ -234,7 +235,8 @@ impl TraceFile {
         if progress(done, self.bytes).is_break() { Err(OpenError::interrupted(&self.path)) } else { Ok(()) }
     }
 
-    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the work.
+    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the
+    /// work.
     ///
     /// # Errors
     ///

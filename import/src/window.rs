@@ -1,7 +1,7 @@
 //! A part of a run: which of its records are about the time that was asked for.
 //!
-//! What overlaps the part is kept whole, as in the statistics and exports: device work together with the call that launched
-//! it, calls, looks. So two passes are made, of which the first only notes what device work the part has.
+//! What overlaps the part is kept whole, as in the statistics and exports: device work together with the call that
+//! launched it, calls, looks. So two passes are made, of which the first only notes what device work the part has.
 
 use std::collections::HashSet;
 use std::io::Read;

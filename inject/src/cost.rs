@@ -1,8 +1,8 @@
 //! What tracing takes here, measured beside the work, and the budget for it.
 //!
 //! Owned by the collector: it sees every record, which is what most of the cost is counted by (`profiler_core::cost`).
-//! Callbacks add their own time with two clock readings for a buffer of thousands of records; threads of the library are
-//! measured by their clocks at each flush. Nothing here is on the path of a launch.
+//! Callbacks add their own time with two clock readings for a buffer of thousands of records; threads of the library
+//! are measured by their clocks at each flush. Nothing here is on the path of a launch.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

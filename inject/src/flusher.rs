@@ -1,13 +1,13 @@
 //! Makes CUPTI hand over what it has, again and again.
 //!
 //! CUPTI keeps a buffer until it is full. A live verdict, and a trace that survives `kill -9`, need the records
-//! sooner, so one thread of our own flushes at a fixed period, and before that when much has come. Only this thread ever flushes: concurrent calls of
-//! `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
+//! sooner, so one thread of our own flushes at a fixed period, and before that when much has come. Only this thread
+//! ever flushes: concurrent calls of `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
 //!
 //! A flush brings less than all that is complete. CUPTI keeps a buffer back while anything in it is not: a kernel that
 //! runs or waits in a queue, a call that has not returned; and with it what else was recorded on that thread. So the
-//! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has had
-//! the oldest buffer that it still has.
+//! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has
+//! had the oldest buffer that it still has.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,7 +84,8 @@ pub fn run(
             if !controller.is_on() && !controller.is_draining() {
                 utilization.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
-                // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem old.
+                // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem
+                // old.
                 cupti_sys::mark_lent(clock::now(cupti).nanos());
                 let samples = shared.sample_queue.take(Timestamp::ZERO);
                 let _ = shared.messages.try_send(Message::Samples(samples));
@@ -108,7 +109,8 @@ pub fn run(
             shared.unflushed.begin_flush();
             let mut flushed = cupti.flush(false);
             if stopping {
-                // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for it.
+                // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for
+                // it.
                 flushed = flushed.and(cupti.flush(true));
                 wait_for_stragglers();
             }

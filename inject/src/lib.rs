@@ -18,8 +18,8 @@
 //! | `message` | what these threads send each other, and what they share | all of them |
 //! | `sys`, `worker`, `log` | the C library; threads and log lines in a process that is not ours | all of them |
 //!
-//! This library runs inside somebody else's process. It may lose data, and counts it. It never blocks the program, panics
-//! into C, exits, installs a signal handler, or writes to stdout.
+//! This library runs inside somebody else's process. It may lose data, and counts it. It never blocks the program,
+//! panics into C, exits, installs a signal handler, or writes to stdout.
 
 mod capture;
 mod collect;

@@ -68,9 +68,9 @@ fn warn_of(errors: &[SettingsError]) {
     }
 }
 
-/// Starts measuring because the program wants a session. When the collector is linked, nothing but sessions is measured,
-/// device work is recorded whatever it costs, and tracing stays on between sessions: tests and benchmarks have many in
-/// quick succession, and the first launches after each switching on cost more than others.
+/// Starts measuring because the program wants a session. When the collector is linked, nothing but sessions is
+/// measured, device work is recorded whatever it costs, and tracing stays on between sessions: tests and benchmarks
+/// have many in quick succession, and the first launches after each switching on cost more than others.
 ///
 /// # Errors
 /// As [`start`], or what an earlier start failed with.
@@ -138,8 +138,8 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let flushing = start_thread("gpuwhy-flush")?;
     let sampling = if settings.sampling == Sampling::Off { None } else { Some(start_thread("gpuwhy-sample")?) };
     let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };
-    // The subscriber hears of cudaProfilerStart, and of the end of cuInit. Monitor mode needs neither: a subscriber that is
-    // never called slows eight launching threads down by a tenth.
+    // The subscriber hears of cudaProfilerStart, and of the end of cuInit. Monitor mode needs neither: a subscriber
+    // that is never called slows eight launching threads down by a tenth.
     let managed = kinds::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
     let held = settings.capture.range == Range::ProfilerApi || !managed.is_empty();
     let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
@@ -316,7 +316,8 @@ fn measured() {
 /// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
 fn finish() {
     if Profiler::installed().is_some_and(|profiler| profiler.process_id != std::process::id()) {
-        // A child made without fork handlers (`clone`, `_Fork`): its parent is measured, and it has none of our threads.
+        // A child made without fork handlers (`clone`, `_Fork`): its parent is measured, and it has none of our
+        // threads.
         return;
     }
     server::close();

@@ -1,11 +1,12 @@
 //! Lines on the host's stderr: few, prefixed, and never a reason to fail.
 //!
-//! Events come through `tracing`, of which libprof.so has its own copy. Its subscriber is installed where the driver starts
-//! the library; a program that has linked this crate gets the events in its own subscriber.
+//! Events come through `tracing`, of which libprof.so has its own copy. Its subscriber is installed where the driver
+//! starts the library; a program that has linked this crate gets the events in its own subscriber.
 //!
-//! An event may happen in the middle of a CUDA call, or under a lock that such a call takes. So its line is put into a bounded
-//! queue, without waiting and without allocating, and the flushing thread writes it, or the thread that ends the program. A stderr that is closed,
-//! full, or read by nobody costs those two a moment's wait and no more: no signal, no blocking, no error.
+//! An event may happen in the middle of a CUDA call, or under a lock that such a call takes. So its line is put into a
+//! bounded queue, without waiting and without allocating, and the flushing thread writes it, or the thread that ends
+//! the program. A stderr that is closed, full, or read by nobody costs those two a moment's wait and no more: no
+//! signal, no blocking, no error.
 
 use std::fmt::{self, Write as _};
 use std::mem;
@@ -20,8 +21,8 @@ use tracing::{Event, Metadata, Subscriber, span};
 
 use crate::sys::{descriptors, stderr};
 
-/// Longest wait for a reader of stderr, each time that something is written. The host would wait for ever, but on its own
-/// account.
+/// Longest wait for a reader of stderr, each time that something is written. The host would wait for ever, but on its
+/// own account.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of a piece; a longer message is several.
 const PIECE: usize = 512;
@@ -197,8 +198,8 @@ impl fmt::Write for Line {
     }
 }
 
-/// Writes what was said and not written. Waits for a reader, so never inside a call of the program, except for the one that
-/// starts this library in vain and the one that ends the program.
+/// Writes what was said and not written. Waits for a reader, so never inside a call of the program, except for the one
+/// that starts this library in vain and the one that ends the program.
 pub fn write_waiting() {
     let mut text = Vec::new();
     for piece in waiting().1.try_iter().take(PIECES) {

@@ -85,8 +85,8 @@ pub struct Shared {
     pub delivered: AtomicBool,
     /// Records that have come since the last flush.
     pub unflushed: FlushBacklog,
-    /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`: set
-    /// before its first call.
+    /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`:
+    /// set before its first call.
     pub flusher: AtomicU32,
     /// What tracing takes.
     pub meters: CallbackTimer,

@@ -1,9 +1,10 @@
 //! Reads the gauges of the process's devices while it is only watched: NVML's rates, and hardware counters (GPM).
 //!
 //! On the flushing thread, which has little else to do then: a call may take milliseconds, and one that never returns
-//! costs the gauges and the wait at exit, nothing of the program's. The library is loaded when the first primary context exists, not
-//! earlier: `libprof.so` is loaded in the middle of `cuInit`. Rates are those of the driver's last sample period, taken as
-//! valid since the reading before; counters are exact over any time. Processes are not told apart.
+//! costs the gauges and the wait at exit, nothing of the program's. The library is loaded when the first primary
+//! context exists, not earlier: `libprof.so` is loaded in the middle of `cuInit`. Rates are those of the driver's last
+//! sample period, taken as valid since the reading before; counters are exact over any time. Processes are not told
+//! apart.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ use nvml_sys::{LoadError, Metric, Nvml, Sample, Status};
 use profiler_core::record::DeviceId;
 use profiler_core::utilization::{Absence, Counter, DeviceUtilization, UtilizationReading};
 
-/// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580: docs/design/overhead.md);
-/// a round takes 1.2 ms there, so this is half a percent of a core.
+/// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580:
+/// docs/design/overhead.md); a round takes 1.2 ms there, so this is half a percent of a core.
 const PERIOD: Duration = Duration::from_millis(250);
 /// So long is waited for the first context before all devices that the driver shows are read.
 const CONTEXT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A rate is a mean over at most this long (NVML reference, `nvmlUtilization_t`): it speaks for no more, however late the
-/// next reading comes.
+/// A rate is a mean over at most this long (NVML reference, `nvmlUtilization_t`): it speaks for no more, however late
+/// the next reading comes.
 const LONGEST_MEAN: Duration = Duration::from_secs(1);
 /// Bytes of the unit in which NVML tells traffic, MiB/s.
 const MIB: f64 = (1u64 << 20) as f64;

@@ -1,7 +1,7 @@
 //! The threads of this library.
 //!
-//! They are started before anything of CUPTI's is touched, so that a system that refuses one has nothing left switched on.
-//! A thread without work ends.
+//! They are started before anything of CUPTI's is touched, so that a system that refuses one has nothing left switched
+//! on. A thread without work ends.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,8 @@ use crossbeam_channel::{Sender, bounded};
 
 use crate::sys::signals;
 
-/// Stack of each: the default of the standard library, which `RUST_MIN_STACK` in the program's environment would change.
+/// Stack of each: the default of the standard library, which `RUST_MIN_STACK` in the program's environment would
+/// change.
 const STACK_BYTES: usize = 2 << 20;
 
 type Work = Box<dyn FnOnce() + Send>;

@@ -4,7 +4,8 @@
 //! three streams, device times in steps of 32 ns as the hardware's clock has them, host times with timer noise.
 //! Random numbers are seeded, so sizes repeat exactly; speeds are the best of several runs.
 //!
-//! `--once [KIND]` writes and reads one size of flush a single time: for `benches/instructions.py`, which counts instructions.
+//! `--once [KIND]` writes and reads one size of flush a single time: for `benches/instructions.py`, which counts
+//! instructions.
 //!
 //! It measures the writer into memory. It does not measure the file system, and it is no substitute for real traces:
 //! those have less regular gaps.

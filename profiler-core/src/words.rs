@@ -1,5 +1,5 @@
-//! Plain words for causes, memory and directions, for texts that people read. The stable names of the JSON are methods of the
-//! types themselves; a text that shows one puts it behind these words.
+//! Plain words for causes, memory and directions, for texts that people read. The stable names of the JSON are methods
+//! of the types themselves; a text that shows one puts it behind these words.
 
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};

@@ -219,7 +219,8 @@ fn ten_seconds_without_a_call_are_host_time_and_more_is_a_parked_process() {
     assert_idle(away(TEN + 1, &works), &[(Leaf::HostCpu, 1_000_000), (Leaf::NoWork, TEN + 1 - 1_000_000)]);
 }
 
-/// A program of rounds: a kernel of 1 ms, then the host is away until 5 ms behind its begin, then what the round is made of.
+/// A program of rounds: a kernel of 1 ms, then the host is away until 5 ms behind its begin, then what the round is
+/// made of.
 struct Rounds {
     scenario: Scenario,
     at: u64,
@@ -402,8 +403,8 @@ fn a_program_that_names_its_loader_loads_nowhere_else() {
 
 #[test]
 fn time_before_the_first_look_of_a_hole_is_charged_in_its_place() {
-    // The thread waited 95 us for the first kernel. Of the hole of 5 ms behind that, a sample saw the last 4 ms in the loader:
-    // the first one is not loading, and takes the run-ahead that the wait cost.
+    // The thread waited 95 us for the first kernel. Of the hole of 5 ms behind that, a sample saw the last 4 ms in the
+    // loader: the first one is not loading, and takes the run-ahead that the wait cost.
     let mut scenario = busy_until_200();
     scenario.call(1, WAIT, 105, 97);
     scenario.sample(1, 1_202, 5_202, waiting_in(ThreadState::Running), &[LOADER]);

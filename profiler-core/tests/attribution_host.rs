@@ -135,7 +135,8 @@ fn what_was_seen_decides_against_the_pattern() {
 
 #[test]
 fn holes_that_no_look_fell_into_go_by_their_like() {
-    // Before each batch the host is away for 500 us, too short for the pattern; samples fall into three of eight such holes.
+    // Before each batch the host is away for 500 us, too short for the pattern; samples fall into three of eight such
+    // holes.
     let program = |stack: Option<&[(&str, &str, u32)]>| {
         let mut scenario = Scenario::new();
         gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
@@ -279,8 +280,8 @@ fn without_looks_there_is_no_section() {
     assert!(!report.full().contains("samples)"));
 }
 
-/// One step of a made-up program: how long the thread is away, whether it waits first, samples (offset back from the end
-/// of the hole, length, state, time on a core), and a stack.
+/// One step of a made-up program: how long the thread is away, whether it waits first, samples (offset back from the
+/// end of the hole, length, state, time on a core), and a stack.
 type Step = (u64, bool, Vec<(u64, u64, u8, u64)>, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

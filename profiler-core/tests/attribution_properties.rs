@@ -301,8 +301,8 @@ proptest! {
     }
 
     /// Where the device runs dry before each launch, a lost kernel costs exactly the time from the return of its
-    /// launch to the next launch of which a kernel came, and nothing but `unobserved` grows: in a loop of equal slots, x %
-    /// of the records are at most x % of the time. (A kernel queued behind a
+    /// launch to the next launch of which a kernel came, and nothing but `unobserved` grows: in a loop of equal slots,
+    /// x % of the records are at most x % of the time. (A kernel queued behind a
     /// lost one would be seen to wait for something, and its gap be explained anew.)
     #[test]
     fn lost_kernels_of_an_eager_loop_become_unobserved_time(

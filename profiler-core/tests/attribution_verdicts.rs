@@ -49,7 +49,8 @@ fn gpt_is_compute_bound() {
     assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("flash_fwd_kernel")));
 }
 
-/// Steps of 64 rows, each a kernel of `blocks` blocks that takes 100 us, and of one kernel for all rows, which the host waits for.
+/// Steps of 64 rows, each a kernel of `blocks` blocks that takes 100 us, and of one kernel for all rows, which the host
+/// waits for.
 fn rows(blocks: u32) -> Scenario {
     let mut scenario = steps(100, 6_600, |scenario, at| {
         for row in 0..64 {
@@ -135,8 +136,8 @@ fn item_in_every_iteration_is_sync_bound() {
 
 #[test]
 fn waiting_for_each_kernel_is_sync_bound_though_the_device_waits_for_launches() {
-    // Lesson 3: the device stands still for 10 us until the host wakes up, 5 us of launching and 3 us of latency. A host
-    // that had not waited would have launched while the kernel ran.
+    // Lesson 3: the device stands still for 10 us until the host wakes up, 5 us of launching and 3 us of latency. A
+    // host that had not waited would have launched while the kernel ran.
     let scenario = steps(1_800, 76, |scenario, at| {
         for (at, name) in [(at, "spin"), (at + 38, "turn")] {
             gpu(0).kernel(name).at(at + 8).lasting(20).launched(scenario, 1, at, 5);

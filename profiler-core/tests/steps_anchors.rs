@@ -1,4 +1,5 @@
-//! Steps whose launches come in another order each time: no period fits, and what comes once a step tells where one begins.
+//! Steps whose launches come in another order each time: no period fits, and what comes once a step tells where one
+//! begins.
 
 use profiler_core::steps::{Cut, LaunchKind, StepDetector, StepSource};
 

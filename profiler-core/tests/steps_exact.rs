@@ -1,4 +1,5 @@
-//! When steps are known, launch by launch: what is published after how many launches, and where steps begin and are lost.
+//! When steps are known, launch by launch: what is published after how many launches, and where steps begin and are
+//! lost.
 
 use profiler_core::steps::{Boundary, Cut, LaunchKind, StepDetector, StepSource};
 
@@ -46,8 +47,8 @@ fn repeated(period: u32, count: usize) -> impl Iterator<Item = u32> {
 
 #[test]
 fn a_period_is_published_when_two_epochs_agree() {
-    // 512 launches are an epoch; one in which a period came 32 times without exception ends sooner: after 64, 128 or 256. But
-    // the first 64 have only 62 that could repeat what was 2 before, and 64 is the fewest that are enough.
+    // 512 launches are an epoch; one in which a period came 32 times without exception ends sooner: after 64, 128 or
+    // 256. But the first 64 have only 62 that could repeat what was 2 before, and 64 is the fewest that are enough.
     for (period, known) in [(2, 192), (3, 256), (4, 256), (5, 512), (8, 512), (9, 1_024), (100, 1_024)] {
         assert_eq!(first_published(&kernels(repeated(period, 2_000))), Some((known, period)));
     }
@@ -179,7 +180,8 @@ fn a_graph_takes_over_when_no_step_has_begun_for_two_periods() {
     // Steps of 20 launches are over; nine graphs are 8 x 10 launches apart.
     let known = (1_024, Some((StepSource::Period, 20)));
     assert_eq!(launches(1_200, 10)[..2], [known, (1_200 + 81, Some((StepSource::Period, 10)))]);
-    // They end as they become known: with the ninth graph 40 launches have been waited for, and two periods are not over.
+    // They end as they become known: with the ninth graph 40 launches have been waited for, and two periods are not
+    // over.
     assert_eq!(launches(1_023, 5)[..2], [known, (1_023 + 46, Some((StepSource::Period, 5)))]);
 }
 

@@ -63,7 +63,8 @@ fn a_launch_that_comes_every_second_time_makes_a_step_of_two_only_in_doubt() {
     };
     // One launch of a hundred differs: nothing to doubt.
     assert_eq!(with_other(200, repeated(100, 8_000).collect()), [(1_024, period(100))]);
-    // With one in ten, a launch that comes once in two of them may begin the step; three in the first epoch do not tell.
+    // With one in ten, a launch that comes once in two of them may begin the step; three in the first epoch do not
+    // tell.
     assert_eq!(with_other(200, doubtful(100, 8_000)), [(512 + 1_024 + 2_048, Some((StepSource::Anchor, 200)))]);
     // One that comes less than twice as far apart is no step around the period.
     assert_eq!(with_other(104, doubtful(100, 8_000)), [(512 + 1_024, period(100))]);

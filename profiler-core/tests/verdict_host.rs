@@ -1,4 +1,5 @@
-//! What a verdict says when the launching thread was looked at: which sentence and which advice follow from what was seen.
+//! What a verdict says when the launching thread was looked at: which sentence and which advice follow from what was
+//! seen.
 
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::SampleTotals;
@@ -9,8 +10,8 @@ use profiler_core::report::{CauseRow, HostReport, LineRow, Verdict, verdict_of};
 
 const MS: u64 = 1_000_000;
 
-/// The verdict on a device that computes for 400 of 1,000 ms and stands still for 600 ms with `leaf` as cause, of which these
-/// causes were seen, milliseconds.
+/// The verdict on a device that computes for 400 of 1,000 ms and stands still for 600 ms with `leaf` as cause, of which
+/// these causes were seen, milliseconds.
 fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Verdict {
     let mut scenario = Scenario::new();
     for index in 0..20 {

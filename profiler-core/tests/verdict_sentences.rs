@@ -1,7 +1,7 @@
 //! What a verdict says of numbers that are given: limits from both sides, and which sentence follows from which number.
 //!
-//! The devices are made up field by field. Of the attributor only the number of operations counts here, and that it found
-//! no steps.
+//! The devices are made up field by field. Of the attributor only the number of operations counts here, and that it
+//! found no steps.
 
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};

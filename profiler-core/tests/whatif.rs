@@ -53,8 +53,8 @@ fn free_launches_leave_the_device_what_its_queued_kernels_wait_for_besides() {
 
 #[test]
 fn memory_that_is_kept_costs_no_call_and_no_wait() {
-    // Lesson 7: tensors are allocated one by one, and all are freed at the end of the program's step, which is a part of each
-    // of the steps that are found.
+    // Lesson 7: tensors are allocated one by one, and all are freed at the end of the program's step, which is a part
+    // of each of the steps that are found.
     let tensor = [Act::Work(3_000), Act::Allocate(33_000), Act::Work(2_000), kernel(17_000)];
     let mut step: Vec<Act> = (0..16).flat_map(|_| tensor).collect();
     step.extend((0..16).map(|_| Act::Free(34_000)));

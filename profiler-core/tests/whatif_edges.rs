@@ -1,7 +1,7 @@
 //! The edges of the replay one by one: small programs, and when the device is done in each world, worked out by hand.
 //!
-//! Times are microseconds from the entry of the first call. Kernels that follow each other in a stream are 0.9 us apart at
-//! best while nothing else was seen, and nodes of a graph 0.096 us.
+//! Times are microseconds from the entry of the first call. Kernels that follow each other in a stream are 0.9 us apart
+//! at best while nothing else was seen, and nodes of a graph 0.096 us.
 
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
@@ -275,8 +275,8 @@ fn a_stream_goes_on_when_all_of_it_is_done() {
 
 #[test]
 fn a_copy_that_outlasts_its_call_was_staged_and_page_locked_memory_is_not() {
-    // The call waits for the copy to begin and returns while its last piece is under way; a wait right behind it is for the
-    // copy, too.
+    // The call waits for the copy to begin and returns while its last piece is under way; a wait right behind it is for
+    // the copy, too.
     let mut program = program();
     program.launch((0, 60), 7, OperationClass::CopyFromHost, (20, 70));
     program.call(CallClass::Wait, 60, 80).kernel((80, 85), (88, 188));

@@ -60,7 +60,8 @@ fn a_run_that_becomes_slower_and_one_of_phases() {
     let slower: Vec<Act> = (0..6_000).flat_map(|number| step(number * 50)).collect();
     let phases: Vec<Act> =
         (0..6_000).flat_map(|number| step(if number / 700 % 2 == 0 { 0 } else { 300_000 })).collect();
-    // In a world in which the host never waits, what it got ahead in one phase hides waits of the next. A burst does not know it.
+    // In a world in which the host never waits, what it got ahead in one phase hides waits of the next. A burst does
+    // not know it.
     for (what, program, tolerance) in [("slower", slower, 0.01), ("phases", phases, 0.05)] {
         let mut recording = MACHINE.run(&program, 1);
         recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
@@ -93,7 +94,8 @@ fn short_steps_are_replayed_for_as_long_as_long_ones() {
     assert_eq!((sampled.steps, sampled.represented_steps), (9_998, 9_998), "66 ms are no long run");
 }
 
-/// Some operations of the trace at a time are taken for a step, and the trace for one of many like it, each at a pace of its own.
+/// Some operations of the trace at a time are taken for a step, and the trace for one of many like it, each at a pace
+/// of its own.
 fn repeated(trace: &crate::reference_trace::Trace, operations: usize, times: u64) -> Option<Recording> {
     let (first, last) = (*trace.steps.first()?, *trace.steps.last()?);
     let calls: Vec<&Call> = trace.calls.iter().filter(|call| (first..last).contains(&call.start)).collect();

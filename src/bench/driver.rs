@@ -1,8 +1,8 @@
-//! What a benchmark asks of the CUDA driver: to overwrite the L2 cache, so that a repetition finds none of its data there, and
-//! to wait for the last repetition.
+//! What a benchmark asks of the CUDA driver: to overwrite the L2 cache, so that a repetition finds none of its data
+//! there, and to wait for the last repetition.
 //!
-//! Through the driver that the program has loaded: no CUDA crate is needed, and handles are plain pointers, so that any CUDA
-//! crate will do. The cache is overwritten by a memset of twice its size. No context is made or made current here.
+//! Through the driver that the program has loaded: no CUDA crate is needed, and handles are plain pointers, so that any
+//! CUDA crate will do. The cache is overwritten by a memset of twice its size. No context is made or made current here.
 #![expect(unsafe_code, reason = "calls the CUDA driver")]
 
 use std::ffi::{c_int, c_void};
@@ -37,7 +37,8 @@ pub struct L2Flush {
 }
 
 impl L2Flush {
-    /// Takes memory in the context that is current on this thread, which must be current wherever it is used and dropped.
+    /// Takes memory in the context that is current on this thread, which must be current wherever it is used and
+    /// dropped.
     ///
     /// # Errors
     /// When there is no driver, no current context or no memory.
@@ -92,7 +93,8 @@ impl L2Flush {
     /// # Safety
     /// `stream` is a stream of the context that this was made in.
     pub unsafe fn on(&self, stream: *mut c_void) {
-        // SAFETY: our own memory of this size; the caller vouches for the stream. A failure shows in the program's next call.
+        // SAFETY: our own memory of this size; the caller vouches for the stream. A failure shows in the program's next
+        // call.
         unsafe { (self.memset)(self.address, 0, self.bytes, stream) };
     }
 }

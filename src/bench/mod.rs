@@ -1,7 +1,7 @@
 //! How long a piece of device work takes: launched again and again, timed on the device.
 //!
-//! What a repetition launched is known by its launching calls, so nothing is inserted between kernels and no event is recorded.
-//! Statistics of hosts (time to launch) are not made here: a session's report has them.
+//! What a repetition launched is known by its launching calls, so nothing is inserted between kernels and no event is
+//! recorded. Statistics of hosts (time to launch) are not made here: a session's report has them.
 
 pub mod driver;
 mod error;
@@ -32,15 +32,17 @@ const SESSION_WAIT: Duration = Duration::from_secs(600);
 /// What runs before each repetition.
 type Before<'a> = Box<dyn FnMut() + 'a>;
 
-/// How long a piece of device work takes, in the spirit of `triton.testing.do_bench` and of nvbench: launched again and again,
-/// timed by the device's own records.
+/// How long a piece of device work takes, in the spirit of `triton.testing.do_bench` and of nvbench: launched again and
+/// again, timed by the device's own records.
 ///
-/// A repetition is one call of the closure. Its time is from the begin of its first operation on the device to the end of its
-/// last one: pauses between its kernels count, those before and after it and the time to launch do not. Bytes and operations
-/// are the author's count, for rates, shares of the device's peak and the roofline. A benchmark is a session: none may be open
-/// on this thread, and those of other threads are waited for, ten minutes at most. `docs/reference/report.md` defines every number.
+/// A repetition is one call of the closure. Its time is from the begin of its first operation on the device to the end
+/// of its last one: pauses between its kernels count, those before and after it and the time to launch do not. Bytes
+/// and operations are the author's count, for rates, shares of the device's peak and the roofline. A benchmark is a
+/// session: none may be open on this thread, and those of other threads are waited for, ten minutes at most.
+/// `docs/reference/report.md` defines every number.
 ///
-/// `tests/gpu/run.sh --only lessons` holds medians of a GEMM and of a copy against CUDA events and `do_bench`, within 2 %.
+/// `tests/gpu/run.sh --only lessons` holds medians of a GEMM and of a copy against CUDA events and `do_bench`, within 2
+/// %.
 ///
 /// ```no_run
 /// # fn launch() {}
@@ -138,12 +140,12 @@ impl<'a> Bench<'a> {
         self
     }
 
-    /// Measures `launch`, which launches one repetition and need not wait for it: the context that is current on this thread
-    /// is waited for at the end. Nothing else may be launched by the process meanwhile: it would count.
+    /// Measures `launch`, which launches one repetition and need not wait for it: the context that is current on this
+    /// thread is waited for at the end. Nothing else may be launched by the process meanwhile: it would count.
     ///
     /// # Errors
-    /// When no session can be had, when nothing was launched, when the device failed or records were lost, or when the L2
-    /// cache is to be flushed and there is no current context.
+    /// When no session can be had, when nothing was launched, when the device failed or records were lost, or when the
+    /// L2 cache is to be flushed and there is no current context.
     pub fn run(self, mut launch: impl FnMut()) -> Result<Measurement, BenchError> {
         self.try_run(|| {
             launch();

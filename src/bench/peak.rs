@@ -1,8 +1,8 @@
 //! What a device could do at most, and where a piece of work stands under that roof.
 //!
 //! Peaks come from the device's own description: memory bandwidth as CUPTI gives it, and computation from the number of
-//! multiprocessors, their clock and the documented throughput of one. Tensor cores are left out: their throughput depends
-//! on formats and sparsity in ways that no record tells, so their peak has to be given.
+//! multiprocessors, their clock and the documented throughput of one. Tensor cores are left out: their throughput
+//! depends on formats and sparsity in ways that no record tells, so their peak has to be given.
 
 use std::fmt;
 
@@ -20,8 +20,8 @@ pub enum Precision {
 }
 
 /// Fused multiply-adds a clock on one multiprocessor, by compute capability: CUDA C++ Programming Guide, "Throughput of
-/// Native Arithmetic Instructions", rows 32-bit and 64-bit floating-point add, multiply, multiply-add. `None` where it is
-/// not listed here.
+/// Native Arithmetic Instructions", rows 32-bit and 64-bit floating-point add, multiply, multiply-add. `None` where it
+/// is not listed here.
 fn multiply_adds_per_clock(capability: [u32; 2], precision: Precision) -> Option<f64> {
     Some(match (precision, capability) {
         (Precision::Single, [7, _] | [8, 0]) => 64.0,

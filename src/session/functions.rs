@@ -1,8 +1,8 @@
 //! The collector of this process: the one that the driver has injected, or else the one that is linked into it.
 //!
-//! CUPTI serves one tool in a process, so a program that is run under libprof.so must not start a second collector. Both
-//! are reached through the same functions, which libprof.so exports and the linked crate has; what differs is where
-//! they are found. No state is kept here, and nothing is unloaded.
+//! CUPTI serves one tool in a process, so a program that is run under libprof.so must not start a second collector.
+//! Both are reached through the same functions, which libprof.so exports and the linked crate has; what differs is
+//! where they are found. No state is kept here, and nothing is unloaded.
 #![expect(unsafe_code, reason = "calls C functions of a library in this process")]
 
 use std::env;
@@ -78,8 +78,8 @@ impl Collector {
     }
 }
 
-/// The functions of the library that the driver injects, if that is ours. It is loaded here when the driver has not done
-/// so yet, as the driver will.
+/// The functions of the library that the driver injects, if that is ours. It is loaded here when the driver has not
+/// done so yet, as the driver will.
 fn injected() -> Option<&'static Functions> {
     let path = env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     // SAFETY: the user asks for this library's initialisers to run in this process.

@@ -35,9 +35,10 @@ static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 /// sessions may start at any time. There is one at a time, because records do not say which part of the program wanted
 /// them: everything that the process launches meanwhile is in it, from whichever thread.
 ///
-/// Under `CUDA_INJECTION64_PATH=libprof.so` the injected collector is joined: it goes on with what it was told to do, and
-/// the session is one trace more. Otherwise the collector is the one in this crate, which reads the same environment
-/// variables (docs/guide/environment.md) but for those about files, reports and captures; it keeps tracing on between sessions.
+/// Under `CUDA_INJECTION64_PATH=libprof.so` the injected collector is joined: it goes on with what it was told to do,
+/// and the session is one trace more. Otherwise the collector is the one in this crate, which reads the same
+/// environment variables (docs/guide/environment.md) but for those about files, reports and captures; it keeps tracing
+/// on between sessions.
 ///
 /// ```no_run
 /// let session = gpuwhy::Session::start()?;
@@ -79,8 +80,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Waits so long for the session of another thread to end: tests of one program run side by side. A session that this
-    /// thread has begun is not waited for.
+    /// Waits so long for the session of another thread to end: tests of one program run side by side. A session that
+    /// this thread has begun is not waited for.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
         self.wait = longest;
@@ -155,8 +156,8 @@ impl Session {
         Range::begin(name)
     }
 
-    /// As [`range`](Self::range), ended by [`pop_range`](Self::pop_range) on this thread: for programs whose ranges follow
-    /// no scopes, and for other languages.
+    /// As [`range`](Self::range), ended by [`pop_range`](Self::pop_range) on this thread: for programs whose ranges
+    /// follow no scopes, and for other languages.
     pub fn push_range(&self, name: &str) {
         range::push(name);
     }
@@ -250,9 +251,9 @@ impl Drop for Session {
 }
 
 /// Measures what `work` launches, and waits for the session of another thread before (at most a minute, since tests run
-/// side by side). Device work that `work` leaves behind is waited for, 2 s at most, so `work` need not synchronize. What the
-/// process launches on other threads meanwhile is measured too: tests that launch without a session belong into another test
-/// binary.
+/// side by side). Device work that `work` leaves behind is waited for, 2 s at most, so `work` need not synchronize.
+/// What the process launches on other threads meanwhile is measured too: tests that launch without a session belong
+/// into another test binary.
 ///
 /// ```no_run
 /// # struct Gpu;
@@ -272,8 +273,8 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
     Ok((result, session.finish()?))
 }
 
-/// Starts the collector without measuring, so that CUDA may be used before the first session: for programs and tests that
-/// set up a device first. Calling it again does nothing.
+/// Starts the collector without measuring, so that CUDA may be used before the first session: for programs and tests
+/// that set up a device first. Calling it again does nothing.
 ///
 /// ```no_run
 /// // In a test that is also run where there is no CUDA.

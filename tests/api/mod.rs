@@ -1,8 +1,8 @@
-//! The public interface, item by item: that of the crate against `gpuwhy.txt` beside this file, and the data of a report and
-//! of a comparison against `report.txt`. A change of them is seen in review, and is a version.
+//! The public interface, item by item: that of the crate against `gpuwhy.txt` beside this file, and the data of a
+//! report and of a comparison against `report.txt`. A change of them is seen in review, and is a version.
 //!
-//! rustdoc's JSON knows it; the released toolchain writes that with `RUSTC_BOOTSTRAP=1`. What the crate re-exports is one
-//! line each. After an intended change: `GPUWHY_BLESS=1 cargo test --test api`.
+//! rustdoc's JSON knows it; the released toolchain writes that with `RUSTC_BOOTSTRAP=1`. What the crate re-exports is
+//! one line each. After an intended change: `GPUWHY_BLESS=1 cargo test --test api`.
 
 mod render;
 

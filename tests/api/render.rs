@@ -17,7 +17,8 @@ impl<'a> Api<'a> {
         Self { json, reached: None }
     }
 
-    /// The types of these names, and those that a caller comes to from there: by fields, variants and what methods answer.
+    /// The types of these names, and those that a caller comes to from there: by fields, variants and what methods
+    /// answer.
     pub fn reached_from(json: &'a Value, names: &[&str]) -> Self {
         let paths = json["paths"].as_object().expect("rustdoc has paths");
         let name_of = |path: &Value| items(path).iter().map(text).collect::<Vec<_>>().join("::");

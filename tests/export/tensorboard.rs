@@ -1,8 +1,8 @@
 //! The TensorBoard plugin of the PyTorch profiler loads what `gpuwhy export --to chrome` writes: its kernels and steps
 //! are ours.
 //!
-//! Its last release (0.4.3) looks for calls under a name that the PyTorch profiler no longer gives them, so its part for
-//! the runtime stays empty, as with PyTorch's own traces.
+//! Its last release (0.4.3) looks for calls under a name that the PyTorch profiler no longer gives them, so its part
+//! for the runtime stays empty, as with PyTorch's own traces.
 
 use std::collections::BTreeMap;
 

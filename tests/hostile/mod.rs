@@ -1,8 +1,9 @@
 //! Bytes from strangers, on stable Rust: the functions of `testing/fuzz/targets.rs` over mutations of real files.
 //!
 //! Seeded and bounded, so every run is the same: `GPUWHY_MUTATIONS` sets how many inputs each target gets (default
-//! 1500), beside those that fuzzers have found worth keeping (`testing/fuzz/seeds`). An input that fails is saved and named. This is no
-//! replacement for coverage-guided fuzzing, for which `testing/fuzz/` is there; it is what can run on every change.
+//! 1500), beside those that fuzzers have found worth keeping (`testing/fuzz/seeds`). An input that fails is saved and
+//! named. This is no replacement for coverage-guided fuzzing, for which `testing/fuzz/` is there; it is what can run on
+//! every change.
 
 mod mutate;
 #[path = "../../testing/fuzz/targets.rs"]

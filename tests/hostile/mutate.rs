@@ -60,8 +60,9 @@ pub fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
     }
 }
 
-/// Puts the right checksums into every block of a trace that can still be found: a header of 40 bytes (docs/reference/trace-format.md)
-/// behind its mark, with the length of the body at byte 8, the body's checksum at 32 and the header's at 36.
+/// Puts the right checksums into every block of a trace that can still be found: a header of 40 bytes
+/// (docs/reference/trace-format.md) behind its mark, with the length of the body at byte 8, the body's checksum at 32
+/// and the header's at 36.
 pub fn seal(bytes: &mut [u8]) {
     const MARK: [u8; 4] = [0xf5, b'G', 0xb6, 0xc3];
     let mut at = 0;

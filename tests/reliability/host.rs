@@ -110,12 +110,12 @@ fn close_to_a_limit_on_memory_records_are_dropped_and_counted_instead_of_an_abor
     assert!(json["completeness"]["dropped_by_gpuwhy"].as_u64().unwrap() > 0, "{}", json["completeness"]);
     let stage = Stage::new();
     let said = stderr(&run(&stage, &mut host(&stage, "little-memory")));
-    assert!(said.contains("MiB of memory, and measuring takes 1024"), "{said}");
+    assert!(said.contains("MiB of memory, and measuring needs 1024"), "{said}");
     assert!(!stage.path("trace.gpuwhy").exists());
 }
 
-/// A copy of a library of which the linker is not told that it must stay (`-z nodelete`), as it is with a plugin that has
-/// linked the collector.
+/// A copy of a library of which the linker is not told that it must stay (`-z nodelete`), as it is with a plugin that
+/// has linked the collector.
 fn that_can_be_unloaded(library: &Path, copy: PathBuf) -> PathBuf {
     const DYNAMIC: u32 = 2;
     const FLAGS_1: u64 = 0x6fff_fffb;

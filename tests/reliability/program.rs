@@ -14,8 +14,8 @@ pub const PRINTED: &str = "loss 0.25";
 pub const CODE: i32 = 7;
 /// What the exit may wait for CUPTI here.
 pub const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a run may take before it counts as hanging: play takes 0.2 s and the exit at most [`EXIT_TIMEOUT`]; the rest
-/// is for a machine that is busy with something else.
+/// How long a run may take before it counts as hanging: play takes 0.2 s and the exit at most [`EXIT_TIMEOUT`]; the
+/// rest is for a machine that is busy with something else.
 const HANGS: Duration = Duration::from_secs(20);
 
 /// What became of a run.

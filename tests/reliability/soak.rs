@@ -59,8 +59,8 @@ fn memory_stays_flat() {
     assert!(sum(&json["completeness"]["records"]) > repeats * 1_000);
 }
 
-/// Growth from the middle third to the last while no flush tells the engine what is complete, KiB. Without a limit on what
-/// waits for one it is 55 MB, some 250 bytes for each kernel; with it 17 MB, tables that still fill up.
+/// Growth from the middle third to the last while no flush tells the engine what is complete, KiB. Without a limit on
+/// what waits for one it is 55 MB, some 250 bytes for each kernel; with it 17 MB, tables that still fill up.
 const WITHOUT_FLUSHES: u64 = 34_000;
 
 #[test]

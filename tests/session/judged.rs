@@ -48,7 +48,7 @@ fn rules() {
     let mut incomplete = report.clone();
     incomplete.completeness.loss.dropped_by_cupti = 3;
     let text = failure(&incomplete, any().kernels_at_most(0));
-    assert!(text.contains("3 records dropped by CUPTI") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("CUPTI dropped 3 records") && text.lines().count() == 1, "{text}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The GPU of a test that has no GPU: the replay library that the collector of this very process has loaded.
 //!
-//! The environment must be set before a process starts, so a test runs itself anew: the outer half is [`inside`], the inner
-//! half is an ignored test that plays.
+//! The environment must be set before a process starts, so a test runs itself anew: the outer half is [`inside`], the
+//! inner half is an ignored test that plays.
 #![expect(unsafe_code, reason = "calls C functions of the replay library")]
 
 use std::process::{Command, Output};

@@ -1,7 +1,7 @@
 //! The folder of one rank of a run, complete or not there.
 //!
-//! Tables are written into a folder of another name beside it, which is renamed when all of them are complete: a set that
-//! lacks a table, or has half of one, would be read as if the rest had never happened.
+//! Tables are written into a folder of another name beside it, which is renamed when all of them are complete: a set
+//! that lacks a table, or has half of one, would be read as if the rest had never happened.
 
 use std::fs;
 use std::io;

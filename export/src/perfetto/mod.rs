@@ -1,8 +1,8 @@
 //! Perfetto's own format: exact to the nanosecond, a quarter of the JSON, and with counters.
 //!
 //! Tracks: the process with its threads (calls, and a track for the ranges of each thread and domain), each device with
-//! its streams, its steps with what each spent on which cause, counters of launches that wait and of copied bytes, and the
-//! verdict over all of it. Arrows lead from
+//! its streams, its steps with what each spent on which cause, counters of launches that wait and of copied bytes, and
+//! the verdict over all of it. Arrows lead from
 //! each launch to its first operation.
 
 mod events;

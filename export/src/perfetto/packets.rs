@@ -33,8 +33,8 @@ impl TrackOrigin<'_> {
         self.number + 1
     }
 
-    /// The number of a track in the file. Those of one process differ; the multiple of the golden ratio that is put over
-    /// them is far from small numbers, which keeps processes apart.
+    /// The number of a track in the file. Those of one process differ; the multiple of the golden ratio that is put
+    /// over them is far from small numbers, which keeps processes apart.
     fn uuid(&self, track: Track) -> u64 {
         track.0 ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

@@ -1,8 +1,8 @@
 //! Managed memory: migrations become rows of `CUPTI_ACTIVITY_KIND_MEMCPY`, as with nsys, page faults have two tables.
 //!
-//! nsys's reports about managed memory take each of the three tables for granted, so those of faults stay, even when one
-//! is empty, as soon as anything is known of managed memory. The host's instructions are numbers: which function they
-//! lie in is not looked up.
+//! nsys's reports about managed memory take each of the three tables for granted, so those of faults stay, even when
+//! one is empty, as soon as anything is known of managed memory. The host's instructions are numbers: which function
+//! they lie in is not looked up.
 
 use profiler_core::record::{ManagedEvent, ManagedKind};
 use rusqlite::{CachedStatement, Connection, Result, params};

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use super::format::TableFormat;
 use crate::json::quoted;
 
-/// Puts between tables what the form needs: an empty line in CSV and TSV; in JSON, where several arrays after each other
-/// would be no document, an object with a member for each. A single table stays as it is.
+/// Puts between tables what the form needs: an empty line in CSV and TSV; in JSON, where several arrays after each
+/// other would be no document, an object with a member for each. A single table stays as it is.
 pub struct Document<W> {
     output: W,
     format: TableFormat,

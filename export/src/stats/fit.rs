@@ -1,7 +1,7 @@
 //! How wide the columns of a text table are, and how a name is cut to fit.
 //!
-//! Numbers are never cut. Names lose their middle: those of C++ begin alike, and what tells two of them apart, such as a
-//! functor or the type of an argument, stands near the end.
+//! Numbers are never cut. Names lose their middle: those of C++ begin alike, and what tells two of them apart, such as
+//! a functor or the type of an argument, stands near the end.
 
 use std::borrow::Cow;
 use std::io;

@@ -115,8 +115,8 @@ impl RowSink for Printer<'_> {
     }
 }
 
-/// Texts beside each other: each with whether it stands on the left, and the width of its column. A text may be wider. Not by
-/// `{:<width$}`, which panics above 65,535.
+/// Texts beside each other: each with whether it stands on the left, and the width of its column. A text may be wider.
+/// Not by `{:<width$}`, which panics above 65,535.
 fn aligned<'t>(cells: impl Iterator<Item = (Cow<'t, str>, bool, usize)>) -> String {
     let mut line = String::new();
     // Spaces are only written in front of something.

@@ -1,12 +1,13 @@
 //! Ranges of the program one by one, with the ranges around them.
 //!
-//! Pushed ranges of one thread and domain nest, started ranges may overlap: each is put into a lane of its thread in which
-//! ranges are within each other or apart, so that those around a call are found quickly. The parent of a range is, as in
-//! nsys's reports, the range of the same thread that holds it with the least time to spare, of whatever domain and style.
-//! A range that ends on another thread than it began on is left out, since nsys looks for launches on one thread only.
+//! Pushed ranges of one thread and domain nest, started ranges may overlap: each is put into a lane of its thread in
+//! which ranges are within each other or apart, so that those around a call are found quickly. The parent of a range
+//! is, as in nsys's reports, the range of the same thread that holds it with the least time to spare, of whatever
+//! domain and style. A range that ends on another thread than it began on is left out, since nsys looks for launches on
+//! one thread only.
 //!
-//! All ranges are kept (some 60 bytes each), which is the one place in this crate where memory grows with the trace; beyond a
-//! limit they are counted.
+//! All ranges are kept (some 60 bytes each), which is the one place in this crate where memory grows with the trace;
+//! beyond a limit they are counted.
 
 use std::collections::VecDeque;
 
@@ -208,8 +209,8 @@ pub(super) enum Wanted {
     Pushed,
 }
 
-/// Gives each range its parent and level; those that hold others come before them. Answers how many open ranges were not
-/// looked at.
+/// Gives each range its parent and level; those that hold others come before them. Answers how many open ranges were
+/// not looked at.
 fn nest(all: &mut [Instance]) -> u64 {
     let mut open: FxHashMap<ThreadId, VecDeque<u32>> = FxHashMap::default();
     let mut unseen = 0;

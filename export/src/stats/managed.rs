@@ -1,8 +1,8 @@
 //! Managed memory by address, in all, and by the instruction of the host that missed it.
 //!
-//! nsys makes these sums with SQL, whose rules show in its tables: one column's name begins with a space, what a page has none of is empty rather than 0, a
-//! throughput is a product of whole numbers, and the lowest and highest address stand there only when there were
-//! migrations both ways and faults on both sides.
+//! nsys makes these sums with SQL, whose rules show in its tables: one column's name begins with a space, what a page
+//! has none of is empty rather than 0, a throughput is a product of whole numbers, and the lowest and highest address
+//! stand there only when there were migrations both ways and faults on both sides.
 
 use std::cmp::Reverse;
 
@@ -17,8 +17,8 @@ use crate::error::ExportError;
 
 /// Addresses that the sum shows: nsys's own default.
 const ROWS: usize = 10;
-/// Addresses and instructions that are told apart: a table of 80 MB at most. Pages are reported in pieces of 4 KiB to 2 MiB
-/// (64 MiB moved back and forth twice on an H200: 4671 pieces).
+/// Addresses and instructions that are told apart: a table of 80 MB at most. Pages are reported in pieces of 4 KiB to 2
+/// MiB (64 MiB moved back and forth twice on an H200: 4671 pieces).
 const PLACES: usize = 1 << 19;
 
 /// What happened to pages, in each way that is counted.

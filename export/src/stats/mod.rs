@@ -4,11 +4,11 @@
 //! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
 //! priorities, stays empty.
 //!
-//! Reading order: `table` (rows and cells), `input` (the arguments of every table), `subject` (one trace or several), `format`
-//! (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `statistic` (which there are, and their
-//! columns), `report` (who makes which), `distribution`, `columns` and `sums`, `launches` (calls joined with kernels),
-//! `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and `calls` (the trace
-//! reports).
+//! Reading order: `table` (rows and cells), `input` (the arguments of every table), `subject` (one trace or several),
+//! `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `statistic` (which there
+//! are, and their columns), `report` (who makes which), `distribution`, `columns` and `sums`, `launches` (calls joined
+//! with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and
+//! `calls` (the trace reports).
 
 mod calls;
 mod columns;

@@ -1,8 +1,8 @@
 //! Ranges of the program projected onto the devices: what was launched within them.
 //!
-//! Work belongs to the ranges of its launching thread that hold the launching call as a whole, the innermost one and all
-//! around it. The projection of a range lasts from the begin of its first operation to the end of its last. A range in
-//! which nothing was launched has none and no row.
+//! Work belongs to the ranges of its launching thread that hold the launching call as a whole, the innermost one and
+//! all around it. The projection of a range lasts from the begin of its first operation to the end of its last. A range
+//! in which nothing was launched has none and no row.
 
 use std::cmp::Reverse;
 

@@ -65,7 +65,8 @@ macro_rules! cells {
 cells! {
     i64 => Integer(number) number;
     u32 => Integer(number) number.into();
-    // Columns have a sign. Times and sizes of a run stay below 2^63; one that does not, in a damaged trace, is the largest.
+    // Columns have a sign. Times and sizes of a run stay below 2^63; one that does not, in a damaged trace, is the
+    // largest.
     u64 => Integer(number) i64::try_from(number).unwrap_or(i64::MAX);
     f64 => Real(number) number;
     bool => Flag(flag) flag;

@@ -2,10 +2,10 @@
 //!
 //! The thread runs on meanwhile, so a walk can begin in a function that has returned before it ends. Four things keep
 //! a wrong stack from being given out. Frames of 3.11 and later lie one behind the other, so that one read takes nearly
-//! all of them at one moment. Unless a walk finds the thread exactly where the last sample left it, two more follow, and
-//! only what all have in common counts: the outer frames, which stood still. (Two are not enough: a program that does
-//! nothing but call and return, 50 ns each, was then shown in a caller that it did not have once in 20,000 looks.) A
-//! stack must end in the same outermost frame as the one before it, and not in a generator, because a frame that is
+//! all of them at one moment. Unless a walk finds the thread exactly where the last sample left it, two more follow,
+//! and only what all have in common counts: the outer frames, which stood still. (Two are not enough: a program that
+//! does nothing but call and return, 50 ns each, was then shown in a caller that it did not have once in 20,000 looks.)
+//! A stack must end in the same outermost frame as the one before it, and not in a generator, because a frame that is
 //! left is cut off from its callers, generators a moment too early. And each code object is recognized by its type.
 
 use std::collections::HashMap;

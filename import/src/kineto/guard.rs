@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-/// Bytes of a text, or of what lies within an element of an array that is a member of the document. Rows with stacks and
-/// shapes are some ten kilobytes.
+/// Bytes of a text, or of what lies within an element of an array that is a member of the document. Rows with stacks
+/// and shapes are some ten kilobytes.
 const LONGEST: usize = 16 << 20;
 /// Brackets around the members of rows: those of the document and of its array.
 const ROWS: u32 = 2;

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What is read of an object or of an array; the other one is read over. Written by hand because a derived reader refuses a
-/// repeated key, and Kineto has written such.
+/// What is read of an object or of an array; the other one is read over. Written by hand because a derived reader
+/// refuses a repeated key, and Kineto has written such.
 pub(super) trait Shape: Sized {
     /// The members of an object.
     fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {

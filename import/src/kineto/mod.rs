@@ -9,8 +9,8 @@
 //! (attribute and event queries), and anything before its recording window, so that operations at the beginning may
 //! lack their launch.
 //!
-//! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient reading), `builder` (the mapping), `time`,
-//! `copy_name`.
+//! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient
+//! reading), `builder` (the mapping), `time`, `copy_name`.
 
 mod builder;
 mod copy_name;
@@ -60,8 +60,8 @@ pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
 
 /// Writes a Kineto trace as a trace of gpuwhy, for everything that reads those. `source` is the JSON text.
 ///
-/// The whole trace is held in memory. Ranges other than those that name the fetching of batches, and marks of steps, are
-/// not in the result; what could not be used or read is among the notes of its session.
+/// The whole trace is held in memory. Ranges other than those that name the fetching of batches, and marks of steps,
+/// are not in the result; what could not be used or read is among the notes of its session.
 ///
 /// # Errors
 /// As [`import_kineto`], and when `out` cannot be written.
@@ -164,8 +164,8 @@ impl Imported {
     }
 }
 
-/// Ranges as they begin and end, in an order in which each end meets the newest begin of its thread: of those that begin
-/// together the longest comes first, and ends come before begins. A range without length is left out.
+/// Ranges as they begin and end, in an order in which each end meets the newest begin of its thread: of those that
+/// begin together the longest comes first, and ends come before begins. A range without length is left out.
 fn range_events(mut ranges: Vec<Range>, empty: NameId) -> Vec<RangeEvent> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));

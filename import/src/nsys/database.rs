@@ -16,7 +16,8 @@ use crate::error::OpenError;
 const LONGEST: i32 = 16 << 20;
 /// Instructions of SQLite's machine between two looks at how many there were.
 const BETWEEN: u32 = 1 << 16;
-/// Instructions that reading may take, in all and for each byte of the file. Exports were read with 0.2 to 0.6 for a byte.
+/// Instructions that reading may take, in all and for each byte of the file. Exports were read with 0.2 to 0.6 for a
+/// byte.
 const ALLOWED: u64 = 20_000_000;
 const ALLOWED_PER_BYTE: u64 = 100;
 
@@ -30,8 +31,8 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens `file` and nothing beside it: as it is on the disk, without what another process may be writing. `path` is how
-    /// users know it.
+    /// Opens `file` and nothing beside it: as it is on the disk, without what another process may be writing. `path` is
+    /// how users know it.
     pub(crate) fn open(file: &Path, path: &Path) -> std::result::Result<Self, OpenError> {
         let metadata = std::fs::metadata(file).map_err(|error| OpenError::io(path, error))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -71,8 +72,8 @@ impl Database {
     }
 }
 
-/// A read-only connection still makes files beside a database in WAL mode, and cannot read it in a folder that it may not
-/// write to; an immutable file needs neither.
+/// A read-only connection still makes files beside a database in WAL mode, and cannot read it in a folder that it may
+/// not write to; an immutable file needs neither.
 fn uri(path: &Path) -> String {
     let mut uri = String::from("file://");
     for &byte in path.as_os_str().as_bytes() {

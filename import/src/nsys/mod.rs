@@ -6,8 +6,8 @@
 //! only a file without any of them is an error. SQLite sorts, so memory does not grow with the file.
 //!
 //! Of several processes one is taken, since a trace is about one: the one with most device work unless told otherwise.
-//! What such a file does not hold stays absent: looks at host threads, whether a copy was asynchronous, categories of ranges, the PCI Express
-//! link, loss.
+//! What such a file does not hold stays absent: looks at host threads, whether a copy was asynchronous, categories of
+//! ranges, the PCI Express link, loss.
 
 mod database;
 mod facts;

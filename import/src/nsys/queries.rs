@@ -24,7 +24,8 @@ pub(super) enum Source {
     Range,
 }
 
-/// Table, what becomes of it, the columns that are read; all but events, faults of the host and ranges are handed out by their end.
+/// Table, what becomes of it, the columns that are read; all but events, faults of the host and ranges are handed out
+/// by their end.
 const TABLES: [(&str, Source, &str); 9] = [
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",

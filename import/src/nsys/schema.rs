@@ -40,8 +40,8 @@ impl Schema {
         Ok(Self { tables, views })
     }
 
-    /// A view in the place of a table: what it says is computed, perhaps without an end. Views of other names are nobody's
-    /// business.
+    /// A view in the place of a table: what it says is computed, perhaps without an end. Views of other names are
+    /// nobody's business.
     pub(super) fn view(&self) -> Option<&str> {
         std::iter::once("StringIds").chain(KNOWN).find(|&table| self.views.contains(table))
     }

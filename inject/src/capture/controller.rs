@@ -1,9 +1,9 @@
 //! Captures: what is measured, when a piece of the run begins and ends, and what that means for CUPTI.
 //!
 //! Events come from application threads (`cudaProfilerStart`, ranges), the flushing thread (time), the collector
-//! (detected steps) and the control socket. [`plan`](super::plan) decides; a begin switches tracing on at once, on the thread that
-//! brought the event, so that its next launch is seen; an end is handed to the flushing thread, which keeps tracing on
-//! until the capture's device work has come, and then switches it off. The collector cuts what lies outside
+//! (detected steps) and the control socket. [`plan`](super::plan) decides; a begin switches tracing on at once, on the
+//! thread that brought the event, so that its next launch is seen; an end is handed to the flushing thread, which keeps
+//! tracing on until the capture's device work has come, and then switches it off. The collector cuts what lies outside
 //! (`collect::capture_router`, `collect::capture_filter`).
 //!
 //! [`drain`](super::drain) and [`cupti_sharing`](super::cupti_sharing) are the flushing thread's part: how long tracing stays on, and whether another tool has
@@ -40,8 +40,8 @@ pub struct CaptureController {
     pub(super) state: Mutex<CaptureState>,
     /// Events that were given up because the lock was not to be had in time. `Relaxed`: a statistic.
     pub(super) missed_events: AtomicU64,
-    /// Marks wait for the flushing thread, because the thread that was to send them did not get the lock. `Relaxed`: seen a
-    /// flush later it is as good.
+    /// Marks wait for the flushing thread, because the thread that was to send them did not get the lock. `Relaxed`:
+    /// seen a flush later it is as good.
     pub(super) marks_are_left: AtomicBool,
     pub(super) messages: Sender<Message>,
     pub(super) commands: Sender<FlusherCommand>,
@@ -51,8 +51,8 @@ pub struct CaptureController {
     /// When the newest capture ended, nanoseconds; `Relaxed` as above.
     pub(super) ended: AtomicU64,
     pub(super) failure_logged: AtomicBool,
-    /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go last
-    /// may switch off.
+    /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go
+    /// last may switch off.
     pub(super) holders: AtomicUsize,
     /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
@@ -125,8 +125,8 @@ impl CaptureController {
         self.state().plan.request().range == Range::ProfilerApi
     }
 
-    /// From here on calls of the profiler API are understood, for as long as this library holds the subscriber. Answers whether there are
-    /// any.
+    /// From here on calls of the profiler API are understood, for as long as this library holds the subscriber. Answers
+    /// whether there are any.
     pub fn listen(&self) -> bool {
         let calls = self.switch.ownership().with(|subscriber| ProfilerCalls::listen(self.cupti, subscriber));
         let calls = calls.unwrap_or_default();

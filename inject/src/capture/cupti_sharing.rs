@@ -1,7 +1,7 @@
 //! CUPTI shared with other tools: whether one has taken its buffers, and taking them again when it is done.
 //!
-//! What can be seen of another tool, and what that rests on, is in docs/design/reliability.md; [`OtherToolDetector`] judges it. All of it is done
-//! only where CUPTI is left to others (`GPUWHY_CUPTI_SHARING=yield`).
+//! What can be seen of another tool, and what that rests on, is in docs/design/reliability.md; [`OtherToolDetector`]
+//! judges it. All of it is done only where CUPTI is left to others (`GPUWHY_CUPTI_SHARING=yield`).
 
 use std::sync::atomic::Ordering;
 
@@ -15,8 +15,9 @@ use crate::cupti::other_tool::OtherToolDetector;
 use crate::sys::clock;
 
 impl CaptureController {
-    /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its buffers, and
-    /// takes them again when that is done. Answers whether one has, just now: what CUPTI had of ours is lost.
+    /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its
+    /// buffers, and takes them again when that is done. Answers whether one has, just now: what CUPTI had of ours is
+    /// lost.
     pub fn check_other_tool(&self, detector: &mut OtherToolDetector, at: Timestamp) -> bool {
         let ownership = self.switch.ownership();
         if !ownership.is_yielded() || !self.switch.is_on() || self.is_watching() {

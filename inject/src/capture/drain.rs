@@ -1,7 +1,7 @@
 //! How long tracing stays on: what the flushing thread checks before it sleeps and after each flush.
 //!
-//! Records are wanted while a capture is being taken, while the last device work of one is awaited, and while a session of
-//! the program holds. Only the flushing thread switches off, so none of this is done inside a callback.
+//! Records are wanted while a capture is being taken, while the last device work of one is awaited, and while a session
+//! of the program holds. Only the flushing thread switches off, so none of this is done inside a callback.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What the lock of the captures protects: the plan, the marks that wait, and the time in which nothing could be recorded.
+//! What the lock of the captures protects: the plan, the marks that wait, and the time in which nothing could be
+//! recorded.
 //!
 //! No clock, thread or library: times are given.
 

@@ -71,7 +71,8 @@ impl Collector {
         }
     }
 
-    /// Has nodes of CUDA graphs recorded where they cost little, and takes down that they are once CUPTI was left to others.
+    /// Has nodes of CUDA graphs recorded where they cost little, and takes down that they are once CUPTI was left to
+    /// others.
     pub(super) fn choose_graph_records(&mut self, at: Timestamp) {
         self.count_nodes();
         let Some(graph_nodes) = &self.graph_nodes else { return };

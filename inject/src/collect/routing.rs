@@ -1,8 +1,8 @@
 //! The collector's way of a record: to its capture, and into the trace.
 //!
-//! Which capture a record belongs to is decided by [`CaptureRouter`](crate::collect::capture_router::CaptureRouter), sometimes after it came.
-//! So records are first routed, and then placed, those of one capture after those of another: the trace names a capture once for
-//! all records behind it.
+//! Which capture a record belongs to is decided by [`CaptureRouter`](crate::collect::capture_router::CaptureRouter),
+//! sometimes after it came. So records are first routed, and then placed, those of one capture after those of another:
+//! the trace names a capture once for all records behind it.
 
 use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp};
 
@@ -28,8 +28,8 @@ impl Collector {
         self.events = events;
     }
 
-    /// Takes over the program's ranges up to now, and places all that was routed. Without memory for them ranges wait in
-    /// their rings, which have a limit.
+    /// Takes over the program's ranges up to now, and places all that was routed. Without memory for them ranges wait
+    /// in their rings, which have a limit.
     pub(super) fn catch_up(&mut self) {
         if !memory::is_short() {
             self.ranges(clock::wall_clock());

@@ -1,8 +1,8 @@
 //! The collector's side of a session: which records are its own, and the file that they go into.
 //!
 //! The records are those of what was launched between begin and end, found as those of a capture are
-//! (`CaptureRouter`). Nothing is reported here: the program reads the file. An error of the file ends the writing and is
-//! told at the end; it disturbs nobody else.
+//! (`CaptureRouter`). Nothing is reported here: the program reads the file. An error of the file ends the writing and
+//! is told at the end; it disturbs nobody else.
 
 use std::fs::File;
 use std::io;

@@ -42,7 +42,8 @@ impl Collector {
         }
     }
 
-    /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it up.
+    /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it
+    /// up.
     pub(super) fn answer_to_keep(&self, report: &Report) -> Option<StoredReport> {
         (report.completeness.records() >= STORED_REPORT_FROM && self.what_if != WhatIf::Off).then(|| StoredReport {
             gpuwhy_version: self.session.gpuwhy_version.clone(),

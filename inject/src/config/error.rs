@@ -1,8 +1,8 @@
 //! What is wrong with the variables that are set: a value that is not understood, a name that does not exist.
 //!
 //! Both are said the same way by libprof.so, which goes on with the default, and by `gpuwhy run`, before the program
-//! starts; a value that is not understood keeps `gpuwhy run` from starting it. A misspelt name would without a word simply
-//! not be there: so every variable with our prefix must be known to somebody.
+//! starts; a value that is not understood keeps `gpuwhy run` from starting it. A misspelt name would without a word
+//! simply not be there: so every variable with our prefix must be known to somebody.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -74,8 +74,8 @@ impl SettingsError {
         }
     }
 
-    /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A name
-    /// that nothing reads may be for another version, or for somebody else.
+    /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A
+    /// name that nothing reads may be for another version, or for somebody else.
     #[must_use]
     pub fn is_serious(&self) -> bool {
         matches!(self, Self::Value { .. } | Self::RangeWithoutName)
@@ -123,8 +123,8 @@ pub(super) fn unknown(name: &OsStr) -> Option<SettingsError> {
 }
 
 /// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
-/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at, the
-/// work is quadratic.
+/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at,
+/// the work is quadratic.
 fn nearest(name: &str) -> Option<&'static str> {
     let letters = name.len() - PREFIX.len();
     let ranked = VARIABLES.iter().map(|variable| (edits(name, variable.name), variable.name));

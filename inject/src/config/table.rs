@@ -1,7 +1,7 @@
 //! Every setting, once: its name, its default, what it takes and what it does.
 //!
-//! The default is a value like any other, read by the same parser. `docs/guide/environment.md` is made from this table, and a
-//! test compares them.
+//! The default is a value like any other, read by the same parser. `docs/guide/environment.md` is made from this table,
+//! and a test compares them.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Where the sockets are: one folder for each user, one socket for each process.
 //!
-//! Server and client use this file, so they cannot disagree. `/tmp` belongs to everybody: whoever makes a folder of this
-//! name there first could learn who listens, answer in a process's name, or have the client delete files. So both sides
-//! use a folder only after the same check, and check the user at the other end of each connection too.
+//! Server and client use this file, so they cannot disagree. `/tmp` belongs to everybody: whoever makes a folder of
+//! this name there first could learn who listens, answer in a process's name, or have the client delete files. So both
+//! sides use a folder only after the same check, and check the user at the other end of each connection too.
 
 use std::fmt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -99,7 +99,8 @@ pub fn check(folder: &Path, user: u32) -> io::Result<()> {
 /// removed. The stream does not block.
 ///
 /// # Errors
-/// When the socket or the process at its other end is not this user's, or when the process does not take the connection.
+/// When the socket or the process at its other end is not this user's, or when the process does not take the
+/// connection.
 pub fn connect(socket: &Path, user: u32, timeout: Duration) -> io::Result<Option<UnixStream>> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -139,7 +140,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Removes the file, unless another one has its name by now. While the process listens no other file gets its inode.
+    /// Removes the file, unless another one has its name by now. While the process listens no other file gets its
+    /// inode.
     pub fn remove(&self) {
         remove(&self.path, self.user, self.inode);
     }
@@ -169,8 +171,8 @@ fn make_private(folder: &Path, user: u32) -> io::Result<()> {
     }
 }
 
-/// Listens in `folder`. Between binding and listening a socket refuses connections, as one of a killed process does, which
-/// clients remove. So it listens before it gets the name that clients look for.
+/// Listens in `folder`. Between binding and listening a socket refuses connections, as one of a killed process does,
+/// which clients remove. So it listens before it gets the name that clients look for.
 fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unnamed = folder.join(format!("{id}.{}", now.subsec_nanos()));
@@ -181,8 +183,8 @@ fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> 
     Ok((listener, place?))
 }
 
-/// Gives the socket the first name on which nobody answers: a process of another container may have this process's id and
-/// folder.
+/// Gives the socket the first name on which nobody answers: a process of another container may have this process's id
+/// and folder.
 fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> {
     for number in 1..=NAMESAKES {
         let path = folder.join(format!("{}.sock", Process { id, number }));

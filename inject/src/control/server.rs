@@ -2,8 +2,8 @@
 //!
 //! One thread serves all clients and never waits for one: lines and answers are bounded, a client that does not read
 //! loses lines and then its connection, and there is room for eight of them. It asks the collector by message and
-//! waits a bounded time for the answer. The protocol is docs/guide/control.md; where the socket lies is [`address`]. Nothing
-//! here is reached from a CUDA call.
+//! waits a bounded time for the answer. The protocol is docs/guide/control.md; where the socket lies is [`address`].
+//! Nothing here is reached from a CUDA call.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -33,7 +33,8 @@ const TICK: Duration = Duration::from_millis(500);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two checks whether this library has started.
 const STARTING: Duration = Duration::from_millis(1);
-/// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at once.
+/// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at
+/// once.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The socket file of this process.
@@ -100,8 +101,8 @@ impl Control {
     }
 }
 
-/// Waits until a client has something to read or takes more, or a line to one is due. Answers whether a connection waits,
-/// where they are listened for.
+/// Waits until a client has something to read or takes more, or a line to one is due. Answers whether a connection
+/// waits, where they are listened for.
 fn wait(clients: &[Client<Own<UnixStream>>], listener: Option<&UnixListener>, now: Instant) -> bool {
     // A client whose descriptor is gone is found out when it is read.
     let open = |client: &Client<Own<UnixStream>>| Some((client.stream().get().ok()?.as_raw_fd(), client.has_output()));

@@ -1,13 +1,13 @@
 //! How many bytes of records have come since the last flush, and when that is reason for another.
 //!
 //! What the engine keeps are the records of two flush periods: only a flush says that nothing older is to come. So at a
-//! fixed period memory grows with the rate. Played at a million kernels a second, the heap of this library reached 190 MiB
-//! with a flush every 100 ms and 54 MiB with one after each [`LIMIT`] bytes.
+//! fixed period memory grows with the rate. Played at a million kernels a second, the heap of this library reached 190
+//! MiB with a flush every 100 ms and 54 MiB with one after each [`LIMIT`] bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of records after which a flush is due before its time: two full chunks of the trace, or 16,000 launches with their
-/// calls. Up to 160,000 kernels a second the period decides.
+/// Bytes of records after which a flush is due before its time: two full chunks of the trace, or 16,000 launches with
+/// their calls. Up to 160,000 kernels a second the period decides.
 const LIMIT: usize = 4 << 20;
 
 /// The count. All `Relaxed`: it decides only when the next flush is.

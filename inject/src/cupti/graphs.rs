@@ -1,11 +1,11 @@
 //! Whether CUDA graphs go on being recorded as a whole: what only the run can tell.
 //!
-//! Nodes say more, and cost the launching call [`GRAPH_NODE_NANOS`] each. CUPTI goes over from whole graphs to nodes in mid-run,
-//! but crashes the program the other way (docs/design/overhead.md), so a run that is to choose begins with whole graphs. Their
-//! records do not say how many nodes there are; CUPTI's callbacks do, when a graph is instantiated.
+//! Nodes say more, and cost the launching call [`GRAPH_NODE_NANOS`] each. CUPTI goes over from whole graphs to nodes in
+//! mid-run, but crashes the program the other way (docs/design/overhead.md), so a run that is to choose begins with
+//! whole graphs. Their records do not say how many nodes there are; CUPTI's callbacks do, when a graph is instantiated.
 //!
-//! What nodes would cost is held against the time that the graphs themselves take, not against that of the run: a server that
-//! waits for its first requests would seem to afford anything, and there is no way back.
+//! What nodes would cost is held against the time that the graphs themselves take, not against that of the run: a
+//! server that waits for its first requests would seem to afford anything, and there is no way back.
 
 use std::collections::HashMap;
 
@@ -28,8 +28,8 @@ pub struct GraphNodeBudget {
     cheap: f64,
     /// Nodes by graph. Nodes of a graph that was copied or made part of another one before count twice.
     nodes: HashMap<u32, u32>,
-    /// Graphs that ran, of these ones whose nodes are not known, the nodes of the others, how long all took, and when the first
-    /// began.
+    /// Graphs that ran, of these ones whose nodes are not known, the nodes of the others, how long all took, and when
+    /// the first began.
     graphs: u64,
     unknown: u64,
     nodes_ran: u64,
@@ -70,7 +70,8 @@ impl GraphNodeBudget {
         self.first.get_or_insert(kernel.start);
     }
 
-    /// What recording the nodes of all graphs so far would have cost, nanoseconds; 0 when those of a graph are not known.
+    /// What recording the nodes of all graphs so far would have cost, nanoseconds; 0 when those of a graph are not
+    /// known.
     pub fn nodes_ns(&self) -> u64 {
         if self.unknown > 0 { 0 } else { self.nodes_ran.saturating_mul(GRAPH_NODE_NANOS) }
     }

@@ -1,9 +1,9 @@
 //! Kernels that were launched before: what a record says again and again, looked up once.
 //!
-//! Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding, and hashing
-//! the launch comes next. So a name is found by its address and a launch by comparing it with the one before. An address can
-//! come to mean another name when a module is unloaded, but not within a buffer, whose names CUPTI keeps until it is given back:
-//! so the text is compared once a buffer.
+//! Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding, and
+//! hashing the launch comes next. So a name is found by its address and a launch by comparing it with the one before.
+//! An address can come to mean another name when a module is unloaded, but not within a buffer, whose names CUPTI keeps
+//! until it is given back: so the text is compared once a buffer.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};

@@ -4,12 +4,12 @@
 
 use profiler_core::record::Timestamp;
 
-/// So many calls of ours in a row without a request for a buffer, over so long, mean that somebody else is asked. Flushes may
-/// follow each other within 10 ms, and the buffer of the last call may come back a moment after its flush.
+/// So many calls of ours in a row without a request for a buffer, over so long, mean that somebody else is asked.
+/// Flushes may follow each other within 10 ms, and the buffer of the last call may come back a moment after its flush.
 const UNANSWERED: u32 = 2;
 const SILENCE_NANOS: u64 = 150_000_000;
-/// Another tool is done when it has recorded nothing for so long: it fetches its last buffers after switching off, and who
-/// registers callbacks in between gets them. Kineto does both in one call of the program.
+/// Another tool is done when it has recorded nothing for so long: it fetches its last buffers after switching off, and
+/// who registers callbacks in between gets them. Kineto does both in one call of the program.
 const QUIET_NANOS: u64 = 500_000_000;
 
 /// What is known of another tool. On the flushing thread.
@@ -22,8 +22,8 @@ pub struct OtherToolDetector {
 }
 
 impl OtherToolDetector {
-    /// A call of ours at `at` was answered, or not. When somebody else must have come: since when what was recorded may have
-    /// gone to it.
+    /// A call of ours at `at` was answered, or not. When somebody else must have come: since when what was recorded may
+    /// have gone to it.
     pub fn heard(&mut self, answered: bool, at: Timestamp) -> Option<Timestamp> {
         self.quiet_since = None;
         if answered {

@@ -1,17 +1,19 @@
 //! Who has CUPTI's one subscriber, and who its buffers while the subscriber is left to other tools.
 //!
-//! CUPTI serves one tool in a process. Who holds the subscriber keeps the others out, and is not told that one was refused. Records
-//! are made without the subscriber too, but then another tool that comes replaces the callbacks for buffers, and what is enabled
-//! is shared with it. Three things make it possible to leave the subscriber to others all the same, each measured with CUPTI
+//! CUPTI serves one tool in a process. Who holds the subscriber keeps the others out, and is not told that one was
+//! refused. Records are made without the subscriber too, but then another tool that comes replaces the callbacks for
+//! buffers, and what is enabled is shared with it. Three things make it possible to leave the subscriber to others all
+//! the same, each measured with CUPTI
 //! 13.0.85 on an H200:
 //!
-//! * A call that this library makes has a record, for which CUPTI asks this library for a buffer on the calling thread. If
-//!   it does not ask, somebody else has the callbacks ([`CuptiOwnership::answers`]).
-//! * Enabling `KERNEL` records is refused (NOT_COMPATIBLE, and nothing changes) exactly while `CONCURRENT_KERNEL` records are
-//!   on: whether a tool that disables what it enabled is done can be seen without disturbing it
+//! * A call that this library makes has a record, for which CUPTI asks this library for a buffer on the calling thread.
+//!   If it does not ask, somebody else has the callbacks ([`CuptiOwnership::answers`]).
+//! * Enabling `KERNEL` records is refused (NOT_COMPATIBLE, and nothing changes) exactly while `CONCURRENT_KERNEL`
+//!   records are on: whether a tool that disables what it enabled is done can be seen without disturbing it
 //!   ([`CuptiOwnership::is_somebody_recording`]).
-//! * After that, callbacks registered again bring records again. API functions chosen one by one do not: whoever disables a
-//!   whole kind of calls ends that for good, and from then on the whole kinds are needed ([`CuptiOwnership::was_shared`]).
+//! * After that, callbacks registered again bring records again. API functions chosen one by one do not: whoever
+//!   disables a whole kind of calls ends that for good, and from then on the whole kinds are needed
+//!   ([`CuptiOwnership::was_shared`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -33,7 +35,8 @@ pub fn asked() {
     ASKED.set(true);
 }
 
-/// Who has CUPTI. Whoever enables or disables holds the [`TracingSwitch`](super::toggle::TracingSwitch), so [`claim`](Self::claim) is never in two threads.
+/// Who has CUPTI. Whoever enables or disables holds the [`TracingSwitch`](super::toggle::TracingSwitch), so
+/// [`claim`](Self::claim) is never in two threads.
 pub struct CuptiOwnership {
     cupti: &'static Cupti,
     register: fn(&'static Cupti) -> Result<(), Error>,
@@ -100,7 +103,8 @@ impl CuptiOwnership {
         Ok(())
     }
 
-    /// To be called before anything is enabled, and when another tool has had the buffers: makes sure that they are ours.
+    /// To be called before anything is enabled, and when another tool has had the buffers: makes sure that they are
+    /// ours.
     ///
     /// # Errors
     /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one has given CUPTI
@@ -162,8 +166,9 @@ impl CuptiOwnership {
         self.yields.load(Ordering::Relaxed) && self.held().is_none()
     }
 
-    /// Whether CUPTI asks us for buffers, found out by a call with a record (`cuDriverGetVersion`). `None` when that cannot be
-    /// found out here. To be called once between two flushes on one thread, since a flush takes the buffer of the last time.
+    /// Whether CUPTI asks us for buffers, found out by a call with a record (`cuDriverGetVersion`). `None` when that
+    /// cannot be found out here. To be called once between two flushes on one thread, since a flush takes the buffer of
+    /// the last time.
     pub fn answers(&self) -> Option<bool> {
         ASKED.set(false);
         cupti_sys::driver_cuda_version()?;

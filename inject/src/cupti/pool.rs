@@ -20,7 +20,8 @@ pub const BUFFER_BYTES: usize = 1 << 20;
 pub struct Pool {
     give: Sender<Buffer>,
     take: Receiver<Buffer>,
-    /// Buffers that there are, up to `limit`; fewer only when some are given up. `Relaxed`: it orders nothing but itself.
+    /// Buffers that there are, up to `limit`; fewer only when some are given up. `Relaxed`: it orders nothing but
+    /// itself.
     made: AtomicUsize,
     limit: usize,
 }

@@ -23,12 +23,13 @@ use crate::cupti::toggle::{SwitchOutcome, TracingSwitch};
 /// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 
-/// The first library that records CUDA graphs as a whole without harm: CUDA 13.2. With CUPTI 12.9 to 13.1 the first launch of
-/// a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) when CUPTI was flushed before it (docs/design/overhead.md).
+/// The first library that records CUDA graphs as a whole without harm: CUDA 13.2. With CUPTI 12.9 to 13.1 the first
+/// launch of a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) when CUPTI was flushed before it
+/// (docs/design/overhead.md).
 const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 
-/// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth of a
-/// second keeps its buffer with CUPTI.
+/// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth
+/// of a second keeps its buffer with CUPTI.
 const LEFTOVER_PERIOD: Duration = Duration::from_millis(2);
 const MAX_LEFTOVER_BUFFERS: usize = 50;
 
@@ -59,8 +60,8 @@ pub struct ActivityRecorder {
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
     records: bool,
-    /// Whether a graph is one record, from before CUDA starts until nodes are cheap, a step down to watching, CUPTI is left to
-    /// others, or measuring is over. `Relaxed`: written on the flushing thread only.
+    /// Whether a graph is one record, from before CUDA starts until nodes are cheap, a step down to watching, CUPTI is
+    /// left to others, or measuring is over. `Relaxed`: written on the flushing thread only.
     whole_graphs: AtomicBool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
@@ -80,9 +81,9 @@ struct Calls {
 
 impl ActivityRecorder {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
-    /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones; those
-    /// that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory. Also returns
-    /// notes for the report. When it fails the subscriber is released: it would only keep other tools out.
+    /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones;
+    /// those that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory.
+    /// Also returns notes for the report. When it fails the subscriber is released: it would only keep other tools out.
     pub fn prepare(
         cupti: &'static Cupti,
         ownership: CuptiOwnership,
@@ -249,8 +250,8 @@ impl ActivityRecorder {
         }
     }
 
-    /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA graphs. Only from the flushing
-    /// thread, while it is off.
+    /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA graphs. Only
+    /// from the flushing thread, while it is off.
     pub fn give_back_if_wanted(&self) {
         if !self.ownership.is_wanted() {
             return;
@@ -264,8 +265,8 @@ impl ActivityRecorder {
         }
     }
 
-    /// Fetches records of what was still on its way when its kind was switched off, if CUPTI has a buffer of ours: whoever
-    /// registers its callbacks next would be handed it. To be repeated up to [`MAX_LEFTOVER_BUFFERS`] times.
+    /// Fetches records of what was still on its way when its kind was switched off, if CUPTI has a buffer of ours:
+    /// whoever registers its callbacks next would be handed it. To be repeated up to [`MAX_LEFTOVER_BUFFERS`] times.
     fn fetch_leftover(&self) {
         if cupti_sys::lent_buffers() > 0 {
             thread::sleep(LEFTOVER_PERIOD);
@@ -341,8 +342,8 @@ impl ActivityRecorder {
         self.turn.leave()
     }
 
-    /// Switches off what [`leave`](Self::leave) has left; only from the flushing thread. A capture that begins meanwhile
-    /// has it switched on again. Answers whether it is on.
+    /// Switches off what [`leave`](Self::leave) has left; only from the flushing thread. A capture that begins
+    /// meanwhile has it switched on again. Answers whether it is on.
     ///
     /// # Errors
     /// When it was to be switched on again and kernels cannot be recorded.
@@ -391,9 +392,9 @@ enum Part {
     CuptiOwnership,
 }
 
-/// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that are
-/// enabled later and never records them, unless one of their domain was on when CUDA started (measured on an H200: 0 of
-/// 100 launches without it, 100 of 100 with it; what it costs an empty launch cannot be told from noise).
+/// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that
+/// are enabled later and never records them, unless one of their domain was on when CUDA started (measured on an H200:
+/// 0 of 100 launches without it, 100 of 100 with it; what it costs an empty launch cannot be told from noise).
 fn enable_canary(cupti: &Cupti, domain: Domain) {
     let seldom = |name: &str| matches!(name.split("_v").next(), Some("cudaProfilerStop" | "cuProfilerStop"));
     if let Some((id, _)) = api_functions(cupti, domain).find(|(_, name)| seldom(name)) {

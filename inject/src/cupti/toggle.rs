@@ -9,10 +9,11 @@
 //!                                                    │ on: called back
 //!     ON <──────────── enabled again ──────────── RECALLED
 //! ```
-//! Switching off takes hundreds of calls of CUPTI, and a capture may begin in the middle of them. It must not be refused,
-//! and it cannot be carried out beside them: so it calls the leaving thread back, which puts right what it has undone, and
-//! waits for that. The wait is that of one step, a call of CUPTI or a pause of milliseconds before one, and has a limit, because the call may in turn wait for something
-//! that the waiting thread holds. No lock is held around any call.
+//! Switching off takes hundreds of calls of CUPTI, and a capture may begin in the middle of them. It must not be
+//! refused, and it cannot be carried out beside them: so it calls the leaving thread back, which puts right what it has
+//! undone, and waits for that. The wait is that of one step, a call of CUPTI or a pause of milliseconds before one, and
+//! has a limit, because the call may in turn wait for something that the waiting thread holds. No lock is held around
+//! any call.
 //!
 //! Nothing of CUPTI is known here, so a model checker can try all orders of two threads (`testing/model`).
 

@@ -21,7 +21,8 @@ impl PythonStacks {
         Self { last: None }
     }
 
-    /// The id of a stack, innermost frame first; [`StackId::NONE`] for an empty one. `None` when the dictionary is full.
+    /// The id of a stack, innermost frame first; [`StackId::NONE`] for an empty one. `None` when the dictionary is
+    /// full.
     pub fn intern(&mut self, frames: &Arc<[Frame]>, dictionary: &mut Dictionary) -> Option<StackId> {
         if let Some((last, id)) = &self.last
             && Arc::ptr_eq(last, frames)

@@ -15,9 +15,9 @@ pub fn now(cupti: &Cupti) -> Timestamp {
     cupti.timestamp().ok().filter(|&nanos| nanos >= EARLIEST_NANOS).map_or_else(wall_clock, Timestamp::from_nanos)
 }
 
-/// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`), and
-/// that stays when it has gone. After torch.profiler CUPTI told 391 s instead of the time since 1970, and most records had no
-/// time at all (CUPTI 13.0.85, H200).
+/// Whether CUPTI tells the time by a clock that another tool has given it (`cuptiActivityRegisterTimestampCallback`),
+/// and that stays when it has gone. After torch.profiler CUPTI told 391 s instead of the time since 1970, and most
+/// records had no time at all (CUPTI 13.0.85, H200).
 pub fn is_on_foreign_clock(cupti: &Cupti) -> bool {
     cupti.timestamp().is_ok_and(|nanos| nanos < EARLIEST_NANOS)
 }

@@ -23,8 +23,8 @@ pub fn identity_of<T: AsRawFd>(opened: &T) -> Option<Identity> {
     identity(opened.as_raw_fd())
 }
 
-/// Closes a descriptor that the child of a fork has inherited, unless the program has put something of its own there. Safe
-/// in the child of a process with threads.
+/// Closes a descriptor that the child of a fork has inherited, unless the program has put something of its own there.
+/// Safe in the child of a process with threads.
 pub fn close_inherited(descriptor: RawFd, expected: Identity) {
     if identity(descriptor) == Some(expected) {
         // SAFETY: takes a number; the child uses this descriptor nowhere.

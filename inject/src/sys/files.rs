@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. Only the user
-/// can read it, since it holds the program's command line and names; folders that are missing are made. A character
-/// device, such as /dev/null, is written to as it is, and a link to one is not followed.
+/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. Only the
+/// user can read it, since it holds the program's command line and names; folders that are missing are made. A
+/// character device, such as /dev/null, is written to as it is, and a link to one is not followed.
 ///
 /// # Errors
 /// Whatever the system says about the first name that does not exist; and when `path` is a folder, a pipe (of which

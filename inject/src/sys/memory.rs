@@ -1,15 +1,16 @@
 //! Whether there is memory left for this library, where the process's memory is limited (`ulimit -v`, `ulimit -d`).
 //!
-//! An allocation that fails on a thread of ours ends the program: the standard library aborts, and stable Rust has no way
-//! round that. So where there is a limit, measuring does not start close to it, and records are dropped, and counted, while
-//! the program comes close to it later. Without a limit nothing is checked: then the kernel chooses whom it ends.
+//! An allocation that fails on a thread of ours ends the program: the standard library aborts, and stable Rust has no
+//! way round that. So where there is a limit, measuring does not start close to it, and records are dropped, and
+//! counted, while the program comes close to it later. Without a limit nothing is checked: then the kernel chooses whom
+//! it ends.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What has to be left at the start, for the program too: buffers and tables take up to 500 MB, and the C library sets aside
-/// 64 MiB of addresses for each thread. CUDA itself takes many times that.
+/// What has to be left at the start, for the program too: buffers and tables take up to 500 MB, and the C library sets
+/// aside 64 MiB of addresses for each thread. CUDA itself takes many times that.
 pub const TO_START: u64 = 1 << 30;
 /// What has to be left for a buffer to be decoded. The largest table that grows for its records doubles to 26 MB.
 const TO_GO_ON: u64 = 64 << 20;

@@ -85,9 +85,9 @@ fn stay_mapped() {
     }
     let Some(object) = loaded(on_exit as *const c_void) else { return };
     let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the name is the linker's own, of an object that is loaded: nothing new is loaded, and no initialiser runs.
-    // A failure means that it is the program itself, which is never unloaded; the error text is taken off the program's
-    // thread.
+    // SAFETY: the name is the linker's own, of an object that is loaded: nothing new is loaded, and no initialiser
+    // runs. A failure means that it is the program itself, which is never unloaded; the error text is taken off the
+    // program's thread.
     unsafe {
         if libc::dlopen(object.dli_fname, how).is_null() {
             libc::dlerror();
@@ -130,8 +130,8 @@ pub fn at_fork(handler: fn()) -> io::Result<()> {
         return Ok(());
     }
     stay_mapped();
-    // SAFETY: as above; the handler stores atomics, and checks a descriptor and closes it, which is safe in the child of a
-    // process with threads.
+    // SAFETY: as above; the handler stores atomics, and checks a descriptor and closes it, which is safe in the child
+    // of a process with threads.
     match unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),

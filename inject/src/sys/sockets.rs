@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A connection to a Unix socket, made at once or not at all: `WouldBlock` when the other side's queue is full, for which
-/// `UnixStream::connect` would wait without an end. The stream does not block.
+/// A connection to a Unix socket, made at once or not at all: `WouldBlock` when the other side's queue is full, for
+/// which `UnixStream::connect` would wait without an end. The stream does not block.
 ///
 /// # Errors
 /// What the system says, and `InvalidInput` for a path that is too long for a socket.
@@ -66,8 +66,8 @@ pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
     Some(unsafe { peer.assume_init() }.uid)
 }
 
-/// Returns when one of the sockets can be read, or written where that is asked for, or after `wait`. Answers whether the
-/// last of them can be.
+/// Returns when one of the sockets can be read, or written where that is asked for, or after `wait`. Answers whether
+/// the last of them can be.
 pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) -> bool {
     let mut ends: Vec<_> = sockets
         .iter()

@@ -5,8 +5,8 @@ use crate::cost::{Cost, GRAPH_NODE_NANOS, Mode};
 use crate::record::Timestamp;
 use crate::text_format::{Page, counted, duration, wrapped};
 
-/// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to them is
-/// estimated at 26 %; a program that launches ahead of the device loses less (docs/design/overhead.md).
+/// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to
+/// them is estimated at 26 %; a program that launches ahead of the device loses less (docs/design/overhead.md).
 const NODES_SHARE: f64 = 0.02;
 
 /// Some lines on what recording took; none for traces that do not say.

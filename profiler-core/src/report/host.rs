@@ -1,7 +1,7 @@
 //! What the launching threads were doing while devices were idle, as far as looks at them tell.
 //!
-//! Idle time is that of steady device time, by the gap rule: what a sample says of a thread while the device was busy costs
-//! nothing and is not here. The sums over samples are about the threads, whatever the device did.
+//! Idle time is that of steady device time, by the gap rule: what a sample says of a thread while the device was busy
+//! costs nothing and is not here. The sums over samples are about the threads, whatever the device did.
 
 use std::fmt::Write;
 

@@ -3,8 +3,9 @@
 //! Nothing here divides device time: gauges tell how much of it was used, looks at the launching thread tell what that
 //! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
 //! synchronization samples as one that computes, and one that waits for a lock may wait for the device, so neither is a
-//! cause here. Shares of a verdict are 0: none was measured. The utilization rate counts copies as well as kernels, and is
-//! coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it (docs/design/overhead.md).
+//! cause here. Shares of a verdict are 0: none was measured. The utilization rate counts copies as well as kernels, and
+//! is coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it
+//! (docs/design/overhead.md).
 
 use std::fmt::Write;
 
@@ -22,10 +23,11 @@ use crate::words::capitalized;
 const SPEAKING_SHARE: f64 = 0.5;
 /// From this share of busy multiprocessors on, a device that is never idle computes: half of it or more is at work.
 const FILLED_SHARE: f64 = 0.5;
-/// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of empty
-/// launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/design/overhead.md).
+/// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of
+/// empty launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/design/overhead.md).
 const COPYING: f64 = 1.0;
-/// HostSamples and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses between them.
+/// Host samples and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses
+/// between them.
 const SHORTEST: u64 = 2_500_000_000;
 
 /// Waits that are not for the device and need no stack to be understood.

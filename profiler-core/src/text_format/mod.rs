@@ -1,8 +1,8 @@
 //! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that
 //! cannot control the terminal.
 //!
-//! Plain ASCII. Nobody here knows whether there is a terminal: its width, and whether it shows colors, are in the [`Style`] that
-//! the caller gives. What the texts say is decided in `report`, `diff` and `ranks`.
+//! Plain ASCII. Nobody here knows whether there is a terminal: its width, and whether it shows colors, are in the
+//! [`Style`] that the caller gives. What the texts say is decided in `report`, `diff` and `ranks`.
 
 pub(crate) mod names;
 

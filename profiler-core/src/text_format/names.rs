@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{printable, shortened};
 
-/// The names of kernels in at most `width` characters each: of those that are too long, the begin, and what comes from where
-/// they differ from the one most like them.
+/// The names of kernels in at most `width` characters each: of those that are too long, the begin, and what comes from
+/// where they differ from the one most like them.
 pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let plain: Vec<String> = names.iter().map(|name| without_noise(name, width)).collect();
@@ -64,8 +64,8 @@ const PLAIN_ARGUMENTS: [&str; 6] = [
     "(unsigned long)",
 ];
 
-/// A name of C++ without template arguments that are numbers, flags, or what [`PLAIN_ARGUMENTS`] lists. Arguments of a list
-/// in which nothing else is stay, since they are all there is.
+/// A name of C++ without template arguments that are numbers, flags, or what [`PLAIN_ARGUMENTS`] lists. Arguments of a
+/// list in which nothing else is stay, since they are all there is.
 fn without_plain_arguments(name: &str) -> String {
     let Some(open) = name.find('<').filter(|_| name.trim_end().ends_with('>')) else { return without_lambdas(name) };
     let inner = name.trim_end();
@@ -119,8 +119,8 @@ fn without_namespaces(name: &str, width: usize) -> String {
     short
 }
 
-/// A lambda by the function that it is in and what it takes: `clamp(Tensor&)::{lambda()#1}::operator()() const::{lambda(float)#2}` is
-/// `clamp(float)`.
+/// A lambda by the function that it is in and what it takes:
+/// `clamp(Tensor&)::{lambda()#1}::operator()() const::{lambda(float)#2}` is `clamp(float)`.
 fn without_lambdas(name: &str) -> String {
     let Some(last) = name.rfind("{lambda(") else { return name.to_owned() };
     let mut depth = 0;
@@ -161,8 +161,8 @@ fn cut_in_the_middle(name: &str, width: usize) -> String {
     name.chars().take(head).chain(['~']).chain(name.chars().skip(length - tail)).collect()
 }
 
-/// The begin, and what comes from the word on in which character `from` is; as [`cut_in_the_middle`] where `from` is shown
-/// either way.
+/// The begin, and what comes from the word on in which character `from` is; as [`cut_in_the_middle`] where `from` is
+/// shown either way.
 fn cut_before(name: &str, from: usize, width: usize) -> String {
     let length = name.chars().count();
     let head = width.saturating_sub(1) / 3;

@@ -39,7 +39,7 @@ pub enum TraceError {
         /// Where it starts, bytes.
         offset: u64,
     },
-    /// UtilizationReading failed.
+    /// Reading failed.
     Io {
         /// How far reading had come, bytes.
         offset: u64,

@@ -8,7 +8,7 @@ use crate::cost::{Cost, Mode};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Timestamp, Trigger};
 
-/// ProcessInfo fields. Numbers are never reused. A list is a tag that occurs once for each element.
+/// Fields of the process. Numbers are never reused. A list is a tag that occurs once for each element.
 mod tag {
     pub(super) const PROCESS_ID: u64 = 1;
     pub(super) const PARENT_PROCESS_ID: u64 = 2;

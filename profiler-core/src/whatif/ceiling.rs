@@ -83,8 +83,8 @@ impl fmt::Display for Ceiling {
     }
 }
 
-/// A speed-up in words, with as many digits as it is worth: `about 4.1x`, and `more than 100x` from there on, where the number
-/// says nothing but that hardly anything would be left. It is an estimate: programs have beaten it.
+/// A speed-up in words, with as many digits as it is worth: `about 4.1x`, and `more than 100x` from there on, where the
+/// number says nothing but that hardly anything would be left. It is an estimate: programs have beaten it.
 pub(crate) fn about(speedup: f64) -> String {
     match speedup {
         _ if speedup > LARGEST_SHOWN => format!("more than {LARGEST_SHOWN:.0}x"),

@@ -21,8 +21,10 @@
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Simulation::call`];
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
-//! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that launch;
-//! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle part of it;
+//! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that
+//!    launch;
+//! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle
+//!    part of it;
 //! 5. a step found: [`Simulation::step_boundary`], at the begin of its first operation;
 //! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Simulation::advance`] to the same one.
 //!

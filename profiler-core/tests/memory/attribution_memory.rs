@@ -1,7 +1,7 @@
 //! The ceiling of what the engine holds, for a program that does everything that could make it hold more.
 //!
-//! What docs/design/attribution.md states is measured here, not added up: an allocator counts the bytes that are live. It
-//! counts for the whole binary, so this is its only test.
+//! What docs/design/attribution.md states is measured here, not added up: an allocator counts the bytes that are live.
+//! It counts for the whole binary, so this is its only test.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,8 @@ use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::*;
 
-/// What docs/design/attribution.md states for a program like this one: the tables, three devices, 4,096 threads, and what waits.
+/// What docs/design/attribution.md states for a program like this one: the tables, three devices, 4,096 threads, and
+/// what waits.
 const CEILING: usize = 96 << 20;
 /// What the last quarter may add to the rest: by then every table of this program is full.
 const GROWTH: usize = 8 << 20;

@@ -1,8 +1,8 @@
 //! What a program holds that launches large graphs far ahead of the device: the engine's memory must not follow.
 //!
-//! A graph launch says nothing about how many records will come, so everything behind the oldest unfinished launch waits.
-//! Graphs of 1,000 kernels of one microsecond, 400 of them launched at once, are a million operations behind it a
-//! second. An allocator counts; it counts for the whole binary, so this is its only test.
+//! A graph launch says nothing about how many records will come, so everything behind the oldest unfinished launch
+//! waits. Graphs of 1,000 kernels of one microsecond, 400 of them launched at once, are a million operations behind it
+//! a second. An allocator counts; it counts for the whole binary, so this is its only test.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,5 @@
-//! The ceiling of what the engine holds, for records that never let it finish anything: no flush marks, or marks that pass
-//! nothing. Such a trace takes next to no bytes, since columns that are constant are not stored.
+//! The ceiling of what the engine holds, for records that never let it finish anything: no flush marks, or marks that
+//! pass nothing. Such a trace takes next to no bytes, since columns that are constant are not stored.
 //!
 //! An allocator counts the bytes that are live. It counts for the whole binary, so this is its only test.
 

@@ -1,7 +1,7 @@
 //! Copies, memsets and calls that hold the host.
 //!
-//! Whether a copy is asynchronous is in the name of the call that issued it, as in nsys: the record of the copy says how
-//! the driver carried it out.
+//! Whether a copy is asynchronous is in the name of the call that issued it, as in nsys: the record of the copy says
+//! how the driver carried it out.
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{ApiCall, ApiFunctionId, Copy, CopyKind, MemoryKind, Memset, Record};

@@ -1,7 +1,7 @@
 //! Idle time of the devices by cause: what gpuwhy knows beyond nsys's rules.
 //!
-//! The engine makes the sums; here they become rows. A filter by time does not apply, since the engine keeps sums and not
-//! stretches.
+//! The engine makes the sums; here they become rows. A filter by time does not apply, since the engine keeps sums and
+//! not stretches.
 
 use profiler_core::attribution::leaf::Leaf;
 

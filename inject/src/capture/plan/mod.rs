@@ -83,8 +83,8 @@ pub struct Plan {
     /// Steps begun, when they are named.
     steps: u64,
     warm: bool,
-    /// Nothing is recorded of the capture that is being taken: it has ended as far as others know, and another one takes its
-    /// place when records are made again.
+    /// Nothing is recorded of the capture that is being taken: it has ended as far as others know, and another one
+    /// takes its place when records are made again.
     lost: bool,
 }
 

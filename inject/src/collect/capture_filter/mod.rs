@@ -15,8 +15,8 @@ use std::mem;
 use profiler_core::record::{CorrelationId, Record, Timestamp};
 use profiler_core::thresholds::CLOCK_SLACK_NANOS;
 
-/// Records that may wait, about 4 MB for each of the captures that can be open. Beyond, device work is taken to belong to
-/// the capture: no call has said otherwise.
+/// Records that may wait, about 4 MB for each of the captures that can be open. Beyond, device work is taken to belong
+/// to the capture: no call has said otherwise.
 const WAITING_LIMIT: usize = 1 << 15;
 
 /// What becomes of a record.

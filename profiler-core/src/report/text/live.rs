@@ -13,11 +13,12 @@ use crate::words;
 
 /// Characters of the line, at most.
 const LONGEST: usize = 120;
-/// A run without steps counts as starting up until this much time after its warm-up is known, nanoseconds: as long as the name of
-/// the bottleneck may not change either.
+/// A run without steps counts as starting up until this much time after its warm-up is known, nanoseconds: as long as
+/// the name of the bottleneck may not change either.
 const STARTING_UP: u64 = 5_000_000_000;
 
-/// Time, step, verdict: `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), up to
+/// Time, step, verdict:
+/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), up to
 /// 4.1x faster without`.
 #[must_use]
 pub(in crate::report) fn live_line(report: &Report) -> String {

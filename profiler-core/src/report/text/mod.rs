@@ -1,7 +1,8 @@
-//! The report for people: a first screen that needs no manual, everything behind it, and one line for a run that is still going.
+//! The report for people: a first screen that needs no manual, everything behind it, and one line for a run that is
+//! still going.
 //!
-//! The first screen has plain words only and says each number once. What needs explanation, and the names of the JSON, are in the
-//! long report (`details`, `tables`).
+//! The first screen has plain words only and says each number once. What needs explanation, and the names of the JSON,
+//! are in the long report (`details`, `tables`).
 
 mod completeness;
 mod details;

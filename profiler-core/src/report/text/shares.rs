@@ -28,7 +28,8 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
     let total = leaves.iter().sum::<u64>().max(1) as f64;
     let share = |group: Group| (group, group.total(&leaves) as f64 / total);
     let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
-    // The verdict's share is a median over steps, and these are their mean: of one GPU the same number is shown for both.
+    // The verdict's share is a median over steps, and these are their mean: of one GPU the same number is shown for
+    // both.
     if let [_] = report.devices[..]
         && steps.is_some()
         && let Some(found) = shares.iter().find(|(group, _)| *group == report.verdict.group).map(|(_, share)| *share)
@@ -72,8 +73,8 @@ fn typical_steps(device: &DeviceReport) -> Option<Leaves> {
     sum.iter().any(|&nanos| nanos > 0).then_some(sum)
 }
 
-/// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is missing goes to
-/// those with the largest remainders. Those of less than 1 are left out.
+/// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is
+/// missing goes to those with the largest remainders. Those of less than 1 are left out.
 fn whole_percent(shares: &[(Group, f64)], first: Group) -> Vec<(Group, u32)> {
     let total: f64 = shares.iter().map(|(_, share)| share).sum();
     let alone = shares.len() == 1;

@@ -22,7 +22,8 @@ pub(super) struct GraphFit {
     match_rate: Option<f64>,
     /// Part of the operations that graphs launched, 0 to 1.
     by_graphs: f64,
-    /// Part of the time in which the device worked that graphs took, 0 to 1: a graph that is recorded as a whole is one operation.
+    /// Part of the time in which the device worked that graphs took, 0 to 1: a graph that is recorded as a whole is one
+    /// operation.
     time_of_graphs: f64,
 }
 

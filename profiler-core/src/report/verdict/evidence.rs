@@ -21,9 +21,11 @@ const NAME_WIDTH: usize = 72;
 const NOTABLE: f64 = 0.02;
 /// A copy to the host of at most so many bytes is a value that it reads.
 const FEW_BYTES: u64 = 64;
-/// Reads of values are named from one in so many kernels on: training steps have some hundred, so it is in every few steps.
+/// Reads of values are named from one in so many kernels on: training steps have some hundred, so it is in every few
+/// steps.
 const KERNELS_A_READ: u64 = 1_000;
-/// A ceiling that takes away more of the step than this may be too low (docs/design/attribution.md, "When it is shown").
+/// A ceiling that takes away more of the step than this may be too low (docs/design/attribution.md, "When it is
+/// shown").
 const MOST_OF_IT: f64 = 0.9;
 
 /// What the GPU does because of `group`, and for how much of its time.
@@ -161,7 +163,8 @@ pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling
     ceiling.filter(|(what_if, ceiling)| what_if.refused.is_none() && ceiling.saved() >= WORTH_SHARE)
 }
 
-/// Whether copies of ordinary memory ran over a link of which nothing is known: no ceiling can say what page-locked ones gain.
+/// Whether copies of ordinary memory ran over a link of which nothing is known: no ceiling can say what page-locked
+/// ones gain.
 fn copies_without_link(device: &DeviceReport) -> bool {
     device.pcie.is_none()
         && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
@@ -188,7 +191,8 @@ pub(super) fn beside_compute(devices: &[DeviceReport]) -> f64 {
     speedups.fold(1.0, f64::max)
 }
 
-/// Copies of small size, if they are most of what is launched: how many, of how many operations, and their mean size, bytes.
+/// Copies of small size, if they are most of what is launched: how many, of how many operations, and their mean size,
+/// bytes.
 pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> {
     let copies = || devices.iter().flat_map(|device| &device.copies);
     let small = copies().filter(|row| row.class == CopyClass::Latency);
@@ -200,7 +204,8 @@ pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> 
     (count > all / 2).then(|| (count, all, bytes / count.max(1)))
 }
 
-/// Reads of a few bytes by the host, if there is one for every [`KERNELS_A_READ`] or more: how many, and their mean size, bytes.
+/// Reads of a few bytes by the host, if there is one for every [`KERNELS_A_READ`] or more: how many, and their mean
+/// size, bytes.
 pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
     let reads = devices.iter().flat_map(|device| &device.copies).filter(|row| {
         row.path.kind == CopyKind::DeviceToHost && row.bytes <= FEW_BYTES.saturating_mul(row.durations.count())

@@ -1,7 +1,7 @@
 //! Evidence and advice where the launching threads were looked at: which line, and what it waited for.
 //!
-//! A line is named with what it costs; the advice follows the cause that has most of what was seen. Where samples speak for
-//! less than half of the group's time, the inference without them stands.
+//! A line is named with what it costs; the advice follows the cause that has most of what was seen. Where samples speak
+//! for less than half of the group's time, the inference without them stands.
 
 use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
@@ -9,7 +9,7 @@ use crate::report::{HostReport, LineRow};
 use crate::text_format::{duration, percent};
 use crate::words::{activity, capitalized};
 
-/// HostSamples must speak for this part of a group's time to replace what is inferred without them.
+/// Host samples must speak for this part of a group's time to replace what is inferred without them.
 const SPEAKING_SHARE: f64 = 0.5;
 
 const WAITS: [Cause; 4] = [Cause::LoaderWait, Cause::LoaderWaitBusy, Cause::LoaderWaitIo, Cause::LoaderWaitIdle];

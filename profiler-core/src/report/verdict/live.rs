@@ -1,10 +1,10 @@
 //! What the line of a run that is still going names: with hysteresis, so that it can be followed.
 //!
-//! The verdict looks at all steady time, so it says late that a program has changed; the newest second alone would say so
-//! again and again where two groups are about as large. So the line goes by units of at least a second, and names
-//! another group once that has led by a margin in each of several units one after the other. Each unit is looked at once,
-//! so what is named does not depend on how often a line is printed, but for units that are forgotten before (1,024 are
-//! remembered). Nothing here is part of the verdict: the report at the end knows nothing of what was named.
+//! The verdict looks at all steady time, so it says late that a program has changed; the newest second alone would say
+//! so again and again where two groups are about as large. So the line goes by units of at least a second, and names
+//! another group once that has led by a margin in each of several units one after the other. Each unit is looked at
+//! once, so what is named does not depend on how often a line is printed, but for units that are forgotten before
+//! (1,024 are remembered). Nothing here is part of the verdict: the report at the end knows nothing of what was named.
 
 use super::ranking::{first_of, share_of};
 use crate::attribution::Attributor;
@@ -14,8 +14,8 @@ use crate::report::Verdict;
 use crate::steps::{Interval, Step, StepSource, WINDOW_NANOS};
 use crate::thresholds::WORTH_SHARE;
 
-/// Another group is named when more than this share of a unit more could be had back of it: a third of what makes a group
-/// worth a verdict.
+/// Another group is named when more than this share of a unit more could be had back of it: a third of what makes a
+/// group worth a verdict.
 pub(crate) const LEAD_SHARE: f64 = WORTH_SHARE / 3.0;
 /// In this many units one after the other. Five seconds are two or three lines of `--live 2s`: long enough for a
 /// checkpoint or an evaluation of some seconds to pass, short enough to follow a change.
@@ -36,8 +36,8 @@ pub(crate) struct LiveVerdict {
 impl LiveVerdict {
     /// The group that the line should name and its share now.
     ///
-    /// Before there are enough units that is the verdict. Where there is no verdict at all, that is said at once: it is a
-    /// matter of trust and not of size.
+    /// Before there are enough units that is the verdict. Where there is no verdict at all, that is said at once: it is
+    /// a matter of trust and not of size.
     pub(crate) fn follow(&mut self, attributor: &Attributor, verdict: &Verdict) -> (Group, f64) {
         let judged = (verdict.group, verdict.share);
         let Some(account) = attributor.devices().max_by_key(|account| account.window_ns()) else { return judged };

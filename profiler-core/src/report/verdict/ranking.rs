@@ -80,8 +80,8 @@ fn can_be_first(group: Group) -> bool {
 }
 
 impl Row {
-    /// The share of `group` on each device (the median over its steady steps, else that of its steady time) and what could
-    /// be had back of it, weighted by the steady time of the devices.
+    /// The share of `group` on each device (the median over its steady steps, else that of its steady time) and what
+    /// could be had back of it, weighted by the steady time of the devices.
     fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport]) -> Self {
         let mut share = Interval { median: 0.0, low: 0.0, high: 0.0 };
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);

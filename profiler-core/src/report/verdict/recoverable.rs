@@ -5,8 +5,8 @@
 //! (a host that launches for free outruns a slow data loader). So a group gets the lesser of the two where the replay
 //! is believed, and its time on the books where it is not.
 //!
-//! Nothing is said of computation: how much faster a kernel could be is not in the records, but for small grids, which have
-//! a ceiling of their own.
+//! Nothing is said of computation: how much faster a kernel could be is not in the records, but for small grids, which
+//! have a ceiling of their own.
 
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::DeviceReport;
@@ -14,9 +14,9 @@ use crate::steps::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 use crate::whatif::ScenarioKind;
 
 /// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
-/// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause. Without
-/// `steady` steps the shares are of all steady time, of which the replay covers enough or is refused; then it takes as many
-/// steps as there must be of steady ones and of those before them.
+/// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause.
+/// Without `steady` steps the shares are of all steady time, of which the replay covers enough or is refused; then it
+/// takes as many steps as there must be of steady ones and of those before them.
 ///
 /// Copies are such a group: the replay moves them to another stream, where they still keep a host waiting that waits
 /// for them. It does not make them faster or fewer, which is what page-locked memory and joining them do.
