@@ -24,7 +24,7 @@ mod managed_memory;
 mod memory_usage;
 mod metrics;
 mod modes;
-mod neighbors;
+mod cupti_sharing;
 mod nsys_import;
 mod nvtx;
 mod nvtx_released;

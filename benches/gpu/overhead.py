@@ -49,7 +49,7 @@ VARIANTS = {
     "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPH_TRACE": "node"},
     "gpuwhy-no-sampling": {"GPUWHY_SAMPLING": "off"},
     "gpuwhy-no-trace": {"GPUWHY_OUTPUT": "off"},
-    "gpuwhy-dormant": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
+    "gpuwhy-waiting": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
     "gpuwhy-dependencies": {"GPUWHY_DEPENDENCIES": "on"},
 }
 # Variables of libfloor.so that make up a variant of CUPTI alone.

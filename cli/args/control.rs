@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use gpuwhy_inject::config as settings;
+use gpuwhy_inject::config;
 use gpuwhy_inject::control::address::Process;
 
 use crate::control;
@@ -91,7 +91,7 @@ pub struct WatchArgs {
 /// What the protocol takes: docs/guide/control.md.
 fn interval(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
-    let time = settings::parse_duration(text).filter(|time| allowed.contains(time));
+    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
     time.ok_or_else(|| "expected a duration from 100ms to 1h".to_owned())
 }
 

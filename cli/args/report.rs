@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use gpuwhy_inject::config as settings;
+use gpuwhy_inject::config;
 
 use crate::report;
 
@@ -78,5 +78,5 @@ impl From<ReportArgs> for report::Props {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    settings::parse_duration(text).ok_or_else(|| "expected a time such as 500ms, 10s or 2m".to_owned())
+    config::parse_duration(text).ok_or_else(|| "expected a time such as 500ms, 10s or 2m".to_owned())
 }

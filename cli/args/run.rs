@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuwhy_inject::config as settings;
+use gpuwhy_inject::config;
 
 use crate::run;
 
@@ -57,52 +57,52 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOW")]
     report: Option<ReportMode>,
     /// Print a line about the bottleneck this often, such as 1s or 500ms
-    #[arg(long, value_name = "DURATION", value_parser = value_of(settings::LIVE))]
+    #[arg(long, value_name = "DURATION", value_parser = value_of(config::LIVE))]
     live: Option<String>,
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
     /// Record at most this much: monitor, light or full [default: light]
-    #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(settings::MODE))]
+    #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(config::MODE))]
     mode: Option<String>,
     /// Limit tracing to this share of the launching threads' time, such as 1%
-    #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(settings::MAX_OVERHEAD))]
+    #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(config::MAX_OVERHEAD))]
     max_overhead: Option<String>,
     /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
-    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(settings::CUDA_GRAPH_TRACE))]
+    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
     cuda_graph_trace: Option<String>,
     /// Measure none (the whole run), cudaProfilerApi or nvtx [default: none]
-    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE))]
+    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE))]
     capture_range: Option<String>,
     /// Name the range of -c nvtx or --steps: range, range@domain, *@domain
-    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(settings::NVTX_CAPTURE))]
+    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(config::NVTX_CAPTURE))]
     nvtx_capture: Option<String>,
     /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]
-    #[arg(long, value_name = "THEN", help_heading = "What is measured", value_parser = value_of(settings::CAPTURE_RANGE_END))]
+    #[arg(long, value_name = "THEN", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE_END))]
     capture_range_end: Option<String>,
     /// Capture steps as torch.profiler does: skip,wait,warmup,active,repeat
-    #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(settings::STEPS))]
+    #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(config::STEPS))]
     steps: Option<String>,
     /// Start no capture before so many seconds (also 500ms, 2m)
-    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(settings::DELAY))]
+    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(config::DELAY))]
     delay: Option<String>,
     /// Stop a capture after so many seconds
-    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(settings::DURATION))]
+    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(config::DURATION))]
     duration: Option<String>,
     /// Send a signal when measuring ends: none, sigterm, sigint, sigkill [default: none]
-    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(settings::KILL))]
+    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(config::KILL))]
     kill: Option<String>,
     /// Keep CUPTI (exclusive) or lend it to other profilers (yield) [default: exclusive]
-    #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(settings::CUPTI_SHARING))]
+    #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(config::CUPTI_SHARING))]
     cupti_sharing: Option<String>,
     /// Record allocations: the memory held, its peak and who took it [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::MEMORY_USAGE))]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::MEMORY_USAGE))]
     cuda_memory_usage: Option<String>,
     /// Record pages of managed memory that the CPU missed; costly [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_CPU_PAGE_FAULTS))]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::UM_CPU_PAGE_FAULTS))]
     cuda_um_cpu_page_faults: Option<String>,
     /// Record pages of managed memory that a GPU missed; costly [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(settings::UM_GPU_PAGE_FAULTS))]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::UM_GPU_PAGE_FAULTS))]
     cuda_um_gpu_page_faults: Option<String>,
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
@@ -152,7 +152,7 @@ enum LogLevel {
 
 /// Checks a value as libprof.so will, which could only go on with the default.
 fn value_of(variable: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
-    move |text| match settings::expected(variable, text) {
+    move |text| match config::expected(variable, text) {
         None => Ok(text.to_owned()),
         Some(expected) => Err(format!("expected {expected}")),
     }
@@ -181,20 +181,20 @@ impl From<RunArgs> for run::Props {
             live: args.live,
             log: args.log.map(name),
             variables: [
-                (settings::CAPTURE_RANGE, args.capture_range),
-                (settings::NVTX_CAPTURE, args.nvtx_capture),
-                (settings::CAPTURE_RANGE_END, args.capture_range_end),
-                (settings::STEPS, args.steps),
-                (settings::DELAY, args.delay),
-                (settings::DURATION, args.duration),
-                (settings::KILL, args.kill),
-                (settings::CUPTI_SHARING, args.cupti_sharing),
-                (settings::MEMORY_USAGE, args.cuda_memory_usage),
-                (settings::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
-                (settings::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
-                (settings::MODE, args.mode),
-                (settings::MAX_OVERHEAD, args.max_overhead),
-                (settings::CUDA_GRAPH_TRACE, args.cuda_graph_trace),
+                (config::CAPTURE_RANGE, args.capture_range),
+                (config::NVTX_CAPTURE, args.nvtx_capture),
+                (config::CAPTURE_RANGE_END, args.capture_range_end),
+                (config::STEPS, args.steps),
+                (config::DELAY, args.delay),
+                (config::DURATION, args.duration),
+                (config::KILL, args.kill),
+                (config::CUPTI_SHARING, args.cupti_sharing),
+                (config::MEMORY_USAGE, args.cuda_memory_usage),
+                (config::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
+                (config::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
+                (config::MODE, args.mode),
+                (config::MAX_OVERHEAD, args.max_overhead),
+                (config::CUDA_GRAPH_TRACE, args.cuda_graph_trace),
             ]
             .into_iter()
             .filter_map(|(variable, value)| Some((variable, value?)))

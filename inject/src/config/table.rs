@@ -75,7 +75,7 @@ pub const MODE: Setting<Mode> = Setting {
     expected: "monitor, light or full",
     meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
                   and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
-                  on](report.md#watching)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  on](../reference/report.md#monitor-mode)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
     parse: Mode::named,
 };

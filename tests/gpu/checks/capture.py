@@ -60,7 +60,7 @@ def one_way(way: str, apart: float) -> Check:
         yield expect(f"{name}.clean", not any(edges.values()), str(edges))
         losses = trace.losses()
         yield expect(f"{name}.nothing_lost", not losses, str(losses))
-        kept = [int(nanos) for nanos in re.findall(r"keeps records back that it has had for (\d+) ns", run.stderr)]
+        kept = [int(nanos) for nanos in re.findall(r"CUPTI has held records back for (\d+) ns", run.stderr)]
         longest = max(kept, default=0) / 1e6
         yield expect(
             f"{name}.kept_back", longest < KEPT_MS,

@@ -169,10 +169,10 @@ def watch(suite: Suite) -> Iterator[Result]:
     """Nothing of the device, said so, and nothing claimed."""
     extra = {"GPUWHY_MODE": "monitor", "GPUWHY_REPORT": "summary"}
     run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra=extra)
-    yield expect("modes.watch.exit", run.code == 0, run.ending())
+    yield expect("modes.monitor.exit", run.code == 0, run.ending())
     words = " ".join(run.stderr.split())
     said = "The run was only monitored" in words and "no GPU work was recorded" in words
-    yield expect("modes.watch.said", said, run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "nothing on stderr")
+    yield expect("modes.monitor.said", said, run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "nothing on stderr")
 
 
 def budget(suite: Suite) -> Iterator[Result]:
@@ -194,7 +194,7 @@ def checks() -> list[Check]:
         Check("modes.auto", chosen_level, exclusive=False),
         Check("modes.counted", counted_nodes, exclusive=False),
         Check("modes.full", full, exclusive=False),
-        Check("modes.watch", watch, exclusive=False),
+        Check("modes.monitor", watch, exclusive=False),
         Check("modes.gauges", gauges),
         Check("modes.budget", budget, exclusive=False),
     ]

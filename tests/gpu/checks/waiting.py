@@ -3,7 +3,7 @@
 Runs take turns within a round, in an order that changes from round to round. A figure is the ratio of the medians of the
 faster halves of the runs: what else a machine does only makes a run slower, and on a noisy one the ratios within a round
 lay between 0.91 and 1.15 of each other. Those stand behind the figure.
-The parts are measured without gpuwhy, by a library that does nothing else (workloads/dormant.cpp): its figures are
+The parts are measured without gpuwhy, by a library that does nothing else (workloads/waiting.cpp): its figures are
 printed and never fail.
 """
 
@@ -55,7 +55,7 @@ def compare(suite: Suite, name: str, command: list, pattern: str, variants: dict
         times = {}
         for variant in order:
             mode, extra = everything[variant]
-            run = suite.run(f"dormant-{name}-{variant.replace(',', '+')}-{number}", command, mode, extra)
+            run = suite.run(f"waiting-{name}-{variant.replace(',', '+')}-{number}", command, mode, extra)
             times[variant] = figure(run, pattern)
             if run.traces():
                 raise NoFigure(f"{variant}: a trace was left though nothing was captured")
@@ -90,27 +90,27 @@ def waiting(suite: Suite) -> Iterator[Result]:
         try:
             found = compare(suite, name, command, pattern, variants)
         except NoFigure as error:
-            yield expect(f"dormant.{name}", False, str(error))
+            yield expect(f"waiting.{name}", False, str(error))
             continue
         for wait in WAITS:
             ratio = quick(found[wait]) / quick(found["bare"])
-            yield expect(f"dormant.{name}.{wait}", ratio <= LIMIT, said(found[wait], found["bare"], unit))
+            yield expect(f"waiting.{name}.{wait}", ratio <= LIMIT, said(found[wait], found["bare"], unit))
 
 
 def parts(suite: Suite) -> Iterator[Result]:
     """What each part of the waiting costs an empty launch."""
     try:
-        library = suite.compile_injection(suite.workloads / "dormant.cpp")
+        library = suite.compile_injection(suite.workloads / "waiting.cpp")
     except FileNotFoundError as error:
-        yield skipped("dormant.parts", str(error))
+        yield skipped("waiting.parts", str(error))
         return
     command, pattern, unit = launches(suite)
     injected = {"CUDA_INJECTION64_PATH": str(library)}
-    variants = {part: (Mode.BARE, {**injected, "DORMANT_PARTS": part}) for part in ("none", *PARTS)}
+    variants = {part: (Mode.BARE, {**injected, "WAITING_PARTS": part}) for part in ("none", *PARTS)}
     found = compare(suite, "parts", command, pattern, variants)
     for part in variants:
-        yield expect(f"dormant.parts.{part}", True, said(found[part], found["bare"], unit))
+        yield expect(f"waiting.parts.{part}", True, said(found[part], found["bare"], unit))
 
 
 def checks() -> list[Check]:
-    return [Check("dormant.waiting", waiting), Check("dormant.parts", parts)]
+    return [Check("waiting.waiting", waiting), Check("waiting.parts", parts)]

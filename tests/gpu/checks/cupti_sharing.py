@@ -32,7 +32,7 @@ def beside(tool: str, policy: str) -> Check:
     report says what was missed meanwhile. One that brings a libcupti of its own is refused by the driver whatever gpuwhy yields:
     then, and only when two were in the process, ours must be whole and say why. One that leaves its own clock in CUPTI ends our
     recording, which is said and counted. Either way the program ends as it does without gpuwhy."""
-    name = f"neighbors.{tool}.{policy}"
+    name = f"cupti_sharing.{tool}.{policy}"
 
     def check(suite: Suite) -> Iterator[Result]:
         command = suite.python("profiled.py", tool)
@@ -87,7 +87,7 @@ def around(tool: str, words: list[str]) -> Check:
     """A tool that starts the program. It may keep gpuwhy out, which is said; the program's words and status are its own. ncu
     refuses to start anything while CUDA_INJECTION64_PATH is set, and says so itself; nsys sets it anew for the program, so that
     gpuwhy is in nsys's own processes alone: they leave no trace, and `gpuwhy run` does not start it."""
-    name = f"neighbors.around.{tool}"
+    name = f"cupti_sharing.around.{tool}"
 
     def check(suite: Suite) -> Iterator[Result]:
         file = suite.nsys if tool == "nsys" else shutil.which(tool)
@@ -124,19 +124,19 @@ def around(tool: str, words: list[str]) -> Check:
 def chained(suite: Suite) -> Iterator[Result]:
     """CUDA_INJECTION64_PATH is taken: `run` says so, and with GPUWHY_CHAIN a library that does without CUPTI is loaded too."""
     try:
-        library = suite.compile_injection(suite.workloads / "dormant.cpp")
+        library = suite.compile_injection(suite.workloads / "waiting.cpp")
     except (FileNotFoundError, RuntimeError) as error:
-        yield skipped("neighbors.chained", str(error))
+        yield skipped("cupti_sharing.chained", str(error))
         return
     command = [suite.microbench, "launch", "200", "--quiet-times"]
     bare = suite.bare("chained", command)
     taken = suite.run("chained-taken", command, Mode.COMMAND, {"CUDA_INJECTION64_PATH": str(library)})
     yield expect(
-        "neighbors.chained.said", taken.code == 125 and "GPUWHY_CHAIN" in taken.stderr and not taken.stdout, taken.stderr.strip()[:200])
-    both = suite.run("chained-both", command, Mode.VARIABLE, {"GPUWHY_CHAIN": str(library), "DORMANT_PARTS": "none"})
-    yield from compare("neighbors.chained", bare, both, with_stderr=True)
+        "cupti_sharing.chained.said", taken.code == 125 and "GPUWHY_CHAIN" in taken.stderr and not taken.stdout, taken.stderr.strip()[:200])
+    both = suite.run("chained-both", command, Mode.VARIABLE, {"GPUWHY_CHAIN": str(library), "WAITING_PARTS": "none"})
+    yield from compare("cupti_sharing.chained", bare, both, with_stderr=True)
     trace = single(suite, both)
-    yield expect("neighbors.chained.trace", trace.records("kernels") > 0 and trace.end == "clean", f"{trace.records('kernels')} kernels")
+    yield expect("cupti_sharing.chained.trace", trace.records("kernels") > 0 and trace.end == "clean", f"{trace.records('kernels')} kernels")
 
 
 def no_kernels(suite: Suite) -> Iterator[Result]:
@@ -144,10 +144,10 @@ def no_kernels(suite: Suite) -> Iterator[Result]:
     command = [suite.microbench, "init", "--quiet-times"]
     bare = suite.bare("init", command)
     traced = suite.run("init-variable", command, Mode.VARIABLE)
-    yield from compare("neighbors.no_kernels", bare, traced, with_stderr=True)
+    yield from compare("cupti_sharing.no_kernels", bare, traced, with_stderr=True)
     trace = single(suite, traced)
     yield expect(
-        "neighbors.no_kernels.verdict", trace.verdict in ("no_work", "cannot_tell") and trace.records("kernels") == 0,
+        "cupti_sharing.no_kernels.verdict", trace.verdict in ("no_work", "cannot_tell") and trace.records("kernels") == 0,
         trace.verdict_line())
 
 
@@ -157,7 +157,7 @@ def no_cuda(suite: Suite) -> Iterator[Result]:
     bare = suite.bare("no-cuda", command)
     for mode in (Mode.VARIABLE, Mode.COMMAND):
         traced = suite.run(f"no-cuda-{mode.value}", command, mode)
-        name = f"neighbors.no_cuda.{mode.value}"
+        name = f"cupti_sharing.no_cuda.{mode.value}"
         yield from compare(name, bare, traced, with_stderr=mode is Mode.VARIABLE)
         yield expect(f"{name}.files", not traced.traces(), f"{len(traced.traces())} traces")
 
@@ -168,8 +168,8 @@ def unwritable(suite: Suite) -> Iterator[Result]:
     bare = suite.bare("unwritable", command)
     place = "/proc/gpuwhy-cannot-be-here/trace.gpuwhy"
     traced = suite.run("unwritable-variable", command, Mode.VARIABLE, {"GPUWHY_OUTPUT": place})
-    yield from compare("neighbors.unwritable", bare, traced, with_stderr=False)
-    yield expect("neighbors.unwritable.said", place.rsplit("/", 1)[0] in traced.stderr, traced.stderr.strip()[:200])
+    yield from compare("cupti_sharing.unwritable", bare, traced, with_stderr=False)
+    yield expect("cupti_sharing.unwritable.said", place.rsplit("/", 1)[0] in traced.stderr, traced.stderr.strip()[:200])
 
 
 def live_line(suite: Suite) -> Iterator[Result]:
@@ -177,9 +177,9 @@ def live_line(suite: Suite) -> Iterator[Result]:
     command = suite.python("train.py", "gpt", "--steps", "40", "--quiet-times")
     bare = suite.bare("live", command)
     traced = suite.run("live-variable", command, Mode.VARIABLE, {"GPUWHY_LIVE": "500ms"})
-    yield from compare("neighbors.live", bare, traced, with_stderr=False)
+    yield from compare("cupti_sharing.live", bare, traced, with_stderr=False)
     lines = [line for line in traced.stderr.splitlines() if "gpuwhy" in line]
-    yield expect("neighbors.live.lines", len(lines) >= 3, f"{len(lines)} lines, the last: {lines[-1] if lines else 'none'}")
+    yield expect("cupti_sharing.live.lines", len(lines) >= 3, f"{len(lines)} lines, the last: {lines[-1] if lines else 'none'}")
 
 
 def checks() -> list[Check]:
@@ -188,9 +188,9 @@ def checks() -> list[Check]:
         around("compute-sanitizer", []),
         around("ncu", ["--launch-count", "3", "--set", "none"]),
         around("nsys", ["profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "around"]),
-        Check("neighbors.chained", chained, exclusive=False),
-        Check("neighbors.no_kernels", no_kernels, exclusive=False),
-        Check("neighbors.no_cuda", no_cuda, exclusive=False),
-        Check("neighbors.unwritable", unwritable, exclusive=False),
-        Check("neighbors.live", live_line, exclusive=False),
+        Check("cupti_sharing.chained", chained, exclusive=False),
+        Check("cupti_sharing.no_kernels", no_kernels, exclusive=False),
+        Check("cupti_sharing.no_cuda", no_cuda, exclusive=False),
+        Check("cupti_sharing.unwritable", unwritable, exclusive=False),
+        Check("cupti_sharing.live", live_line, exclusive=False),
     ]

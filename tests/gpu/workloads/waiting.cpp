@@ -1,5 +1,5 @@
 // An injected library that does parts of what libprof.so does while it waits for its first capture, to tell what each of
-// them costs a launch. DORMANT_PARTS names them, with commas; nothing is recorded that anybody looks at.
+// them costs a launch. WAITING_PARTS names them, with commas; nothing is recorded that anybody looks at.
 //
 //   subscribe     the subscriber, with the callback that libprof.so has for new contexts
 //   profiler      and callbacks for cudaProfilerStart and cudaProfilerStop, in both domains
@@ -29,7 +29,7 @@ void completed(CUcontext, uint32_t, uint8_t *buffer, size_t, size_t) { std::free
 void called(void *, CUpti_CallbackDomain, CUpti_CallbackId, const void *) {}
 
 bool has(const char *part) {
-  const char *parts = std::getenv("DORMANT_PARTS");
+  const char *parts = std::getenv("WAITING_PARTS");
   return parts != nullptr && std::strstr(parts, part) != nullptr;
 }
 
