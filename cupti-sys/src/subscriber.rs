@@ -11,8 +11,8 @@ impl Cupti {
     /// Takes the one subscriber slot of this process, and has `H` told of each new context.
     ///
     /// # Errors
-    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] when another profiler holds the slot;
-    /// [`CuptiResult::NOT_INITIALIZED`] or [`CuptiResult::UNKNOWN`] when the driver does not suit this library.
+    /// [`MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`](crate::CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) when another profiler holds the slot;
+    /// [`NOT_INITIALIZED`](crate::CuptiResult::NOT_INITIALIZED) or [`UNKNOWN`](crate::CuptiResult::UNKNOWN) when the driver does not suit this library.
     pub fn subscribe<H: ResourceHandler>(&'static self) -> Result<Subscriber, Error> {
         let mut handle: abi::SubscriberHandle = ptr::null_mut();
         // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its user

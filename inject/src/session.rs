@@ -33,7 +33,7 @@ const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a program that finds this library in its process may call. `size` tells which functions there are: a later
 /// version only adds some at the end.
 ///
-/// Functions that can fail answer a code of [`SessionError::code`] and write its text, cut to fit and without a
+/// Functions that can fail answer a code of `SessionError::code` and write its text, cut to fit and without a
 /// terminating zero, to `capacity` bytes at `text`; `length` becomes the full length.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -41,7 +41,7 @@ pub struct Functions {
     /// Bytes of this struct.
     pub size: usize,
     /// Begins a session whose trace goes into the file behind the descriptor, which this library closes. The first
-    /// argument is not 0 when the program has linked the collector ([`Start::Linked`]).
+    /// argument is not 0 when the program has linked the collector (`Start::Linked`).
     pub begin: unsafe extern "C" fn(linked: c_int, file: c_int, text: Text) -> c_int,
     /// Returns when everything that was complete is in the file.
     pub flush: unsafe extern "C" fn(text: Text) -> c_int,

@@ -155,7 +155,7 @@ mod tests {
     fn a_lock_that_another_thread_holds_ends_the_wait_and_is_counted() {
         let held = FOLLOWED.lock();
         let begun = Instant::now();
-        std::thread::spawn(|| ended(7)).join().unwrap();
+        std::thread::scope(|scope| scope.spawn(|| ended(7)).join().unwrap());
         assert!(begun.elapsed() >= CALLBACK_LOCK_TIMEOUT);
         assert_eq!(take_missed(), 1);
         drop(held);
