@@ -50,7 +50,7 @@ def c(path: pathlib.Path) -> Check:
     def check(suite: Suite) -> Iterator[Result]:
         libraries, program = suite.gpuwhy.parent, suite.scratch / path.stem
         build = suite.run(f"{path.stem}.build", [
-            "cc", path, "-o", program, f"-I{REPOSITORY / 'include'}", f"-L{libraries}", "-lgpuwhy_c", "-ldl",
+            "cc", path, "-o", program, f"-I{REPOSITORY / 'capi' / 'include'}", f"-L{libraries}", "-lgpuwhy_c", "-ldl",
             f"-Wl,-rpath,{libraries}"])
         if build.code != 0:
             yield expect(name, False, build.stderr.strip()[-300:])
