@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use profiler_core::record::Loss;
+
 /// The Rust files at `path`, a file or a folder.
 fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {
     match fs::read_dir(&path) {
@@ -18,7 +20,7 @@ fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {
 /// Fields of the structs that are written out.
 fn fields(source: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
-    let (mut serialized, mut inside) = (false, false);
+    let (mut serialized, mut inside, mut flattened) = (false, false, false);
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[derive(") {
             serialized = line.contains("Serialize");
@@ -26,7 +28,12 @@ fn fields(source: &str) -> BTreeSet<&str> {
             inside = serialized && line.ends_with('{');
         } else if line == "}" {
             (serialized, inside) = (false, false);
-        } else if inside && let Some((name, _)) = line.trim_start_matches("pub ").split_once(": ") {
+        } else if inside && line.contains("serde(flatten)") {
+            flattened = true;
+        } else if inside
+            && let Some((name, _)) = line.trim_start_matches("pub ").split_once(": ")
+            && !std::mem::take(&mut flattened)
+        {
             found.insert(name.strip_prefix("pub(super) ").unwrap_or(name));
         }
     }
@@ -51,6 +58,8 @@ fn every_field_of_the_json_is_defined() {
         let unknown = fields.into_iter().filter(|name| !documented.contains(&format!("`{name}")));
         missing.extend(unknown.map(|name| format!("{name} of {}", file.display())));
     }
+    let losses = Loss::default().kinds().map(|kind| kind.name);
+    missing.extend(losses.into_iter().filter(|name| !documented.contains(&format!("`{name}"))).map(str::to_owned));
     assert!(seen > 150, "{seen} fields found: the sources are written in another way");
     assert!(missing.is_empty(), "docs/reference/report.md does not define {missing:#?}");
 }
