@@ -81,6 +81,44 @@ class Trace:
     def verdict(self) -> str:
         return self.report["verdict"]["group"]
 
+    @property
+    def evidence(self) -> list[str]:
+        return self.report["verdict"].get("evidence") or []
+
+    @property
+    def advice(self) -> str:
+        return self.report["verdict"].get("recommendation") or ""
+
+    def scenarios(self) -> dict[str, dict]:
+        """The what-if scenarios with a gain, by name: `speedup`, and `low` and `high` where the report has an interval."""
+        found = {}
+        for device in self.report["devices"]:
+            for scenario in (device.get("what_if") or {}).get("scenarios", []):
+                if isinstance(scenario.get("speedup"), (int, float)):
+                    found[scenario["kind"]] = scenario
+        return found
+
+    def plan(self) -> list | dict | None:
+        """The plan of fixes; None where the report has none."""
+        places = [self.report["verdict"], self.report, *self.report["devices"]]
+        return next((place["plan"] for place in places if place.get("plan")), None)
+
+    def step_ns(self) -> int | None:
+        """The median step as recorded; None without steps."""
+        medians = [device["steps"]["median_ns"] for device in self.report["devices"] if device.get("steps")]
+        return medians[0] if medians else None
+
+    def steps_seen(self) -> int:
+        return max((device["steps"]["seen"] for device in self.report["devices"] if device.get("steps")), default=0)
+
+    def untraced(self) -> dict | None:
+        """What the report says of the program without tracing: `step_ns`, and more; None where it says nothing."""
+        for device in self.report["devices"]:
+            untraced = device.get("untraced")
+            if isinstance(untraced, dict) and isinstance(untraced.get("step_ns"), (int, float)):
+                return untraced
+        return None
+
     def verdict_line(self) -> str:
         """The verdict with its share and its first piece of evidence."""
         verdict = self.report["verdict"]
