@@ -124,6 +124,8 @@ class Suite:
         self.workloads = HERE / "workloads"
         # Names of the checks of this run: programs that start before their turn are those of the next ones.
         self.selected: list[str] = []
+        # Of so many checks at once; None: as each kind of check says.
+        self.together: int | None = None
         self._measured = out / "measured.jsonl"
         self._measured.unlink(missing_ok=True)
         self._log = open(out / log_name, "w", encoding="utf-8", errors="replace")

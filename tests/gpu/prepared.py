@@ -53,7 +53,7 @@ class Prepared:
         self._answers, writing = os.pipe()
         command = [
             sys.executable, str(suite.workloads / "on_command.py"), "--answer", str(writing), "--libraries", plan.libraries,
-            *(["--rehearse", plan.rehearse] if plan.rehearse is not None else []), str(plan.script), *plan.arguments]
+            *([f"--rehearse={plan.rehearse}"] if plan.rehearse is not None else []), str(plan.script), *plan.arguments]
         try:
             self.process, self.folder = suite.start(
                 name, command, plan.mode, plan.variables, stdin=subprocess.PIPE, pass_fds=[writing])
@@ -71,6 +71,7 @@ class Prepared:
         answer = self._answer(until)
         if answer.startswith("missing "):
             raise Missing(answer)
+        self._printed_since()  # a rehearsal's output is not that of the first turn
 
     def turn(self, limit: float = TURN_LIMIT) -> str:
         """Runs the program once and returns what it printed.
@@ -84,9 +85,7 @@ class Prepared:
         except OSError as error:
             raise self._failure() from error
         self._answer(time.monotonic() + limit)
-        text = (self.folder / "stdout").read_text(errors="replace")
-        printed, self._printed = text[self._printed:], len(text)
-        return printed
+        return self._printed_since()
 
     def release(self) -> None:
         """Tells the program that no further turn comes, and does not wait for its end."""
@@ -103,6 +102,11 @@ class Prepared:
             self._run = self.suite.finish(self.process, self.folder, time.monotonic(), END_LIMIT)
             os.close(self._answers)
         return self._run
+
+    def _printed_since(self) -> str:
+        text = (self.folder / "stdout").read_text(errors="replace")
+        printed, self._printed = text[self._printed:], len(text)
+        return printed
 
     def _answer(self, until: float) -> str:
         while b"\n" not in self._received:
@@ -158,7 +162,8 @@ class Group:
 
     def _start(self, suite: Suite, first: str) -> None:
         rest = self.names[self.names.index(first):]
-        chosen = [name for name in rest if name == first or f"{self.prefix}.{name}" in suite.selected][:self.size]
+        chosen = [name for name in rest if name == first or f"{self.prefix}.{name}" in suite.selected]
+        chosen = chosen[:suite.together or self.size]
         began = time.monotonic()
         started = {
             name: {role: Prepared(suite, f"{name}-{role}", plan) for role, plan in self.plans(suite, name).items()}

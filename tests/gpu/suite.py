@@ -37,6 +37,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave these out; repeatable")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no check after this time")
     parser.add_argument("--jobs", type=int, default=4, help="checks at the same time, where time is not measured")
+    parser.add_argument("--together", type=int, metavar="N", help="checks whose programs load their libraries at the same time, "
+                        "where they then take turns (default: 2 to 8, by kind)")
     parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUWHY_NSYS)")
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
@@ -176,7 +178,7 @@ def main() -> int:
         line = expect("suite", False, missing) if options.require_gpu else skipped("suite", missing)
         print(line)
         return summarize(options, [line])
-    suite.selected = [check.name for check in selected]
+    suite.selected, suite.together = [check.name for check in selected], options.together
     results = [build(suite)]
     print(results[0], flush=True)
     if any(name.startswith(CALIBRATED) for name in suite.selected):

@@ -6,6 +6,7 @@ import collections
 import json
 import pathlib
 
+from gains import scaled_step
 from harness import Run, Suite
 
 # Exit codes of `gpuwhy report`: everything was read, or the file is damaged and what is readable was reported.
@@ -118,6 +119,13 @@ class Trace:
             if isinstance(untraced, dict) and isinstance(untraced.get("step_ns"), (int, float)):
                 return untraced
         return None
+
+    def predicted_step(self, own_ns: float) -> float | None:
+        """The program's own step without tracing, as the report predicts it, nanoseconds; None where it does not. `own_ns` is
+        that step in this run, by the program's clock."""
+        untraced = self.untraced()
+        recorded = (untraced or {}).get("measured_step_ns") or self.step_ns()
+        return scaled_step(untraced["step_ns"], recorded, own_ns) if untraced and recorded else None
 
     def verdict_line(self) -> str:
         """The verdict with its share and its first piece of evidence."""

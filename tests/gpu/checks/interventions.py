@@ -62,19 +62,15 @@ def turns(programs: dict[str, Prepared]) -> dict[str, list[float]]:
 def row(name: str, case: Intervention, rates: dict[str, list[float]], trace: Trace) -> dict:
     """The line of measured.jsonl. Times are nanoseconds."""
     scenario = trace.scenarios().get(case.scenario or "", {})
-    untraced = trace.untraced() or {}
     before, traced = statistics.median(rates["before"]), rates["traced"][0]
-    found = {
+    return {
         "name": name, "fix": case.fix, "held_out": case.held_out, "expected": list(case.verdicts), "verdict": trace.verdict,
         "share": trace.report["verdict"].get("share"), "bare_before": rates["before"], "bare_after": rates["after"],
         "traced": traced, "scenario": case.scenario, "speedup": scenario.get("speedup"), "low": scenario.get("low"),
         "high": scenario.get("high"), "scenarios": {kind: one["speedup"] for kind, one in trace.scenarios().items()},
-        "recorded_step_ns": trace.step_ns(), "untraced": untraced or None, "plan": trace.plan(), "evidence": trace.evidence,
+        "recorded_step_ns": trace.step_ns(), "untraced": trace.untraced(), "plan": trace.plan(), "evidence": trace.evidence,
         "advice": trace.advice, "bare_ns": 1e9 / before if before else None, "traced_ns": 1e9 / traced if traced else None,
-        "predicted_untraced_ns": None}
-    if untraced and traced and found["recorded_step_ns"]:
-        found["predicted_untraced_ns"] = gains.scaled_step(untraced["step_ns"], found["recorded_step_ns"], 1e9 / traced)
-    return found
+        "predicted_untraced_ns": trace.predicted_step(1e9 / traced) if traced else None}
 
 
 def prediction(found: dict, real: float) -> str:

@@ -69,6 +69,8 @@ def main() -> None:
         except ImportError as error:
             print(f"missing {library}: {error}", file=answer)
             sys.exit(NOT_INSTALLED)
+    if os.environ.get("GPU_SUITE_REHEARSAL"):
+        importlib.import_module("rehearsal")
     module = load(options.script.resolve())
 
     def run(*more: str) -> None:

@@ -21,12 +21,14 @@ class OnCpu(TorchFunctionMode):
     def __torch_function__(self, function, kinds, arguments=(), options=None):
         options = dict(options or {})
         options.pop("pin_memory", None)
-        if "cuda" in str(options.get("device", "")):
-            options["device"] = "cpu"
+        options = {name: replaced(option) for name, option in options.items()}
         return function(*(replaced(argument) for argument in arguments), **options)
 
 
 def replaced(argument):
+    """Names of the device, and precisions in which a CPU is slow."""
+    if isinstance(argument, torch.dtype):
+        return torch.float32 if argument in (torch.bfloat16, torch.float16) else argument
     is_device = isinstance(argument, torch.device) or isinstance(argument, str) and argument.startswith("cuda")
     return torch.device("cpu") if is_device and "cuda" in str(argument) else argument
 
@@ -54,6 +56,27 @@ class Runtime:
         return lambda *_: 0
 
 
+def make_small() -> None:
+    """Matrix products use one column and one row, so that they take little time: shapes and calls stay."""
+    for owner, name in ((torch, "mm"), (torch, "matmul"), (torch.Tensor, "__matmul__"), (torch.Tensor, "matmul")):
+        setattr(owner, name, small(getattr(owner, name)))
+    linear = torch.nn.functional.linear
+
+    def small_linear(x, weight, bias=None):
+        return linear(x[..., :1], weight[:, :1], bias)
+
+    torch.nn.functional.linear = small_linear
+
+
+def small(product):
+    def replacement(left, right, *arguments, **options):
+        if left.dim() == 2 and right.dim() == 2:
+            return product(left[:, :1], right[:1], *arguments, **options)
+        return product(left, right, *arguments, **options)
+
+    return replacement
+
+
 def install() -> None:
     """Replaces what the programs use of torch.cuda, and leaves an empty trace where gpuwhy would leave one."""
     cuda = torch.cuda
@@ -68,6 +91,7 @@ def install() -> None:
     torch.nn.Module.cuda = lambda self, *_: self
     to = torch.nn.Module.to
     torch.nn.Module.to = lambda self, *arguments, **options: to(self, *(replaced(one) for one in arguments), **options)
+    make_small()
     OnCpu().__enter__()
     if "CUDA_INJECTION64_PATH" in os.environ:
         pathlib.Path(f"gpuwhy-{os.getpid()}.gpuwhy").touch()
