@@ -20,9 +20,9 @@ from trace_report import Trace, single
 
 ROUNDS = 3
 # Length of the traced loop, seconds: the simulation takes some hundred steps.
-TRACED_SECONDS = 1.5
+TRACED_SECONDS = 1.3
 # Interventions whose programs are started together.
-SIZE = 8
+SIZE = 10
 # What one intervention needs, and one that has to start a group: seconds.
 CREDIT = 35.0
 
@@ -90,7 +90,10 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
         rates = turns(programs)
     finally:
         finish_all(programs.values())
-    trace = single(suite, programs["traced"].finish())
+    traced = programs["traced"].finish()
+    if traced.code != 0:
+        yield expect(f"{prefix}.ends", False, f"traced: {traced.ending()}")
+    trace = single(suite, traced)
     if not all(value > 0 for values in rates.values() for value in values):
         yield expect(f"{prefix}.gain", False, f"a program printed no rate: {rates}")
         return

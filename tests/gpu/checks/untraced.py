@@ -48,15 +48,15 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
 def rounds(suite: Suite, programs: dict[str, Prepared]) -> tuple[list[float], list[tuple[float, Trace]]]:
     """The bare steps, and the traced ones with their reports; nanoseconds.
 
-    Raises Failed when a program prints no rate.
+    Raises Failed when a program prints no rate, or a traced one fails.
     """
     bare, traced = [], []
     for number in range(ROUNDS):
         program = programs[f"traced-{number}"]
         rates = rate(programs["bare"].turn()), rate(program.turn())
         run = program.finish()
-        if min(rates) <= 0:
-            raise Failed(f"a program printed no rate: {rates}")
+        if min(rates) <= 0 or run.code != 0:
+            raise Failed(f"{run.ending()}, rates {rates}")
         bare.append(1e9 / rates[0])
         traced.append((1e9 / rates[1], single(suite, run)))
     return bare, traced

@@ -51,7 +51,7 @@ def worked(make, fixed: bool, products: int = 12) -> Work:
     workers = iter(torch.utils.data.DataLoader(Batches(make), batch_size=None, num_workers=WORKERS)) if fixed else None
 
     def step() -> None:
-        device.compute(next(workers) if workers else make())
+        device.compute(make() if workers is None else next(workers))
 
     return Work(step, device.last.item, sync_every=10, warm_steps=3 * WORKERS if fixed else 3)
 
