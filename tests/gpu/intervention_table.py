@@ -101,7 +101,7 @@ INTERVENTIONS: dict[str, Intervention] = {
     # Copies.
     "logits": program("logits", "argmax on the device", "copy", "transfers to the host"),
     "copies_400": program("copies_400", "one copy", "copy launch", "many copies", held_out=True),
-    "scalars": program("scalars", "one copy", "sync copy", "many copies", held_out=True),
+    "scalars": program("scalars", "one copy", "sync copy launch", "many copies", held_out=True),
     "non_blocking": program("non_blocking", "pinned memory", "copy", "exposed copies", held_out=True),
     "pageable_1": program("pageable_1", "pinned memory, own stream", "copy", "exposed copies"),
     "pageable_128": program("pageable_128", "pinned memory, own stream", "copy", "exposed copies", held_out=True),

@@ -40,7 +40,7 @@ def feed(kib: int, products: int, pinned: bool, own_stream: bool) -> Work:
 
 def non_blocking(fixed: bool) -> Work:
     """`non_blocking=True` on a stream of its own, from ordinary memory: the call blocks all the same. Fix: pinned memory."""
-    return feed(16 << 10, 8, pinned=fixed, own_stream=True)
+    return feed(16 << 10, 4, pinned=fixed, own_stream=True)
 
 
 def pageable_1(fixed: bool) -> Work:
