@@ -31,6 +31,7 @@ class Gain:
     high: float | None
     verdict: str
     expected: tuple[str, ...]
+    first_fix: str | None
 
     @property
     def error(self) -> float | None:
@@ -58,7 +59,8 @@ def gain(row: dict) -> Gain | None:
         return None
     return Gain(
         row["name"], row["fix"], row["held_out"], row["scenario"], statistics.median(after) / statistics.median(before),
-        row["speedup"], row["low"], row["high"], row["verdict"], tuple(row["expected"]))
+        row["speedup"], row["low"], row["high"], row["verdict"], tuple(row["expected"]),
+        row["plan"][0]["kind"] if row["plan"] else None)
 
 
 def gains(rows: Iterable[dict]) -> list[Gain]:
@@ -113,18 +115,6 @@ def is_calibrated(summary: Summary) -> bool | None:
     return summary.covered >= COVERAGE * summary.intervals and summary.median_error <= MEDIAN_ERROR
 
 
-def scaled_step(step_ns: float, recorded_ns: float, own_ns: float) -> float:
-    """A time of the step that the report found, as a time of the step that the program means.
-
-    A detected step may be one of several that form the program's own, or several of them. `recorded_ns` is the detected step
-    of the same run, `own_ns` the program's own by its clock. The ratio of the two is taken as a whole number, or one over a
-    whole number, if it is within a tenth of one.
-    """
-    ratio = own_ns / recorded_ns
-    whole = float(round(ratio)) if ratio >= 1 else 1 / round(1 / ratio)
-    return step_ns * (whole if abs(ratio / whole - 1) <= 0.1 else ratio)
-
-
 def percent(value: float | None, signed: bool = False) -> str:
     return "" if value is None else f"{value:+.1%}" if signed else f"{value:.1%}"
 
@@ -150,8 +140,9 @@ def gains_table(found: Sequence[Gain]) -> str:
             verdict = one.verdict if one.verdict in one.expected else f"{one.verdict} (expected {' or '.join(one.expected)})"
             rows.append([
                 f"`{one.name}`", one.fix, verdict, f"`{one.scenario}`" if one.scenario else "no prediction",
-                times(one.predicted), interval, times(one.real), inside, percent(one.error, signed=True)])
-        header = ["program", "fix", "verdict", "scenario", "predicted", "interval", "real", "inside", "error"]
+                times(one.predicted), interval, times(one.real), inside, percent(one.error, signed=True),
+                f"`{one.first_fix}`" if one.first_fix else ""])
+        header = ["program", "fix", "verdict", "scenario", "predicted", "interval", "real", "inside", "error", "first of the plan"]
         parts.append(f"**{half.capitalize()}:** {summarize(members).text()}.\n\n{table(header, rows)}")
     return "\n".join(parts)
 

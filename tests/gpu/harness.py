@@ -126,6 +126,8 @@ class Suite:
         self.selected: list[str] = []
         # Of so many checks at once; None: as each kind of check says.
         self.together: int | None = None
+        # What ends the programs that still wait when the suite ends.
+        self.at_end: list[Callable[[], object]] = []
         self._measured = out / "measured.jsonl"
         self._measured.unlink(missing_ok=True)
         self._log = open(out / log_name, "w", encoding="utf-8", errors="replace")

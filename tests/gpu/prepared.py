@@ -62,6 +62,7 @@ class Prepared:
         self._received = b""
         self._printed = 0
         self._run: Run | None = None
+        suite.at_end.append(self.finish)
 
     def wait_ready(self, until: float) -> None:
         """Waits until the libraries are loaded.

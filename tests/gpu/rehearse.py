@@ -20,7 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPORT = {
     "verdict": {
         "group": "copy", "share": 0.5, "evidence": ["A made-up report."], "recommendation": "None.", "ranking": [],
-        "basis": None},
+        "basis": None, "plan": [{
+            "kind": "copies_overlapped", "action": "use pinned memory", "because": None, "speedup": 2.0, "low": 1.5, "high": 2.5,
+            "then": "launch"}]},
     "process": {"notes": []},
     "completeness": {"end": "clean", "records": {"kernels": 1000, "copies": 10, "memsets": 0}},
     "host": {"samples": 10, "causes": {"code": 1000}, "lines": [
@@ -28,7 +30,7 @@ REPORT = {
     "devices": [{
         "steady_leaves": {"compute": 500, "copy_h2d_pinned": 500, "host_cpu": 400}, "kernels": [],
         "steps": {"source": "period", "seen": 100, "median_ns": 1_000_000, "rows": []},
-        "untraced": {"step_ns": 900_000, "measured_step_ns": 1_000_000, "share_of_tracing": 0.1, "source": "table"},
+        "untraced": {"step_ns": 900_000, "share_of_tracing": 0.1, "source": "table"},
         "what_if": {"simulated": True, "scenarios": [
             {"kind": kind, "step_ns": 500_000, "speedup": 2.0, "low": 1.5, "high": 2.5} for kind in (
                 "data_ready", "launches_free", "no_syncs", "no_readbacks", "no_allocations", "copies_overlapped")]}}],

@@ -185,6 +185,8 @@ def main() -> int:
         results.append(calibrate(suite))
         print(results[-1], flush=True)
     results += perform_all(suite, selected, budget_end, options.jobs)
+    for end in suite.at_end:
+        end()
     if options.keep:
         print("folders of the runs:", suite.scratch)
     else:

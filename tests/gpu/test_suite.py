@@ -16,6 +16,7 @@ import types
 import unittest
 
 import gains
+import suite
 from checks import interventions, native_cost, real, untraced
 from gains_table import main as print_tables
 from harness import Mode, Status, Suite, read_lines
@@ -33,7 +34,7 @@ def row(name: str, real_gain: float, predicted: float | None = None, low: float 
     return {
         "kind": "intervention", "name": name, "fix": "a fix", "held_out": held_out, "scenario": "copies_overlapped",
         "bare_before": [9.0, 10.0, 14.0], "bare_after": [10 * real_gain, 1.0, 1e4], "speedup": predicted, "low": low,
-        "high": high, "verdict": verdict, "expected": ["copy"]}
+        "high": high, "verdict": verdict, "expected": ["copy"], "plan": []}
 
 
 class Gains(unittest.TestCase):
@@ -76,12 +77,6 @@ class Gains(unittest.TestCase):
         self.assertIn("`one`", first)
         self.assertIn("| 1.90 to 2.10 | 2.00x | yes | +0.0% |", first)
         self.assertIn("| 1.90 to 2.10 | 3.00x | no | -33.3% |", second)
-
-    def test_a_detected_step_may_be_a_part_of_the_programs_own_or_several(self) -> None:
-        self.assertAlmostEqual(gains.scaled_step(90.0, 100.0, 100.0), 90.0)
-        self.assertAlmostEqual(gains.scaled_step(90.0, 100.0, 1640.0), 1440.0)
-        self.assertAlmostEqual(gains.scaled_step(1800.0, 2000.0, 101.0), 90.0)
-        self.assertAlmostEqual(gains.scaled_step(90.0, 100.0, 140.0), 126.0)
 
     def test_the_table_of_untraced_steps(self) -> None:
         measured = {"name": "one", "bare_ns": 1e6, "traced_ns": 1.1e6, "predicted_untraced_ns": 1.02e6}
@@ -214,6 +209,7 @@ class Turns(unittest.TestCase):
         lines = list(interventions.judge(self.suite, "pinned_copies", programs))
         self.assertEqual([line.status for line in lines], [Status.PASS, Status.PASS], lines)
         self.assertIn("20.0 to 40.0 steps/s, 2.00x; copies_overlapped 2.00x (1.50 to 2.50: inside), off by +0.0%", lines[0].detail)
+        self.assertIn("plan: copies_overlapped 2.00x", lines[0].detail)
         line = self.suite.recorded("intervention")[0]
         self.assertEqual((line["bare_before"], line["bare_after"], line["traced"]), ([10, 20, 30], [20, 40, 60], 10.0))
         self.assertEqual((line["low"], line["high"], line["predicted_untraced_ns"]), (1.5, 2.5, 90e6))
@@ -265,6 +261,23 @@ def trace(**changes) -> Trace:
     return found
 
 
+class Calibration(unittest.TestCase):
+    def calibrate(self, text: str):
+        with tempfile.TemporaryDirectory() as folder:
+            stand_in = pathlib.Path(folder) / "gpuwhy"
+            stand_in.write_text(f"#!{sys.executable}\nimport sys\n{text}\n")
+            stand_in.chmod(0o755)
+            made = Suite(stand_in.parent, stand_in.parent, None, None)
+            self.addCleanup(made._log.close)
+            return suite.calibrate(made)
+
+    def test_it_passes_fails_or_does_not_exist(self) -> None:
+        self.assertEqual(self.calibrate("print('Kept in a file.')").status, Status.PASS)
+        self.assertEqual(self.calibrate("sys.exit('there is no GPU')").status, Status.FAIL)
+        old = self.calibrate("print(\"error: unexpected argument '--calibrate' found\", file=sys.stderr); sys.exit(2)")
+        self.assertEqual(old.status, Status.SKIPPED)
+
+
 class Real(unittest.TestCase):
     def verdict(self, **changes) -> dict:
         return {"verdict": {**REPORT["verdict"], **changes}}
@@ -290,7 +303,7 @@ class Real(unittest.TestCase):
     def test_the_table_holds_what_a_person_needs(self) -> None:
         text = real.real_table([{"name": "hub.generate", "problems": [], **real.described(trace())}])
         self.assertIn("| `hub.generate` | copy 50% | A made-up report. | None. |", text)
-        self.assertEqual(real.plan_text([{"fix": "one", "gain": 2, "low": [1]}, "two"]), "fix one, gain 2; two")
+        self.assertIn("| use pinned memory: 2.00x (1.50 to 2.50), then launch |", text)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import collections
 import json
 import pathlib
 
-from gains import scaled_step
 from harness import Run, Suite
 
 # Exit codes of `gpuwhy report`: everything was read, or the file is damaged and what is readable was reported.
@@ -99,10 +98,9 @@ class Trace:
                     found[scenario["kind"]] = scenario
         return found
 
-    def plan(self) -> list | dict | None:
-        """The plan of fixes; None where the report has none."""
-        places = [self.report["verdict"], self.report, *self.report["devices"]]
-        return next((place["plan"] for place in places if place.get("plan")), None)
+    def plan(self) -> list[dict]:
+        """The plan of fixes, the first one first: `kind` (a scenario), `action`, `speedup`, `low`, `high`, `then`, `because`."""
+        return self.report["verdict"].get("plan") or []
 
     def step_ns(self) -> int | None:
         """The median step as recorded; None without steps."""
@@ -113,19 +111,16 @@ class Trace:
         return max((device["steps"]["seen"] for device in self.report["devices"] if device.get("steps")), default=0)
 
     def untraced(self) -> dict | None:
-        """What the report says of the program without tracing: `step_ns`, and more; None where it says nothing."""
-        for device in self.report["devices"]:
-            untraced = device.get("untraced")
-            if isinstance(untraced, dict) and isinstance(untraced.get("step_ns"), (int, float)):
-                return untraced
-        return None
+        """What the report says of the program without tracing: `step_ns` (median), `share_of_tracing` of the traced step, and
+        `source` of the prices; None where it says nothing."""
+        found = [device["untraced"] for device in self.report["devices"] if device.get("untraced")]
+        return found[0] if found else None
 
     def predicted_step(self, own_ns: float) -> float | None:
-        """The program's own step without tracing, as the report predicts it, nanoseconds; None where it does not. `own_ns` is
-        that step in this run, by the program's clock."""
+        """The program's own step without tracing, nanoseconds; None where the report predicts none. `own_ns` is that step in
+        this run, by the program's clock: the step of the report may be one of several that form it, or several of them."""
         untraced = self.untraced()
-        recorded = (untraced or {}).get("measured_step_ns") or self.step_ns()
-        return scaled_step(untraced["step_ns"], recorded, own_ns) if untraced and recorded else None
+        return own_ns * (1 - untraced["share_of_tracing"]) if untraced else None
 
     def verdict_line(self) -> str:
         """The verdict with its share and its first piece of evidence."""

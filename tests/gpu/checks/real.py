@@ -107,12 +107,11 @@ def cell(value: object) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def plan_text(plan: list | dict | None) -> str:
-    """A plan of fixes in a few words, whatever its fields are."""
-    steps = plan.get("steps", [plan]) if isinstance(plan, dict) else plan or []
-    return "; ".join(
-        ", ".join(f"{key} {one}" for key, one in step.items() if not isinstance(one, (list, dict)))
-        if isinstance(step, dict) else str(step) for step in steps)
+def plan_text(plan: list[dict]) -> str:
+    """A plan of fixes in a few words."""
+    return "<br>".join(
+        f"{one['action']}: {one['speedup']:.2f}x ({one['low']:.2f} to {one['high']:.2f})"
+        + (f", then {one['then']}" if one["then"] else "") + (f"; {one['because']}" if one["because"] else "") for one in plan)
 
 
 def real_table(rows: list[dict]) -> str:
