@@ -63,6 +63,7 @@ def main() -> None:
     options = parse()
     answer = os.fdopen(options.answer, "w", buffering=1)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     for library in filter(None, options.libraries.split(",")):
         try:
             create_context(library, importlib.import_module(library))

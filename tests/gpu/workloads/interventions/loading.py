@@ -28,10 +28,12 @@ class Device:
 
     @torch.no_grad()
     def compute(self, batch: torch.Tensor) -> None:
+        # Before the products: a copy from ordinary memory waits for what its stream has to do.
+        batch = batch.to("cuda")
         x = self.state
         for _ in range(self.products):
             x = x @ self.weight
-        self.last.copy_(x[0, 0] + batch.to("cuda").mean())
+        self.last.copy_(x[0, 0] + batch.mean())
 
 
 class Batches(torch.utils.data.IterableDataset):
@@ -45,7 +47,7 @@ class Batches(torch.utils.data.IterableDataset):
             yield self.make()
 
 
-def worked(make, fixed: bool, products: int = 12) -> Work:
+def worked(make, fixed: bool, products: int = 8) -> Work:
     """The batches are made by the launching thread, or by workers."""
     device = Device(products)
     workers = iter(torch.utils.data.DataLoader(Batches(make), batch_size=None, num_workers=WORKERS)) if fixed else None
@@ -91,7 +93,7 @@ def slow_collate(samples: list[torch.Tensor]) -> torch.Tensor:
 
 def collate(fixed: bool) -> Work:
     """A slow collate function in the launching thread. Fix: workers."""
-    device = Device(12)
+    device = Device(8)
     count = WORKERS if fixed else 0
     loader = torch.utils.data.DataLoader(Slow(0.0), batch_size=8, num_workers=count, collate_fn=slow_collate)
     batches = iter(loader)
