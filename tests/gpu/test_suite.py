@@ -5,9 +5,10 @@ Results are made up, and programs are small scripts. The programs themselves: `r
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -213,7 +214,8 @@ class Turns(unittest.TestCase):
         line = self.suite.recorded("intervention")[0]
         self.assertEqual((line["bare_before"], line["bare_after"], line["traced"]), ([10, 20, 30], [20, 40, 60], 10.0))
         self.assertEqual((line["low"], line["high"], line["predicted_untraced_ns"]), (1.5, 2.5, 90e6))
-        self.assertEqual([one.status for one in interventions.calibration(self.suite)], [Status.SKIPPED])
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual([one.status for one in interventions.calibration(self.suite)], [Status.SKIPPED])
 
     def test_a_wrong_verdict_fails_and_a_missing_scenario_does_not(self) -> None:
         plan = Plan(self.script, (), "json")
@@ -243,15 +245,23 @@ class Turns(unittest.TestCase):
         self.assertEqual(line.status, Status.PASS, line.detail)
         self.assertIn("time with native stacks over without, by round: 1.000 (1.000 to 1.000)", line.detail)
 
-    def test_the_tables_come_from_the_file(self) -> None:
-        self.suite.record("intervention", {**row("one", 2.0, 2.0, 1.9, 2.1), "bare_ns": 1e6, "traced_ns": 1e6, "predicted_untraced_ns": 1e6})
-        self.assertEqual(len(read_lines(self.folder / "measured.jsonl")), 1)
-        arguments, sys.argv = sys.argv, ["gains_table.py", str(self.folder / "measured.jsonl")]
+    def test_the_tables_come_from_the_file_and_go_between_their_markers(self) -> None:
+        steps = {"bare_ns": 1e6, "traced_ns": 1e6, "predicted_untraced_ns": 1e6}
+        self.suite.record("intervention", {**row("one", 2.0, 2.0, 1.9, 2.1), **steps})
+        self.suite.record("native_cost", {"name": "host", "bare": [10.0], "auto": [8.0], "off": [9.0]})
+        self.assertEqual(len(read_lines(self.folder / "measured.jsonl")), 2)
+        page = self.folder / "page.md"
+        page.write_text("".join(f"<!-- {name} -->\nold {name}\n<!-- /{name} -->\n" for name in ("gains", "untraced", "real", "native")))
+        arguments, sys.argv = sys.argv, ["gains_table.py", "--docs", str(page), str(self.folder / "measured.jsonl")]
         self.addCleanup(setattr, sys, "argv", arguments)
-        with open(os.devnull, "w") as nowhere:
-            output, sys.stdout = sys.stdout, nowhere
-            self.addCleanup(setattr, sys, "stdout", output)
+        with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(print_tables(), 3)
+        text = page.read_text()
+        self.assertNotIn("old gains", text)
+        self.assertIn("| `one` | a fix |", text)
+        self.assertIn("| `one (before its fix)` | 1,000.0 |", text)
+        self.assertIn("| `host` | 10.0 | 9.0 | 8.0 | 1.125 | 1.250 |", text)
+        self.assertIn("<!-- real -->\nold real\n<!-- /real -->", text)
 
 
 def trace(**changes) -> Trace:
