@@ -48,8 +48,9 @@ class Gain:
 
     @property
     def exceeded(self) -> bool:
-        """The gain was larger than what was called the most."""
-        return self.high is not None and self.real > self.high
+        """The gain was larger than what was called the most: the end of the interval, or the bound where there is none."""
+        most = self.predicted if self.high is None else self.high
+        return most is not None and self.real > most
 
 
 def gain(row: dict) -> Gain | None:
@@ -88,7 +89,7 @@ class Summary:
     def text(self) -> str:
         coverage = "no intervals" if self.coverage is None else f"{self.covered} of {self.intervals} in their interval"
         error = "no predictions" if self.median_error is None else f"median error {self.median_error:.1%}"
-        over = f", above their interval: {', '.join(self.exceeded)}" if self.exceeded else ""
+        over = f", more than predicted at most: {', '.join(self.exceeded)}" if self.exceeded else ""
         return (f"{self.rows} interventions, {self.right_verdicts} right verdicts, {self.predicted} predictions: {coverage}, "
                 f"{error}{over}")
 
@@ -98,7 +99,7 @@ def summarize(found: Sequence[Gain]) -> Summary:
     intervals = [one for one in found if one.has_interval]
     return Summary(
         len(found), len(errors), len(intervals), sum(one.covered for one in intervals),
-        tuple(one.name for one in intervals if one.exceeded), statistics.median(errors) if errors else None,
+        tuple(one.name for one in found if one.exceeded), statistics.median(errors) if errors else None,
         sum(one.verdict in one.expected for one in found))
 
 

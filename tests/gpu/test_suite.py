@@ -49,7 +49,9 @@ class Gains(unittest.TestCase):
     def test_what_is_above_the_interval_is_told(self) -> None:
         summary = gains.summarize(gains.gains([row("one", 2.0, 1.5, 1.4, 1.6), row("two", 1.0, 1.5, 1.4, 1.6)]))
         self.assertEqual((summary.intervals, summary.covered, summary.exceeded), (2, 0, ("one",)))
-        self.assertIn("above their interval: one", summary.text())
+        self.assertIn("more than predicted at most: one", summary.text())
+        bound = gains.summarize(gains.gains([row("one", 2.0, 1.5), row("two", 1.2, 1.5)]))
+        self.assertEqual((bound.intervals, bound.exceeded), (0, ("one",)))
 
     def test_a_row_without_prediction_is_no_error(self) -> None:
         summary = gains.summarize(gains.gains([row("one", 2.0), row("two", 2.0, verdict="launch")]))

@@ -23,7 +23,7 @@ ROUNDS = 3
 TRACED_SECONDS = 1.3
 # Interventions whose programs are started together.
 SIZE = 10
-# What one intervention needs that has to start a group, seconds; others need half of it.
+# What an intervention needs that has to start its group, seconds; others need half of it.
 CREDIT = 25.0
 
 
