@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import glob
+import json
 import os
 import pathlib
 import shlex
@@ -28,6 +29,8 @@ REPOSITORY = HERE.parent.parent
 # Longest run of one program, seconds. The first import of PyTorch on a cold disk alone can take a minute.
 STEP_LIMIT = 150.0
 
+# Time that one check is given credit for when deciding whether to still start it, seconds.
+SHORTEST_CHECK = 20.0
 
 CUDA_FOLDERS = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda", "/opt/cuda"]
 
@@ -61,11 +64,13 @@ def skipped(name: str, why: str) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A function that yields result lines. Exclusive ones have the machine to themselves, because they measure time."""
+    """A function that yields result lines. Exclusive ones have the machine to themselves, because they measure time.
+    `credit` is the time that must be left to start it, seconds."""
 
     name: str
     function: Callable[[Suite], Iterator[Result]]
     exclusive: bool = True
+    credit: float = SHORTEST_CHECK
 
 
 class Mode(enum.Enum):
@@ -117,6 +122,14 @@ class Suite:
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-suite-"))
         self.microbench = self.scratch / "microbench"
         self.workloads = HERE / "workloads"
+        # Names of the checks of this run: programs that start before their turn are those of the next ones.
+        self.selected: list[str] = []
+        # Of so many checks at once; None: as each kind of check says.
+        self.together: int | None = None
+        # What ends the programs that still wait when the suite ends.
+        self.at_end: list[Callable[[], object]] = []
+        self._measured = out / "measured.jsonl"
+        self._measured.unlink(missing_ok=True)
         self._log = open(out / log_name, "w", encoding="utf-8", errors="replace")
         self._lock = threading.Lock()
 
@@ -155,6 +168,15 @@ class Suite:
             self._log.write(text.rstrip("\n") + "\n")
             self._log.flush()
 
+    def record(self, kind: str, fields: dict) -> None:
+        """Appends a line to measured.jsonl, which tables are made of afterwards (gains_table.py)."""
+        with self._lock, open(self._measured, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, **fields}) + "\n")
+
+    def recorded(self, kind: str) -> list[dict]:
+        """The lines of this run so far."""
+        return [line for line in read_lines(self._measured) if line["kind"] == kind]
+
     def folder(self, name: str) -> pathlib.Path:
         """A fresh folder for one run."""
         return pathlib.Path(tempfile.mkdtemp(prefix=name.replace("/", "_") + "-", dir=self.scratch))
@@ -182,14 +204,15 @@ class Suite:
 
     def start(
             self, name: str, command: Sequence[str | os.PathLike[str]], mode: Mode,
-            extra: dict[str, str] | None = None) -> tuple[subprocess.Popen, pathlib.Path]:
+            extra: dict[str, str] | None = None, stdin: int = subprocess.DEVNULL,
+            pass_fds: Sequence[int] = ()) -> tuple[subprocess.Popen, pathlib.Path]:
         """Starts a program and leaves it running; its output goes to files in the folder returned."""
         folder = self.folder(name)
         words = self.command(mode, command)
         with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
             process = subprocess.Popen(
-                words, cwd=folder, env=self.environment(mode, extra), stdin=subprocess.DEVNULL, stdout=stdout,
-                stderr=stderr, start_new_session=True)
+                words, cwd=folder, env=self.environment(mode, extra), stdin=stdin, stdout=stdout, stderr=stderr,
+                start_new_session=True, pass_fds=tuple(pass_fds))
         return process, folder
 
     def finish(
@@ -231,6 +254,11 @@ class Suite:
     def python(self, script: str, *arguments: str) -> list[str]:
         """The command line of one of the workloads."""
         return [sys.executable, str(self.workloads / script), *arguments]
+
+
+def read_lines(path: pathlib.Path) -> list[dict]:
+    """The lines of a file of measurements; none when there is no such file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def tail(text: str, label: str, lines: int = 40) -> str:

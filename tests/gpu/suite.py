@@ -18,12 +18,13 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import capture, counts, waiting, endings, endurance, exports, frameworks, host, interventions, lessons, managed, memory, modes, cupti_sharing, nvtx, processes, ranks, transparency, truth, verdicts
+from checks import capture, counts, waiting, endings, endurance, exports, frameworks, host, interventions, lessons, managed, memory, modes, cupti_sharing, native_cost, nvtx, processes, ranks, real, transparency, truth, untraced, verdicts
 from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
-# Time that one check is given credit for when deciding whether to still start it, seconds.
-SHORTEST_CHECK = 20.0
+# Checks that use what `gpuwhy doctor --calibrate` measures: the cost of tracing on this machine.
+CALIBRATED = ("interventions", "untraced", "real", "native-cost")
+CALIBRATION_LIMIT = 90.0
 
 
 def parse() -> argparse.Namespace:
@@ -36,6 +37,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave these out; repeatable")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no check after this time")
     parser.add_argument("--jobs", type=int, default=4, help="checks at the same time, where time is not measured")
+    parser.add_argument("--together", type=int, metavar="N", help="checks whose programs load their libraries at the same time, "
+                        "where they then take turns (default: 2 to 8, by kind)")
     parser.add_argument("--nsys", default=find_nsys(), help="nsys to count with (default: found, or GPUWHY_NSYS)")
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
@@ -74,6 +77,18 @@ def build(suite: Suite) -> Result:
     return expect("build.microbench", run.code == 0, run.ending() if run.code == 0 else run.stderr.strip()[-300:])
 
 
+def calibrate(suite: Suite) -> Result:
+    """Measures once what tracing costs on this machine. Without the command the table of known prices is used."""
+    try:
+        run = suite.run("calibrate", [suite.gpuwhy, "doctor", "--calibrate"], limit=CALIBRATION_LIMIT)
+    except OSError as error:
+        return expect("calibrate", False, str(error))
+    if run.code == 2 and "--calibrate" in run.stderr:
+        return skipped("calibrate", "this gpuwhy has no `doctor --calibrate`; it uses its table of prices")
+    said = (run.stdout.strip() or run.stderr.strip()).splitlines()
+    return expect("calibrate", run.code == 0, f"{run.ending()} after {run.seconds:.1f} s: {said[-1] if said else ''}")
+
+
 def perform(suite: Suite, check: Check) -> list[Result]:
     """All lines of one check; an exception becomes a FAIL and keeps the lines before it."""
     results: list[Result] = []
@@ -99,7 +114,7 @@ def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: in
     results: list[Result] = []
 
     def timed(check: Check) -> list[Result]:
-        if time.monotonic() + SHORTEST_CHECK > budget_end:
+        if time.monotonic() + check.credit > budget_end:
             line = skipped(check.name, "the time budget is spent")
             print(line, flush=True)
             return [line]
@@ -144,7 +159,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 def main() -> int:
     options = parse()
     budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, host, nvtx, capture, waiting, exports, memory, managed, modes, lessons, cupti_sharing, ranks, endurance, frameworks)
+    groups = (transparency, counts, endings, processes, verdicts, truth, interventions, untraced, real, native_cost, host, nvtx, capture, waiting, exports, memory, managed, modes, lessons, cupti_sharing, ranks, endurance, frameworks)
     everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
     selected = [
         check for check in everything
@@ -163,9 +178,15 @@ def main() -> int:
         line = expect("suite", False, missing) if options.require_gpu else skipped("suite", missing)
         print(line)
         return summarize(options, [line])
+    suite.selected, suite.together = [check.name for check in selected], options.together
     results = [build(suite)]
     print(results[0], flush=True)
+    if any(name.startswith(CALIBRATED) for name in suite.selected):
+        results.append(calibrate(suite))
+        print(results[-1], flush=True)
     results += perform_all(suite, selected, budget_end, options.jobs)
+    for end in suite.at_end:
+        end()
     if options.keep:
         print("folders of the runs:", suite.scratch)
     else:

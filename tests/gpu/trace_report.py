@@ -81,6 +81,47 @@ class Trace:
     def verdict(self) -> str:
         return self.report["verdict"]["group"]
 
+    @property
+    def evidence(self) -> list[str]:
+        return self.report["verdict"].get("evidence") or []
+
+    @property
+    def advice(self) -> str:
+        return self.report["verdict"].get("recommendation") or ""
+
+    def scenarios(self) -> dict[str, dict]:
+        """The what-if scenarios with a gain, by name: `speedup`, and `low` and `high` where the report has an interval."""
+        found = {}
+        for device in self.report["devices"]:
+            for scenario in (device.get("what_if") or {}).get("scenarios", []):
+                if isinstance(scenario.get("speedup"), (int, float)):
+                    found[scenario["kind"]] = scenario
+        return found
+
+    def plan(self) -> list[dict]:
+        """The plan of fixes, the first one first: `kind` (a scenario), `action`, `speedup`, `low`, `high`, `then`, `because`."""
+        return self.report["verdict"].get("plan") or []
+
+    def step_ns(self) -> int | None:
+        """The median step as recorded; None without steps."""
+        medians = [device["steps"]["median_ns"] for device in self.report["devices"] if device.get("steps")]
+        return medians[0] if medians else None
+
+    def steps_seen(self) -> int:
+        return max((device["steps"]["seen"] for device in self.report["devices"] if device.get("steps")), default=0)
+
+    def untraced(self) -> dict | None:
+        """What the report says of the program without tracing: `step_ns` (median), `share_of_tracing` of the traced step, and
+        `source` of the prices; None where it says nothing."""
+        found = [device["untraced"] for device in self.report["devices"] if device.get("untraced")]
+        return found[0] if found else None
+
+    def predicted_step(self, own_ns: float) -> float | None:
+        """The program's own step without tracing, nanoseconds; None where the report predicts none. `own_ns` is that step in
+        this run, by the program's clock: the step of the report may be one of several that form it, or several of them."""
+        untraced = self.untraced()
+        return own_ns * (1 - untraced["share_of_tracing"]) if untraced else None
+
     def verdict_line(self) -> str:
         """The verdict with its share and its first piece of evidence."""
         verdict = self.report["verdict"]

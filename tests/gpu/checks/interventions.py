@@ -1,111 +1,150 @@
-"""A verdict is right if acting on it makes the program faster: each lesson is run before and after its own fix.
+"""A verdict is right if acting on it makes the program faster: each program is run before and after its fix.
 
-The gain is real: both runs are without gpuwhy, and the programs print their own rate. The verdict is that of the program
-before the fix, traced. The what-if figures of its report are printed beside the gain. Where the fix does just what one of
-them is about, that one predicts a rate: the steps per second that the traced run printed itself, times the ceiling. It must
-be within 10 % of the rate after the fix. Not the gains are compared, because the rate of another run before the fix may be
-30 % off: the host of a rented machine wobbles that much where it does the work (pageable copies: 110.4 and 83.7 steps/s
-bare, 102.4 and 106.9 traced, one after the other), while a run's report is about just that run. After the fix the middle
-one of three runs counts.
+The gain is real: both programs are without gpuwhy, and print their own rate after warm-up. Each rate is the median of three
+turns, taken alternately, so that a host that becomes slower does so for both. The verdict is that of the program before
+the fix, traced, in a turn between them. What the report predicts for just that fix is written beside the gain, with its
+interval. A single prediction does not fail: `interventions.calibration` judges all of them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import re
 import statistics
-import sys
 from collections.abc import Iterator
 
-from checks.verdicts import EXAMPLES
-from harness import Check, Mode, Result, Run, Suite, expect
+import gains
+from harness import Check, Mode, Result, Suite, expect, skipped
+from intervention_table import INTERVENTIONS, Intervention
+from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
-# Speed-up from which a fix counts as one: above what two runs of the same program differ by (a few per cent).
-REAL_GAIN = 1.10
-# How far the predicted rate may be from the rate after the fix, as a part of it.
-WHAT_IF_ERROR = 0.10
-# Length of the measured loop, seconds.
-SECONDS = "1.5"
-# Runs after the fix, of which the middle one counts.
-RUNS_AFTER = 3
+ROUNDS = 3
+# Length of the traced loop, seconds: the simulation takes some hundred steps.
+TRACED_SECONDS = 1.3
+# Interventions whose programs are started together.
+SIZE = 10
+# What an intervention needs that has to start its group, seconds; others need half of it.
+CREDIT = 25.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Intervention:
-    """A lesson, the option that applies its fix, the verdict whose advice that fix is, its what-if scenario, and the options
-    that it has before the fix and after."""
-
-    script: str
-    fix: tuple[str, ...]
-    group: str
-    scenario: str | None = None
-    options: tuple[str, ...] = ()
-
-
-INTERVENTIONS: dict[str, Intervention] = {
-    # Workers bring what they can make ready; what the ceiling is about is data that are ready at once. It is known to be too
-    # low where hardly anything of the step is left then (docs/design/attribution.md), so the device is given something to do.
-    "loader_workers": Intervention(
-        "01_data_loading.py", ("--workers", str(max(4, (os.cpu_count() or 4) - 4))), "data_loading"),
-    "loader_ready": Intervention("01_data_loading.py", ("--ready",), "data_loading", "data_ready", ("--layers", "12")),
-    "item_every_50": Intervention("02_sync_item.py", ("--every", "50"), "sync", "no_syncs"),
-    "pinned_copies": Intervention("03_pageable_copies.py", ("--pinned",), "copy", "copies_overlapped"),
-    "cuda_graph": Intervention("04_launch_bound.py", ("--graph",), "launch", "launches_free"),
-    "allocator_cache": Intervention("07_allocator.py", ("--keep",), "allocator", "no_allocations"),
-    # Rows that stay in the second-level cache: how much memory the blocks of one kernel share is in no record.
-    "batched_grids": Intervention(
-        "08_small_grids.py", ("--batched",), "gpu_compute", "grids_filled",
-        ("--double", "--rows", "16", "--columns", "65536")),
-}
-
-
-def rate(run: Run) -> float:
-    """Steps per second as the program printed them; 0 when it did not."""
-    match = re.search(r"([\d.]+) steps/s", run.stdout)
+def rate(text: str) -> float:
+    """Steps per second as a program printed them; 0 when it did not."""
+    match = re.search(r"([\d.]+) steps/s", text)
     return float(match[1]) if match else 0.0
 
 
-def predictions(trace: Trace) -> dict[str, float]:
-    """The what-if scenarios of the report, by name; empty when it has none."""
-    found = {}
-    for device in trace.report["devices"]:
-        for scenario in (device.get("what_if") or {}).get("scenarios", []):
-            if isinstance(scenario.get("speedup"), (int, float)):
-                found[scenario["kind"]] = scenario["speedup"]
-    return found
+def plans(suite: Suite, name: str) -> dict[str, Plan]:
+    """The bare programs run once before their first turn, the traced one must not: its trace begins with its own work."""
+    case = INTERVENTIONS[name]
+    length = ("--seconds", f"{case.seconds:g}")
+    rehearse = "--seconds 0.05"
+
+    def plan(arguments: tuple[str, ...], mode: Mode, seconds: tuple[str, ...], rehearse: str | None) -> Plan:
+        return Plan(case.script, (*arguments, *seconds), case.libraries, mode, rehearse=rehearse)
+
+    return {
+        "before": plan(case.before, Mode.BARE, length, rehearse),
+        "after": plan(case.after, Mode.BARE, length, rehearse),
+        "traced": plan(case.before, Mode.VARIABLE, ("--seconds", f"{TRACED_SECONDS:g}"), None)}
+
+
+def turns(programs: dict[str, Prepared]) -> dict[str, list[float]]:
+    """The rates of each, taken alternately, the traced one within the first round."""
+    rates: dict[str, list[float]] = {role: [] for role in programs}
+    for number in range(ROUNDS):
+        for role in ("before", "traced", "after") if number == 0 else ("before", "after"):
+            rates[role].append(rate(programs[role].turn()))
+            if role == "traced":
+                programs[role].finish()  # it writes the rest of its trace, and must not do that beside the others
+    return rates
+
+
+def row(name: str, case: Intervention, rates: dict[str, list[float]], trace: Trace) -> dict:
+    """The line of measured.jsonl. Times are nanoseconds."""
+    scenario = trace.scenarios().get(case.scenario or "", {})
+    before, traced = statistics.median(rates["before"]), rates["traced"][0]
+    return {
+        "name": name, "fix": case.fix, "held_out": case.held_out, "expected": list(case.verdicts), "verdict": trace.verdict,
+        "share": trace.report["verdict"].get("share"), "bare_before": rates["before"], "bare_after": rates["after"],
+        "traced": traced, "scenario": case.scenario, "speedup": scenario.get("speedup"), "low": scenario.get("low"),
+        "high": scenario.get("high"), "scenarios": {kind: one["speedup"] for kind, one in trace.scenarios().items()},
+        "recorded_step_ns": trace.step_ns(), "untraced": trace.untraced(), "plan": trace.plan(), "evidence": trace.evidence,
+        "advice": trace.advice, "bare_ns": 1e9 / before if before else None, "traced_ns": 1e9 / traced if traced else None,
+        "predicted_untraced_ns": trace.predicted_step(1e9 / traced) if traced else None}
+
+
+def prediction(found: dict, real: float) -> str:
+    """The prediction for the fix, in words."""
+    if found["speedup"] is None:
+        return f"no prediction{' (' + found['scenario'] + ' is not in the report)' if found['scenario'] else ''}"
+    interval = ""
+    if found["low"] is not None and found["high"] is not None:
+        where = "inside" if found["low"] <= real <= found["high"] else "outside"
+        interval = f" ({found['low']:.2f} to {found['high']:.2f}: {where})"
+    return f"{found['scenario']} {found['speedup']:.2f}x{interval}, off by {found['speedup'] / real - 1:+.1%}"
+
+
+def planned(plan: list[dict]) -> str:
+    """The kinds of a plan and the gain with each and those before it."""
+    return ", ".join(f"{one['kind']} {one['speedup']:.2f}x" for one in plan) or "none"
+
+
+def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
+    case, prefix = INTERVENTIONS[name], f"interventions.{name}"
+    try:
+        rates = turns(programs)
+    finally:
+        finish_all(programs.values())
+    traced = programs["traced"].finish()
+    if traced.code != 0:
+        yield expect(f"{prefix}.ends", False, f"traced: {traced.ending()}")
+    trace = single(suite, traced)
+    if not all(value > 0 for values in rates.values() for value in values):
+        yield expect(f"{prefix}.gain", False, f"a program printed no rate: {rates}")
+        return
+    found = row(name, case, rates, trace)
+    suite.record("intervention", found)
+    before, after = statistics.median(rates["before"]), statistics.median(rates["after"])
+    real = after / before
+    yield expect(
+        f"{prefix}.gain", case.least_gain is None or real >= case.least_gain,
+        f"{case.fix}: {before:.1f} to {after:.1f} steps/s, {real:.2f}x; {prediction(found, real)}; "
+        f"traced {rates['traced'][0]:.1f} steps/s; plan: {planned(found['plan'])}")
+    yield expect(
+        f"{prefix}.verdict", trace.verdict in case.verdicts,
+        f"expected {' or '.join(case.verdicts)}, got {trace.verdict_line()}")
+
+
+GROUP = Group("interventions", plans, list(INTERVENTIONS), SIZE)
 
 
 def one_intervention(name: str) -> Check:
-    case = INTERVENTIONS[name]
-
     def check(suite: Suite) -> Iterator[Result]:
-        prefix = f"interventions.{name}"
-        command = [sys.executable, str(EXAMPLES / case.script), "--seconds", SECONDS, *case.options]
-        before = rate(suite.bare(f"{name}-before", command))
-        fixed = [*command, *case.fix]
-        after = statistics.median(rate(suite.bare(f"{name}-after-{run}", fixed)) for run in range(RUNS_AFTER))
-        traced = suite.run(f"{name}-traced", command, Mode.VARIABLE)
-        trace = single(suite, traced)
-        gain = after / before if before else 0.0
-        fix = " ".join(case.fix)
-        predicted = predictions(trace)
-        words = ", ".join(f"{kind} {speedup:.2f}x" for kind, speedup in predicted.items()) or "none"
-        yield expect(
-            f"{prefix}.gain", gain >= REAL_GAIN,
-            f"{fix}: {before:.1f} to {after:.1f} steps/s, {gain:.2f}x; predicted ceilings: {words}")
-        if case.scenario and after:
-            ceiling, real = predicted.get(case.scenario, 0.0), rate(traced)
-            error = real * ceiling / after - 1
-            yield expect(
-                f"{prefix}.what_if", abs(error) <= WHAT_IF_ERROR,
-                f"{case.scenario} {ceiling:.2f}x of {real:.1f} steps/s traced: {real * ceiling:.1f} steps/s predicted, "
-                f"{after:.1f} after the fix: {error:+.1%}")
-        yield expect(f"{prefix}.verdict", trace.verdict == case.group, f"expected {case.group}, got {trace.verdict_line()}")
+        try:
+            programs = GROUP.take(suite, name)
+            yield from judge(suite, name, programs)
+        except Missing as error:
+            yield skipped(f"interventions.{name}", str(error))
+        except Failed as error:
+            yield expect(f"interventions.{name}", False, str(error))
 
-    return Check(f"interventions.{name}", check)
+    return Check(f"interventions.{name}", check, credit=CREDIT)
+
+
+def calibration(suite: Suite) -> Iterator[Result]:
+    """Whether intervals and predictions of this run keep what they promise; the held-out half is told apart."""
+    found = gains.gains(suite.recorded("intervention"))
+    (suite.out / "gains.md").write_text(gains.gains_table(found) + "\n" + gains.untraced_table(suite.recorded("intervention")))
+    for half, members in gains.halves(found).items():
+        print(f"{half}: {gains.summarize(members).text()}", flush=True)
+    summary = gains.summarize(found)
+    judged = gains.is_calibrated(summary)
+    if judged is None:
+        yield skipped("interventions.calibration", f"too few predictions with an interval: {summary.text()}")
+        return
+    yield expect("interventions.calibration", judged, summary.text())
 
 
 def checks() -> list[Check]:
-    return [one_intervention(name) for name in INTERVENTIONS]
+    # The last one measures nothing: it needs no time of its own.
+    return [*(one_intervention(name) for name in INTERVENTIONS), Check("interventions.calibration", calibration, credit=-1e9)]

@@ -87,7 +87,7 @@ def before_and_after(suite: Suite) -> Iterator[Result]:
     traces: list[Trace] = []
     for extra in ([], ["--after"]):
         run = suite.run("before_and_after", [sys.executable, script, *extra], Mode.VARIABLE)
-        rates.append(rate(run))
+        rates.append(rate(run.stdout))
         traces.append(Trace(suite, max(run.traces(), key=lambda path: path.stat().st_size)))
     before, after = traces
     yield expect("lessons.python.before", before.verdict == "data_loading", before.verdict_line())

@@ -17,21 +17,21 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
 
-def llama():
+def llama(width: int = 256, layers: int = 4):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=1000, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=4, max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=None)
+        vocab_size=1000, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers, num_attention_heads=width // 64,
+        num_key_value_heads=width // 64, max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=None)
     return LlamaForCausalLM(config).cuda().eval()
 
 
-def generate(**options: object) -> Callable[[], None]:
+def generate(width: int = 256, layers: int = 4, **options: object) -> Callable[[], None]:
     """Tokens one by one."""
 
     def program() -> None:
-        model = llama()
+        model = llama(width, layers)
         prompt = torch.arange(1, 17, device="cuda").reshape(2, 8)
         tokens = prompt
 
@@ -46,8 +46,17 @@ def generate(**options: object) -> Callable[[], None]:
     return program
 
 
-def trainer() -> None:
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(
+        vocab_size=1000, n_positions=64, n_embd=256, n_layer=4, n_head=4, bos_token_id=1, eos_token_id=1)).cuda()
+
+
+def trainer(build: Callable[[], torch.nn.Module] = llama, workers: int = 0) -> None:
     """The Trainer of transformers."""
+    import programs
     from transformers import PrinterCallback, Trainer, TrainingArguments
 
     class Tokens(torch.utils.data.Dataset):
@@ -60,13 +69,16 @@ def trainer() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            output_dir=folder, max_steps=60, per_device_train_batch_size=8, report_to=[], disable_tqdm=True, save_strategy="no",
+            output_dir=folder, max_steps=60 * programs.repeats, dataloader_num_workers=workers, per_device_train_batch_size=8, report_to=[], disable_tqdm=True, save_strategy="no",
             logging_strategy="no", seed=0, data_seed=0)
-        runner = Trainer(model=llama().train(), args=arguments, train_dataset=Tokens())
+        runner = Trainer(model=build().train(), args=arguments, train_dataset=Tokens())
         # It prints how long the training took.
         runner.remove_callback(PrinterCallback)
         losses = []
+        # The steps are within, so one turn more is enough however often the program repeats.
+        once, programs.repeats = programs.repeats, 1
         loop(2, lambda _: losses.append(runner.train().training_loss), torch.cuda.synchronize, warm=1)
+        programs.repeats = once
     say(losses[-1])
 
 
@@ -154,4 +166,5 @@ def geometric() -> None:
 
 PROGRAMS = {
     "generate": generate(), "generate_static": generate(cache_implementation="static"), "trainer": trainer, "lightning": lightning,
-    "timm": timm, "geometric": geometric}
+    "timm": timm, "geometric": geometric, "generate_wide": generate(width=1024, layers=8),
+    "trainer_gpt2": lambda: trainer(gpt2, workers=2)}

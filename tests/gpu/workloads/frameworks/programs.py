@@ -1,4 +1,4 @@
-"""Small programs of libraries that many people use, one name each: `python programs.py NAME [--seconds S]`.
+"""Small programs of libraries that many people use, one name each: `python programs.py NAME [--repeat N]`.
 
 Each runs a loop for a fixed number of steps and prints one number that the steps computed, to three digits, so that a traced
 run can be compared with a bare one. How long the loop took goes to stderr as `loop SECONDS`. Exit status 77: a library that the
@@ -23,8 +23,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 FAMILIES = ("jax", "torch", "hub", "array", "ending")
 
 
+# How many times as many steps as usual.
+repeats = 1
+
+
 def loop(steps: int, step: Callable[[int], object], settle: Callable[[], object], warm: int = 3) -> None:
     """Runs the steps, and says how long those behind the first ones took."""
+    steps = warm + repeats * (steps - warm)
     for index in range(warm):
         step(index)
     settle()
@@ -43,7 +48,10 @@ def say(value: object) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="such as jax.adam")
-    name = parser.parse_args().name
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times as many steps")
+    options = parser.parse_args()
+    global repeats
+    name, repeats = options.name, options.repeat
     family, _, program = name.partition(".")
     try:
         importlib.import_module(f"{family}_programs").PROGRAMS[program]()

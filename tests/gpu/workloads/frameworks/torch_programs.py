@@ -48,6 +48,41 @@ def compiled(mode: str) -> Callable[[], None]:
     return program
 
 
+def resnet_graphs() -> None:
+    """Training of torchvision's ResNet-50, compiled with CUDA graphs, with batches from two workers."""
+    import torchvision
+
+    torch.manual_seed(0)
+    module = torchvision.models.resnet50(num_classes=10).cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9)
+    compiled_module = torch.compile(module, mode="reduce-overhead")
+    loader = torch.utils.data.DataLoader(Pictures(), batch_size=32, num_workers=2, pin_memory=True)
+    batches = iter(loader)
+    labels = torch.arange(32, device="cuda") % 10
+    last = torch.zeros((), device="cuda")
+
+    def step(_: int) -> None:
+        pictures = next(batches).to("cuda", non_blocking=True, memory_format=torch.channels_last)
+        torch.compiler.cudagraph_mark_step_begin()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(compiled_module(pictures), labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        last.copy_(loss.detach())
+
+    loop(60, step, torch.cuda.synchronize, warm=8)
+    say(round(last.item(), 1))
+
+
+class Pictures(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((3, 224, 224), float(index % 13) / 13)
+
+
 def captured() -> None:
     """Graphs captured by hand: one with a copy inside, captured again and again, replayed with new input and work in between."""
     module, static = model(), torch.zeros(64, 512, device="cuda")
@@ -172,5 +207,5 @@ def triton() -> None:
 
 PROGRAMS = {
     "eager": eager, "compile": compiled("default"), "compile_graphs": compiled("reduce-overhead"),
-    "compile_autotune": compiled("max-autotune-no-cudagraphs"), "captured": captured, "ddp": distributed(sharded=False),
+    "resnet_graphs": resnet_graphs, "compile_autotune": compiled("max-autotune-no-cudagraphs"), "captured": captured, "ddp": distributed(sharded=False),
     "fsdp": distributed(sharded=True), "loaders": loaders, "threads": threads, "triton": triton}

@@ -1,0 +1,166 @@
+"""Predicted and real gains of fixes: what their rows say together.
+
+A row is one line of measured.jsonl, as checks/interventions.py writes it. Nothing here needs a GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Sequence
+
+# What the intervals promise: they contain this part of the real gains.
+COVERAGE = 0.90
+# Largest median of the errors of predicted gains.
+MEDIAN_ERROR = 0.05
+# Fewest rows with an interval for a judgment on coverage.
+FEWEST = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """One intervention. Gains are rates after the fix divided by rates before it."""
+
+    name: str
+    fix: str
+    held_out: bool
+    scenario: str | None
+    real: float
+    predicted: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    expected: tuple[str, ...]
+    first_fix: str | None
+
+    @property
+    def error(self) -> float | None:
+        """By how much the prediction is too high, as a part of the real gain."""
+        return self.predicted / self.real - 1 if self.predicted is not None else None
+
+    @property
+    def has_interval(self) -> bool:
+        return self.low is not None and self.high is not None
+
+    @property
+    def covered(self) -> bool:
+        return self.has_interval and self.low <= self.real <= self.high
+
+    @property
+    def exceeded(self) -> bool:
+        """The gain was larger than what was called the most: the end of the interval, or the bound where there is none."""
+        most = self.predicted if self.high is None else self.high
+        return most is not None and self.real > most
+
+
+def gain(row: dict) -> Gain | None:
+    """One row as a gain; None when a program printed no rate."""
+    before, after = row["bare_before"], row["bare_after"]
+    if not before or not after or statistics.median(before) <= 0:
+        return None
+    return Gain(
+        row["name"], row["fix"], row["held_out"], row["scenario"], statistics.median(after) / statistics.median(before),
+        row["speedup"], row["low"], row["high"], row["verdict"], tuple(row["expected"]),
+        row["plan"][0]["kind"] if row["plan"] else None)
+
+
+def gains(rows: Iterable[dict]) -> list[Gain]:
+    """The gains of all interventions; of one that was measured again, the last."""
+    found = {row["name"]: gain(row) for row in rows}
+    return [value for value in found.values() if value is not None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What some gains say together."""
+
+    rows: int
+    predicted: int
+    intervals: int
+    covered: int
+    exceeded: tuple[str, ...]
+    median_error: float | None
+    right_verdicts: int
+
+    @property
+    def coverage(self) -> float | None:
+        return self.covered / self.intervals if self.intervals else None
+
+    def text(self) -> str:
+        coverage = "no intervals" if self.coverage is None else f"{self.covered} of {self.intervals} in their interval"
+        error = "no predictions" if self.median_error is None else f"median error {self.median_error:.1%}"
+        over = f", more than predicted at most: {', '.join(self.exceeded)}" if self.exceeded else ""
+        return (f"{self.rows} interventions, {self.right_verdicts} right verdicts, {self.predicted} predictions: {coverage}, "
+                f"{error}{over}")
+
+
+def summarize(found: Sequence[Gain]) -> Summary:
+    errors = [abs(one.error) for one in found if one.error is not None]
+    intervals = [one for one in found if one.has_interval]
+    return Summary(
+        len(found), len(errors), len(intervals), sum(one.covered for one in intervals),
+        tuple(one.name for one in found if one.exceeded), statistics.median(errors) if errors else None,
+        sum(one.verdict in one.expected for one in found))
+
+
+def halves(found: Sequence[Gain]) -> dict[str, list[Gain]]:
+    """Those whose programs constants may be tuned with, and those that were held out."""
+    return {
+        "calibration": [one for one in found if not one.held_out], "held out": [one for one in found if one.held_out]}
+
+
+def is_calibrated(summary: Summary) -> bool | None:
+    """Whether intervals and predictions keep what they promise; None when there are too few to tell."""
+    if summary.intervals < FEWEST or summary.median_error is None:
+        return None
+    return summary.covered >= COVERAGE * summary.intervals and summary.median_error <= MEDIAN_ERROR
+
+
+def percent(value: float | None, signed: bool = False) -> str:
+    return "" if value is None else f"{value:+.1%}" if signed else f"{value:.1%}"
+
+
+def times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}x"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def gains_table(found: Sequence[Gain]) -> str:
+    """Predicted against real gains, the two halves apart, each with what it says together."""
+    parts = []
+    for half, members in halves(found).items():
+        rows = []
+        for one in sorted(members, key=lambda one: (one.predicted is None, one.name)):
+            interval = f"{one.low:.2f} to {one.high:.2f}" if one.has_interval else ""
+            inside = ("yes" if one.covered else "no") if one.has_interval else ""
+            verdict = one.verdict if one.verdict in one.expected else f"{one.verdict} (expected {' or '.join(one.expected)})"
+            rows.append([
+                f"`{one.name}`", one.fix, verdict, f"`{one.scenario}`" if one.scenario else "no prediction",
+                times(one.predicted), interval, times(one.real), inside, percent(one.error, signed=True),
+                f"`{one.first_fix}`" if one.first_fix else ""])
+        header = ["program", "fix", "verdict", "scenario", "predicted", "interval", "real", "inside", "error", "first of the plan"]
+        parts.append(f"**{half.capitalize()}:** {summarize(members).text()}.\n\n{table(header, rows)}")
+    return "\n".join(parts)
+
+
+def untraced_table(rows: Sequence[dict]) -> str:
+    """Predicted against measured times of a step without tracing, in microseconds. Rows of both kinds of checks."""
+    found = {}
+    for row in rows:
+        if row.get("predicted_untraced_ns") and row.get("bare_ns"):
+            found[row["name"]] = row
+    lines = []
+    for name, row in sorted(found.items()):
+        bare, traced, predicted = row["bare_ns"], row["traced_ns"], row["predicted_untraced_ns"]
+        lines.append([
+            f"`{name}`", f"{bare / 1e3:,.1f}", f"{traced / 1e3:,.1f}", percent(traced / bare - 1, signed=True),
+            f"{predicted / 1e3:,.1f}", percent(predicted / bare - 1, signed=True)])
+    errors = [abs(row["predicted_untraced_ns"] / row["bare_ns"] - 1) for row in found.values()]
+    head = f"{len(errors)} programs, median error {statistics.median(errors):.1%}, largest {max(errors):.1%}.\n\n" if errors else ""
+    return head + table(
+        ["program", "bare step, us", "traced, us", "off by", "predicted without tracing, us", "off by"], lines)

@@ -1,0 +1,130 @@
+"""The interventions: programs with one thing that makes them slow, the fix, the right verdict, and what predicts the gain.
+
+Half of them are held out. They were marked when the table was written, before any of the new programs had run on a GPU,
+and no constant of the engine may be tuned with them. A row keeps its mark; a new program is marked before its first run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+
+from harness import HERE, REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples" / "python"
+FIXES = HERE / "workloads" / "interventions" / "fixes.py"
+
+# What a fix removes -> the scenario of the report that removes just that. The one place that knows the scenarios' names. A
+# scenario that the report does not have counts as "no prediction".
+SCENARIOS = {
+    "launches": "launches_free",
+    "waits": "no_syncs",
+    "readbacks": "no_readbacks",
+    "transfers to the host": "reads_reduced",
+    "exposed copies": "copies_overlapped",
+    "many copies": "copies_joined",
+    "allocations": "no_allocations",
+    "waits for data": "data_ready",
+    "small grids": "grids_filled",
+    "host work": "no_host_work",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Intervention:
+    """A program before and after its fix.
+
+    `removes` is a key of SCENARIOS, None where no scenario is about just that fix. `verdicts` are the groups that are right
+    before it: more than one where the cause can rightly be told in two ways. `least_gain` is what the fix must bring for the
+    program to be what it claims, None where a small gain is the truth or the size is not certain.
+    """
+
+    fix: str
+    verdicts: tuple[str, ...]
+    removes: str | None
+    held_out: bool
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    script: pathlib.Path = FIXES
+    libraries: str = "torch"
+    least_gain: float | None = 1.10
+    seconds: float = 0.8
+
+    @property
+    def scenario(self) -> str | None:
+        return SCENARIOS[self.removes] if self.removes else None
+
+
+def lesson(script: str, fix: str, verdict: str, removes: str | None, before: str, after: str) -> Intervention:
+    """One of examples/python. These gave the engine its constants, so none of them is held out."""
+    return Intervention(fix, (verdict,), removes, False, tuple(before.split()), tuple(after.split()), EXAMPLES / script)
+
+
+def program(
+        name: str, fix: str, verdicts: str, removes: str | None, held_out: bool = False, **more) -> Intervention:
+    """One of workloads/interventions."""
+    before = ("--program", name)
+    return Intervention(fix, tuple(verdicts.split()), removes, held_out, before, (*before, "--fixed"), **more)
+
+
+WORKERS = max(4, (os.cpu_count() or 4) - 4)
+GRIDS = "--double --rows 16 --columns 65536"
+
+INTERVENTIONS: dict[str, Intervention] = {
+    # The lessons.
+    "cuda_graph": lesson("04_launch_bound.py", "CUDA graph", "launch", "launches", "", "--graph"),
+    "item_every_50": lesson("02_sync_item.py", "read every 50 steps", "sync", "waits", "", "--every 50"),
+    "pinned_copies": lesson("03_pageable_copies.py", "pinned memory, own stream", "copy", "exposed copies", "", "--pinned"),
+    "allocator_cache": lesson("07_allocator.py", "keep the cache", "allocator", "allocations", "", "--keep"),
+    "loader_ready": lesson(
+        "01_data_loading.py", "batches ready", "data_loading", "waits for data", "--layers 12", "--layers 12 --ready"),
+    # Rows that stay in the second-level cache: how much memory the blocks of one kernel share is in no record.
+    "batched_grids": lesson("08_small_grids.py", "one kernel", "gpu_compute", "small grids", GRIDS, f"{GRIDS} --batched"),
+    # Workers bring what they can make ready, which is less than data that are always ready.
+    "loader_workers": lesson(
+        "01_data_loading.py", f"{WORKERS} workers", "data_loading", None, "", f"--workers {WORKERS}"),
+    "one_stream": lesson("05_multi_stream.py", "own stream for copies", "copy", "exposed copies", "--one-stream", ""),
+
+    # Launches. The first one is bound by its kernels: a graph saves the pauses between them and no more.
+    "rnn_tiny": program("rnn_tiny", "CUDA graph", "gpu_compute", "launches", least_gain=None),
+    "decode": program("decode", "CUDA graph", "launch", "launches", held_out=True),
+    "cupy_elements": program("cupy_elements", "one kernel", "launch", "small grids", held_out=True, libraries="cupy"),
+    "numba_grids": program("numba_grids", "one kernel", "gpu_compute", "small grids", libraries="numba.cuda"),
+
+    # Waits and readbacks.
+    "item_each_layer": program("item_each_layer", "no .item()", "sync", "readbacks"),
+    "sync_each_op": program("sync_each_op", "no synchronize()", "sync", "waits", held_out=True),
+    "print_loss": program("print_loss", "loss stays on the device", "sync", "readbacks", held_out=True),
+    "clip_nonfinite": program("clip_nonfinite", "no check of the norm", "sync", "readbacks", held_out=True),
+
+    # Copies.
+    "logits": program("logits", "argmax on the device", "copy", "transfers to the host"),
+    "copies_400": program("copies_400", "one copy", "copy launch", "many copies", held_out=True),
+    "scalars": program("scalars", "one copy", "sync copy launch", "many copies", held_out=True),
+    "non_blocking": program("non_blocking", "pinned memory", "copy", "exposed copies", held_out=True),
+    "pageable_1": program("pageable_1", "pinned memory, own stream", "copy", "exposed copies"),
+    "pageable_128": program("pageable_128", "pinned memory, own stream", "copy", "exposed copies", held_out=True),
+
+    # Memory.
+    "empty_cache": program("empty_cache", "no empty_cache()", "allocator", "allocations"),
+    "host_register": program("host_register", "stays page-locked", "allocator", "allocations", held_out=True),
+    "cupy_pool": program("cupy_pool", "memory pool", "allocator", "allocations", held_out=True, libraries="cupy"),
+
+    # The host's work for batches.
+    "loader_sleep": program("loader_sleep", "12 workers", "data_loading", "waits for data", held_out=True),
+    "collate": program("collate", "8 workers", "data_loading", "waits for data", held_out=True),
+    "augment_numpy": program("augment_numpy", "8 workers", "host_cpu", "host work"),
+    "tokenize_json": program("tokenize_json", "8 workers", "host_cpu", "host work", held_out=True),
+    "gc_collect": program("gc_collect", "no gc.collect()", "host_cpu", "host work"),
+
+    # Without a scenario of their own: the verdict is judged, and the gain is told.
+    "optimizer": program("optimizer", "fused Adam", "launch", None),
+    "batch_rows": program("batch_rows", "one matrix product", "launch", None, held_out=True),
+    "jax_jit": program("jax_jit", "jit", "launch", None, held_out=True, libraries="jax"),
+    "numpy_round_trip": program("numpy_round_trip", "clamp on the device", "copy host_cpu", None, held_out=True),
+    "bf16": program("bf16", "bf16", "gpu_compute", None, held_out=True, seconds=0.5),
+    "channels_last": program("channels_last", "channels last", "gpu_compute", None, held_out=True, seconds=0.5, least_gain=None),
+    "elementwise": program("elementwise", "torch.compile", "gpu_compute", None, seconds=0.5),
+    "attention": program("attention", "fused attention", "gpu_compute", None, seconds=0.5),
+}

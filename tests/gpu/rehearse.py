@@ -1,0 +1,67 @@
+"""Tries checks of the suite on a machine without a GPU: `python3 tests/gpu/rehearse.py --only interventions.copies_400`.
+
+The programs run on the CPU (workloads/rehearsal.py), and a stand-in for gpuwhy gives each traced run the same made-up
+report. So the programs, their turns, the files and the tables are tried; verdicts and figures mean nothing, and checks of
+them fail. All options are those of run.sh. It needs the libraries of the programs, PyTorch first of all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# A report with everything that the checks read.
+REPORT = {
+    "verdict": {
+        "group": "copy", "share": 0.5, "evidence": ["A made-up report."], "recommendation": "None.", "ranking": [],
+        "basis": None, "plan": [{
+            "kind": "copies_overlapped", "action": "use pinned memory", "because": None, "speedup": 2.0, "low": 1.5, "high": 2.5,
+            "then": "launch"}]},
+    "process": {"notes": []},
+    "completeness": {"end": "clean", "records": {"kernels": 1000, "copies": 10, "memsets": 0}},
+    "host": {"samples": 10, "causes": {"code": 1000}, "lines": [
+        {"file": "fixes.py", "line": 1, "function": "main", "cause": "code", "share": 0.3, "step_ns": 1000}]},
+    "devices": [{
+        "steady_leaves": {"compute": 500, "copy_h2d_pinned": 500, "host_cpu": 400}, "kernels": [],
+        "steps": {"source": "period", "seen": 100, "median_ns": 1_000_000, "rows": []},
+        "untraced": {"step_ns": 900_000, "share_of_tracing": 0.1, "source": "table"},
+        "what_if": {"simulated": True, "scenarios": [
+            {"kind": kind, "step_ns": 500_000, "speedup": 2.0, "low": 1.5, "high": 2.5} for kind in (
+                "data_ready", "launches_free", "no_syncs", "no_readbacks", "no_allocations", "copies_overlapped")]}}],
+}
+
+GPUWHY = """#!{python}
+import sys
+if sys.argv[1] == "report":
+    print({report!r})
+else:
+    print("nothing was measured: a rehearsal")
+"""
+
+
+def script(path: pathlib.Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        stand_ins = pathlib.Path(folder)
+        script(stand_ins / "gpuwhy", GPUWHY.format(python=sys.executable, report=json.dumps(REPORT)))
+        script(stand_ins / "nvidia-smi", "#!/bin/sh\necho 'no GPU: a rehearsal, 0'\n")
+        script(stand_ins / "nvcc", "#!/bin/sh\nexit 0\n")
+        (stand_ins / "libprof.so").touch()
+        environment = {
+            **os.environ, "PATH": f"{stand_ins}:{os.environ['PATH']}", "GPU_SUITE_REHEARSAL": "1", "OMP_NUM_THREADS": "1"}
+        return subprocess.run(
+            [sys.executable, str(HERE / "suite.py"), "--bin", folder, *sys.argv[1:]], env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

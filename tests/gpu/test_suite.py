@@ -1,0 +1,322 @@
+"""What of the suite can be checked without a GPU: python3 -m unittest discover -s tests/gpu
+
+Results are made up, and programs are small scripts. The programs themselves: `rehearse.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import types
+import unittest
+
+import gains
+import suite
+from checks import interventions, native_cost, real, untraced
+from gains_table import main as print_tables
+from harness import Mode, Status, Suite, read_lines
+from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
+from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from rehearse import REPORT
+from trace_report import Trace
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def row(name: str, real_gain: float, predicted: float | None = None, low: float | None = None, high: float | None = None,
+        held_out: bool = False, verdict: str = "copy") -> dict:
+    """One intervention whose runs before the fix had 10 steps a second."""
+    return {
+        "kind": "intervention", "name": name, "fix": "a fix", "held_out": held_out, "scenario": "copies_overlapped",
+        "bare_before": [9.0, 10.0, 14.0], "bare_after": [10 * real_gain, 1.0, 1e4], "speedup": predicted, "low": low,
+        "high": high, "verdict": verdict, "expected": ["copy"], "plan": []}
+
+
+class Gains(unittest.TestCase):
+    def test_the_gain_is_that_of_the_medians(self) -> None:
+        found = gains.gain(row("one", 2.0, 2.2, 1.9, 2.1))
+        self.assertAlmostEqual(found.real, 2.0)
+        self.assertAlmostEqual(found.error, 0.1)
+        self.assertTrue(found.covered)
+        self.assertFalse(found.exceeded)
+
+    def test_what_is_above_the_interval_is_told(self) -> None:
+        summary = gains.summarize(gains.gains([row("one", 2.0, 1.5, 1.4, 1.6), row("two", 1.0, 1.5, 1.4, 1.6)]))
+        self.assertEqual((summary.intervals, summary.covered, summary.exceeded), (2, 0, ("one",)))
+        self.assertIn("more than predicted at most: one", summary.text())
+        bound = gains.summarize(gains.gains([row("one", 2.0, 1.5), row("two", 1.2, 1.5)]))
+        self.assertEqual((bound.intervals, bound.exceeded), (0, ("one",)))
+
+    def test_a_row_without_prediction_is_no_error(self) -> None:
+        summary = gains.summarize(gains.gains([row("one", 2.0), row("two", 2.0, verdict="launch")]))
+        self.assertEqual((summary.rows, summary.predicted, summary.coverage, summary.right_verdicts), (2, 0, None, 1))
+        self.assertIsNone(gains.is_calibrated(summary))
+
+    def test_a_program_without_a_rate_is_left_out(self) -> None:
+        self.assertEqual(gains.gains([{**row("one", 2.0), "bare_after": []}, {**row("two", 2.0), "bare_before": [0.0]}]), [])
+
+    def test_the_last_measurement_of_a_program_counts(self) -> None:
+        self.assertAlmostEqual(gains.gains([row("one", 2.0), row("one", 3.0)])[0].real, 3.0)
+
+    def test_nine_of_ten_in_their_interval_and_five_per_cent(self) -> None:
+        good = [row(f"{number}", 2.0, 2.08, 1.9, 2.2) for number in range(9)]
+        outside = row("outside", 2.0, 2.5, 2.4, 2.6)
+        self.assertTrue(gains.is_calibrated(gains.summarize(gains.gains([*good, outside]))))
+        also = {**outside, "name": "also outside"}
+        self.assertFalse(gains.is_calibrated(gains.summarize(gains.gains([*good, outside, also]))))
+        wrong = [row(f"{number}", 2.0, 2.12, 1.9, 2.2) for number in range(10)]
+        self.assertFalse(gains.is_calibrated(gains.summarize(gains.gains(wrong))))
+        self.assertIsNone(gains.is_calibrated(gains.summarize(gains.gains(good))))
+
+    def test_the_halves_are_told_apart(self) -> None:
+        text = gains.gains_table(gains.gains([row("one", 2.0, 2.0, 1.9, 2.1), row("two", 3.0, 2.0, 1.9, 2.1, held_out=True)]))
+        first, second = text.split("**Held out:**")
+        self.assertIn("`one`", first)
+        self.assertIn("| 1.90 to 2.10 | 2.00x | yes | +0.0% |", first)
+        self.assertIn("| 1.90 to 2.10 | 3.00x | no | -33.3% |", second)
+
+    def test_the_table_of_untraced_steps(self) -> None:
+        measured = {"name": "one", "bare_ns": 1e6, "traced_ns": 1.1e6, "predicted_untraced_ns": 1.02e6}
+        text = gains.untraced_table([measured, {**measured, "name": "none", "predicted_untraced_ns": None}])
+        self.assertIn("1 programs, median error 2.0%", text)
+        self.assertIn("| `one` | 1,000.0 | 1,100.0 | +10.0% | 1,020.0 | +2.0% |", text)
+        self.assertNotIn("none", text)
+
+
+class Table(unittest.TestCase):
+    def test_there_are_thirty_and_half_of_them_are_held_out(self) -> None:
+        self.assertGreaterEqual(len(INTERVENTIONS), 30)
+        self.assertEqual(2 * sum(case.held_out for case in INTERVENTIONS.values()), len(INTERVENTIONS))
+        predicted = [case for case in INTERVENTIONS.values() if case.scenario]
+        self.assertLessEqual(abs(2 * sum(case.held_out for case in predicted) - len(predicted)), 1)
+
+    def test_every_program_exists(self) -> None:
+        spec = importlib.util.spec_from_file_location("fixes", FIXES)
+        fixes = importlib.util.module_from_spec(spec)
+        sys.modules["fixes"] = fixes
+        self.addCleanup(sys.modules.pop, "fixes")
+        spec.loader.exec_module(fixes)
+        named = {case.before[1] for case in INTERVENTIONS.values() if case.script == FIXES}
+        named |= {arguments[1] for script, arguments in untraced.PROGRAMS.values() if script == FIXES}
+        named |= {arguments[1] for arguments in native_cost.PROGRAMS.values()}
+        self.assertEqual(named - set(fixes.PROGRAMS), set())
+        for program, module in fixes.PROGRAMS.items():
+            self.assertIn(f"def {program}(fixed: bool) -> Work:", (FIXES.parent / f"{module}.py").read_text(), program)
+        for case in INTERVENTIONS.values():
+            self.assertTrue(case.script.exists(), case.script)
+
+    def test_every_scenario_is_used(self) -> None:
+        self.assertEqual({case.removes for case in INTERVENTIONS.values()} - {None}, set(SCENARIOS))
+
+
+PROGRAM = """
+import pathlib, sys, time
+turns = 0
+def main():
+    global turns
+    turns += 1
+    if "--fail" in sys.argv:
+        raise ValueError("a made-up failure")
+    if "CUDA_INJECTION64_PATH" in __import__("os").environ:
+        pathlib.Path("gpuwhy-1.gpuwhy").touch()
+    rate = {"--fixed": 20.0, "--rehearsed": 1.0}.get(sys.argv[-1], 10.0)
+    print(f"{rate * turns:.1f} steps/s")
+"""
+
+
+class Turns(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.script = self.folder / "program.py"
+        self.script.write_text(PROGRAM)
+        stand_in = self.folder / "gpuwhy"
+        stand_in.write_text(f"#!{sys.executable}\nprint({json.dumps(REPORT)!r})\n")
+        stand_in.chmod(0o755)
+        self.suite = Suite(self.folder, self.folder, None, None)
+        self.addCleanup(self.suite._log.close)
+
+    def prepared(self, *arguments: str, **more) -> Prepared:
+        program = Prepared(self.suite, "program", Plan(self.script, arguments, "json", **more))
+        self.addCleanup(program.finish)
+        return program
+
+    def test_a_program_runs_when_it_is_told_and_not_before(self) -> None:
+        program = self.prepared()
+        program.wait_ready(time.monotonic() + 30)
+        self.assertEqual((program.folder / "stdout").read_text(), "")
+        self.assertEqual(program.turn(), "10.0 steps/s\n")
+        self.assertEqual(program.turn(), "20.0 steps/s\n")
+        self.assertEqual(program.finish().code, 0)
+
+    def test_a_rehearsal_comes_before_the_first_turn(self) -> None:
+        program = self.prepared(rehearse="--rehearsed")
+        program.wait_ready(time.monotonic() + 30)
+        self.assertEqual((program.folder / "stdout").read_text(), "1.0 steps/s\n")
+        self.assertEqual(program.turn(), "20.0 steps/s\n")
+
+    def test_a_library_that_is_not_installed(self) -> None:
+        program = Prepared(self.suite, "missing", Plan(self.script, (), "no_such_library"))
+        with self.assertRaisesRegex(Missing, "no_such_library"):
+            program.wait_ready(time.monotonic() + 30)
+        self.assertEqual(program.finish().code, 77)
+
+    def test_a_program_that_fails_says_why(self) -> None:
+        program = self.prepared("--fail")
+        program.wait_ready(time.monotonic() + 30)
+        with self.assertRaisesRegex(Failed, "a made-up failure"):
+            program.turn()
+        self.assertEqual(program.finish().code, 1)
+
+    def test_a_program_that_does_not_answer_is_ended(self) -> None:
+        self.script.write_text("import time\ndef main(): time.sleep(60)\n")
+        program = self.prepared()
+        program.wait_ready(time.monotonic() + 30)
+        with self.assertRaisesRegex(Failed, "did not answer"):
+            program.turn(limit=0.5)
+
+    def test_a_group_starts_those_that_are_selected_and_no_others(self) -> None:
+        self.suite.selected = ["made.two", "made.three", "made.four"]
+        plan = Plan(self.script, (), "json")
+        group = Group("made", lambda suite, name: {"one": plan}, ["one", "two", "three", "four"], 2)
+        programs = group.take(self.suite, "two")
+        self.assertEqual(set(group._started), {"two", "three"})
+        finish_all([*programs.values(), *group.take(self.suite, "three").values()])
+
+    def test_one_that_fails_does_not_stop_its_group(self) -> None:
+        self.suite.selected = ["made.bad", "made.good"]
+        plans = {"bad": Plan(self.script, ("--fail",), "json", rehearse=""), "good": Plan(self.script, (), "json")}
+        group = Group("made", lambda suite, name: {"one": plans[name]}, ["bad", "good"], 2)
+        with self.assertRaises(Failed):
+            group.take(self.suite, "bad")
+        self.assertEqual(group.take(self.suite, "good")["one"].turn(), "10.0 steps/s\n")
+        finish_all(group.take(self.suite, "good").values())
+
+    def started(self, **plans: Plan) -> dict[str, Prepared]:
+        programs = {role: Prepared(self.suite, role, plan) for role, plan in plans.items()}
+        for program in programs.values():
+            program.wait_ready(time.monotonic() + 30)
+        return programs
+
+    def test_an_intervention_takes_turns_and_writes_its_line(self) -> None:
+        plan = Plan(self.script, (), "json")
+        programs = self.started(
+            before=plan, after=Plan(self.script, ("--fixed",), "json"), traced=Plan(self.script, (), "json", Mode.VARIABLE))
+        lines = list(interventions.judge(self.suite, "pinned_copies", programs))
+        self.assertEqual([line.status for line in lines], [Status.PASS, Status.PASS], lines)
+        self.assertIn("20.0 to 40.0 steps/s, 2.00x; copies_overlapped 2.00x (1.50 to 2.50: inside), off by +0.0%", lines[0].detail)
+        self.assertIn("plan: copies_overlapped 2.00x", lines[0].detail)
+        line = self.suite.recorded("intervention")[0]
+        self.assertEqual((line["bare_before"], line["bare_after"], line["traced"]), ([10, 20, 30], [20, 40, 60], 10.0))
+        self.assertEqual((line["low"], line["high"], line["predicted_untraced_ns"]), (1.5, 2.5, 90e6))
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual([one.status for one in interventions.calibration(self.suite)], [Status.SKIPPED])
+
+    def test_a_wrong_verdict_fails_and_a_missing_scenario_does_not(self) -> None:
+        plan = Plan(self.script, (), "json")
+        programs = self.started(
+            before=plan, after=Plan(self.script, ("--fixed",), "json"), traced=Plan(self.script, (), "json", Mode.VARIABLE))
+        lines = list(interventions.judge(self.suite, "scalars", programs))
+        self.assertIn("no prediction (copies_joined is not in the report)", lines[0].detail)
+        self.assertEqual([line.status for line in lines], [Status.PASS, Status.PASS])
+        self.assertEqual(interventions.prediction({"speedup": None, "scenario": None}, 2.0), "no prediction")
+
+    def test_an_untraced_step_is_compared_with_the_bare_one(self) -> None:
+        traced = {f"traced-{number}": Plan(self.script, (), "json", Mode.VARIABLE) for number in range(untraced.ROUNDS)}
+        bare = self.started(bare=Plan(self.script, (), "json"), **traced)
+        group, untraced.GROUP = untraced.GROUP, types.SimpleNamespace(take=lambda suite, name: bare)
+        self.addCleanup(setattr, untraced, "GROUP", group)
+        (line,) = untraced.one_program("launch").function(self.suite)
+        # Bare turns print 10 to 50 steps/s, traced ones 10 each, of which a tenth is tracing.
+        self.assertEqual(line.status, Status.FAIL)
+        self.assertIn("bare 33333.3 us, traced 100000.0 us (+200.0%), predicted without tracing 90000.0 us (+170.0%) by 5", line.detail)
+
+    def test_native_stacks_are_compared_by_round(self) -> None:
+        self.assertEqual(native_cost.ratios([10.0, 10.0, 5.0], [10.0, 11.0, 10.0]), "1.100 (1.000 to 2.000)")
+        self.assertEqual(native_cost.result("12 steps/s\nresult 3\n"), "result 3")
+        plans = {role: Plan(self.script, (), "json", Mode.VARIABLE) for role in native_cost.plans(self.suite, "launch")}
+        plans["bare"] = Plan(self.script, (), "json")
+        (line,) = native_cost.compare(self.suite, "launch", self.started(**plans))
+        self.assertEqual(line.status, Status.PASS, line.detail)
+        self.assertIn("time with native stacks over without, by round: 1.000 (1.000 to 1.000)", line.detail)
+
+    def test_the_tables_come_from_the_file_and_go_between_their_markers(self) -> None:
+        steps = {"bare_ns": 1e6, "traced_ns": 1e6, "predicted_untraced_ns": 1e6}
+        self.suite.record("intervention", {**row("one", 2.0, 2.0, 1.9, 2.1), **steps})
+        self.suite.record("native_cost", {"name": "host", "bare": [10.0], "auto": [8.0], "off": [9.0]})
+        self.assertEqual(len(read_lines(self.folder / "measured.jsonl")), 2)
+        page = self.folder / "page.md"
+        page.write_text("".join(f"<!-- {name} -->\nold {name}\n<!-- /{name} -->\n" for name in ("gains", "untraced", "real", "native")))
+        arguments, sys.argv = sys.argv, ["gains_table.py", "--docs", str(page), str(self.folder / "measured.jsonl")]
+        self.addCleanup(setattr, sys, "argv", arguments)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(print_tables(), 3)
+        text = page.read_text()
+        self.assertNotIn("old gains", text)
+        self.assertIn("| `one` | a fix |", text)
+        self.assertIn("| `one (before its fix)` | 1,000.0 |", text)
+        self.assertIn("| `host` | 10.0 | 9.0 | 8.0 | 1.125 | 1.250 |", text)
+        self.assertIn("<!-- real -->\nold real\n<!-- /real -->", text)
+
+
+def trace(**changes) -> Trace:
+    """A report that is like the made-up one but for its verdict or its host."""
+    found = Trace.__new__(Trace)
+    found.report = {**REPORT, **changes}
+    return found
+
+
+class Calibration(unittest.TestCase):
+    def calibrate(self, text: str):
+        with tempfile.TemporaryDirectory() as folder:
+            stand_in = pathlib.Path(folder) / "gpuwhy"
+            stand_in.write_text(f"#!{sys.executable}\nimport sys\n{text}\n")
+            stand_in.chmod(0o755)
+            made = Suite(stand_in.parent, stand_in.parent, None, None)
+            self.addCleanup(made._log.close)
+            return suite.calibrate(made)
+
+    def test_it_passes_fails_or_does_not_exist(self) -> None:
+        self.assertEqual(self.calibrate("print('Kept in a file.')").status, Status.PASS)
+        self.assertEqual(self.calibrate("sys.exit('there is no GPU')").status, Status.FAIL)
+        old = self.calibrate("print(\"error: unexpected argument '--calibrate' found\", file=sys.stderr); sys.exit(2)")
+        self.assertEqual(old.status, Status.SKIPPED)
+
+
+class Real(unittest.TestCase):
+    def verdict(self, **changes) -> dict:
+        return {"verdict": {**REPORT["verdict"], **changes}}
+
+    def test_a_report_that_is_in_order(self) -> None:
+        self.assertEqual(real.problems(trace()), [])
+
+    def test_advice_that_denies_a_gain(self) -> None:
+        denied = trace(**self.verdict(recommendation="Nothing on the CPU will make this faster."))
+        self.assertEqual(real.problems(denied), ['it says "Nothing on the CPU will make this faster" beside data_ready 1.50x'])
+        device = {**REPORT["devices"][0], "what_if": {"scenarios": [{"kind": "grids_filled", "speedup": 3.0}]}}
+        self.assertEqual(real.problems(trace(devices=[device], **self.verdict(recommendation=denied.advice))), [])
+
+    def test_no_verdict_with_steps(self) -> None:
+        self.assertIn("no verdict though there are 100 steps", real.problems(trace(**self.verdict(group="cannot_tell")))[0])
+
+    def test_host_time_without_a_line(self) -> None:
+        host = self.verdict(group="host_cpu")
+        self.assertEqual(real.problems(trace(**host)), [])
+        unnamed = {**REPORT["host"], "lines": [{**REPORT["host"]["lines"][0], "share": 0.1}]}
+        self.assertEqual(real.problems(trace(host=unnamed, **host)), ["only 35% of the host's time has a line"])
+
+    def test_the_table_holds_what_a_person_needs(self) -> None:
+        text = real.real_table([{"name": "hub.generate", "problems": [], **real.described(trace())}])
+        self.assertIn("| `hub.generate` | copy 50% | A made-up report. | None. |", text)
+        self.assertIn("| use pinned memory: 2.00x (1.50 to 2.50), then launch |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+"""Small programs with one thing that makes them slow, and its fix: `python fixes.py --program NAME [--fixed]`.
+
+Each repeats a step, prints its rate after warm-up (`123.4 steps/s`) and ends. `--steps N` runs exactly so many steps and
+also prints a number that they computed, so that two runs can be compared. The programs are grouped by what the fix is
+about: launches, waits, copies, memory, loading, compute, and arrays for libraries other than PyTorch.
+
+Exit status 77: a library that the program needs is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import importlib
+import sys
+import time
+from collections.abc import Callable
+
+NOT_INSTALLED = 77
+# What is left out before the clock starts: libraries load code and choose algorithms, queues fill.
+WARM_SECONDS = 0.2
+
+# Program -> module that holds it.
+PROGRAMS = {
+    **dict.fromkeys(("rnn_tiny", "decode", "optimizer", "batch_rows"), "launches"),
+    **dict.fromkeys(("item_each_layer", "sync_each_op", "print_loss", "clip_nonfinite"), "waits"),
+    **dict.fromkeys(
+        ("logits", "copies_400", "scalars", "non_blocking", "pageable_1", "pageable_128", "numpy_round_trip"), "copies"),
+    **dict.fromkeys(("empty_cache", "host_register"), "memory"),
+    **dict.fromkeys(("loader_sleep", "collate", "augment_numpy", "tokenize_json", "gc_collect"), "loading"),
+    **dict.fromkeys(("bf16", "channels_last", "elementwise", "attention"), "compute"),
+    **dict.fromkeys(("cupy_pool", "cupy_elements", "jax_jit", "numba_grids"), "arrays"),
+}
+
+
+@dataclasses.dataclass
+class Work:
+    """A step to repeat. The device is waited for every `sync_every` steps, as a training loop does when it logs: the clock
+    must not run ahead of the device. `result` is a number that the steps computed."""
+
+    step: Callable[[], object]
+    result: Callable[[], float]
+    sync_every: int = 20
+    warm_steps: int = 3
+    synchronize: Callable[[], object] | None = None
+
+
+def synchronizer(work: Work) -> Callable[[], object]:
+    if work.synchronize is not None:
+        return work.synchronize
+    import torch
+
+    return torch.cuda.synchronize
+
+
+def repeat(work: Work, synchronize: Callable[[], object], steps: int | None, seconds: float) -> float:
+    """Runs so many steps, or so long. Returns steps per second."""
+    done, began = 0, time.perf_counter()
+    while done != steps and (steps or time.perf_counter() - began < seconds):
+        work.step()
+        done += 1
+        if done % work.sync_every == 0:
+            synchronize()
+    synchronize()
+    return done / (time.perf_counter() - began)
+
+
+def measure(work: Work, steps: int | None, seconds: float) -> None:
+    """Warms up, takes the rate and prints it."""
+    synchronize = synchronizer(work)
+    repeat(work, synchronize, work.warm_steps, 0.0)
+    if not steps:
+        repeat(work, synchronize, None, WARM_SECONDS)
+    rate = repeat(work, synchronize, steps, seconds)
+    print(f"{rate:.3f} steps/s", flush=True)
+    if steps:
+        print(f"result {work.result():.4g}", flush=True)
+
+
+@functools.cache
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--program", required=True, choices=sorted(PROGRAMS), metavar="NAME", help=", ".join(sorted(PROGRAMS)))
+    found.add_argument("--fixed", action="store_true", help="with the fix")
+    found.add_argument("--seconds", type=float, default=1.5, help="length of the measured loop (default 1.5)")
+    found.add_argument("--steps", type=int, help="run so many steps instead, and print what they computed")
+    return found
+
+
+def main() -> None:
+    options = parser().parse_args()
+    try:
+        build = getattr(importlib.import_module(PROGRAMS[options.program]), options.program)
+        work = build(options.fixed)
+    except ImportError as error:
+        print(f"not installed: {error}", file=sys.stderr)
+        sys.exit(NOT_INSTALLED)
+    measure(work, options.steps, options.seconds)
+
+
+if __name__ == "__main__":
+    sys.modules["fixes"] = sys.modules["__main__"]
+    main()
