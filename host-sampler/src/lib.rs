@@ -22,6 +22,7 @@ pub mod children;
 pub mod image;
 pub mod maps;
 pub mod memory;
+pub mod native;
 pub mod own;
 pub mod process;
 pub mod python;
