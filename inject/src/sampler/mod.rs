@@ -135,12 +135,12 @@ fn said(note: String, sampling: Sampling) -> String {
     note
 }
 
-/// Watches the threads that launch, as far as they are of this process; without any of them, and with an interpreter,
+/// Watches the threads that launch, as far as they are of this process; without any of them, and with a stack to read,
 /// the first thread: the one that will launch, as a rule.
 fn renew(watched: &mut Vec<WatchedThread>, launchers: &Launchers, tools: &Tools) {
     let mut wanted: Vec<u32> = launchers.get();
     wanted.retain(|&thread| threads::thread_cpu_time(thread).is_some());
-    if wanted.is_empty() && tools.python.is_some() {
+    if wanted.is_empty() && (tools.python.is_some() || tools.native.is_some()) {
         wanted.push(process::id());
     }
     watched.retain(|watch| wanted.contains(&watch.thread()));

@@ -12,8 +12,8 @@ use profiler_core::record::ThreadState;
 use crate::sys::perf::ThreadSamples;
 use crate::sys::threads;
 
-/// The registers of a running thread are at most this old: one period of its perf event, and half of one for the tick
-/// that ends it late.
+/// The registers of a running thread are at most this old, in time on a core: a period of its perf event, and half of one
+/// for a timer that comes late.
 const MAX_AGE: Duration = Duration::from_millis(3);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;
@@ -64,7 +64,7 @@ pub struct Moment<'a> {
     pub python: &'a [Frame],
     /// The bytecode of the innermost function of that.
     pub bytecode: Option<&'a Bytecode>,
-    /// Its Python stack at the sample before, and how long ago that was.
+    /// Its Python stack at the sample before, and how long it has been on a core since.
     pub before: Option<(&'a [Frame], Duration)>,
 }
 
@@ -120,7 +120,7 @@ impl NativeStackReader {
     }
 
     fn running(&mut self, moment: &Moment<'_>, registers: Option<&mut ThreadSamples>) -> Option<Vec<Frame>> {
-        let copied = registers.and_then(ThreadSamples::newest).filter(|copied| copied.age <= MAX_AGE);
+        let copied = registers.and_then(|samples| samples.newest(moment.on_cpu)).filter(|copied| copied.age <= MAX_AGE);
         let Some(copied) = copied else {
             self.counts.unknown += 1;
             return None;

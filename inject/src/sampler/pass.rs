@@ -106,7 +106,7 @@ impl WatchedThread {
                 on_cpu,
                 python: &python,
                 bytecode: bytecode.as_ref(),
-                before: last.map(|last| (&*last.python, Duration::from_nanos(now.since(last.newest.sample.at)))),
+                before: last.map(|last| (&*last.python, on_cpu.saturating_sub(last.on_cpu))),
             };
             if let Some(frames) = native.stack(&moment, &self.files, self.registers.as_mut()) {
                 seen.frames = frames.into();

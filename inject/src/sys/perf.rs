@@ -11,12 +11,13 @@
 #![expect(unsafe_code, reason = "calls of the C library, and memory that the kernel writes")]
 
 use std::io;
-use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use host_sampler::native::Registers;
+
+use crate::sys::threads;
 
 /// Time on a core between two samples of a thread: 500 a second.
 const PERIOD: Duration = Duration::from_millis(2);
@@ -55,10 +56,10 @@ const _: () = assert!(size_of::<Attributes>() == 112);
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
-/// `PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER`
-const SAMPLE: u64 = 1 << 1 | 1 << 2 | 1 << 12 | 1 << 13;
-/// `exclude_kernel`, `exclude_hv`, `use_clockid`, `write_backward`
-const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 25 | 1 << 27;
+/// `PERF_SAMPLE_READ | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER`
+const SAMPLE: u64 = 1 << 4 | 1 << 12 | 1 << 13;
+/// `exclude_kernel`, `exclude_hv`, `write_backward`
+const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 27;
 /// `PERF_FLAG_FD_CLOEXEC`
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 const PERF_RECORD_SAMPLE: u32 = 9;
@@ -76,6 +77,7 @@ pub struct ThreadSamples {
     length: usize,
     page: usize,
     buffer: Vec<u8>,
+    clock: EventClock,
 }
 
 // SAFETY: the mapping belongs to this value alone and is only read through it; the kernel writes to it from anywhere.
@@ -88,8 +90,39 @@ pub struct CopiedThread<'a> {
     pub registers: Registers,
     /// The newest part of its stack, from the stack pointer on.
     pub stack: &'a [u8],
-    /// How long ago.
+    /// How long the thread has been on a core since then.
     pub age: Duration,
+}
+
+/// How far the thread's clock is ahead of the event's, which began later and leaves out a part of each switch between
+/// threads. The least difference that was seen lately is that of a sample that had just been taken.
+#[derive(Debug)]
+struct EventClock {
+    least: Duration,
+    /// Of the samples since.
+    next: Duration,
+    seen: u32,
+}
+
+impl EventClock {
+    /// Samples after which an older difference no longer counts.
+    const KEPT: u32 = 64;
+
+    fn starting_at(clock: Duration) -> Self {
+        Self { least: clock, next: Duration::MAX, seen: 0 }
+    }
+
+    /// The age of a sample that says so much, while the thread's clock says `now`.
+    fn age(&mut self, counted: Duration, now: Duration) -> Duration {
+        let difference = now.saturating_sub(counted);
+        self.next = self.next.min(difference);
+        self.least = self.least.min(difference);
+        self.seen += 1;
+        if self.seen == Self::KEPT {
+            (self.least, self.next, self.seen) = (self.next, Duration::MAX, 0);
+        }
+        difference - self.least
+    }
 }
 
 impl ThreadSamples {
@@ -110,9 +143,9 @@ impl ThreadSamples {
             flags: FLAGS,
             sample_regs_user: REGISTER_MASK,
             sample_stack_user: STACK_BYTES,
-            clockid: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
         };
+        let clock = threads::thread_cpu_time(if thread == 0 { threads::thread_id() } else { thread });
         // SAFETY: the kernel reads as many bytes of the structure as it says it has, and answers with a descriptor or an
         // error.
         let descriptor = unsafe {
@@ -130,13 +163,17 @@ impl ThreadSamples {
         // SAFETY: opened above and known to nobody else.
         unsafe { libc::close(descriptor) };
         match (failed, NonNull::new(ring.cast())) {
-            (None, Some(ring)) => Ok(Self { ring, length, page, buffer: vec![0; MAX_RECORD] }),
+            (None, Some(ring)) => {
+                let clock = EventClock::starting_at(clock.unwrap_or_default());
+                Ok(Self { ring, length, page, buffer: vec![0; MAX_RECORD], clock })
+            }
             (error, _) => Err(error.unwrap_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))),
         }
     }
 
-    /// The newest sample; `None` when there is none, or it was overwritten while it was read.
-    pub fn newest(&mut self) -> Option<CopiedThread<'_>> {
+    /// The newest sample, while the thread's clock says `now`; `None` when there is none, or it was overwritten while it
+    /// was read.
+    pub fn newest(&mut self, now: Duration) -> Option<CopiedThread<'_>> {
         let head = self.head();
         let header = self.copy(head, 8);
         let [kind, size] = [0, 6].map(|at| header.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]])));
@@ -150,7 +187,8 @@ impl ThreadSamples {
         if written + MAX_RECORD + size > RING_BYTES {
             return None;
         }
-        parse(self.buffer.get(..size)?, monotonic())
+        let (counted, registers, stack) = parse(self.buffer.get(..size)?)?;
+        Some(CopiedThread { registers, stack, age: self.clock.age(counted, now) })
     }
 
     fn head(&self) -> u64 {
@@ -184,11 +222,11 @@ impl Drop for ThreadSamples {
     }
 }
 
-/// A record: header, process and thread, time, the registers behind a number that says whether there are any, the size
-/// of the stack, the stack, and how much of it was copied.
-fn parse(record: &[u8], now: u64) -> Option<CopiedThread<'_>> {
-    const TIME: usize = 16;
-    const REGISTERS_BEGIN: usize = 32;
+/// A record: header, the event's count, the registers behind a number that says whether there are any, the size of the
+/// stack, the stack, and how much of it was copied.
+fn parse(record: &[u8]) -> Option<(Duration, Registers, &[u8])> {
+    const COUNT: usize = 8;
+    const REGISTERS_BEGIN: usize = 24;
     const STACK_SIZE: usize = REGISTERS_BEGIN + REGISTERS.len() * 8;
     let word = |at: usize| record.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     // `PERF_SAMPLE_REGS_ABI_64`
@@ -203,15 +241,7 @@ fn parse(record: &[u8], now: u64) -> Option<CopiedThread<'_>> {
     let begin = STACK_SIZE + 8;
     let copied = if size == 0 { 0 } else { usize::try_from(word(begin.checked_add(size)?)?).ok()? };
     let stack = record.get(begin..begin.checked_add(copied.min(size))?)?;
-    Some(CopiedThread { registers, stack, age: Duration::from_nanos(now.saturating_sub(word(TIME)?)) })
-}
-
-fn monotonic() -> u64 {
-    // SAFETY: all zeros are a time.
-    let mut time: libc::timespec = unsafe { mem::zeroed() };
-    // SAFETY: writes the time, which is live; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    Some((Duration::from_nanos(word(COUNT)?), registers, stack))
 }
 
 #[cfg(test)]
@@ -224,7 +254,7 @@ mod tests {
     use crate::sys::threads;
 
     #[test]
-    fn a_running_thread_is_copied_and_one_that_waits_is_not_copied_again() {
+    fn a_running_thread_is_copied_at_its_stack() {
         if let Err(error) = ThreadSamples::start(0) {
             println!("SKIPPED: this system does not allow perf events: {error}");
             return;
@@ -246,20 +276,15 @@ mod tests {
         let mut seen = 0;
         while seen < 100 {
             assert!(Instant::now() < deadline);
-            if let Some(copied) = samples.newest() {
+            if let Some(copied) = samples.newest(threads::thread_cpu_time(id).unwrap()) {
                 let sp = copied.registers.get(7).unwrap() as usize;
-                assert!(copied.registers.get(16).is_some());
+                assert!(copied.registers.get(16).is_some() && copied.age < Duration::from_secs(1));
                 assert!(sp <= local && local < sp + copied.stack.len(), "{sp:#x} {local:#x} {}", copied.stack.len());
                 seen += 1;
             }
             thread::sleep(Duration::from_millis(1));
         }
         STOP.store(true, Ordering::Relaxed);
-        let waits = |samples: &mut ThreadSamples| samples.newest().is_some_and(|copied| copied.age > 10 * PERIOD);
-        while !waits(&mut samples) {
-            assert!(Instant::now() < deadline);
-            thread::sleep(Duration::from_millis(1));
-        }
         drop(stop);
         worker.join().unwrap();
         assert!(ThreadSamples::start(u32::MAX >> 1).is_err());
@@ -268,17 +293,29 @@ mod tests {
     #[test]
     fn records_that_are_cut_or_have_no_registers_are_none() {
         let mut record = vec![0_u8; 400];
-        record[24] = 2;
-        record[16] = 40;
+        record[16] = 2;
+        record[8] = 40;
         // Sixteen bytes of stack, of which eight were copied.
-        record[168] = 16;
-        record[192] = 8;
-        let copied = parse(&record, 100).unwrap();
-        assert_eq!((copied.stack.len(), copied.age), (8, Duration::from_nanos(60)));
-        assert!(parse(&record[..196], 100).is_none());
-        record[170] = 1;
-        assert!(parse(&record, 100).is_none(), "the stack ends behind the record");
-        record[24] = 0;
-        assert!(parse(&record, 100).is_none());
+        record[160] = 16;
+        record[184] = 8;
+        let (counted, _, stack) = parse(&record).unwrap();
+        assert_eq!((stack.len(), counted), (8, Duration::from_nanos(40)));
+        assert!(parse(&record[..188]).is_none());
+        record[162] = 1;
+        assert!(parse(&record).is_none(), "the stack ends behind the record");
+        record[16] = 0;
+        assert!(parse(&record).is_none());
+    }
+
+    #[test]
+    fn the_clock_of_an_event_may_fall_behind() {
+        let micros = Duration::from_micros;
+        let mut clock = EventClock::starting_at(micros(500));
+        assert_eq!(clock.age(micros(100), micros(700)), micros(100));
+        for step in 0..200 {
+            // It loses a microsecond with each sample, which is some microseconds old.
+            let age = clock.age(micros(step * 999), micros(500 + step * 1000 + step % 7));
+            assert!(age < micros(140), "{step} {age:?}");
+        }
     }
 }
