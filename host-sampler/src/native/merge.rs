@@ -27,19 +27,18 @@ pub enum Taken<'a> {
 pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option<Vec<Frame>> {
     let native_frames = native.functions.iter().map(|function| frame(function));
     let Some(innermost) = python.first() else { return Some(native_frames.collect()) };
-    let called = match (&native.end, taken) {
-        (End::Interpreter(_), Taken::Together) => native.functions.len().saturating_sub(1),
+    let (called, words) = match &native.end {
+        End::Interpreter(words) => (native.functions.len().saturating_sub(1), words.as_slice()),
         // What is known are the innermost functions; the interpreter is somewhere below them.
-        (End::Cut(_), Taken::Together) => native.functions.len(),
-        (End::Interpreter(words), Taken::Earlier(bytecode, before)) => {
-            let points = |bytecode: &Bytecode| words.iter().any(|&word| bytecode.is_at(word, innermost.line));
-            if !bytecode.is_some_and(points) && before != python {
-                return None;
-            }
-            native.functions.len().saturating_sub(1)
-        }
-        (End::Outermost | End::Cut(_), _) => return None,
+        End::Cut(_) => (native.functions.len(), &[][..]),
+        End::Outermost => return None,
     };
+    if let Taken::Earlier(bytecode, before) = taken {
+        let points = |bytecode: &Bytecode| words.iter().any(|&word| bytecode.is_at(word, innermost.line));
+        if !bytecode.is_some_and(points) && before != python {
+            return None;
+        }
+    }
     Some(native_frames.take(called).chain(python.iter().cloned()).collect())
 }
 
@@ -88,6 +87,7 @@ mod tests {
         assert_eq!(merged(&python(6)), None);
         assert_eq!(merged(&python(7)).unwrap(), ["add", "step", "main"]);
         let cut = native(&["add"], End::Cut(Cut::Unreadable));
-        assert_eq!(merge(&cut, &python(7), Taken::Earlier(None, &python(7))), None);
+        assert_eq!(names(merge(&cut, &python(7), Taken::Earlier(None, &python(7)))).unwrap(), ["add", "step", "main"]);
+        assert_eq!(merge(&cut, &python(7), Taken::Earlier(None, &[])), None);
     }
 }

@@ -23,7 +23,9 @@ impl LineRow {
     /// Place for people: `train.py:42 (main), in torch/optim/adamw.py (step)`.
     #[must_use]
     pub fn place(&self) -> String {
-        let mut place = format!("{}:{} ({})", short_path(&self.file), self.line, shortened(&self.function, 40));
+        // A native function has no line.
+        let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
+        let mut place = format!("{}{line} ({})", short_path(&self.file), shortened(&self.function, 40));
         if let Some((function, file)) = &self.within {
             let _ = write!(place, ", in {} ({})", short_path(file), shortened(function, 40));
         }
@@ -155,6 +157,8 @@ fn lines_of(mut rows: Vec<(LineId, HostCause, u64)>) -> Vec<(LineId, HostCause, 
 
 /// A library's file from its package on, another one's name.
 fn short_path(path: &str) -> &str {
+    // With a native function that has no name stands the build id of its file.
+    let path = path.split(" build-id:").next().unwrap_or(path);
     let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
     match package {
         Some((_, within)) => within,
@@ -171,5 +175,6 @@ mod tests {
         assert_eq!(short_path("/home/u/project/train.py"), "train.py");
         assert_eq!(short_path("/lib/python3.12/site-packages/torch/optim/adamw.py"), "torch/optim/adamw.py");
         assert_eq!(short_path("<string>"), "<string>");
+        assert_eq!(short_path("libfoo.so.1 build-id:00ff"), "libfoo.so.1");
     }
 }
