@@ -8,7 +8,8 @@ use std::fs;
 use super::check::Check;
 
 const NAME: &str = "native stacks";
-/// The greatest `kernel.perf_event_paranoid` that lets everybody sample threads of their own. Distributions add 3 and 4.
+/// The greatest `kernel.perf_event_paranoid` that lets everybody sample threads of their own. Distributions add 3 and
+/// 4.
 const ALLOWED_FOR_ALL: i32 = 2;
 /// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which sets that limit aside.
 const CAPABILITIES: u64 = 1 << 21 | 1 << 38;

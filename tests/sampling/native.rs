@@ -15,7 +15,8 @@ fn built(stage: &Stage, source: &str, options: &[&str], name: &str) -> Option<Pa
     let target = stage.path(name);
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-fomit-frame-pointer"]).args(options).arg("-o").arg(&target).arg(Path::new(SOURCES).join(source));
-    let works = cfg!(target_arch = "x86_64") && cc.args(["-pthread", "-ldl"]).status().is_ok_and(|status| status.success());
+    let works =
+        cfg!(target_arch = "x86_64") && cc.args(["-pthread", "-ldl"]).status().is_ok_and(|status| status.success());
     if !works {
         println!("SKIPPED: no C compiler for x86-64");
     }
@@ -51,7 +52,8 @@ fn perf_events_are_allowed(looks: &Looks) -> bool {
 }
 
 fn c_program(stage: &Stage) -> Option<Command> {
-    let plugin = built(stage, "host-sampler/tests/live/plugin.c", &["-shared", "-fPIC", "-fvisibility=hidden"], "plugin.so")?;
+    let plugin =
+        built(stage, "host-sampler/tests/live/plugin.c", &["-shared", "-fPIC", "-fvisibility=hidden"], "plugin.so")?;
     let mut command = stage.program("resnet_workers0", built(stage, "tests/sampling/native.c", &[], "native")?);
     command.env("PLUGIN", plugin);
     Some(command)
@@ -72,7 +74,8 @@ fn a_c_program_is_seen_where_it_spins_and_where_it_waits() {
         assert!(in_plugin > 0);
     }
     for (_, stack) in seen.keys() {
-        let known = ["outer middle inner rest", "outer middle inner spin", "outer middle inner", "outer middle", "outer"];
+        let known =
+            ["outer middle inner rest", "outer middle inner spin", "outer middle inner", "outer middle", "outer"];
         assert!(known.contains(&stack.as_str()), "{stack}");
     }
 }

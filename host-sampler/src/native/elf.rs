@@ -100,7 +100,9 @@ impl Elf {
             match kind {
                 PT_GNU_EH_FRAME => elf.unwind_table = UnwindTable::at(memory, address, size),
                 PT_DYNAMIC => elf.dynamic_symbols = elf.dynamic(memory, address, size),
-                PT_NOTE if elf.build_id.is_empty() => elf.build_id = build_id(memory, address, size).unwrap_or_default(),
+                PT_NOTE if elf.build_id.is_empty() => {
+                    elf.build_id = build_id(memory, address, size).unwrap_or_default()
+                }
                 _ => {}
             }
         }

@@ -205,7 +205,8 @@ impl Native {
         let mut is_call = false;
         for _ in 0..MAX_STEPS {
             let Some(pc) = registers.get(RA) else { return End::Cut(Cut::UnknownRegister) };
-            // A return address can be that of the next function, where a call that never returns is the last instruction.
+            // A return address can be that of the next function, where a call that never returns is the last
+            // instruction.
             let mut code = self.code(pc.wrapping_sub(is_call.into()), is_call);
             if is_call && !code.as_ref().is_some_and(|code| code.follows_call) {
                 // What a signal handler returns to follows no call.

@@ -194,7 +194,8 @@ fn find(memory: &Memory, table: UnwindTable, address: u64) -> Option<u64> {
     let mut bytes = [0; LAST_READ as usize * 8];
     let bytes = bytes.get_mut(..(high - low) as usize * 8)?;
     memory.read(pairs.checked_add(u64::from(low) * 8)?, bytes).ok()?;
-    let found = bytes.as_chunks::<8>().0.iter().take_while(|pair| begin(*pair).is_some_and(|at| at <= address)).last()?;
+    let found =
+        bytes.as_chunks::<8>().0.iter().take_while(|pair| begin(*pair).is_some_and(|at| at <= address)).last()?;
     Some(table.address.wrapping_add_signed(u32_at(found, 4)?.cast_signed().into()))
 }
 
@@ -240,7 +241,8 @@ impl Rules {
                 Rule::IsExpression(bytes) => self.evaluate(bytes, Some(frame), registers, &mut read).map(Some),
             };
             match value {
-                // Without a rule for the return address there is no caller: how the first function of a thread is marked.
+                // Without a rule for the return address there is no caller: how the first function of a thread is
+                // marked.
                 Ok(None) if register == RA => return Err(Stop::Outermost),
                 Err(stop) if register == RA => return Err(stop),
                 Ok(value) => caller.set(register, value),

@@ -1,8 +1,8 @@
 //! Names of functions: which symbol an address belongs to.
 //!
-//! A table of a file's functions is made when the first address in it is asked for: from `.symtab` of the file, if it is
-//! still the one that was loaded and has that table, else from the loader's table in memory. Names are read one by one.
-//! An address that no symbol covers gets the file and its offset, `libfoo.so+0x1234`, and the build id of the file
+//! A table of a file's functions is made when the first address in it is asked for: from `.symtab` of the file, if it
+//! is still the one that was loaded and has that table, else from the loader's table in memory. Names are read one by
+//! one. An address that no symbol covers gets the file and its offset, `libfoo.so+0x1234`, and the build id of the file
 //! stands with it, so that a symbol server can tell the name later.
 
 use std::collections::HashMap;
@@ -99,7 +99,11 @@ fn named(module: &Module, mangled: &str) -> Function {
 
 fn unnamed(module: &Module, at: u64) -> Function {
     if module.path.as_os_str().is_empty() {
-        return Function { name: "code made at run time".into(), file: "[anonymous memory]".into(), runs_python: false };
+        return Function {
+            name: "code made at run time".into(),
+            file: "[anonymous memory]".into(),
+            runs_python: false,
+        };
     }
     let id = module.elf.as_ref().map_or("", |elf| &elf.build_id);
     let file = if id.is_empty() { Arc::clone(&module.name) } else { format!("{} build-id:{id}", module.name).into() };
@@ -201,7 +205,8 @@ impl SymbolList {
             if !FUNCTIONS.contains(&(info & 15)) || !defined || size == 0 {
                 continue;
             }
-            let (Ok(begin), Ok(size), Some(name)) = (u32::try_from(begin), u32::try_from(size), u32_at(entry, 0)) else {
+            let (Ok(begin), Ok(size), Some(name)) = (u32::try_from(begin), u32::try_from(size), u32_at(entry, 0))
+            else {
                 continue;
             };
             let rank = [2, 0, 1].get(usize::from(info >> 4)).copied().unwrap_or(3);
@@ -273,17 +278,10 @@ mod tests {
         let symbol = |begin, size| Symbol { begin, size, name: 0 };
         let table = Table { symbols: vec![symbol(10, 20), symbol(15, 2), symbol(40, 5)], names: Names::None };
         let at = |at| table.covering(at).map(|symbol| symbol.begin);
-        assert_eq!([9, 10, 16, 17, 29, 30, 40, 44, 45].map(at), [
-            None,
-            Some(10),
-            Some(15),
-            Some(10),
-            Some(10),
-            None,
-            Some(40),
-            Some(44 - 4),
-            None
-        ]);
+        assert_eq!(
+            [9, 10, 16, 17, 29, 30, 40, 44, 45].map(at),
+            [None, Some(10), Some(15), Some(10), Some(10), None, Some(40), Some(44 - 4), None]
+        );
     }
 
     #[test]

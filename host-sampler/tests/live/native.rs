@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use host_sampler::memory::Memory;
 use host_sampler::native::{Cut, End, Native, NativeStack, Registers, StackCopy};
 use host_sampler::process::Process;
 use host_sampler::thread::Thread;
@@ -147,18 +148,30 @@ fn a_library_without_names_is_told_by_its_build_id_and_unloaded_without_harm() {
     }
 }
 
-/// For people: `cargo test -p host-sampler --test live native::cost -- --nocapture`
+/// Prints what a stack costs: `cargo test -p host-sampler --test live native::the_same -- --nocapture`.
 #[test]
-fn cost() {
+fn the_same_stack_is_found_again_from_what_is_kept() {
     let Some(mut program) = Waits::start("cost") else { return };
     let threads = program.threads();
     let mut native = Native::new(&program.process()).unwrap();
-    let begin = Instant::now();
     let stack = program.stack(&mut native, threads["in_futex"]);
-    let first = begin.elapsed();
+    let (sp, pc) = Thread::open(&program.process(), threads["in_futex"]).unwrap().place().unwrap();
+    let cost = |native: &mut Native, look: &mut dyn FnMut(&mut Native) -> NativeStack| {
+        let begin = Instant::now();
+        for _ in 0..1000 {
+            assert_eq!(look(native), stack);
+        }
+        begin.elapsed() / 1000
+    };
+    let mut new = Native::new(&program.process()).unwrap();
     let begin = Instant::now();
-    for _ in 0..1000 {
-        assert_eq!(program.stack(&mut native, threads["in_futex"]), stack);
-    }
-    println!("{} frames: {first:?} at first, then {:?} a stack", stack.functions.len(), begin.elapsed() / 1000);
+    assert_eq!(new.waiting(sp, pc, true), stack);
+    let first = begin.elapsed();
+    let waiting = cost(&mut native, &mut |native| native.waiting(sp, pc, true));
+    let mut bytes = vec![0; 16 << 10];
+    let read = Memory::open(&program.process()).unwrap().read_some(sp, &mut bytes);
+    let copy = StackCopy { begin: sp, bytes: &bytes[..read] };
+    let copied = cost(&mut native, &mut |native| native.copied(Registers::of_waiting(sp, pc), copy, true));
+    let frames = stack.functions.len();
+    println!("{frames} frames: {first:?} with nothing known, then {waiting:?}, of a copy {copied:?}");
 }

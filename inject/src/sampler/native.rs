@@ -12,8 +12,8 @@ use profiler_core::record::ThreadState;
 use crate::sys::perf::ThreadSamples;
 use crate::sys::threads;
 
-/// The registers of a running thread are at most this old, in time on a core: a period of its perf event, and half of one
-/// for a timer that comes late.
+/// The registers of a running thread are at most this old, in time on a core: a period of its perf event, and half of
+/// one for a timer that comes late.
 const MAX_AGE: Duration = Duration::from_millis(3);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;

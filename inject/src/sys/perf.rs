@@ -1,13 +1,13 @@
 //! Registers and stack of a running thread, as the kernel copies them: perf events on threads of this process.
 //!
-//! The event counts the thread's time on cores (`PERF_COUNT_SW_TASK_CLOCK`, a timer and no hardware counter) and takes a
-//! sample whenever another [`PERIOD`] is over while the thread runs its own code. The kernel copies registers and the
+//! The event counts the thread's time on cores (`PERF_COUNT_SW_TASK_CLOCK`, a timer and no hardware counter) and takes
+//! a sample whenever another [`PERIOD`] is over while the thread runs its own code. The kernel copies registers and the
 //! newest part of the stack into a ring that is mapped here; the thread gets no signal and is not stopped. It pays for
 //! the timer's interrupt and the copy.
 //!
-//! The kernel overwrites the oldest samples (`write_backward`), so the newest one is always there and nobody has to keep
-//! up. The descriptor is closed at once: the mapping keeps the event alive, and a program that closes descriptors that
-//! it does not know cannot end it, nor can its own descriptors be taken for it.
+//! The kernel overwrites the oldest samples (`write_backward`), so the newest one is always there and nobody has to
+//! keep up. The descriptor is closed at once: the mapping keeps the event alive, and a program that closes descriptors
+//! that it does not know cannot end it, nor can its own descriptors be taken for it.
 #![expect(unsafe_code, reason = "calls of the C library, and memory that the kernel writes")]
 
 use std::io;
@@ -65,8 +65,8 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 const PERF_RECORD_SAMPLE: u32 = 9;
 /// Offset of `data_head` in `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
-/// The kernel's order of registers (`enum perf_event_x86_regs`), each with its DWARF number: ax, bx, cx, dx, si, di, bp,
-/// sp, ip, then r8 to r15, of which the first is the kernel's number 16.
+/// The kernel's order of registers (`enum perf_event_x86_regs`), each with its DWARF number: ax, bx, cx, dx, si, di,
+/// bp, sp, ip, then r8 to r15, of which the first is the kernel's number 16.
 const REGISTERS: [usize; 17] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15];
 const REGISTER_MASK: u64 = 0x00ff_01ff;
 
@@ -146,8 +146,8 @@ impl ThreadSamples {
             ..Attributes::default()
         };
         let clock = threads::thread_cpu_time(if thread == 0 { threads::thread_id() } else { thread });
-        // SAFETY: the kernel reads as many bytes of the structure as it says it has, and answers with a descriptor or an
-        // error.
+        // SAFETY: the kernel reads as many bytes of the structure as it says it has, and answers with a descriptor or
+        // an error.
         let descriptor = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1_i32, -1_i32, CLOSE_ON_EXEC)
         };
@@ -171,12 +171,13 @@ impl ThreadSamples {
         }
     }
 
-    /// The newest sample, while the thread's clock says `now`; `None` when there is none, or it was overwritten while it
-    /// was read.
+    /// The newest sample, while the thread's clock says `now`; `None` when there is none, or it was overwritten while
+    /// it was read.
     pub fn newest(&mut self, now: Duration) -> Option<CopiedThread<'_>> {
         let head = self.head();
         let header = self.copy(head, 8);
-        let [kind, size] = [0, 6].map(|at| header.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]])));
+        let [kind, size] =
+            [0, 6].map(|at| header.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]])));
         let size = usize::from(size?);
         if head == 0 || u32::from(kind?) != PERF_RECORD_SAMPLE || !(8..=MAX_RECORD).contains(&size) {
             return None;
@@ -192,8 +193,8 @@ impl ThreadSamples {
     }
 
     fn head(&self) -> u64 {
-        // SAFETY: inside the first page of the mapping, which lives as long as this value, and aligned; the kernel writes
-        // it whole. Nobody writes through this reference.
+        // SAFETY: inside the first page of the mapping, which lives as long as this value, and aligned; the kernel
+        // writes it whole. Nobody writes through this reference.
         let head = unsafe { AtomicU64::from_ptr(self.ring.as_ptr().add(DATA_HEAD).cast()) };
         head.load(Ordering::Acquire)
     }
@@ -203,9 +204,9 @@ impl ThreadSamples {
         let length = length.min(MAX_RECORD);
         let at = position as usize % RING_BYTES;
         let first = length.min(RING_BYTES - at);
-        // SAFETY: `at + first` and `length - first` are at most the bytes of the ring, which follows the first page of the
-        // mapping and lives as long as this value; `length` is at most that of the buffer. What the kernel overwrites
-        // meanwhile is noticed by the caller, and any bytes are bytes.
+        // SAFETY: `at + first` and `length - first` are at most the bytes of the ring, which follows the first page of
+        // the mapping and lives as long as this value; `length` is at most that of the buffer. What the kernel
+        // overwrites meanwhile is noticed by the caller, and any bytes are bytes.
         unsafe {
             let ring = self.ring.as_ptr().add(self.page);
             ptr::copy_nonoverlapping(ring.add(at), self.buffer.as_mut_ptr(), first);

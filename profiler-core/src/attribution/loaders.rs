@@ -110,9 +110,8 @@ pub(crate) fn is_native(file: &str) -> bool {
 
 /// Beginnings of the names of libraries whose functions say little about who called them: the C library and its like,
 /// and the interpreter. `[` is code without a file.
-const SYSTEM: [&str; 11] = [
-    "libc.", "libc-", "libpthread", "libm.", "libm-", "ld-", "libstdc++", "libgcc_s", "libpython", "python", "[",
-];
+const SYSTEM: [&str; 11] =
+    ["libc.", "libc-", "libpthread", "libm.", "libm-", "ld-", "libstdc++", "libgcc_s", "libpython", "python", "["];
 
 /// Whether a native function of this file is passed over for the one that called it.
 pub(super) fn is_system(file: &str) -> bool {

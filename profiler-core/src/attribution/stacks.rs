@@ -65,7 +65,8 @@ impl Stacks {
         }
         let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
         // Native functions lie above Python's.
-        let native = frames.iter().take_while(|frame| frame.line == 0 && is_native(dictionary.name(frame.file))).count();
+        let native =
+            frames.iter().take_while(|frame| frame.line == 0 && is_native(dictionary.name(frame.file))).count();
         let (native, python) = frames.split_at(native);
         let called = native.iter().find(|frame| !is_system(dictionary.name(frame.file)));
         let Some(innermost) = called.or(python.first()).or(native.first()) else {
@@ -186,7 +187,10 @@ mod tests {
         assert_eq!(named(&[copy, add, linear]), both("Linear.forward", "at::native::add"));
         assert_eq!(named(&[copy, add, ("libc.so.6", "start_thread", 0)]), ("at::native::add".to_owned(), None));
         assert_eq!(named(&[copy]), ("memcpy".to_owned(), None));
-        assert_eq!(named(&[copy, add, ("/home/u/data.py", "Images.__getitem__", 7), FETCH, NEXT, TRAIN]).0, "Images.__getitem__");
+        assert_eq!(
+            named(&[copy, add, ("/home/u/data.py", "Images.__getitem__", 7), FETCH, NEXT, TRAIN]).0,
+            "Images.__getitem__"
+        );
         let (stage, ..) = judged(&[copy, ("python3.12", "lock_acquire", 0), FETCH, NEXT, TRAIN]);
         assert_eq!(stage, Some(Stage::Inline));
     }

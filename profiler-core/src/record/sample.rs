@@ -45,15 +45,16 @@ pub enum InterpreterLock {
 }
 
 /// One function of a stack, with the way to its caller. Stacks that begin alike share their outer frames. Native
-/// functions are the innermost ones, above those of Python; they have a library's or program's name as file and no line.
+/// functions are the innermost ones, above those of Python; they have a library's or program's name as file and no
+/// line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// The stack below, or [`StackId::NONE`] for the outermost frame.
     pub caller: StackId,
     /// Qualified name of the function. Of a native one without a symbol the file and the address in it.
     pub function: NameId,
-    /// File in which it is defined; the library or program of a native function, with its build id if the function has no
-    /// symbol.
+    /// File in which it is defined; the library or program of a native function, with its build id if the function has
+    /// no symbol.
     pub file: NameId,
     /// The line being executed, from 1; 0 when unknown, and for native functions.
     pub line: u32,

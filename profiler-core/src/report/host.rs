@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{CauseRow, DeviceReport, HostReport, LineRow};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};
-use crate::attribution::{is_native, Attributor, DeviceAccount, HostLine, LineId, Subject};
+use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, Subject, is_native};
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};

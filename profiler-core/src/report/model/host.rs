@@ -40,8 +40,8 @@ pub struct LineRow {
     pub line: u32,
     /// Qualified name of the function.
     pub function: String,
-    /// Function and file of what it called: the innermost frame, or the innermost native one outside of the C library and
-    /// the interpreter. Of several native functions of one library the one that took most.
+    /// Function and file of what it called: the innermost frame, or the innermost native one outside of the C library
+    /// and the interpreter. Of several native functions of one library the one that took most.
     pub within: Option<(String, String)>,
     /// The part of [`total_ns`](Self::total_ns) in the function that is named there, nanoseconds; otherwise all of it.
     pub within_ns: u64,
