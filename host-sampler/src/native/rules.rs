@@ -286,7 +286,7 @@ impl Rules {
 }
 
 fn value(evaluation: Evaluation<Bytes<'_>>) -> Result<u64, Stop> {
-    match evaluation.result().last().map(|piece| piece.location.clone()) {
+    match evaluation.result().last().map(|piece| piece.location) {
         Some(Location::Address { address }) => Ok(address),
         _ => Err(Stop::NoRules),
     }

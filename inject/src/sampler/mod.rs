@@ -2,7 +2,8 @@
 //!
 //! It costs those threads nothing: it reads clocks and files of `/proc` and, where there is a Python interpreter, its
 //! memory. Of a thread that has not run since its last sample only the clock is read. What the sampler
-//! takes for itself it measures on its own clock, and pauses a hundred times as long: 1 % of one core at most.
+//! takes for itself it measures on its own clock, and pauses a hundred times as long: 1 % of one core at most. With
+//! native stacks these have half of that.
 //!
 //! It draws no conclusion.
 
@@ -30,8 +31,6 @@ mod pass;
 pub mod queue;
 pub mod stacks;
 
-/// The sampler takes one part in so many of its time on a core.
-const SHARE: u32 = 100;
 /// The shortest pause: what sets data loading apart from launching lasts milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest pause: as often as CUPTI is flushed.
@@ -92,6 +91,7 @@ impl Sampler {
             process: self.process,
             python: self.python,
             native: self.native,
+            native_spent: Duration::ZERO,
             census_due: Instant::now(),
         };
         let mut watched: Vec<WatchedThread> = Vec::new();
@@ -120,7 +120,7 @@ impl Sampler {
                 return;
             }
             let total = threads::thread_cpu_time(own_thread).unwrap_or_default();
-            let pause = (total.saturating_sub(spent) * SHARE).clamp(SHORTEST, LONGEST);
+            let pause = tools.pause(total.saturating_sub(spent)).clamp(SHORTEST, LONGEST);
             spent = total;
             thread::sleep(if watched.is_empty() { LONGEST } else { pause });
         }

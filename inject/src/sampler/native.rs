@@ -1,7 +1,7 @@
 //! Native functions for the stacks of host samples: which registers, from where, and whether the result holds.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use host_sampler::native::merge::{Taken, merge};
 use host_sampler::native::{End, Native, NativeStack, Registers, StackCopy};
@@ -18,10 +18,31 @@ const MAX_AGE: Duration = Duration::from_millis(3);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;
 
+/// Native stacks take one part in so many of the sampler's time on a core: half of its limit.
+const SHARE: u32 = 200;
+/// What they may take beyond that in all, for the symbols of the libraries that a program begins with: the largest have
+/// hundreds of thousands.
+const CREDIT: Duration = Duration::from_millis(250);
+
+/// Holds native stacks to their share.
+#[derive(Debug)]
+struct Budget {
+    since: Option<Instant>,
+    spent: Duration,
+}
+
+impl Budget {
+    fn allows_more(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        self.spent.saturating_sub(CREDIT) * SHARE <= now.duration_since(since)
+    }
+}
+
 /// Reads native stacks.
 #[derive(Debug)]
 pub struct NativeStackReader {
     unwinder: Native,
+    budget: Budget,
     /// Whether the system gives the registers of running threads.
     has_registers: bool,
     counts: Counts,
@@ -38,15 +59,17 @@ pub struct Counts {
     pub moved: u64,
     /// Without, because the system does not tell the thread's registers.
     pub unknown: u64,
+    /// Without, because native stacks had taken their share of the time.
+    pub spared: u64,
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { whole, cut, moved, unknown } = self;
+        let Self { whole, cut, moved, unknown, spared } = self;
         write!(
             f,
             "native stacks: {whole} samples with one, {cut} with the innermost part of one, {moved} of threads that had moved \
-             on, {unknown} of threads whose registers are not known"
+             on, {unknown} of threads whose registers are not known, {spared} left out to save time"
         )
     }
 }
@@ -79,7 +102,8 @@ impl NativeStackReader {
                  would allow them"
             )
         });
-        (Self { unwinder, has_registers: refused.is_none(), counts: Counts::default() }, note)
+        let budget = Budget { since: None, spent: Duration::ZERO };
+        (Self { unwinder, budget, has_registers: refused.is_none(), counts: Counts::default() }, note)
     }
 
     /// Begins to copy the registers of a thread while it runs, where the system allows that.
@@ -92,6 +116,11 @@ impl NativeStackReader {
         self.counts
     }
 
+    /// What they took so far, on the sampler's thread.
+    pub fn spent(&self) -> Duration {
+        self.budget.spent
+    }
+
     /// The stack of a thread with its native functions, innermost first; `None` when there are none to add.
     pub fn stack(
         &mut self,
@@ -99,10 +128,18 @@ impl NativeStackReader {
         files: &Thread,
         registers: Option<&mut ThreadSamples>,
     ) -> Option<Vec<Frame>> {
-        match moment.state {
+        if !self.budget.allows_more(Instant::now()) {
+            self.counts.spared += 1;
+            return None;
+        }
+        let own = threads::thread_id();
+        let before = threads::thread_cpu_time(own).unwrap_or_default();
+        let stack = match moment.state {
             ThreadState::Running => self.running(moment, registers),
             _ => self.waiting(moment, files),
-        }
+        };
+        self.budget.spent += threads::thread_cpu_time(own).unwrap_or_default().saturating_sub(before);
+        stack
     }
 
     fn waiting(&mut self, moment: &Moment<'_>, files: &Thread) -> Option<Vec<Frame>> {
@@ -141,5 +178,20 @@ impl NativeStackReader {
         };
         *counter += 1;
         merged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_allowed_when_the_time_for_it_has_passed() {
+        let begin = Instant::now();
+        let mut budget = Budget { since: None, spent: Duration::ZERO };
+        assert!(budget.allows_more(begin));
+        budget.spent = CREDIT + Duration::from_millis(10);
+        assert!(!budget.allows_more(begin + Duration::from_millis(1999)));
+        assert!(budget.allows_more(begin + Duration::from_millis(2000)));
     }
 }

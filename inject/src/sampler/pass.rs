@@ -3,6 +3,7 @@
 //! A thread that sleeps and whose clock stands still is in the same place as before: nothing is read but the clock,
 //! and the next sample tells the whole sleep.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use crate::sampler::queue::{QueuedSample, SampleBatch};
 use crate::sys::perf::ThreadSamples;
 use crate::sys::{clock, threads};
 
+/// The sampler takes one part in so many of its time on a core.
+const SHARE: u32 = 100;
 /// How long to leave the children alone for each of them, once they were counted, which is only done while a launching
 /// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
 const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
@@ -30,11 +33,22 @@ pub struct Tools {
     pub(super) process: Process,
     pub(super) python: Option<Python>,
     pub(super) native: Option<NativeStackReader>,
+    /// What native stacks had taken at the last pause.
+    pub(super) native_spent: Duration,
     pub(super) children: Children,
     pub(super) census_due: Instant,
 }
 
 impl Tools {
+    /// How long to pause after so much time on a core. Native stacks keep to a share of their own, so that the symbols
+    /// of a large library do not stop the rest; each then has half of the limit.
+    pub fn pause(&mut self, spent: Duration) -> Duration {
+        let Some(native) = &self.native else { return spent * SHARE };
+        let native = native.spent();
+        let other = spent.saturating_sub(native.saturating_sub(mem::replace(&mut self.native_spent, native)));
+        other * (2 * SHARE)
+    }
+
     /// Says what native stacks came to.
     pub fn finish(&self) {
         if let Some(native) = &self.native {
