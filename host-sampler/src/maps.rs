@@ -47,6 +47,14 @@ pub struct Executable {
     pub inode: u64,
 }
 
+impl Executable {
+    /// Whether this address is in it.
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
+        (self.begin..self.end).contains(&address)
+    }
+}
+
 /// All memory that can be executed, in the order of addresses. Takes about a microsecond a mapping of the process.
 ///
 /// # Errors

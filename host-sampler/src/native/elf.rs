@@ -101,7 +101,9 @@ impl Elf {
                 PT_GNU_EH_FRAME => elf.unwind_table = UnwindTable::at(memory, address, size),
                 PT_DYNAMIC => elf.dynamic_symbols = elf.dynamic(memory, address, size),
                 PT_NOTE if elf.build_id.is_empty() => {
-                    elf.build_id = build_id(memory, address, size).unwrap_or_default()
+                    let mut notes = vec![0; size.min(MAX_NOTES) as usize];
+                    let read = memory.read_some(address, &mut notes);
+                    elf.build_id = notes.get(..read).and_then(build_id).unwrap_or_default();
                 }
                 _ => {}
             }
@@ -151,10 +153,8 @@ fn count_of_gnu_hash(memory: &Memory, hash: u64) -> Option<u64> {
     (last..last + MAX_CHAIN).find(ends).map(|index| index + 1)
 }
 
-fn build_id(memory: &Memory, address: u64, size: u64) -> Option<String> {
-    let mut notes = vec![0; usize::try_from(size.min(MAX_NOTES)).ok()?];
-    memory.read(address, &mut notes).ok()?;
-    let mut notes = notes.as_slice();
+/// The build id among notes, in hexadecimal digits.
+pub fn build_id(mut notes: &[u8]) -> Option<String> {
     loop {
         let (name, bytes, kind) = (u32_at(notes, 0)?, u32_at(notes, 4)?, u32_at(notes, 8)?);
         let begin = 12 + usize::try_from(name).ok()?.next_multiple_of(4);

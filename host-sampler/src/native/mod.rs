@@ -187,8 +187,11 @@ impl Native {
     }
 
     fn walk(&mut self, registers: Registers, copy: StackCopy<'_>, stands: bool, to_interpreter: bool) -> NativeStack {
-        self.renew_if_due(RENEW_EVERY);
         let mut functions = Vec::new();
+        if !self.memory.is_open() {
+            return NativeStack { functions, end: End::Cut(Cut::Unreadable) };
+        }
+        self.renew_if_due(RENEW_EVERY);
         let end = self.walk_into(&mut functions, registers, copy, stands, to_interpreter);
         functions.truncate(MAX_FRAMES);
         NativeStack { functions, end }
@@ -260,9 +263,11 @@ impl Native {
         if self.renewed.is_some_and(|at| at.elapsed() < every) {
             return;
         }
-        if self.modules.renew(&self.process) {
-            self.known.clear();
-            self.symbols.clear();
+        let lost = self.modules.renew(&self.process);
+        if !lost.is_empty() {
+            let is_lost = |address: u64| lost.iter().any(|code| code.contains(address));
+            self.known.retain(|&(address, _), _| !is_lost(address));
+            self.symbols.forget(&lost);
         }
         self.renewed = Some(Instant::now());
     }

@@ -48,24 +48,26 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Reads the list. Answers whether a piece of code that was known is gone or is another one now.
-    pub fn renew(&mut self, process: &Process) -> bool {
-        let Ok(mut code) = maps::executable(process) else { return false };
+    /// Reads the list. Answers which pieces of code are gone, or are others now.
+    pub fn renew(&mut self, process: &Process) -> Vec<Executable> {
+        let Ok(mut code) = maps::executable(process) else { return Vec::new() };
         code.truncate(MAX_PIECES);
         let mut known = std::mem::take(&mut self.code).into_iter().zip(std::mem::take(&mut self.modules)).peekable();
-        let mut lost = false;
+        let mut lost = Vec::new();
         for piece in &code {
-            while known.next_if(|(old, _)| old.begin < piece.begin).is_some() {
-                lost = true;
+            while let Some((old, _)) = known.next_if(|(old, _)| old.begin < piece.begin) {
+                lost.push(old);
             }
-            let same = known.next_if(|(old, _)| old.begin == piece.begin);
-            let module = same.and_then(|(old, module)| {
-                lost |= old != *piece;
-                module.filter(|_| old == *piece)
-            });
+            let module = match known.next_if(|(old, _)| old.begin == piece.begin) {
+                Some((old, module)) if old == *piece => module,
+                other => {
+                    lost.extend(other.map(|(old, _)| old));
+                    None
+                }
+            };
             self.modules.push(module);
         }
-        lost |= known.next().is_some();
+        lost.extend(known.map(|(old, _)| old));
         self.code = code;
         lost
     }
@@ -116,7 +118,7 @@ mod tests {
         let process = Process::this();
         let memory = Memory::open(&process).unwrap();
         let mut modules = Modules::default();
-        assert!(!modules.renew(&process));
+        assert!(modules.renew(&process).is_empty());
         let function = code_of_this_process_has_a_module_and_data_has_none as fn() as usize as u64;
         let module = modules.at(&memory, function).unwrap();
         assert!(module.path.is_absolute() && module.elf.is_some());
@@ -124,7 +126,7 @@ mod tests {
         let data = Box::new(1_u64);
         assert!(modules.at(&memory, std::ptr::from_ref(&*data).expose_provenance() as u64).is_none());
         assert!(modules.at(&memory, 0).is_none());
-        assert!(!modules.renew(&process));
+        assert!(modules.renew(&process).is_empty());
         assert!(Arc::ptr_eq(&module, &modules.at(&memory, function).unwrap()), "kept");
     }
 
@@ -134,12 +136,13 @@ mod tests {
         let mut modules = Modules::default();
         modules.renew(&process);
         modules.code[0].inode += 1;
-        assert!(modules.renew(&process));
+        assert_eq!(modules.renew(&process).len(), 1);
         modules.code.remove(0);
         modules.modules.remove(0);
-        assert!(!modules.renew(&process), "one more is no loss");
+        assert!(modules.renew(&process).is_empty(), "one more is no loss");
         modules.code.insert(0, Executable { begin: 1, end: 2, path: "/gone".into(), base: None, inode: 0 });
         modules.modules.insert(0, None);
-        assert!(modules.renew(&process));
+        let lost = modules.renew(&process);
+        assert!(lost.len() == 1 && lost[0].path.ends_with("gone"), "{lost:?}");
     }
 }

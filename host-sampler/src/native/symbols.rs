@@ -13,8 +13,9 @@ use std::sync::Arc;
 use profiler_core::demangle;
 use rustc_hash::FxBuildHasher;
 
-use super::elf::DynamicSymbols;
+use super::elf::{self, DynamicSymbols};
 use super::modules::Module;
+use crate::maps::Executable;
 use crate::memory::{Memory, u32_at, u64_at};
 
 /// Functions of all tables together (12 bytes each); files that come later get none.
@@ -56,9 +57,11 @@ pub struct Symbols {
 const MAX_FUNCTIONS: usize = 32_768;
 
 impl Symbols {
-    /// Forgets everything: another file may be at the same addresses.
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    /// Forgets what was at these places: another file may be there now.
+    pub fn forget(&mut self, lost: &[Executable]) {
+        self.tables.retain(|&base, _| !lost.iter().any(|code| code.base.unwrap_or(code.begin) == base));
+        self.symbols = self.tables.values().map(|table| table.symbols.len()).sum();
+        self.functions.retain(|&address, _| !lost.iter().any(|code| code.contains(address)));
     }
 
     /// The function that the code at `address` belongs to.
@@ -240,8 +243,9 @@ fn from_memory(memory: &Memory, dynamic: DynamicSymbols, limit: usize) -> Table 
 }
 
 fn from_file(module: &Module, limit: usize) -> Option<Table> {
-    /// `SHT_SYMTAB`
+    /// `SHT_SYMTAB` and `SHT_NOTE`
     const SYMBOLS: u32 = 2;
+    const NOTES: u32 = 7;
     let file = File::open(&module.path).ok()?;
     let identity = Identity::of(&file)?;
     if identity.1 != module.inode {
@@ -253,6 +257,17 @@ fn from_file(module: &Module, limit: usize) -> Option<Table> {
     let mut sections = vec![0; usize::from(count).min(MAX_SECTIONS) * 64];
     file.read_exact_at(&mut sections, offset).ok()?;
     let sections = sections.as_chunks::<64>().0;
+    // Another file system can have a file of the same number.
+    let id = module.elf.as_ref().map_or("", |elf| &elf.build_id);
+    let has_id = |section: &[u8; 64]| {
+        let mut notes = [0; 1024];
+        let read = u64_at(section, 24).and_then(|at| file.read_at(&mut notes, at).ok()).unwrap_or(0);
+        notes.get(..read).and_then(elf::build_id).is_some_and(|found| found == id)
+    };
+    let mut notes = sections.iter().filter(|section| u32_at(*section, 4) == Some(NOTES));
+    if !id.is_empty() && !notes.any(has_id) {
+        return None;
+    }
     let symbols = sections.iter().find(|section| u32_at(*section, 4) == Some(SYMBOLS))?;
     let names = sections.get(u32_at(symbols, 40)? as usize)?;
     let (mut at, end) = (u64_at(symbols, 24)?, u64_at(symbols, 24)?.checked_add(u64_at(symbols, 32)?)?);
