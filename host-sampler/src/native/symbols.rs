@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn what_has_no_name_keeps_its_build_id() {
-        let elf = super::super::elf::Elf { build_id: "00ff".to_owned(), ..Default::default() };
+        let elf = elf::Elf { build_id: "00ff".to_owned(), ..Default::default() };
         let mut module =
             Module { name: "libfoo.so".into(), path: "/lib/libfoo.so".into(), inode: 0, base: 0, elf: Some(elf) };
         let function = unnamed(&module, 0x1234);
