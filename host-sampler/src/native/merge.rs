@@ -5,7 +5,7 @@
 //! those that started the interpreter, are left out.
 //!
 //! Of a thread that waits both stacks are of the same moment. Of one that runs they are not: the native one was copied
-//! a millisecond before, perhaps in another function. They are put together only if the native frame of the
+//! some milliseconds before, perhaps in another function. They are put together only if the native frame of the
 //! interpreter held a pointer to an instruction of the line that Python's stack names, or the thread was in the same
 //! lines before and after.
 

@@ -381,8 +381,8 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
     expected: "auto or off",
     meaning: "`auto` adds functions of C and C++ to the stacks of host samples (x86-64): those of waiting threads from `/proc`, those of \
                   running threads from perf events, where the system allows them. The report notes what it does not allow. The limit of \
-                  1 % of one core holds for all of it; a running thread is interrupted for some microseconds 500 times a second of its \
-                  CPU time. `off` until it was measured beside real programs on GPUs. Needs GPUWHY_SAMPLING.",
+                  1 % of one core holds for all of it; a running thread is also interrupted by a timer 200 times a second of its \
+                  CPU time. `off` until that was measured beside real programs on GPUs. Needs GPUWHY_SAMPLING.",
     parse: NativeStacks::parse,
 };
 

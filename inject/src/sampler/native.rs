@@ -14,7 +14,7 @@ use crate::sys::threads;
 
 /// The registers of a running thread are at most this old, in time on a core: a period of its perf event, and half of
 /// one for a timer that comes late.
-const MAX_AGE: Duration = Duration::from_millis(3);
+const MAX_AGE: Duration = Duration::from_micros(7_500);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;
 
