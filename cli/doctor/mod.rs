@@ -8,6 +8,7 @@ pub mod check;
 mod cupti;
 mod driver;
 mod environment;
+mod native_stacks;
 pub mod probe;
 
 use std::fmt::Write as _;
@@ -46,6 +47,7 @@ pub fn run(props: &Props) -> Result<u8> {
     let cuda_version = driver::check(&mut checks);
     cupti::check(props.cupti.as_deref(), cuda_version, &mut checks);
     environment::check(&mut checks);
+    native_stacks::check(&mut checks);
 
     let usable = checks.iter().all(|check| check.status != Status::Fail);
     let text = if props.json {

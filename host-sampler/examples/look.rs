@@ -1,12 +1,14 @@
-//! Looks at the threads of a Python process that runs: `look PID [LOOKS]`.
+//! Looks at the threads of a Python process that runs: `look PID [LOOKS [THREAD]]`.
 //!
-//! Prints the stack of its first thread, what that thread waits in, the children; then what a look costs and how many
-//! fail. The kernel must let the caller read the process (a child of the shell, or root).
+//! Prints the native stack of a thread if it waits, the first one unless another is named; the stack of its first
+//! thread, what that thread waits in, the children; then what a look costs and how many fail. The kernel must let the
+//! caller read the process (a child of the shell, or root).
 
 use std::time::Instant;
 
 use host_sampler::children::Children;
 use host_sampler::memory::Memory;
+use host_sampler::native::Native;
 use host_sampler::process::Process;
 use host_sampler::python::Python;
 use host_sampler::thread::Thread;
@@ -15,7 +17,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let id: u32 = arguments.next().ok_or("look PID [LOOKS]")?.parse()?;
     let looks: u32 = arguments.next().map_or(Ok(10_000), |looks| looks.parse())?;
+    let thread: u32 = arguments.next().map_or(Ok(id), |thread| thread.parse())?;
     let process = Process::with_id(id);
+    if let Some((sp, pc)) = Thread::open(&process, thread)?.place() {
+        let mut native = Native::new(&process)?;
+        for _ in 0..3 {
+            let begin = Instant::now();
+            let stack = native.waiting(sp, pc, false);
+            println!("native stack in {:?}, {:?}", begin.elapsed(), stack.end);
+            stack.functions.iter().for_each(|function| println!("    {} ({})", function.name, function.file));
+        }
+    }
 
     let begin = Instant::now();
     let mut python = Python::find(&process)?;

@@ -10,18 +10,20 @@
 //! |---|---|
 //! | [`memory`], [`maps`], [`image`] | what is at this address; what is loaded where; where is this symbol |
 //! | [`python`] | which Python functions is the thread in, who holds the interpreter lock, is garbage collected |
+//! | [`native`] | which functions of C and C++ is the thread in |
 //! | [`thread`] | how long has it run, waited for a core; what does it sleep in |
 //! | [`own`] | are the files that stay open still ours |
 //! | [`children`] | what are the direct children of the process doing |
 //!
-//! Linux on 64-bit little-endian machines. Native frames are not unwound, and other people's processes are only
-//! looked at where the kernel allows it (children, in tests).
+//! Linux on 64-bit little-endian machines; native stacks on x86-64. Other people's processes are only looked at where
+//! the kernel allows it (children, in tests).
 #![forbid(unsafe_code)]
 
 pub mod children;
 pub mod image;
 pub mod maps;
 pub mod memory;
+pub mod native;
 pub mod own;
 pub mod process;
 pub mod python;

@@ -52,6 +52,14 @@ impl Thread {
         Ok(Times { on_cpu: numbers.next().unwrap_or(0), runnable: numbers.next().unwrap_or(0) })
     }
 
+    /// Where it waits: its stack pointer and program counter. `None` when it is on a core or ready for one, has ended,
+    /// or the kernel does not show it.
+    #[must_use]
+    pub fn place(&self) -> Option<(u64, u64)> {
+        let mut text = [0; 256];
+        place(read(self.syscall.as_ref()?, &mut text).ok()?)
+    }
+
     /// What it is doing.
     ///
     /// # Errors
@@ -102,6 +110,14 @@ pub(crate) fn state(letter: char, syscall: Option<&str>) -> ThreadState {
         ('D', _) => ThreadState::Disk,
         _ => ThreadState::Other,
     }
+}
+
+/// The last two numbers of a line of `syscall`.
+fn place(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_ascii_whitespace().rev();
+    let mut address = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (pc, sp) = (address()?, address()?);
+    (sp != 0 && pc != 0).then_some((sp, pc))
 }
 
 fn class(number: i64) -> ThreadState {
@@ -174,6 +190,20 @@ mod tests {
             ('T', Some(futex.as_str()), ThreadState::Other),
         ] {
             assert_eq!(state(letter, line), expected, "{letter} {line:?}");
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_thread_that_waits_is_told() {
+        for (line, expected) in [
+            ("running", None),
+            ("-1 0x7ffd10 0x7f0020", Some((0x7f_fd10, 0x7f_0020))),
+            ("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffd10 0x7f0020\n", Some((0x7f_fd10, 0x7f_0020))),
+            ("202 0x1 0x0 0x0", None),
+            ("0 1 2", None),
+            ("", None),
+        ] {
+            assert_eq!(place(line), expected, "{line:?}");
         }
     }
 

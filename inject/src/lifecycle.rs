@@ -225,8 +225,8 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     notes.extend(settings.describe_tracing(sharing, safe));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
-    let (sampler, note) = Sampler::prepare(settings.sampling);
-    notes.extend(note);
+    let (sampler, sampling_notes) = Sampler::prepare(settings.sampling, settings.native_stacks);
+    notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
     let session = process_info::describe(cupti, clock::now(cupti), notes);
     let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller));

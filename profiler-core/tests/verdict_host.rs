@@ -46,6 +46,7 @@ fn line(cause: Cause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
         function: "main".to_owned(),
         within: None,
         total_ns: (share * 1e9) as u64,
+        within_ns: (share * 1e9) as u64,
         share,
         step_ns,
     }

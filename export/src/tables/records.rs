@@ -215,7 +215,7 @@ table! {
         "children" Integer "child processes" = row.children;
         "children_running" Integer "of them, on a core or ready for one" = row.children_running;
         "children_in_io" Integer "of them, waiting for input, output or storage" = row.children_in_io;
-        "function" Text "innermost Python function" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.function));
+        "function" Text "innermost function" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.function));
         "file" Text "its file" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.file));
         "line" Integer "the line being executed" = dictionary.stack(row.stack).next().and_then(|frame| some(frame.line));
         "stack" Text "Python functions, outermost first, separated by semicolons" = stack;

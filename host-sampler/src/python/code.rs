@@ -34,7 +34,13 @@ impl Code {
     /// The line of the instruction at `offset` bytes; of `def` when there is none.
     #[must_use]
     pub fn line(&self, offset: Option<u32>) -> u32 {
-        offset.and_then(|offset| self.lines.at(offset)).unwrap_or(self.first_line)
+        offset.and_then(|offset| self.line_at(offset)).unwrap_or(self.first_line)
+    }
+
+    /// The line of the instruction at `offset` bytes, if there is one and it has a line.
+    #[must_use]
+    pub fn line_at(&self, offset: u32) -> Option<u32> {
+        self.lines.at(offset)
     }
 }
 

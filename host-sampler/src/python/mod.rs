@@ -55,11 +55,42 @@ pub struct Sample {
     pub frames: Vec<Frame>,
     /// Whether there were more.
     pub is_truncated: bool,
+    /// The bytecode of the innermost function, from 3.11 on.
+    pub bytecode: Option<Bytecode>,
     /// Who held the lock.
     pub lock: Lock,
     /// Whether the cyclic garbage collector ran.
     pub is_collecting: bool,
 }
+
+/// The bytecode of a function that a thread is in.
+#[derive(Clone, Debug)]
+pub struct Bytecode {
+    begin: u64,
+    code: Arc<code::Code>,
+}
+
+impl Bytecode {
+    /// Whether `address` is that of an instruction of this line, or of the one behind it.
+    #[must_use]
+    pub fn is_at(&self, address: u64, line: u32) -> bool {
+        /// Bytes of an instruction.
+        const UNIT: u32 = 2;
+        // The interpreter points to the instruction that it runs, or behind it. The first is where every call begins.
+        let offset = address.checked_sub(self.begin).and_then(|offset| u32::try_from(offset).ok());
+        let Some(offset) = offset.filter(|&offset| offset > 0 && offset % UNIT == 0) else { return false };
+        let is_inside = self.code.line_at(offset - UNIT).is_some();
+        is_inside && [offset, offset - UNIT].into_iter().any(|offset| self.code.line_at(offset) == Some(line))
+    }
+}
+
+impl PartialEq for Bytecode {
+    fn eq(&self, other: &Self) -> bool {
+        self.begin == other.begin && Arc::ptr_eq(&self.code, &other.code)
+    }
+}
+
+impl Eq for Bytecode {}
 
 /// Frames of one sample at most.
 pub const MAX_FRAMES: usize = 64;

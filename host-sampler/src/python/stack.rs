@@ -17,7 +17,7 @@ use super::code::{Code, Codes};
 use super::layout::{FramePointer, GENERATOR, GilPlace, Instruction, KindField, Layout, NOT_PYTHON};
 use super::object::Types;
 use super::threads::ThreadAddress;
-use super::{Frame, Lock, MAX_FRAMES, Sample};
+use super::{Bytecode, Frame, Lock, MAX_FRAMES, Sample};
 use crate::memory::{Memory, Unreadable, u32_at, u64_at};
 
 /// Walks before a sample is given up.
@@ -107,7 +107,9 @@ impl Walker {
         let is_collecting = memory.u32(collecting).ok()? != 0;
         let walk = (0..ATTEMPTS).find_map(|_| self.stable(memory, thread.state).ok().flatten())?;
         let frames = self.name(memory, thread.state, &walk)?;
-        Some(Sample { frames, is_truncated: walk.root.is_none(), lock, is_collecting })
+        let innermost = self.known.get(&thread.state).and_then(|known| known.frames.first());
+        let bytecode = innermost.and_then(|(raw, code)| self.layout.bytecode(raw, code));
+        Some(Sample { frames, is_truncated: walk.root.is_none(), bytecode, lock, is_collecting })
     }
 
     /// Names the frames. A call that was there in the sample before keeps its code object alive; the others' are
@@ -286,6 +288,17 @@ impl Layout {
             Place::Begin => None,
         };
         Frame { function: code.function.clone(), file: code.file.clone(), line: code.line(at) }
+    }
+
+    /// Where the function's bytecode is, if this version has it in the code object.
+    fn bytecode(&self, raw: &RawFrame, code: &Arc<Code>) -> Option<Bytecode> {
+        match self.frame.instruction {
+            Instruction::Pointer(_) => {
+                let begin = raw.code.saturating_add(self.code.instructions as u64);
+                Some(Bytecode { begin, code: Arc::clone(code) })
+            }
+            Instruction::Index(..) => None,
+        }
     }
 }
 

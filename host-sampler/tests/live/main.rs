@@ -4,6 +4,7 @@
 //! says is compared with what the interpreter says about itself.
 
 mod interpreter;
+mod native;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -69,6 +69,15 @@ pub enum Sampling {
     Off,
 }
 
+/// Whether stacks of host threads have native functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeStacks {
+    /// As far as it is possible.
+    Auto,
+    /// Python functions alone.
+    Off,
+}
+
 /// How much of the program's command line is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandLine {
@@ -98,6 +107,17 @@ impl Sampling {
         match text {
             "auto" => Some(Self::Auto),
             _ => on_or_off(text).map(|on| if on { Self::On } else { Self::Off }),
+        }
+    }
+}
+
+impl NativeStacks {
+    /// From its text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            _ => is_off(text).then_some(Self::Off),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{Range, RangeKind, Request};
 use crate::config::table::Setting;
 
-pub use choices::{CommandLine, CuptiSharing, Graphs, ReportStyle, Sampling, WhatIf};
+pub use choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::parse_duration;
@@ -74,6 +74,8 @@ pub struct Settings {
     pub memory: u64,
     /// Sample host threads.
     pub sampling: Sampling,
+    /// Native functions in the stacks of host threads.
+    pub native_stacks: NativeStacks,
     /// [`WHAT_IF`].
     pub what_if: WhatIf,
     /// What is measured.
@@ -118,6 +120,7 @@ impl Settings {
             cupti_sharing: reader.get(&table::CUPTI_SHARING),
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
+            native_stacks: reader.get(&table::NATIVE_STACKS),
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             command_line: reader.get(&table::COMMAND_LINE),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use profiler_core::cost::Mode;
 
-use crate::config::choices::{CommandLine, CuptiSharing, Graphs, ReportStyle, Sampling, WhatIf};
+use crate::config::choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
@@ -374,6 +374,18 @@ pub const SAMPLING: Setting<Sampling> = Setting {
     parse: Sampling::parse,
 };
 
+/// [`variable::NATIVE_STACKS`]
+pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
+    name: variable::NATIVE_STACKS,
+    default: "off",
+    expected: "auto or off",
+    meaning: "`auto` adds functions of C and C++ to the stacks of host samples (x86-64): those of waiting threads from `/proc`, those of \
+                  running threads from perf events, where the system allows them. The report notes what it does not allow. The limit of \
+                  1 % of one core holds for all of it; a running thread is also interrupted by a timer 200 times a second of its \
+                  CPU time. `off` until that was measured beside real programs on GPUs. Needs GPUWHY_SAMPLING.",
+    parse: NativeStacks::parse,
+};
+
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
     OUTPUT.variable(),
@@ -406,6 +418,7 @@ pub const VARIABLES: &[Variable] = &[
     CUPTI_SHARING.variable(),
     BUFFER_MEMORY.variable(),
     SAMPLING.variable(),
+    NATIVE_STACKS.variable(),
 ];
 
 /// The table as Markdown: the contents of `docs/guide/environment.md`.

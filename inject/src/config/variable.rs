@@ -42,6 +42,8 @@ pub const CUPTI_SHARING: &str = "GPUWHY_CUPTI_SHARING";
 pub const BUFFER_MEMORY: &str = "GPUWHY_BUFFER_MEMORY";
 /// Whether host threads are sampled.
 pub const SAMPLING: &str = "GPUWHY_SAMPLING";
+/// Whether stacks of host threads have native functions.
+pub const NATIVE_STACKS: &str = "GPUWHY_NATIVE_STACKS";
 
 /// How much of the command line is kept.
 pub const COMMAND_LINE: &str = "GPUWHY_COMMAND_LINE";

@@ -3,18 +3,23 @@
 //! A thread that sleeps and whose clock stands still is in the same place as before: nothing is read but the clock,
 //! and the next sample tells the whole sleep.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use host_sampler::children::{Census, Children};
 use host_sampler::process::Process;
-use host_sampler::python::{Frame, Lock, Miss, Python};
+use host_sampler::python::{Bytecode, Frame, Lock, Miss, Python};
 use host_sampler::thread::Thread;
 use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
+use crate::sampler::native::{Moment, NativeStackReader};
 use crate::sampler::queue::{QueuedSample, SampleBatch};
+use crate::sys::perf::ThreadSamples;
 use crate::sys::{clock, threads};
 
+/// The sampler takes one part in so many of its time on a core.
+const SHARE: u32 = 100;
 /// How long to leave the children alone for each of them, once they were counted, which is only done while a launching
 /// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
 const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
@@ -27,8 +32,29 @@ const PIECE: u64 = 50_000_000;
 pub struct Tools {
     pub(super) process: Process,
     pub(super) python: Option<Python>,
+    pub(super) native: Option<NativeStackReader>,
+    /// What native stacks had taken at the last pause.
+    pub(super) native_spent: Duration,
     pub(super) children: Children,
     pub(super) census_due: Instant,
+}
+
+impl Tools {
+    /// How long to pause after so much time on a core. Native stacks keep to a share of their own, so that the symbols
+    /// of a large library do not stop the rest; each then has half of the limit.
+    pub fn pause(&mut self, spent: Duration) -> Duration {
+        let Some(native) = &self.native else { return spent * SHARE };
+        let native = native.spent();
+        let other = spent.saturating_sub(native.saturating_sub(mem::replace(&mut self.native_spent, native)));
+        other * (2 * SHARE)
+    }
+
+    /// Says what native stacks came to.
+    pub fn finish(&self) {
+        if let Some(native) = &self.native {
+            tracing::info!("{}", native.counts());
+        }
+    }
 }
 
 /// A thread and what was seen of it last.
@@ -36,6 +62,8 @@ pub struct Tools {
 pub struct WatchedThread {
     thread: u32,
     files: Thread,
+    /// Its registers while it runs, where the system gives them.
+    registers: Option<ThreadSamples>,
     last: Option<Last>,
 }
 
@@ -43,6 +71,8 @@ pub struct WatchedThread {
 #[derive(Debug)]
 struct Last {
     newest: QueuedSample,
+    /// The Python part of its stack.
+    python: Arc<[Frame]>,
     /// Clock of the thread then.
     on_cpu: Duration,
     /// What it had waited for a core then, nanoseconds.
@@ -53,8 +83,8 @@ struct Last {
 
 impl WatchedThread {
     /// A thread that was not sampled yet.
-    pub fn new(thread: u32, files: Thread) -> Self {
-        Self { thread, files, last: None }
+    pub fn new(thread: u32, files: Thread, registers: Option<ThreadSamples>) -> Self {
+        Self { thread, files, registers, last: None }
     }
 
     /// Its kernel id.
@@ -76,7 +106,26 @@ impl WatchedThread {
             last.tell_sleep(batch);
         }
         let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
-        let mut seen = take_sample(self.thread, state, tools, batch);
+        let (mut seen, bytecode) = take_sample(self.thread, state, tools, batch);
+        let python = match &self.last {
+            Some(last) if last.python == seen.frames => Arc::clone(&last.python),
+            _ => Arc::clone(&seen.frames),
+        };
+        // Without the Python part of a stack, what it called says nothing about the program's lines.
+        if let (Some(native), Some(bytecode)) = (&mut tools.native, &bytecode) {
+            let last = self.last.as_ref();
+            let moment = Moment {
+                thread: self.thread,
+                state,
+                on_cpu,
+                python: &python,
+                bytecode: bytecode.as_ref(),
+                before: last.map(|last| (&*last.python, on_cpu.saturating_sub(last.on_cpu))),
+            };
+            if let Some(frames) = native.stack(&moment, &self.files, self.registers.as_mut()) {
+                seen.frames = frames.into();
+            }
+        }
         seen.sample.at = now;
         seen.sample.since = now;
         if let Some(last) = &self.last {
@@ -91,7 +140,7 @@ impl WatchedThread {
                 batch.samples.push(seen.clone());
             }
         }
-        self.last = Some(Last { newest: seen, on_cpu, runnable: times.runnable, still: now });
+        self.last = Some(Last { newest: seen, python, on_cpu, runnable: times.runnable, still: now });
         true
     }
 }
@@ -111,8 +160,15 @@ impl Last {
     }
 }
 
-/// What a thread does now, without times.
-fn take_sample(thread: u32, state: ThreadState, tools: &mut Tools, batch: &mut SampleBatch) -> QueuedSample {
+/// What a thread does now, without times, and the bytecode of its innermost Python function. `None` when its Python
+/// stack could not be read.
+fn take_sample(
+    thread: u32,
+    state: ThreadState,
+    tools: &mut Tools,
+    batch: &mut SampleBatch,
+) -> (QueuedSample, Option<Option<Bytecode>>) {
+    let mut bytecode = Some(None);
     let mut sample = HostSample { thread: ThreadId(thread), state, ..HostSample::default() };
     let mut frames: Arc<[Frame]> = Arc::new([]);
     match tools.python.as_mut().map(|python| python.sample(thread)) {
@@ -124,8 +180,12 @@ fn take_sample(thread: u32, state: ThreadState, tools: &mut Tools, batch: &mut S
             };
             sample.collecting_garbage = seen.is_collecting;
             frames = seen.frames.into();
+            bytecode = Some(seen.bytecode);
         }
-        Some(Err(Miss::Torn | Miss::Closed)) => batch.failed += 1,
+        Some(Err(Miss::Torn | Miss::Closed)) => {
+            batch.failed += 1;
+            bytecode = None;
+        }
         Some(Err(Miss::NoPython)) | None => {}
     }
     if state != ThreadState::Running && Instant::now() >= tools.census_due {
@@ -133,5 +193,5 @@ fn take_sample(thread: u32, state: ThreadState, tools: &mut Tools, batch: &mut S
         (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
         tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
     }
-    QueuedSample { sample, frames }
+    (QueuedSample { sample, frames }, bytecode)
 }

@@ -4,6 +4,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod files;
 pub mod memory;
+pub mod perf;
 pub mod process;
 pub mod signals;
 pub mod sockets;

@@ -102,6 +102,22 @@ pub(super) fn is_library(file: &str) -> bool {
     file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part))
 }
 
+/// Whether this is the file of a native function: a library or program by its name alone. Python names its files with
+/// their folders, with `.py`, or as `<string>`.
+pub(crate) fn is_native(file: &str) -> bool {
+    !file.is_empty() && !file.contains('/') && !file.starts_with('<') && !file.ends_with(".py")
+}
+
+/// Beginnings of the names of libraries whose functions say little about who called them: the C library and its like,
+/// and the interpreter. `[` is code without a file.
+const SYSTEM: [&str; 11] =
+    ["libc.", "libc-", "libpthread", "libm.", "libm-", "ld-", "libstdc++", "libgcc_s", "libpython", "python", "["];
+
+/// Whether a native function of this file is passed over for the one that called it.
+pub(super) fn is_system(file: &str) -> bool {
+    SYSTEM.iter().any(|begin| file.starts_with(begin))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +144,24 @@ mod tests {
             Some(Stage::Next)
         );
         assert_eq!(stage_of("/x/tensorflow/python/data/ops/iterator_ops.py", "anything"), Some(Stage::Next));
+    }
+
+    #[test]
+    fn native_files_are_told_from_those_of_python() {
+        for (file, native, system) in [
+            ("libtorch_cpu.so", true, false),
+            ("libcudnn_graph.so.9 build-id:00ff", true, false),
+            ("libc.so.6", true, true),
+            ("python3.11", true, true),
+            ("[vdso]", true, true),
+            ("/home/u/train.py", false, false),
+            ("train.py", false, false),
+            ("<string>", false, false),
+            ("<frozen importlib._bootstrap>", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!((is_native(file), is_system(file)), (native, system), "{file}");
+        }
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub use activity::is_communication;
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
+pub(crate) use loaders::is_native;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};

@@ -1,11 +1,13 @@
-//! What a Python stack says, found once for each stack: the stage of a data loader, and the line to name.
+//! What a stack says, found once for each stack: the stage of a data loader, and the line to name.
 //!
-//! The line is the innermost one of the user's own code, because that is what can be changed; where it called into
-//! a library, that function stands beside it. For a wait in a data loader it is the line that asked for the batch.
+//! The line is the innermost one of the user's own Python code, because that is what can be changed; where it called
+//! into a library, that function stands beside it: the innermost native one, if there is one outside of the C library
+//! and the interpreter, else the innermost Python one. For a wait in a data loader it is the line that asked for the
+//! batch. A stack without Python names its innermost function.
 
 use rustc_hash::FxHashMap;
 
-use super::loaders::{Stage, is_library, stage_of, waits};
+use super::loaders::{Stage, is_library, is_native, is_system, stage_of, waits};
 use crate::dictionary::Dictionary;
 use crate::record::{Frame, NameId, StackId};
 
@@ -32,9 +34,9 @@ pub struct HostLine {
     pub function: NameId,
     /// File.
     pub file: NameId,
-    /// Line number, from 1; 0 when unknown.
+    /// Line number, from 1; 0 when unknown, and for a native function.
     pub line: u32,
-    /// Function and file of the innermost frame, when that is another one.
+    /// Function and file of what it called: the innermost frame, or the innermost native one that is not of the system.
     pub within: Option<(NameId, NameId)>,
 }
 
@@ -62,9 +64,15 @@ impl Stacks {
             return class;
         }
         let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
-        let Some(innermost) = frames.first() else {
+        // Native functions lie above Python's.
+        let native =
+            frames.iter().take_while(|frame| frame.line == 0 && is_native(dictionary.name(frame.file))).count();
+        let (native, python) = frames.split_at(native);
+        let called = native.iter().find(|frame| !is_system(dictionary.name(frame.file)));
+        let Some(innermost) = called.or(python.first()).or(native.first()) else {
             return StackClass { stage: None, line: LineId::NONE, waits: false };
         };
+        let frames = python;
         let loader = frames.iter().enumerate().find_map(|(index, frame)| {
             Some((index, stage_of(dictionary.name(frame.file), dictionary.name(frame.function))?))
         });
@@ -75,8 +83,9 @@ impl Stacks {
                 users(&frames[..index]).or_else(|| users(&frames[index..]))
             }
             Some((index, _)) => users(&frames[index..]),
-            None => users(&frames),
+            None => users(frames),
         }
+        .or(frames.first().copied())
         .unwrap_or(*innermost);
         let elsewhere = (named.function, named.file) != (innermost.function, innermost.file);
         let line = HostLine {
@@ -88,7 +97,7 @@ impl Stacks {
         let class = StackClass {
             stage: loader.map(|(_, stage)| stage),
             line: self.line_id(line),
-            waits: waits(dictionary.name(innermost.file)),
+            waits: frames.first().is_some_and(|frame| waits(dictionary.name(frame.file))),
         };
         if self.classes.len() < STACK_LIMIT {
             self.classes.insert(stack, class);
@@ -153,6 +162,37 @@ mod tests {
         assert_eq!(judged(&[queue, NEXT, TRAIN]), (Some(Stage::Next), "/home/u/train.py".to_owned(), 42));
         assert_eq!(judged(&[queue, TRAIN]), (None, "/home/u/train.py".to_owned(), 42));
         assert_eq!(judged(&[queue]), (None, "/lib/python3.12/queue.py".to_owned(), 180));
+    }
+
+    /// Line and what it called.
+    fn named(frames: &[(&str, &str, u32)]) -> (String, Option<String>) {
+        let mut dictionary = Dictionary::new();
+        let id = stack(&mut dictionary, frames);
+        let mut stacks = Stacks::default();
+        let class = stacks.get(id, &dictionary);
+        let line = stacks.line(class.line).unwrap();
+        let within = line.within.map(|(function, _)| dictionary.name(function).to_owned());
+        (dictionary.name(line.function).to_owned(), within)
+    }
+
+    #[test]
+    fn native_functions_stand_beside_the_line_that_called_them() {
+        let add = ("libtorch_cpu.so", "at::native::add", 0);
+        let copy = ("libc.so.6", "memcpy", 0);
+        let linear = ("/lib/python3.12/site-packages/torch/nn/modules/linear.py", "Linear.forward", 125);
+        let both = |line: &str, within: &str| (line.to_owned(), Some(within.to_owned()));
+        assert_eq!(named(&[copy, add, linear, TRAIN]), both("main", "at::native::add"));
+        assert_eq!(named(&[copy, linear, TRAIN]), both("main", "Linear.forward"), "the C library says nothing");
+        assert_eq!(named(&[copy, TRAIN]), ("main".to_owned(), None));
+        assert_eq!(named(&[copy, add, linear]), both("Linear.forward", "at::native::add"));
+        assert_eq!(named(&[copy, add, ("libc.so.6", "start_thread", 0)]), ("at::native::add".to_owned(), None));
+        assert_eq!(named(&[copy]), ("memcpy".to_owned(), None));
+        assert_eq!(
+            named(&[copy, add, ("/home/u/data.py", "Images.__getitem__", 7), FETCH, NEXT, TRAIN]).0,
+            "Images.__getitem__"
+        );
+        let (stage, ..) = judged(&[copy, ("python3.12", "lock_acquire", 0), FETCH, NEXT, TRAIN]);
+        assert_eq!(stage, Some(Stage::Inline));
     }
 
     #[test]

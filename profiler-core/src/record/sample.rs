@@ -44,16 +44,19 @@ pub enum InterpreterLock {
     Free,
 }
 
-/// One call of an interpreter's stack, with the way to its caller. Stacks that begin alike share their outer frames.
+/// One function of a stack, with the way to its caller. Stacks that begin alike share their outer frames. Native
+/// functions are the innermost ones, above those of Python; they have a library's or program's name as file and no
+/// line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// The stack below, or [`StackId::NONE`] for the outermost frame.
     pub caller: StackId,
-    /// Qualified name of the function.
+    /// Qualified name of the function. Of a native one without a symbol the file and the address in it.
     pub function: NameId,
-    /// File in which it is defined.
+    /// File in which it is defined; the library or program of a native function, with its build id if the function has
+    /// no symbol.
     pub file: NameId,
-    /// The line being executed, from 1; 0 when unknown.
+    /// The line being executed, from 1; 0 when unknown, and for native functions.
     pub line: u32,
 }
 
@@ -72,7 +75,7 @@ pub struct HostSample {
     pub on_cpu: u64,
     /// Time that it was ready and waited for a core between `since` and `at`, nanoseconds.
     pub runnable: u64,
-    /// Its Python stack at `at`, or [`StackId::NONE`].
+    /// Its stack at `at`, or [`StackId::NONE`].
     pub stack: StackId,
     /// Who held the interpreter's lock at `at`.
     pub interpreter_lock: InterpreterLock,

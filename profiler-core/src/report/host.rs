@@ -5,10 +5,12 @@
 
 use std::fmt::Write;
 
+use rustc_hash::FxHashMap;
+
 use super::{CauseRow, DeviceReport, HostReport, LineRow};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};
-use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, Subject};
+use crate::attribution::{Attributor, DeviceAccount, HostLine, LineId, Subject, is_native};
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
@@ -23,9 +25,15 @@ impl LineRow {
     /// Place for people: `train.py:42 (main), in torch/optim/adamw.py (step)`.
     #[must_use]
     pub fn place(&self) -> String {
-        let mut place = format!("{}:{} ({})", short_path(&self.file), self.line, shortened(&self.function, 40));
+        // A native function has no line.
+        let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
+        let mut place = format!("{}{line} ({})", short_path(&self.file), shortened(&self.function, 40));
         if let Some((function, file)) = &self.within {
-            let _ = write!(place, ", in {} ({})", short_path(file), shortened(function, 40));
+            let part = match self.within_ns as f64 / self.total_ns.max(1) as f64 * 100.0 {
+                whole if whole >= 99.5 => String::new(),
+                percent => format!("{percent:.0} % "),
+            };
+            let _ = write!(place, ", in {} ({part}{})", short_path(file), shortened(function, 40));
         }
         place
     }
@@ -56,7 +64,7 @@ impl HostReport {
         causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
         let step = longest.and_then(|device| device.steps.as_ref()).map(|steps| steps.duration_percentile(50));
-        let row = |(line, cause, total_ns): (&HostLine, HostCause, u64)| {
+        let row = |Called { line, cause, total_ns, within_ns }: Called<'_>| {
             let share = total_ns as f64 / steady.max(1) as f64;
             let name = |id: NameId| dictionary.name(id).to_owned();
             LineRow {
@@ -66,6 +74,7 @@ impl HostReport {
                 function: name(line.function),
                 within: line.within.map(|(function, file)| (name(function), name(file))),
                 total_ns,
+                within_ns,
                 share,
                 step_ns: step.map(|nanos| (share * nanos as f64) as u64),
             }
@@ -76,6 +85,7 @@ impl HostReport {
             .filter_map(|(id, cause, nanos)| Some((attributor.host_line(id)?, cause, nanos)))
             .collect();
         lines.sort_by_key(|&(line, _, nanos)| (std::cmp::Reverse(nanos), line));
+        let lines = by_library(&lines, dictionary);
         Some(Self {
             totals,
             failed,
@@ -153,8 +163,36 @@ fn lines_of(mut rows: Vec<(LineId, HostCause, u64)>) -> Vec<(LineId, HostCause, 
     lines
 }
 
+/// A line and what it called, with its time and the part of that in the function that is named.
+struct Called<'a> {
+    line: &'a HostLine,
+    cause: HostCause,
+    total_ns: u64,
+    within_ns: u64,
+}
+
+/// Native functions of one library that one line called become one row. `lines` come with the largest first, and so
+/// does the answer.
+fn by_library<'a>(lines: &[(&'a HostLine, HostCause, u64)], dictionary: &Dictionary) -> Vec<Called<'a>> {
+    let is_native = |file: NameId| is_native(dictionary.name(file));
+    let mut rows: Vec<Called<'a>> = Vec::new();
+    let mut by_key = FxHashMap::default();
+    for &(line, cause, total_ns) in lines {
+        let called = line.within.map(|(function, file)| (Some(function).filter(|_| !is_native(file)), file));
+        let row = *by_key.entry((line.function, line.file, line.line, called)).or_insert(rows.len());
+        match rows.get_mut(row) {
+            Some(row) => row.total_ns += total_ns,
+            None => rows.push(Called { line, cause, total_ns, within_ns: total_ns }),
+        }
+    }
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.line));
+    rows
+}
+
 /// A library's file from its package on, another one's name.
 fn short_path(path: &str) -> &str {
+    // With a native function that has no name stands the build id of its file.
+    let path = path.split(" build-id:").next().unwrap_or(path);
     let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
     match package {
         Some((_, within)) => within,
@@ -167,9 +205,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn native_functions_of_one_library_are_one_row_with_the_largest_named() {
+        let mut dictionary = Dictionary::new();
+        let mut name = |text: &str| dictionary.intern_name(text);
+        let (step, train, torch, add, mul) =
+            (name("step"), name("/u/train.py"), name("libtorch_cpu.so"), name("at::add"), name("at::mul"));
+        let (optim, adam) = (name("/lib/site-packages/torch/optim/adamw.py"), name("AdamW.step"));
+        let line = |within| HostLine { function: step, file: train, line: 7, within };
+        let lines = [line(Some((add, torch))), line(None), line(Some((mul, torch))), line(Some((adam, optim)))];
+        let lines: Vec<_> = lines.iter().zip([40, 35, 10, 5]).map(|(line, ns)| (line, HostCause::Code, ns)).collect();
+        let rows = by_library(&lines, &dictionary);
+        let times: Vec<_> = rows.iter().map(|row| (row.total_ns, row.within_ns)).collect();
+        assert_eq!(times, [(50, 40), (35, 35), (5, 5)]);
+        assert_eq!(rows[0].line.within, Some((add, torch)));
+        let row = LineRow {
+            cause: HostCause::Code,
+            file: "/u/train.py".to_owned(),
+            line: 7,
+            function: "step".to_owned(),
+            within: Some(("at::add".to_owned(), "libtorch_cpu.so".to_owned())),
+            total_ns: 50,
+            within_ns: 40,
+            share: 0.1,
+            step_ns: None,
+        };
+        assert_eq!(row.place(), "train.py:7 (step), in libtorch_cpu.so (80 % at::add)");
+        let native = LineRow { within: None, line: 0, file: "libcudnn.so.9".to_owned(), ..row };
+        assert_eq!(native.place(), "libcudnn.so.9 (step)");
+    }
+
+    #[test]
     fn paths_are_named_so_that_they_can_be_found() {
         assert_eq!(short_path("/home/u/project/train.py"), "train.py");
         assert_eq!(short_path("/lib/python3.12/site-packages/torch/optim/adamw.py"), "torch/optim/adamw.py");
         assert_eq!(short_path("<string>"), "<string>");
+        assert_eq!(short_path("libfoo.so.1 build-id:00ff"), "libfoo.so.1");
     }
 }

@@ -40,8 +40,11 @@ pub struct LineRow {
     pub line: u32,
     /// Qualified name of the function.
     pub function: String,
-    /// Function and file of the innermost frame, when that is another one.
+    /// Function and file of what it called: the innermost frame, or the innermost native one outside of the C library
+    /// and the interpreter. Of several native functions of one library the one that took most.
     pub within: Option<(String, String)>,
+    /// The part of [`total_ns`](Self::total_ns) in the function that is named there, nanoseconds; otherwise all of it.
+    pub within_ns: u64,
     /// Steady idle time of all devices, nanoseconds.
     pub total_ns: u64,
     /// Part of the steady time of all devices, 0 to 1.

@@ -1,0 +1,118 @@
+//! Native functions in the stacks of host samples, through libprof.so into the trace.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use profiler_core::record::ThreadState;
+
+use super::{Looks, python};
+use crate::support::{Stage, stderr};
+
+const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
+
+fn built(stage: &Stage, source: &str, options: &[&str], name: &str) -> Option<PathBuf> {
+    let target = stage.path(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-fomit-frame-pointer"]).args(options).arg("-o").arg(&target).arg(Path::new(SOURCES).join(source));
+    let works =
+        cfg!(target_arch = "x86_64") && cc.args(["-pthread", "-ldl"]).status().is_ok_and(|status| status.success());
+    if !works {
+        println!("SKIPPED: no C compiler for x86-64");
+    }
+    works.then_some(target)
+}
+
+fn play(stage: &Stage, command: &mut Command) -> Looks {
+    command.env("GPUWHY_NATIVE_STACKS", "auto").env("GPUWHY_REPLAY_SPEED", "1").env("UNTIL", "1500000000");
+    let output: Output = command.env("GPUWHY_REPORT", "off").output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{} {}", output.status, stderr(&output));
+    Looks::read(&stage.path("trace.gpuwhy"))
+}
+
+/// How often the thread was in what, with the functions from `outermost` inwards.
+fn seen(looks: &Looks, outermost: &str) -> BTreeMap<(ThreadState, String), u32> {
+    let mut seen = BTreeMap::new();
+    for sample in &looks.samples {
+        let stack = looks.stack(sample);
+        let Some(at) = stack.iter().position(|name| *name == outermost) else { continue };
+        let stack: Vec<_> = stack[..=at].iter().rev().take(4).copied().collect();
+        *seen.entry((sample.state, stack.join(" "))).or_default() += 1;
+    }
+    println!("{} samples: {seen:#?}", looks.samples.len());
+    seen
+}
+
+fn perf_events_are_allowed(looks: &Looks) -> bool {
+    let refused = looks.session.notes.iter().any(|note| note.contains("native stacks of waiting threads only"));
+    if refused {
+        println!("SKIPPED in part: this system allows no perf events");
+    }
+    !refused
+}
+
+fn c_program(stage: &Stage) -> Option<Command> {
+    let plugin =
+        built(stage, "host-sampler/tests/live/plugin.c", &["-shared", "-fPIC", "-fvisibility=hidden"], "plugin.so")?;
+    let mut command = stage.program("resnet_workers0", built(stage, "tests/sampling/native.c", &[], "native")?);
+    command.env("PLUGIN", plugin);
+    Some(command)
+}
+
+#[test]
+fn a_c_program_is_seen_where_it_spins_and_where_it_waits() {
+    let stage = Stage::new();
+    let Some(mut program) = c_program(&stage) else { return };
+    let looks = play(&stage, &mut program);
+    let seen = seen(&looks, "outer");
+    assert!(seen.keys().any(|(state, stack)| *state == ThreadState::Sleep && stack == "outer middle inner rest"));
+    if perf_events_are_allowed(&looks) {
+        assert!(seen.keys().any(|(state, stack)| *state == ThreadState::Running && stack == "outer middle inner spin"));
+        // The library is another one each time, and may be gone by now.
+        let in_plugin = looks.samples.iter().filter(|sample| looks.stack(sample).contains(&"plugin_entry")).count();
+        println!("{in_plugin} in the plugin");
+        assert!(in_plugin > 0);
+    }
+    for (_, stack) in seen.keys() {
+        let known =
+            ["outer middle inner rest", "outer middle inner spin", "outer middle inner", "outer middle", "outer"];
+        assert!(known.contains(&stack.as_str()), "{stack}");
+    }
+}
+
+#[test]
+fn without_perf_events_waiting_threads_are_still_seen_and_the_reason_is_noted() {
+    let stage = Stage::new();
+    let Some(mut program) = c_program(&stage) else { return };
+    let looks = play(&stage, program.env("DENY", "1"));
+    assert!(!perf_events_are_allowed(&looks), "{:?}", looks.session.notes);
+    let states: Vec<_> = seen(&looks, "outer").into_keys().map(|(state, _)| state).collect();
+    assert!(states.contains(&ThreadState::Sleep) && !states.contains(&ThreadState::Running), "{states:?}");
+}
+
+#[test]
+fn native_functions_go_on_top_of_the_python_functions_that_called_them() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let mut program = stage.program("resnet_workers0", python);
+    program.arg("-S").arg(Path::new(SOURCES).join("tests/sampling/native.py"));
+    let looks = play(&stage, &mut program);
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let called = |function: &str, inner: &[&str]| {
+        looks.samples.iter().any(|sample| {
+            let stack = looks.stack(sample);
+            let at = stack.iter().position(|name| *name == function);
+            at.is_some_and(|at| {
+                assert_eq!(stack[at + 1..], ["main", "<module>"]);
+                !stack.iter().any(|name| name.starts_with("_PyEval_EvalFrameDefault"))
+                    && stack[..at].iter().any(|name| inner.contains(name))
+            })
+        })
+    };
+    assert!(called("wait", &["PyThread_acquire_lock_timed", "acquire_timed", "lock_PyThread_acquire_lock"]));
+    if perf_events_are_allowed(&looks) {
+        assert!(called("order", &["list_sort_impl", "builtin_sorted", "PyList_Sort", "list_sort", "list_extend"]));
+    }
+}
