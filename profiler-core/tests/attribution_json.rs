@@ -71,7 +71,7 @@ wire! {
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
-        steps: Option<Steps>, what_if: Option<WhatIf>,
+        steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>,
         host_lead: HostLead, gaps: Vec<Gap>, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
@@ -87,6 +87,8 @@ wire! {
     World { kind: String, step_ns: u64, speedup: Option<f64> }
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
+    StepKinds { group: String, more: StepKind, less: StepKind }
+    StepKind { steps: u64, median_ns: u64, group_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
         name: String, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,

@@ -8,7 +8,7 @@ use super::verdict::verdict_of;
 use super::waits;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelRow, MemoryReport, RangesReport, Report,
-    Sequence,
+    Sequence, TypicalSteps,
 };
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
@@ -75,6 +75,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
+        typical: account.typical_steps().as_ref().map(TypicalSteps::of),
         sequence: Sequence::of(attributor, account.id(), dictionary),
         what_if: attributor.what_if(account.id()),
         host_lead: account.host_lead(),

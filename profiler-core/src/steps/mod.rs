@@ -4,21 +4,26 @@
 //! marks carry run-ahead and would blur what the device did.
 //!
 //! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_beat`, `exchange`
-//! and `tracker` are its parts), `ledger` (from boundaries to steps), `steady` (what steps say about all steps).
+//! and `tracker` are its parts), `ledger` (from boundaries to steps), `steady` (which of them are typical, with `kinds`),
+//! `time_share` (what those say about all steps).
 
 mod anchor;
 mod detector;
 mod graph_period;
 mod host_copy_period;
+mod kinds;
 mod lags;
 pub(crate) mod ledger;
 mod sequence;
 mod steady;
+mod time_share;
 mod tracker;
 
 pub use detector::StepDetector;
+pub use kinds::StepKinds;
 pub use ledger::{REMEMBERED, WINDOW_NANOS};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
+pub use time_share::TimeShare;
 
 use crate::attribution::leaf::Leaves;
 use crate::record::Timestamp;

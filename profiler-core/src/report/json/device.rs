@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
 use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry};
-use crate::steps::Steps;
+use crate::steps::{StepKinds, Steps};
 use crate::whatif::{Ceiling, WhatIf};
 
 /// Steps of a device that are listed, the newest.
@@ -22,6 +22,7 @@ pub(super) struct DeviceJson {
     leaves: BTreeMap<&'static str, u64>,
     steady_leaves: BTreeMap<&'static str, u64>,
     steps: Option<StepsJson>,
+    step_kinds: Option<StepKindsJson>,
     what_if: Option<WhatIfJson>,
     host_lead: HostLeadJson,
     gaps: Vec<GapJson>,
@@ -87,6 +88,21 @@ struct StepsJson {
     seen: u64,
     median_ns: u64,
     rows: Vec<StepJson>,
+}
+
+/// Steps of two kinds.
+#[derive(Debug, Serialize)]
+struct StepKindsJson {
+    group: &'static str,
+    more: StepKindJson,
+    less: StepKindJson,
+}
+
+#[derive(Debug, Serialize)]
+struct StepKindJson {
+    steps: u64,
+    median_ns: u64,
+    group_mean_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -209,6 +225,15 @@ fn steps(from: &Steps) -> StepsJson {
     }
 }
 
+fn step_kinds(from: StepKinds) -> StepKindsJson {
+    let kind = |steps, median_ns, group_mean_ns| StepKindJson { steps, median_ns, group_mean_ns };
+    StepKindsJson {
+        group: from.group.name(),
+        more: kind(from.more, from.more_ns, from.more_of_group_ns),
+        less: kind(from.less, from.less_ns, from.less_of_group_ns),
+    }
+}
+
 fn gap(from: &GapRow) -> GapJson {
     GapJson {
         leaf: from.leaf.name(),
@@ -262,6 +287,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         leaves: named(&from.leaves),
         steady_leaves: named(&from.steady_leaves),
         steps: from.steps.as_ref().map(steps),
+        step_kinds: from.typical.and_then(|typical| typical.kinds).map(step_kinds),
         what_if: from.what_if.as_ref().map(what_if),
         host_lead: host_lead(&from.host_lead),
         gaps: from.gaps.iter().map(gap).collect(),

@@ -30,10 +30,13 @@ const MOST_OF_IT: f64 = 0.9;
 
 /// What the GPU does because of `group`, and for how much of its time.
 pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
-    let share = ranking.share(group).median;
+    let share = ranking.share(group).share;
     let part = |of: u64| part_of((share * of as f64) as u64, of);
     let (does, percent) = (words::what_the_gpu_does(group), percent(share));
     let of = match ranking.steady.as_deref() {
+        Some([only]) if only.kinds.is_some() => {
+            format!("the time of all steps ({} in the mean)", part(only.mean_duration()))
+        }
         Some([only]) => format!("every step ({})", part(only.median_duration())),
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {
@@ -48,7 +51,7 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
 /// How the numbers of the verdict on `group` came about.
 pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut sentences = step_sentences(group, ranking, devices);
-    sentences.extend(ceiling_sentence(group, ranking.share(group).median, devices));
+    sentences.extend(ceiling_sentence(group, ranking.share(group).share, devices));
     sentences.push(leaf_sentence(group, whole));
     sentences
 }
@@ -59,12 +62,13 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
     let share = ranking.share(group);
     let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
     let over = match &steady[..] {
+        [only] if only.kinds.is_some() => format!("{} of two kinds", counted(count as u64, "typical step")),
         [only] => format!("{} of {}", counted(count as u64, "typical step"), duration(only.median_duration())),
         _ => format!("{} on {} GPUs", counted(count as u64, "typical step"), devices.len()),
     };
     let mut sentences = vec![format!(
-        "Median of {over}: {:.1} % of a step, 95 % confidence {:.1} to {:.1} %.",
-        share.median * 100.0,
+        "Over {over}: {:.1} % of their time, 95 % confidence {:.1} to {:.1} %.",
+        share.share * 100.0,
         share.low * 100.0,
         share.high * 100.0,
     )];
@@ -73,7 +77,9 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
         unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
         let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
         let count = counted(unusual.len() as u64, "step");
-        sentences.push(format!("Not counted: {count} of over 1.5 times the median: {}.", list.join(", ")));
+        let median =
+            if steady.iter().any(|steady| steady.kinds.is_some()) { "that of the longer kind" } else { "the median" };
+        sentences.push(format!("Not counted: {count} of over 1.5 times {median}: {}.", list.join(", ")));
     }
     sentences
 }
@@ -81,7 +87,7 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
 /// A cause that may be as large as `group`.
 pub(super) fn rival_sentence(group: Group, ranking: &Ranking) -> Option<String> {
     let (rival, interval) = ranking.rival(group).filter(|_| group != Group::GpuCompute)?;
-    let (rival, share) = (words::bottleneck(rival), percent(interval.median));
+    let (rival, share) = (words::bottleneck(rival), percent(interval.share));
     Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
 }
 
