@@ -79,7 +79,10 @@ wire! {
     Awaited { work: String, other_device: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
-    Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
+    Steps {
+        source: String, period: Option<u64>, told_by: Option<String>, inside: Option<Inside>, seen: u64, median_ns: u64, rows: Vec<Step>,
+    }
+    Inside { times: u32, launches: u32 }
     WhatIf {
         simulated: bool, refused: Option<String>, steps: u64, represented_steps: u64, base_error: Option<f64>,
         scenarios: Vec<World>,

@@ -85,7 +85,7 @@ impl DeviceAccount {
     }
 
     /// Which steps speak for the device.
-    pub(super) fn step_series(&self) -> StepSeries {
+    pub(crate) fn step_series(&self) -> StepSeries {
         self.steps.speaking_series()
     }
 

@@ -25,6 +25,7 @@ pub mod host_cause;
 mod host_lead;
 mod host_records;
 mod host_samples;
+mod host_waits;
 mod idle_log;
 mod input_gaps;
 mod join;
@@ -51,7 +52,7 @@ mod threads;
 mod waiting;
 
 pub use account::DeviceAccount;
-pub use activity::is_communication;
+pub use activity::{is_communication, is_optimizer};
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;

@@ -30,8 +30,8 @@ mod waits;
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
     DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelRow, LineRow, MemoryReport,
-    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, TypicalSteps,
-    Verdict,
+    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, StepMeaning,
+    TypicalSteps, Verdict,
 };
 pub use verdict::verdict_of;
 

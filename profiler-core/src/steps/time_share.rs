@@ -151,6 +151,10 @@ fn automatic_length(values: &[f64]) -> f64 {
         (1..=reach).map(|lag| 2.0 * window(lag) * weight(lag) * covariances[lag]).sum()
     };
     let spectrum = variance + both_sides(&|_| 1.0);
+    // Steps that make up for each other, as at a fixed distance: short blocks make the interval too wide if anything.
+    if spectrum <= variance {
+        return 1.0;
+    }
     let slope = both_sides(&|lag| lag as f64);
     let ratio = 2.0 * slope * slope / (4.0 / 3.0 * spectrum * spectrum).max(f64::MIN_POSITIVE);
     (ratio * count).cbrt()
@@ -214,7 +218,7 @@ mod tests {
         let steps: Vec<_> = (0..300).map(|number| step(if number % 3 == 0 { 0 } else { 27 }, 10)).collect();
         let found = TimeShare::of(&steps).unwrap();
         assert!((found.share - 18.0 / 28.0).abs() < 1e-12);
-        assert!(found.high - found.low < 0.04, "{found:?}");
+        assert!(found.high - found.low < 0.05, "{found:?}");
         // The same in one run behind the other: nobody knows how it goes on.
         let mut sorted = steps;
         sorted.sort_unstable();

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
-use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry};
-use crate::steps::{StepKinds, Steps};
+use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry, StepMeaning};
+use crate::steps::{StepKinds, Steps, ToldBy};
 use crate::whatif::{Ceiling, WhatIf};
 
 /// Steps of a device that are listed, the newest.
@@ -85,9 +85,18 @@ struct HostLeadJson {
 struct StepsJson {
     source: &'static str,
     period: Option<u64>,
+    told_by: Option<&'static str>,
+    inside: Option<InsideJson>,
     seen: u64,
     median_ns: u64,
     rows: Vec<StepJson>,
+}
+
+/// What repeats within a step.
+#[derive(Debug, Serialize)]
+struct InsideJson {
+    times: u32,
+    launches: u32,
 }
 
 /// Steps of two kinds.
@@ -208,11 +217,13 @@ fn what_if(from: &WhatIf) -> WhatIfJson {
     }
 }
 
-fn steps(from: &Steps) -> StepsJson {
+fn steps(from: &Steps, meaning: StepMeaning) -> StepsJson {
     let rows = from.rows.iter().skip(from.rows.len().saturating_sub(STEP_ROWS));
     StepsJson {
         source: from.source.name(),
         period: from.period,
+        told_by: meaning.told_by.map(ToldBy::name),
+        inside: meaning.inside.map(|inside| InsideJson { times: inside.times, launches: inside.launches }),
         seen: from.seen,
         median_ns: from.duration_percentile(50),
         rows: rows
@@ -286,7 +297,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         window_ns: from.window_ns,
         leaves: named(&from.leaves),
         steady_leaves: named(&from.steady_leaves),
-        steps: from.steps.as_ref().map(steps),
+        steps: from.steps.as_ref().map(|of| steps(of, from.step_meaning)),
         step_kinds: from.typical.and_then(|typical| typical.kinds).map(step_kinds),
         what_if: from.what_if.as_ref().map(what_if),
         host_lead: host_lead(&from.host_lead),

@@ -1,6 +1,6 @@
 //! One device of a report.
 
-use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, Sequence};
+use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, Sequence, StepMeaning};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::Durations;
@@ -23,6 +23,8 @@ pub struct DeviceReport {
     pub steady_leaves: Leaves,
     /// Its steps, when any are complete.
     pub steps: Option<Steps>,
+    /// What its steps are.
+    pub step_meaning: StepMeaning,
     /// Its typical steps, when they speak for the steady time.
     pub typical: Option<TypicalSteps>,
     /// What one step launches, in order; `None` without steps.

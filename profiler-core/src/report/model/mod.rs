@@ -21,7 +21,7 @@ pub use gaps::{Awaited, GapRow, GapSubject};
 pub use host::{CauseRow, HostReport, LineRow};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
-pub use sequence::Sequence;
+pub use sequence::{Sequence, StepMeaning};
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::completeness::Completeness;

@@ -20,7 +20,8 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
 fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
     let steps = device.typical.filter(|_| report.verdict.basis.is_some()).map(|typical| typical.leaves);
     let (of, leaves) = match steps {
-        Some(leaves) => ("each step", leaves),
+        Some(leaves) if device.step_meaning.told_by.is_some() => ("each step", leaves),
+        Some(leaves) => ("each repeating unit", leaves),
         None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after warm-up", device.steady_leaves),
         None => ("whole run", device.leaves),
     };

@@ -37,7 +37,10 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
         Some([only]) if only.kinds.is_some() => {
             format!("the time of all steps ({} in the mean)", part(only.mean_duration()))
         }
-        Some([only]) => format!("every step ({})", part(only.median_duration())),
+        Some([only]) => {
+            let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
+            format!("every {noun} ({})", part(only.median_duration()))
+        }
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {
             let time = part(whole.iter().sum());
