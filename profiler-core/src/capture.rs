@@ -12,10 +12,11 @@ use crate::attribution::Attributor;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
+use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
 use crate::report::{CaptureRow, CaptureTable, Report};
+use crate::steps::{StepSeries, Steps};
 use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
@@ -186,6 +187,16 @@ impl Captures {
             Some(number) => newest_first.find(|capture| capture.row.number == number),
             None => newest_first.next(),
         }
+    }
+
+    /// The steps of each device that are remembered now, with the number of the capture and which steps they are: of
+    /// all captures that are still known.
+    pub fn steps(&self) -> impl Iterator<Item = (u32, DeviceId, StepSeries, Steps)> {
+        let captures = self.open.iter().chain(&self.kept);
+        captures.flat_map(|capture| {
+            let number = capture.row.number;
+            capture.attributor.devices().map(move |of| (number, of.id(), of.step_series(), of.steps()))
+        })
     }
 
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as

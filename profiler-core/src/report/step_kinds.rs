@@ -86,7 +86,7 @@ mod tests {
         let some = kinds_sentence(kinds(50, 51, Group::Copy, (27_000_000, 9_000_000)));
         assert!(some.starts_with("Half of the steps copy memory for 27.0 ms; the others only 9.0 ms ("), "{some}");
         assert_eq!(which(46, 54), ("46 % of the steps".to_owned(), false));
-        assert_eq!(which(9, 1), ("Nine of ten steps".to_owned(), false));
+        assert_eq!(which(8, 1), ("Eight of nine steps".to_owned(), false));
         assert_eq!(which(1, 4), ("One of five steps".to_owned(), true));
     }
 }

@@ -352,5 +352,6 @@ fn cause_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> =
         devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.group() == group).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.tally.total_ns));
-    rows.into_iter().take(3).map(GapRow::sentence).collect()
+    rows.truncate(3);
+    GapRow::sentences(&rows)
 }
