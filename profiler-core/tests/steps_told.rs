@@ -60,7 +60,7 @@ fn without_a_regular_wait_the_unit_remains() {
     let unit = |waits: &dyn Fn(usize) -> Option<u32>| detect(kernels(10, 16_000), waits).0;
     assert_eq!(unit(&|_| None).published(), period(10));
     // At other distances each time; in each unit; seven times.
-    assert_eq!(unit(&|number| (number % 160 == number / 160 % 16 * 10).then_some(1)).published(), period(10));
+    assert_eq!(unit(&|number| (number % 160 == number / 160 * 7 % 16 * 10).then_some(1)).published(), period(10));
     let in_each = unit(&|number| number.is_multiple_of(10).then_some(1));
     assert_eq!((in_each.published(), in_each.facts(10).waits), (period(10), true));
     assert_eq!(unit(&|number| (number.is_multiple_of(160) && number < 160 * 8).then_some(1)).published(), period(10));

@@ -9,7 +9,7 @@ const NOTHING: u64 = 50;
 /// Fractions are named with denominators up to this...
 const LARGEST_DENOMINATOR: u64 = 10;
 /// ...if they are that near.
-const NEAR: f64 = 0.015;
+const NEAR: f64 = 0.008;
 
 /// `Two of three steps wait 27 ms for data; the others do not (38 and 11 ms in the median).`
 pub(super) fn kinds_sentence(kinds: StepKinds) -> String {

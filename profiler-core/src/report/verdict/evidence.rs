@@ -7,7 +7,7 @@ use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
 use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
-use crate::report::{CopyClass, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
+use crate::report::{CopyClass, CopyRow, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
 use crate::steps::Step;
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
@@ -329,15 +329,21 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
         let each = bytes(each);
         evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
     }
-    let kernels = || devices.iter().flat_map(|device| &device.kernels);
-    let count: u64 = kernels().map(|row| row.durations.count()).sum();
-    let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
+    // What is launched most often is spoken of.
+    let of = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
+        counts.fold((0, 0_u64), |sum, (count, nanos)| (sum.0 + count, sum.1.saturating_add(nanos)))
+    };
+    let kernel = |row: &KernelRow| (row.durations.count(), row.durations.total());
+    let copy = |row: &CopyRow| (row.durations.count(), row.durations.total());
+    let kernels = of(&mut devices.iter().flat_map(|device| &device.kernels).map(kernel));
+    let copies = of(&mut devices.iter().flat_map(|device| &device.copies).map(copy));
+    let (what, (count, total)) = if copies.0 > kernels.0 { ("copy", copies) } else { ("kernel", kernels) };
     // Launches are counted after warm-up, as the waits are.
     let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
     let waited = Group::Launch.total(whole);
     if launched > 0 && count > 0 {
         evidence.push(format!(
-            "A kernel runs for {} on average, and the GPU waits {} for each launch.",
+            "A {what} runs for {} on average, and the GPU waits {} for each launch.",
             duration(total / count.max(1)),
             duration(waited / launched),
         ));
