@@ -39,7 +39,7 @@ pub struct FoundSteps {
     launches: FxHashMap<CorrelationId, u64>,
     /// By the time on the device: thread and begin of the launching call.
     calls: FxHashMap<u64, (ThreadId, Timestamp)>,
-    beyond_limit: u64,
+    left_out: u64,
 }
 
 impl FoundSteps {
@@ -100,7 +100,7 @@ impl FoundSteps {
         let without = self.steps.len() - self.rows().count();
         let notes = [
             (without as u64, "steps have no row: the calls that launched them are not in the trace"),
-            (self.beyond_limit, "steps have no row: there are too many"),
+            (self.left_out, "steps have no row: there are too many"),
         ];
         notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
     }
@@ -122,7 +122,7 @@ fn on_the_device(
                 if known.steps.len() < STEP_LIMIT {
                     known.steps.push((row.start.nanos(), row.end.nanos()));
                 } else {
-                    known.beyond_limit += 1;
+                    known.left_out += 1;
                 }
             }
         }

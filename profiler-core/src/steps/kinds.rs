@@ -2,7 +2,7 @@
 //!
 //! A loader whose workers are behind lets every third step wait and the others not; gradients are accumulated over
 //! four steps and the fourth has the optimizer. No single number describes such steps. They are told apart by the
-//! widest gap between two neighbors of the sorted durations, if both sides have enough steps, differ twofold and are
+//! widest gap in the sorted durations, if both sides have enough steps, differ twofold and are
 //! narrower than the gap. Where durations do not tell, the time of each cause is asked.
 
 use super::Step;

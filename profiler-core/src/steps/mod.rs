@@ -3,9 +3,9 @@
 //! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
 //! marks carry run-ahead and would blur what the device did.
 //!
-//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_beat`, `exchange`
-//! and `tracker` are its parts), `ledger` (from boundaries to steps), `steady` (which of them are typical, with `kinds`),
-//! `time_share` (what those say about all steps).
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_period`,
+//! `host_copy_period`, `host_wait_period`, `inside` and `tracker` are its parts), `ledger` (from boundaries to steps),
+//! `steady` (which of them are typical, with `kinds`), `time_share` (what those say about all steps).
 
 mod anchor;
 mod detector;

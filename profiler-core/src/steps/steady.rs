@@ -1,7 +1,6 @@
 //! Which steps are typical, and what can be said of all steps from those that were seen.
 //!
-//! A median needs no assumption about the distribution, and neither does its interval from order statistics; both are
-//! the same for the same steps on every machine.
+//! What is said is the same for the same steps on every machine. What a cause takes of all steps is in `time_share`.
 
 use super::{Step, StepKinds, StepSource, Steps, TimeShare};
 use crate::attribution::leaf::{Group, Leaves};
@@ -111,7 +110,8 @@ fn percentile(values: impl Iterator<Item = u64>, percent: usize) -> u64 {
     values.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// A median and the interval that holds the median of all steps with 95 % confidence, were they independent.
+/// A median and the interval that holds the median of all values with 95 % confidence, were they independent: from
+/// order statistics, so that no distribution is assumed. Steps are not independent; [`TimeShare`] respects that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Of the steps seen.

@@ -1,8 +1,8 @@
 //! The answer: which group costs the most that could be had back, the evidence, and one piece of advice.
 //!
 //! Groups are ranked by the time that could be had back if their cause were gone; computation is the answer when
-//! that is little for all of them. Shares are of the time of steady steps when steps were found. When the records do not
-//! support an answer, the answer is that, with the reason.
+//! that is little for all of them. Shares are of the time of steady steps when steps were found. When the records do
+//! not support an answer, the answer is that, with the reason.
 
 mod advice;
 mod evidence;
