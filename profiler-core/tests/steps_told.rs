@@ -85,3 +85,42 @@ fn another_program_part_takes_over_when_the_waits_end() {
     });
     assert_eq!(detector.published(), period(12));
 }
+
+/// `steps` of 300 launches of which the last is an optimizer's; each tenth ends with another copy.
+fn training(steps: usize, optimizer: LaunchKind) -> Vec<(u32, LaunchKind)> {
+    let step = |number: usize| {
+        let kernels = (0..299).map(|launch| (launch, LaunchKind::Other)).chain([(299, optimizer)]);
+        kernels.chain((number % 10 == 9).then_some((900, LaunchKind::HostCopy)))
+    };
+    (0..steps).flat_map(step).collect()
+}
+
+#[test]
+fn ten_steps_and_a_readback_are_ten_steps() {
+    let mut detector = StepDetector::default();
+    let mut begins = Vec::new();
+    for (number, (symbol, kind)) in training(400, LaunchKind::Optimizer).into_iter().enumerate() {
+        if let Some(Cut::Begin(_)) = detector.push(symbol, if symbol == 0 { 9_000 } else { 1_000 }, kind) {
+            begins.push((number, symbol));
+        }
+    }
+    assert_eq!(detector.published(), period(300));
+    assert!(begins.len() > 200, "{}", begins.len());
+    let last = &begins[begins.len() - 150..];
+    assert!(last.windows(2).all(|pair| matches!(pair[1].0 - pair[0].0, 300 | 301)), "{last:?}");
+    assert!(last.iter().all(|begin| begin.1 == last[0].1), "{last:?}");
+    // Without an optimizer in each, ten times 300 may be a loop within the step.
+    let (other, _) = detect(training(400, LaunchKind::Other), |_| None);
+    assert_eq!(other.published(), period(3_001));
+}
+
+#[test]
+fn micro_batches_are_no_steps_though_each_has_an_input() {
+    // Eight of 121 launches, and then the optimizer.
+    let batch = || std::iter::once((0, LaunchKind::Input)).chain((1..121).map(|launch| (launch, LaunchKind::Other)));
+    let optimizer = (500..580).map(|launch| (launch, LaunchKind::Optimizer));
+    let step: Vec<_> = (0..8).flat_map(|_| batch()).chain(optimizer).collect();
+    let (detector, _) = detect(step.repeat(40), |_| None);
+    assert_eq!(detector.published(), period(8 * 121 + 80));
+    assert_eq!(detector.facts(1_048).inside, Some(Inside { times: 8, launches: 121 }));
+}

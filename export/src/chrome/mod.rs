@@ -69,7 +69,7 @@ pub fn write(
         written.map_err(|error| output.failed(error))
     })?;
     rows.finish(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
-    for (number, step) in steps.rows().enumerate() {
+    for (number, step) in steps.rows(prescan.end).enumerate() {
         rows.step(&mut output, number, &step).map_err(|error| output.failed(error))?;
     }
     let (projections, unplaced) =

@@ -86,8 +86,15 @@ impl FoundSteps {
         }
     }
 
-    /// The steps whose launches are in the trace, in order.
-    pub fn rows(&self) -> impl Iterator<Item = HostStep> {
+    /// The steps whose launches are in the trace, in order, and what is behind the last of them up to `end`:
+    /// HolisticTraceAnalysis takes the last row for a step that is not complete, and leaves out what is behind it.
+    pub fn rows(&self, end: Timestamp) -> impl Iterator<Item = HostStep> {
+        let rest = self.steps.last().and_then(|last| self.calls.get(&last.1));
+        let rest = rest.map(|&(thread, start)| HostStep { thread, start, end }).filter(|rest| rest.start < end);
+        self.complete().chain(rest)
+    }
+
+    fn complete(&self) -> impl Iterator<Item = HostStep> {
         let row = |&(start, end): &(u64, u64)| {
             let (&(thread, start), &(_, end)) = (self.calls.get(&start)?, self.calls.get(&end)?);
             (start < end).then_some(HostStep { thread, start, end })
@@ -97,7 +104,7 @@ impl FoundSteps {
 
     /// What was left out: sentences for the user.
     pub fn notes(&self) -> Vec<String> {
-        let without = self.steps.len() - self.rows().count();
+        let without = self.steps.len() - self.complete().count();
         let notes = [
             (without as u64, "steps have no row: the calls that launched them are not in the trace"),
             (self.left_out, "steps have no row: there are too many"),

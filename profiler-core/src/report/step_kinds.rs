@@ -4,7 +4,7 @@ use crate::attribution::leaf::Group;
 use crate::steps::StepKinds;
 use crate::text_format::{duration, percent};
 
-/// What the steps that have less of a cause have is nothing if it is at most one part in so many of the others'.
+/// What the steps that have less of a wait have is nothing if it is at most one part in so many of the others'.
 const NOTHING: u64 = 50;
 /// Fractions are named with denominators up to this...
 const LARGEST_DENOMINATOR: u64 = 10;
@@ -28,9 +28,11 @@ pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
         Group::CannotTell => ("waits", "wait", " for something that was not recorded"),
     };
     let verb = if one { each } else { all };
+    let waits = !matches!(kinds.group, Group::GpuCompute | Group::Copy | Group::Communication);
     let others = match kinds.less_of_group_ns {
-        few if few <= kinds.more_of_group_ns / NOTHING && kinds.group == Group::Sync => "are not".to_owned(),
-        few if few <= kinds.more_of_group_ns / NOTHING => "do not".to_owned(),
+        few if few <= kinds.more_of_group_ns / NOTHING && waits => {
+            if kinds.group == Group::Sync { "are not" } else { "do not" }.to_owned()
+        }
         some => format!("only {}", duration(some)),
     };
     let [long, short] = [kinds.more_ns, kinds.less_ns].map(duration);

@@ -38,6 +38,8 @@ const SURE_SCORE: f64 = 0.95;
 const UNSURE_EPOCH: u64 = 16_384;
 /// Periods of which it is remembered what repeats within them: as many as there are series of steps.
 const PERIODS: usize = 6;
+/// Launches that are known to tell a step.
+const TELLING: usize = 64;
 /// Two anchors agree when their distances differ by at most this part.
 const ANCHOR_PART: u32 = 10;
 
@@ -74,8 +76,8 @@ pub struct StepDetector {
     waits: WaitBeats,
     /// The function in which the host waited since the newest launch.
     waited: Option<u32>,
-    /// The newest two launches that tell a step.
-    telling: [u64; 2],
+    /// Launches that tell a step from a part of one, and whether they are an optimizer's.
+    telling: Vec<(u32, bool)>,
     /// Periods that were published, and what repeats within them, the newest last.
     insides: Vec<(u32, Option<Inside>)>,
 }
@@ -93,7 +95,7 @@ impl Default for StepDetector {
             exchanges: Exchanges::default(),
             waits: WaitBeats::default(),
             waited: None,
-            telling: [0; 2],
+            telling: Vec::new(),
             insides: Vec::new(),
         }
     }
@@ -120,18 +122,18 @@ impl StepDetector {
                 {
                     self.follow(period);
                 }
-                self.tells(number);
+                self.tells(symbol, false);
             }
             LaunchKind::HostCopy | LaunchKind::Input => {
                 if kind == LaunchKind::Input {
-                    self.tells(number);
+                    self.tells(symbol, false);
                 }
                 self.exchanges.copied(symbol, number);
                 if untracked && let Some(period) = self.exchanges.period(&self.sequence) {
                     cut = self.begin_with(period, number, symbol);
                 }
             }
-            LaunchKind::Optimizer => self.tells(number),
+            LaunchKind::Optimizer => self.tells(symbol, true),
             LaunchKind::Other => {}
         }
         if let Some(function) = waited
@@ -157,9 +159,30 @@ impl StepDetector {
         PeriodFacts { period, waits: self.waits.comes_each(period), inside }
     }
 
-    /// Launch `number` is part of steps and not of layers.
-    fn tells(&mut self, number: u64) {
-        self.telling = [self.telling[1], number];
+    /// What launches `symbol` is a step and no layer.
+    fn tells(&mut self, symbol: u32, optimizer: bool) {
+        if self.telling.len() < TELLING && self.telling.iter().all(|telling| telling.0 != symbol) {
+            self.telling.push((symbol, optimizer));
+        }
+    }
+
+    /// The newest launches, as symbols.
+    fn newest(&self, count: u32) -> Vec<u32> {
+        let from = self.sequence.count().saturating_sub(count.into());
+        self.sequence.since(from).map(|launched| launched.symbol).collect()
+    }
+
+    /// The step within `period`. A program that reads its loss each tenth step repeats ten steps and one copy: where an
+    /// optimizer's kernel comes in each of the units that make up nearly all of a period, those are the steps.
+    fn step_within(&self, period: u32) -> u32 {
+        let optimizers = || self.telling.iter().filter(|telling| telling.1);
+        if optimizers().next().is_none() {
+            return period;
+        }
+        let launches = self.newest(period);
+        let Some(inside) = Inside::of(&launches).filter(|unit| 10 * unit.all() >= 9 * period) else { return period };
+        let count = |symbol: u32| launches.iter().filter(|launch| **launch == symbol).count() as u32;
+        if optimizers().any(|&(symbol, _)| count(symbol) >= inside.times) { inside.launches } else { period }
     }
 
     /// Follows steps of `period`.
@@ -169,8 +192,7 @@ impl StepDetector {
     }
 
     fn remember_inside(&mut self, period: u32) {
-        let newest = self.sequence.since(self.sequence.count().saturating_sub(period.into()));
-        let step: Vec<u32> = newest.map(|launched| launched.symbol).collect();
+        let step = self.newest(period);
         self.insides.retain(|(of, _)| *of != period);
         if self.insides.len() == PERIODS {
             self.insides.remove(0);
@@ -184,10 +206,11 @@ impl StepDetector {
     fn begin_around(&mut self, distance: u32, function: u32, number: u64, symbol: u32) -> Option<Cut> {
         let unit = self.tracker.as_ref().filter(|tracker| tracker.source() == StepSource::Period)?.period;
         let is_unit = unit <= LONGEST_UNIT && 2 * unit <= distance;
-        // What tells a step comes in each of the units.
-        let recent = number.saturating_sub(self.telling[1]) < u64::from(distance) && self.telling[0] != 0;
-        let is_step = recent && self.telling[1] - self.telling[0] < u64::from(distance);
-        if !is_unit || is_step || !repeats_exactly(distance, &self.sequence) {
+        let is_step = || {
+            let launches = self.newest(unit);
+            self.telling.iter().any(|(symbol, _)| launches.contains(symbol))
+        };
+        if !is_unit || is_step() || !repeats_exactly(distance, &self.sequence) {
             return None;
         }
         self.remember_inside(distance);
@@ -213,12 +236,16 @@ impl StepDetector {
 
     /// Whether the steps published so far are given up.
     fn close_epoch(&mut self) -> bool {
-        let (finding, sure) = self.find();
+        let (found, sure) = self.find();
+        let finding = match found {
+            Finding::Period(period) => Finding::Period(self.step_within(period)),
+            other => other,
+        };
         let agreed = finding.agrees_with(self.previous);
         self.previous = finding;
         self.epoch = self.sequence.count();
         let longer = 2 * self.length;
-        self.length = match finding {
+        self.length = match found {
             Finding::Period(period) if sure => EPOCH_PERIODS * u64::from(period),
             Finding::Period(period) => (EPOCH_PERIODS * u64::from(period)).max(longer.min(UNSURE_EPOCH)),
             Finding::Anchor(anchor) => (EPOCH_ANCHORS * u64::from(anchor.distance)).max(longer.min(UNSURE_EPOCH)),
