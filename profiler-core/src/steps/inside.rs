@@ -45,14 +45,17 @@ impl Inside {
         units.into_iter().find(|unit| 10 * unit.all() >= 9 * most)
     }
 
-    /// The longest run in which each launch is the one `distance` before.
+    /// The longest run in which each launch is the one `distance` before. The step goes on with itself, since nobody
+    /// knows yet where in it it begins.
     fn at(distance: usize, step: &[u32]) -> Self {
         let (mut run, mut longest) = (0, 0);
-        for (symbol, before) in step[distance..].iter().zip(step) {
+        let again = || step.iter().chain(step);
+        for (symbol, before) in again().skip(distance).zip(again()) {
             run = if symbol == before { run + 1 } else { 0 };
             longest = longest.max(run);
         }
-        Self { times: ((longest + distance) / distance) as u32, launches: distance as u32 }
+        let times = ((longest + distance) / distance).min(step.len() / distance);
+        Self { times: times as u32, launches: distance as u32 }
     }
 }
 
@@ -66,6 +69,8 @@ mod tests {
         assert_eq!(Inside::of(&layers), Some(Inside { times: 16, launches: 10 }));
         let with_ends = [&[90, 91][..], &layers, &[92; 1], &[93, 94]].concat();
         assert_eq!(Inside::of(&with_ends), Some(Inside { times: 16, launches: 10 }));
+        let begun_in_the_middle = [&with_ends[70..], &with_ends[..70]].concat();
+        assert_eq!(Inside::of(&begun_in_the_middle), Some(Inside { times: 16, launches: 10 }));
         assert_eq!(Inside::of(&[7; 100]), Some(Inside { times: 100, launches: 1 }));
         // The optimizer's equal kernels are less than half of the step; two halves are no layers.
         let training: Vec<u32> = (0..100).chain([7; 60]).collect();
