@@ -108,7 +108,8 @@ fn ten_steps_and_a_readback_are_ten_steps() {
     assert!(begins.len() > 200, "{}", begins.len());
     let last = &begins[begins.len() - 150..];
     assert!(last.windows(2).all(|pair| matches!(pair[1].0 - pair[0].0, 300 | 301)), "{last:?}");
-    assert!(last.iter().all(|begin| begin.1 == last[0].1), "{last:?}");
+    // Behind the launches that were expected a step begins, too: with the copy.
+    assert!(last.iter().all(|begin| matches!(begin.1, 0 | 900)), "{last:?}");
     // Without an optimizer in each, ten times 300 may be a loop within the step.
     let (other, _) = detect(training(400, LaunchKind::Other), |_| None);
     assert_eq!(other.published(), period(3_001));
