@@ -207,7 +207,6 @@ mod tests {
         for (count, stay, least) in [(200, 50, 184), (200, 85, 172), (1_000, 85, 182), (1_000, 95, 172), (20, 50, 180)]
         {
             let held = hits(truth, |random| in_runs(random, count, stay));
-            println!("{count} steps, {stay} % stay: {held} of 200");
             assert!(held >= least, "{held} of 200 for {count} steps of which {stay} % stay");
         }
     }
