@@ -80,8 +80,11 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
         unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
         let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
         let count = counted(unusual.len() as u64, "step");
-        let median =
-            if steady.iter().any(|steady| steady.kinds.is_some()) { "that of the longer kind" } else { "the median" };
+        let median = if steady.iter().any(|steady| steady.kinds.is_some()) {
+            "the median of the longer kind"
+        } else {
+            "the median"
+        };
         sentences.push(format!("Not counted: {count} of over 1.5 times {median}: {}.", list.join(", ")));
     }
     sentences
