@@ -16,7 +16,7 @@ use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
 use crate::report::{CaptureRow, CaptureTable, Report};
-use crate::steps::{StepSeries, Steps};
+use crate::steps::{LoggedStep, StepSeries};
 use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
@@ -189,14 +189,22 @@ impl Captures {
         }
     }
 
-    /// The steps of each device that are remembered now, with the number of the capture and which steps they are: of
-    /// all captures that are still known.
-    pub fn steps(&self) -> impl Iterator<Item = (u32, DeviceId, StepSeries, Steps)> {
-        let captures = self.open.iter().chain(&self.kept);
-        captures.flat_map(|capture| {
+    /// The steps that are over since this was last asked, with the number of their capture, of all captures that are
+    /// still known; see [`Attributor::take_step_log`].
+    pub fn take_step_log(&mut self) -> Vec<(u32, DeviceId, LoggedStep)> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        let steps = captures.flat_map(|capture| {
             let number = capture.row.number;
-            capture.attributor.devices().map(move |of| (number, of.id(), of.step_series(), of.steps()))
-        })
+            capture.attributor.take_step_log().into_iter().map(move |(device, step)| (number, device, step))
+        });
+        steps.collect()
+    }
+
+    /// Which steps speak for `device` in the capture that the report is about.
+    #[must_use]
+    pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
+        let mut accounts = self.shown()?.attributor.devices();
+        accounts.find(|account| account.id() == device).map(|account| account.step_series())
     }
 
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as

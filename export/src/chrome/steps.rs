@@ -7,7 +7,7 @@
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Loss, Record, ThreadId, Timestamp};
-use profiler_core::steps::{StepSeries, StepSource};
+use profiler_core::steps::StepSource;
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
@@ -121,16 +121,13 @@ fn on_the_device(
     let mut captures = Captures::new(None);
     captures.stop_what_if();
     let mut series: FxHashMap<(u32, DeviceId, StepSource, u32), FoundSteps> = FxHashMap::default();
-    let mut collect = |captures: &Captures| {
-        for (capture, device, StepSeries { source, period }, steps) in captures.steps() {
-            let known = series.entry((capture, device, source, period)).or_default();
-            let newest = known.steps.last().map_or(0, |step| step.1);
-            for row in steps.rows.iter().filter(|row| row.start.nanos() >= newest) {
-                if known.steps.len() < STEP_LIMIT {
-                    known.steps.push((row.start.nanos(), row.end.nanos()));
-                } else {
-                    known.left_out += 1;
-                }
+    let mut collect = |captures: &mut Captures| {
+        for (capture, device, step) in captures.take_step_log() {
+            let known = series.entry((capture, device, step.series.source, step.series.period)).or_default();
+            if known.steps.len() < STEP_LIMIT {
+                known.steps.push((step.start.nanos(), step.end.nanos()));
+            } else {
+                known.left_out += 1;
             }
         }
     };
@@ -139,22 +136,24 @@ fn on_the_device(
         match item {
             Item::Record(record) => captures.push(record, scope.dictionary),
             Item::Flush(at) => {
+                collect(&mut captures);
                 captures.flushed(*at, scope.dictionary);
                 last = last.max(*at);
-                collect(&captures);
+                collect(&mut captures);
             }
             Item::Loss(newer) => loss = *newer,
             Item::Capture(mark) => {
                 captures.mark(*mark, scope.session, &loss, scope.dictionary);
-                collect(&captures);
+                collect(&mut captures);
             }
             Item::End(_, at) => last = last.max(*at),
             Item::Cost(_) | Item::Utilization(_) => {}
         }
         Ok::<_, ExportError>(())
     })?;
+    collect(&mut captures);
     captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
-    collect(&captures);
+    collect(&mut captures);
     let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, Vec::new());
     let number = report.captures.shown.unwrap_or(1);
     let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns) else { return Ok(None) };
@@ -163,7 +162,6 @@ fn on_the_device(
         return Ok(None);
     }
     let id = device.device.id;
-    let speaking = captures.steps().find(|(capture, device, ..)| (*capture, *device) == (number, id));
-    let key = speaking.map(|(capture, device, of, _)| (capture, device, of.source, of.period));
+    let key = captures.step_series(id).map(|of| (number, id, of.source, of.period));
     Ok(key.and_then(|key| series.remove(&key)).map(|steps| (id, steps)))
 }

@@ -81,6 +81,7 @@ use crate::collections::slab::Slab;
 use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
+use crate::steps::LoggedStep;
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
 /// Devices of one process; ordinals beyond are damage.
@@ -169,6 +170,13 @@ impl Attributor {
     /// other threads than the first one's are left out.
     pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
         self.marks.push(thread, at);
+    }
+
+    /// The steps that are over since this was last asked, by device: all that were found, unlike those that are
+    /// remembered. They are noted from the first time on, so ask when a device is known and then after each flush.
+    pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
+        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
