@@ -12,10 +12,11 @@ use crate::attribution::Attributor;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
+use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
 use crate::report::{CaptureRow, CaptureTable, Report};
+use crate::steps::{LoggedStep, StepSeries};
 use crate::utilization::{Utilization, UtilizationReading};
 
 /// Captures that get a row of their own in the report; those beyond are counted.
@@ -186,6 +187,24 @@ impl Captures {
             Some(number) => newest_first.find(|capture| capture.row.number == number),
             None => newest_first.next(),
         }
+    }
+
+    /// The steps that are over since this was last asked, with the number of their capture, of all captures that are
+    /// still known; see [`Attributor::take_step_log`].
+    pub fn take_step_log(&mut self) -> Vec<(u32, DeviceId, LoggedStep)> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        let steps = captures.flat_map(|capture| {
+            let number = capture.row.number;
+            capture.attributor.take_step_log().into_iter().map(move |(device, step)| (number, device, step))
+        });
+        steps.collect()
+    }
+
+    /// Which steps speak for `device` in the capture that the report is about.
+    #[must_use]
+    pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
+        let mut accounts = self.shown()?.attributor.devices();
+        accounts.find(|account| account.id() == device).map(|account| account.step_series())
     }
 
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as

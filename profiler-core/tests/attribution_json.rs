@@ -71,7 +71,7 @@ wire! {
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
-        steps: Option<Steps>, what_if: Option<WhatIf>,
+        steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>,
         host_lead: HostLead, gaps: Vec<Gap>, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
@@ -79,7 +79,10 @@ wire! {
     Awaited { work: String, other_device: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
-    Steps { source: String, period: Option<u64>, seen: u64, median_ns: u64, rows: Vec<Step> }
+    Steps {
+        source: String, period: Option<u64>, told_by: Option<String>, inside: Option<Inside>, seen: u64, median_ns: u64, rows: Vec<Step>,
+    }
+    Inside { times: u32, launches: u32 }
     WhatIf {
         simulated: bool, refused: Option<String>, steps: u64, represented_steps: u64, base_error: Option<f64>,
         scenarios: Vec<World>,
@@ -87,6 +90,8 @@ wire! {
     World { kind: String, step_ns: u64, speedup: Option<f64> }
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
+    StepKinds { group: String, more: StepKind, less: StepKind }
+    StepKind { steps: u64, median_ns: u64, group_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
         name: String, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,

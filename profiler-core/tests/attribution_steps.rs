@@ -4,7 +4,8 @@ use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::record::{MemoryKind, ThreadId, Timestamp};
-use profiler_core::steps::{StepSource, Steps};
+use profiler_core::report::StepMeaning;
+use profiler_core::steps::{StepSource, Steps, ToldBy};
 
 /// Kernels of one step of [`train`].
 const KERNELS: u64 = 20;
@@ -24,6 +25,11 @@ fn train(steps: u64, pause: impl Fn(u64) -> u64) -> Scenario {
         at += 2_000 + pause(step);
     }
     scenario
+}
+
+/// A text as it is before lines are broken.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn steps(attributor: &Attributor) -> Steps {
@@ -199,14 +205,20 @@ fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
     assert!((verdict.share - 0.6).abs() < 0.02, "{}", verdict.share);
     assert!(basis.share.low <= verdict.share && verdict.share <= basis.share.high);
     assert!(verdict.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
-    assert!(report.summary().contains("of 2.0 ms (median), detected: the same 20 GPU operations repeat."));
+    let text = in_one_line(&report.summary());
+    assert!(text.contains("of 2.0 ms (median), detected: the same 20 GPU operations repeat, "), "{text}");
+    assert!(text.contains(", with an optimizer."), "{text}");
 }
 
 #[test]
 fn steps_that_differ_too_much_are_judged_as_a_whole() {
-    // Every fifth step waits 20 ms: a median would not see it, and it is most of the time.
-    let report = train(300, |step| if step % 5 == 0 { 20_000 } else { 0 }).report();
+    // Each thirteenth step waits 40 ms: too few for a kind of steps, and most of the time.
+    let report = train(300, |step| if step % 13 == 0 { 40_000 } else { 0 }).report();
     assert_eq!(report.verdict.basis, None);
+    assert!(report.verdict.share > 0.8, "{}", report.summary());
+    // Each fifth is a kind.
+    let report = train(300, |step| if step % 5 == 0 { 20_000 } else { 0 }).report();
+    assert_eq!(report.verdict.basis.map(|basis| basis.set_aside), Some(0));
     assert!(report.verdict.share > 0.8, "{}", report.summary());
 }
 
@@ -253,4 +265,92 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
         "{:?}",
         verdict.evidence
     );
+}
+
+/// `steps` times sixteen layers of ten kernels, 12 us each; the host waits after each step when `waits`.
+fn layers(steps: u64, waits: bool) -> Scenario {
+    let (mut scenario, mut at) = (Scenario::new(), 1_000);
+    for _ in 0..steps {
+        for launch in 0..160 {
+            gpu(0).kernel(&format!("k{}", launch % 10)).at(at + 8).lasting(8).launched(&mut scenario, 1, at, 5);
+            at += 12;
+        }
+        if waits {
+            scenario.call(1, "cudaStreamSynchronize_v3020", at, 60);
+            at += 80;
+        }
+    }
+    scenario
+}
+
+#[test]
+fn a_wait_of_the_host_tells_a_step_from_its_layers() {
+    let report = layers(100, true).report();
+    let device = &report.devices[0];
+    let steps = device.steps.as_ref().expect("steps");
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(160)), "{}", report.summary());
+    assert!(steps.seen >= 85, "{} steps", steps.seen);
+    assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == 160));
+    assert_eq!(device.step_meaning.told_by, Some(ToldBy::Wait));
+    assert_eq!(device.step_meaning.inside.map(|inside| (inside.times, inside.launches)), Some((16, 10)));
+    let text = in_one_line(&report.summary());
+    assert!(text.contains("the same 160 GPU operations repeat, 16 x 10 of them in a row, and"), "{text}");
+    assert!(!text.contains("repeating unit"), "{text}");
+}
+
+#[test]
+fn a_unit_that_nothing_tells_from_a_layer_is_no_step() {
+    let report = layers(100, false).report();
+    let steps = report.devices[0].steps.as_ref().expect("units");
+    assert_eq!((steps.period, report.devices[0].step_meaning), (Some(10), StepMeaning::default()));
+    let text = in_one_line(&report.summary());
+    assert!(text.contains("Repeating units: ") && text.contains("of every repeating unit ("), "{text}");
+    assert!(!text.contains("of every step") && text.contains("each repeating unit:"), "{text}");
+}
+
+#[test]
+fn what_a_layer_hardly_has_tells_a_step() {
+    let told = |special: &str| {
+        let (mut scenario, mut at) = (Scenario::new(), 1_000);
+        for launch in 0..6_000 {
+            let work = match special {
+                "input" if launch % 30 == 0 => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                "multi_tensor_apply_kernel" if launch % 30 == 29 => gpu(0).kernel(special),
+                _ => gpu(0).kernel(&format!("k{}", launch % 30)),
+            };
+            work.at(at + 8).lasting(8).launched(&mut scenario, 1, at, 5);
+            at += 12;
+        }
+        scenario.report().devices[0].step_meaning.told_by
+    };
+    assert_eq!(told("input"), Some(ToldBy::Input));
+    assert_eq!(told("multi_tensor_apply_kernel"), Some(ToldBy::Optimizer));
+    assert_eq!(told(""), None);
+}
+
+#[test]
+fn every_third_step_without_a_wait_makes_two_kinds() {
+    // 2 ms a step, and two of three wait another 6 ms.
+    let report = train(300, |step| if step % 3 == 0 { 0 } else { 6_000 }).report();
+    let verdict = &report.verdict;
+    let kinds = report.devices[0].typical.and_then(|typical| typical.kinds).expect("two kinds");
+    assert_eq!((kinds.more_ns, kinds.less_ns, kinds.group), (8_000_000, 2_000_000, Group::HostCpu));
+    let basis = verdict.basis.expect("steps");
+    assert_eq!(basis.set_aside, 0, "the longer kind is not unusual");
+    // Of three steps, 18 ms long, the host leaves the device without work for 15.6 ms.
+    assert!((verdict.share - 15.6 / 18.0).abs() < 0.01, "{}", verdict.share);
+    assert!(basis.share.high - basis.share.low < 0.05, "{basis:?}");
+    let sentence = "Two of three steps wait 7.2 ms for CPU work; the others only 1.2 ms";
+    assert!(verdict.evidence.iter().any(|said| said.starts_with(sentence)), "{:?}", verdict.evidence);
+}
+
+#[test]
+fn the_share_is_of_time_where_waits_come_in_runs() {
+    // Ten steps of 2 ms, ten of 2.6 ms, and so on: a median would be one of the two.
+    let report = train(300, |step| step / 10 % 2 * 600).report();
+    let verdict = &report.verdict;
+    let basis = verdict.basis.expect("steps");
+    assert!((verdict.share - (1.2 + 1.8) / 4.6).abs() < 0.01, "{}", verdict.share);
+    let width = basis.share.high - basis.share.low;
+    assert!((0.01..0.09).contains(&width), "{basis:?}");
 }

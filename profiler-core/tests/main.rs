@@ -35,6 +35,7 @@ mod steps_anchors;
 mod steps_exact;
 mod steps_periods;
 mod steps_reference;
+mod steps_told;
 mod support;
 mod trace_damage;
 mod trace_golden;

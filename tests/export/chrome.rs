@@ -28,7 +28,8 @@ fn every_record_has_a_row_and_every_arrow_two_ends() {
     let stage = play("graph_torch");
     let (document, report) = (chrome(&stage, "trace.json"), stage.report());
     let events = document["traceEvents"].as_array().unwrap();
-    let complete = events.iter().filter(|row| row["ph"] == "X").count() as u64;
+    let is_step = |row: &&Value| row["name"].as_str().is_some_and(|name| name.starts_with("ProfilerStep#"));
+    let complete = events.iter().filter(|row| row["ph"] == "X" && !is_step(row)).count() as u64;
     assert_eq!(complete, sum(&report["completeness"]["records"]));
     let ends = |phase: &str| -> Vec<u64> {
         let arrows = events.iter().filter(|row| row["ph"] == phase);
@@ -61,6 +62,50 @@ fn every_record_has_a_row_and_every_arrow_two_ends() {
             .collect(),
     );
     assert_eq!(threads, lines, "every line has a name");
+}
+
+#[test]
+fn found_steps_stand_over_their_launches() {
+    // More steps than the engine remembers, some of a few launches, some of a graph; and a unit that is no step.
+    for fixture in ["mlp", "graph_torch", "sync_item", "resnet_workers0"] {
+        let stage = play(fixture);
+        let (document, report) = (chrome(&stage, "trace.json"), stage.report());
+        let steps = &report["devices"][0]["steps"];
+        let found: Vec<&Value> = rows(&document, "user_annotation").collect();
+        if steps["told_by"].is_null() {
+            assert!(found.is_empty(), "{fixture}: nothing tells a step");
+            continue;
+        }
+        let seen = steps["seen"].as_u64().unwrap();
+        println!("{fixture}: {} rows for {seen} steps", found.len());
+        assert_eq!(found.len() as u64, seen + 1, "{fixture}: the last one is not complete");
+        let span = |row: &Value| (nanos(&row["ts"]), nanos(&row["ts"]) + nanos(&row["dur"]));
+        for (number, row) in found.iter().enumerate() {
+            assert_eq!(row["name"].as_str().unwrap(), format!("ProfilerStep#{number}"), "{fixture}");
+        }
+        for pair in found.windows(2) {
+            assert!(span(pair[0]).1 <= span(pair[1]).0, "{fixture}: steps follow each other");
+        }
+        // What a step launches is what the engine counts in it, on whichever thread.
+        let mut launches: BTreeMap<u64, u64> = BTreeMap::new();
+        for row in ["kernel", "gpu_memcpy", "gpu_memset"].iter().flat_map(|category| rows(&document, category)) {
+            *launches.entry(row["args"]["correlation"].as_u64().unwrap()).or_default() += 1;
+        }
+        let calls: BTreeMap<u64, u64> = ["cuda_runtime", "cuda_driver"]
+            .iter()
+            .flat_map(|category| rows(&document, category))
+            .map(|row| (span(row).0, row["args"]["correlation"].as_u64().unwrap()))
+            .collect();
+        let mut counts: Vec<u64> = found
+            .iter()
+            .map(|row| {
+                let ids: BTreeSet<u64> = calls.range(span(row).0..span(row).1).map(|(_, id)| *id).collect();
+                ids.iter().filter_map(|id| launches.get(id)).sum()
+            })
+            .collect();
+        counts.sort_unstable();
+        assert_eq!(Some(counts[counts.len() / 2]), steps["period"].as_u64(), "{fixture}");
+    }
 }
 
 /// A row of a device: process, stream, begin and end.

@@ -5,11 +5,12 @@
 //! `baseTimeNanoseconds` because microseconds since 1970 do not fit a double. Operations that overlap on one stream
 //! stand on lines of their own, which Kineto does not do: viewers of this format drop rows that partly overlap.
 //!
-//! Two passes: the first finds the earliest time and which calls caused work, the second writes. Ranges are projected
-//! onto the streams by two more, where there are any.
+//! Two passes: the first finds the earliest time and which calls caused work, the second writes. Two more find the
+//! steps. Ranges are projected onto the streams by another two, where there are any.
 
 mod arguments;
 mod rows;
+mod steps;
 
 use std::io::{self, Write};
 
@@ -27,6 +28,7 @@ use crate::stats::projected_ranges;
 use gpuwhy_import::{Progress, TraceFile, share};
 
 use self::rows::Rows;
+use self::steps::FoundSteps;
 
 /// Writes `trace`.
 pub fn write(
@@ -36,6 +38,10 @@ pub fn write(
     progress: &mut Progress<'_>,
 ) -> Result<ExportOutcome, ExportError> {
     let (prescan, passed) = Prescan::of(trace, &mut share(progress, 0..10))?;
+    let mut steps = match options.step_range {
+        Some(_) => FoundSteps::default(),
+        None => FoundSteps::of(trace, &passed.dictionary, &mut share(progress, 10..40))?,
+    };
     let name = to.path().to_string_lossy().into_owned();
     let mut output = Output::create(to)?;
     let mut outcome = ExportOutcome { notes: passed.notes(), ..ExportOutcome::default() };
@@ -43,9 +49,12 @@ pub fn write(
     header.map_err(|error| output.failed(error))?;
     let mut rows = Rows::new(&prescan, &passed.session, options);
     rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
-    trace.pass(&mut share(progress, 10..90), |item, scope| {
+    trace.pass(&mut share(progress, 40..90), |item, scope| {
         let written = match item {
             Item::Record(record) => {
+                if let Record::Api(call) = record {
+                    steps.called(call);
+                }
                 match record {
                     Record::Event(_) | Record::Sample(_) | Record::Memory(_) | Record::Managed(_) => {
                         outcome.without_place += 1;
@@ -60,6 +69,9 @@ pub fn write(
         written.map_err(|error| output.failed(error))
     })?;
     rows.finish(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
+    for (number, step) in steps.rows(prescan.end).enumerate() {
+        rows.step(&mut output, number, &step).map_err(|error| output.failed(error))?;
+    }
     let (projections, unplaced) =
         if prescan.has_ranges { projected_ranges(trace, &mut share(progress, 90..100))? } else { Default::default() };
     for row in &projections {
@@ -67,6 +79,7 @@ pub fn write(
     }
     writeln!(output, "\n  ],\n  \"traceName\": {}\n}}", quoted(&name)).map_err(|error| output.failed(error))?;
     outcome.notes.extend(rows.notes());
+    outcome.notes.extend(steps.notes());
     outcome.notes.extend(unplaced);
     output.finish()?;
     Ok(outcome)

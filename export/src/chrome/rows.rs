@@ -13,6 +13,7 @@ use profiler_core::record::{
 use rustc_hash::FxHashMap;
 
 use super::arguments::{annotation, bandwidth, graph, shape};
+use super::steps::HostStep;
 
 use crate::correlations::Correlations;
 use crate::json::{Micros, quoted};
@@ -172,6 +173,14 @@ impl<'a> Rows<'a> {
     ) -> io::Result<()> {
         let name = self.texts.get(row.message, dictionary).to_owned();
         self.open(output, "gpu_user_annotation", &name, row.device.0, row.stream.0, row.first, row.last)?;
+        write!(output, "}}}}")
+    }
+
+    /// Writes a step that was found, with the name that tools for this format look for.
+    pub fn step(&mut self, output: &mut impl Write, number: usize, step: &HostStep) -> io::Result<()> {
+        let name = format!("\"ProfilerStep#{number}\"");
+        let HostStep { thread, start, end } = *step;
+        self.open(output, "user_annotation", &name, self.session.process_id, thread.0, start, end)?;
         write!(output, "}}}}")
     }
 

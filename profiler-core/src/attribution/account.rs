@@ -14,7 +14,7 @@ use super::statistics::DeviceStatistics;
 use super::subject::{GapTotals, Subject};
 use crate::record::{DeviceId, Timestamp};
 use crate::steps::ledger::StepLedger;
-use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
+use crate::steps::{Boundary, Cut, LoggedStep, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
@@ -84,8 +84,13 @@ impl DeviceAccount {
         self.id
     }
 
+    /// See [`StepLedger::take_log`].
+    pub(super) fn take_step_log(&mut self) -> Vec<LoggedStep> {
+        self.steps.take_log()
+    }
+
     /// Which steps speak for the device.
-    pub(super) fn step_series(&self) -> StepSeries {
+    pub(crate) fn step_series(&self) -> StepSeries {
         self.steps.speaking_series()
     }
 

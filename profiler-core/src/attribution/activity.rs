@@ -25,6 +25,17 @@ const COMMUNICATION: [&str; 12] = [
     "all_to_all",
 ];
 
+/// Parts of kernel names, in lower case, that mean an optimizer's step: PyTorch's fused and foreach ones, Apex, 8-bit
+/// ones.
+const OPTIMIZER: [&str; 6] = ["multi_tensor_apply", "multitensorapply", "adam", "_sgd", "optimizer", "kernel_lamb"];
+
+/// Whether a kernel of this name (mangled or not) belongs to an optimizer.
+#[must_use]
+pub fn is_optimizer(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    OPTIMIZER.iter().any(|part| name.contains(part))
+}
+
 /// Whether a kernel of this name (mangled or not) communicates.
 #[must_use]
 pub fn is_communication(name: &str) -> bool {
@@ -61,6 +72,7 @@ pub(super) fn symbol(what: &impl Hash) -> u32 {
 pub(super) struct KernelClass {
     pub(super) name: NameId,
     pub(super) communication: bool,
+    pub(super) optimizer: bool,
     /// Equal for the same name and grid.
     pub(super) symbol: u32,
     /// Blocks of the grid; 0 when they are not known, or so many that they fill any device.
@@ -81,7 +93,9 @@ impl KernelClasses {
         let LaunchConfig { name, grid, .. } = dictionary.launch_config(config);
         let communication = is_communication(dictionary.name(name));
         let blocks = grid.into_iter().try_fold(1u16, |blocks, n| blocks.checked_mul(u16::try_from(n).ok()?));
-        let class = KernelClass { name, communication, symbol: symbol(&(name, grid)), blocks: blocks.unwrap_or(0) };
+        let optimizer = is_optimizer(dictionary.name(name));
+        let (symbol, blocks) = (symbol(&(name, grid)), blocks.unwrap_or(0));
+        let class = KernelClass { name, communication, optimizer, symbol, blocks };
         if index < dictionary.launch_configs().len() {
             if self.0.len() <= index {
                 self.0.resize(index + 1, None);
@@ -95,6 +109,18 @@ impl KernelClasses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn optimizers_by_name() {
+        for name in [
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>",
+            "_Z25multi_tensor_apply_kernelI18TensorListMetadataILi4EE11AdamFunctorIffiEJEEvlPViT_T0_DpT1_",
+            "kOptimizer32bit2State<float, 0>",
+        ] {
+            assert!(is_optimizer(name), "{name}");
+        }
+        assert!(!is_optimizer("ampere_sgemm_128x64_tn") && !is_optimizer("vectorized_elementwise_kernel<4>"));
+    }
 
     #[test]
     fn communication_by_name() {

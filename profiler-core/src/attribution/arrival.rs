@@ -23,11 +23,13 @@ const JOIN_TIMEOUT_FLUSHES: u64 = 3;
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         self.completeness.kernels += 1;
-        let KernelClass { name, communication, symbol, blocks } = self.kernel_classes.get(kernel.config, dictionary);
+        let KernelClass { name, communication, optimizer, symbol, blocks } =
+            self.kernel_classes.get(kernel.config, dictionary);
         let operation = Operation {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
+            optimizer,
             symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
             fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },
             ..Operation::new(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)

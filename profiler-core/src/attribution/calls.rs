@@ -81,6 +81,9 @@ impl Attributor {
             Nesting::Outermost => {
                 let launches = class.launches() && succeeded && !thread.capturing;
                 self.simulation.call(index, call, class, launches);
+                if class == ApiClass::Synchronize && succeeded {
+                    self.marks.waits.push(index as u32, call.function, end);
+                }
                 self.api_table.add(call.function, end - start, succeeded);
                 *newest_launch = None;
                 if succeeded {

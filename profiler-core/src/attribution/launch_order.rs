@@ -10,12 +10,14 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::host_waits::HostWaits;
+use super::leaf::Leaf;
 use super::operation::{LaunchStatus, Operation};
 use super::step_sequence::StepSequence;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::{CorrelationId, StreamId, ThreadId, Timestamp};
-use crate::steps::{Cut, LaunchKind, StepDetector};
+use crate::steps::{Cut, LaunchKind, PeriodFacts, StepDetector};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Marks that are remembered: steps that a program can be ahead of its device by.
@@ -27,6 +29,8 @@ pub(super) struct StepMarks {
     /// One thread marks the steps of a process: the first that did. Others would cut its steps in pieces.
     thread: Option<ThreadId>,
     times: VecDeque<u64>,
+    /// Where the host waited for a device.
+    pub(super) waits: HostWaits,
 }
 
 impl StepMarks {
@@ -65,6 +69,9 @@ pub(super) struct LaunchOrder {
     named: bool,
     /// When the newest launch returned.
     returned: u64,
+    /// Up to where the host's waits were looked at, and the end of the next one.
+    waited: u64,
+    next_wait: u64,
     /// Those that were not shown: place in launch order, and in the slab.
     hidden: InOrder<(u64, u32)>,
     /// What those mean for the steps that were shown and do not run yet, by their place in the slab. Few do anything.
@@ -87,6 +94,7 @@ impl LaunchOrder {
 
     /// Shows those that come before `watermark` in launch order.
     pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &StepMarks) {
+        self.next_wait = marks.waits.next_after(self.waited);
         let mut hidden = std::mem::take(&mut self.hidden);
         for &(_, index) in hidden.take_while(|&(place, _)| place < watermark || watermark == u64::MAX) {
             let operation = &mut pending[index];
@@ -128,11 +136,16 @@ impl LaunchOrder {
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
         self.returned = self.returned.max(returned);
-        let kind = match graph {
-            Some(_) => LaunchKind::Graph,
-            None if operation.leaf.is_host_copy() => LaunchKind::HostCopy,
-            None => LaunchKind::Other,
+        let kind = match (graph, operation.leaf) {
+            (Some(_), _) => LaunchKind::Graph,
+            (None, Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther) => LaunchKind::Input,
+            (None, leaf) if leaf.is_host_copy() => LaunchKind::HostCopy,
+            (None, _) if operation.optimizer => LaunchKind::Optimizer,
+            (None, _) => LaunchKind::Other,
         };
+        if called >= self.next_wait {
+            self.look_at_waits(operation, called, &marks.waits);
+        }
         let cut = self.detector.push(operation.symbol, pause, kind);
         match cut {
             Some(Cut::Begin(_)) if !self.named => self.sequence.begin(),
@@ -141,6 +154,21 @@ impl LaunchOrder {
         }
         self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
         (LaunchStatus { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
+    }
+
+    /// Tells the detector in which function the launching thread waited last before its call at `called`.
+    #[inline(never)]
+    fn look_at_waits(&mut self, operation: &Operation, called: u64, waits: &HostWaits) {
+        let newest = operation.launch.and_then(|launch| waits.newest(launch.thread, self.waited, called));
+        if let Some(function) = newest {
+            self.detector.waited(function.0);
+        }
+        (self.waited, self.next_wait) = (called, waits.next_after(called));
+    }
+
+    /// What is known of steps of so many launches.
+    pub(super) fn facts(&self, period: u32) -> PeriodFacts {
+        self.detector.facts(period)
     }
 }
 

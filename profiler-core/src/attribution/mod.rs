@@ -25,6 +25,7 @@ pub mod host_cause;
 mod host_lead;
 mod host_records;
 mod host_samples;
+mod host_waits;
 mod idle_log;
 mod input_gaps;
 mod join;
@@ -51,7 +52,7 @@ mod threads;
 mod waiting;
 
 pub use account::DeviceAccount;
-pub use activity::is_communication;
+pub use activity::{is_communication, is_optimizer};
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
@@ -81,6 +82,7 @@ use crate::collections::slab::Slab;
 use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
+use crate::steps::LoggedStep;
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 
 /// Devices of one process; ordinals beyond are damage.
@@ -169,6 +171,13 @@ impl Attributor {
     /// other threads than the first one's are left out.
     pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
         self.marks.push(thread, at);
+    }
+
+    /// The steps that are over since this was last asked, by device: all that were found, unlike those that are
+    /// remembered. They are noted from the first time on, so ask when a device is known and then after each flush.
+    pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
+        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.

@@ -20,6 +20,8 @@ pub(super) struct Operation {
     pub(super) graph: bool,
     /// A copy from the host that is large enough to be an input batch.
     pub(super) input: bool,
+    /// An optimizer's kernel, by its name.
+    pub(super) optimizer: bool,
     /// Number of the flush during which it came.
     pub(super) flush: u64,
     /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
@@ -55,6 +57,7 @@ impl Operation {
             leaf: Leaf::CopyOther,
             graph: false,
             input: false,
+            optimizer: false,
             flush: 0,
             symbol: 0,
             status: LaunchStatus::default(),

@@ -89,7 +89,12 @@ impl Phases {
 
     /// Adds a piece to what the newest gap has of a cause: how many gaps more have it, and all that this one has.
     fn in_gap(&mut self, cause: (Leaf, Subject), nanos: u64) -> (u64, u64) {
-        if let Some((_, so_far)) = self.of_gap.iter_mut().find(|(known, _)| *known == cause) {
+        // What the host did is one cause, at whichever of its lines: the lines are parts of one row.
+        let same = |known: (Leaf, Subject)| match (known, cause) {
+            ((a, Subject::Host(did, _)), (b, Subject::Host(does, _))) => (a, did) == (b, does),
+            (known, cause) => known == cause,
+        };
+        if let Some((_, so_far)) = self.of_gap.iter_mut().find(|(known, _)| same(*known)) {
             *so_far += nanos;
             return (0, *so_far);
         }

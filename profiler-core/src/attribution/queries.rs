@@ -11,6 +11,7 @@ use super::{
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
 use crate::record::{ApiFunctionId, DeviceId, Timestamp};
+use crate::steps::PeriodFacts;
 use crate::whatif::WhatIf;
 
 impl Attributor {
@@ -72,6 +73,13 @@ impl Attributor {
     pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
         let timeline = self.timelines.iter().find(|timeline| timeline.account.id() == device);
         timeline.map_or((&[], 0), |timeline| timeline.sequence().places())
+    }
+
+    /// What the launches on `device` say of steps of so many launches; `None` for a device on which nothing ran.
+    #[must_use]
+    pub fn step_facts(&self, device: DeviceId, period: u32) -> Option<PeriodFacts> {
+        let timeline = self.timelines.iter().find(|timeline| timeline.account.id() == device);
+        timeline.map(|timeline| timeline.facts(period))
     }
 
     /// From the first begin to the last end of any record with times, nanoseconds.

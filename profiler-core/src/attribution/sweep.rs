@@ -21,7 +21,7 @@ use super::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::DeviceId;
-use crate::steps::Cut;
+use crate::steps::{Cut, PeriodFacts};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
@@ -66,6 +66,11 @@ impl Timeline {
     /// What the steps of the device launch.
     pub(super) fn sequence(&self) -> &StepSequence {
         self.launch_order.sequence()
+    }
+
+    /// What is known of steps of so many launches.
+    pub(super) fn facts(&self, period: u32) -> PeriodFacts {
+        self.launch_order.facts(period)
     }
 
     /// Operations that the watermark has not passed.

@@ -8,7 +8,7 @@ use super::verdict::verdict_of;
 use super::waits;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelRow, MemoryReport, RangesReport, Report,
-    Sequence,
+    Sequence, StepMeaning, TypicalSteps,
 };
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
@@ -56,6 +56,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
     let statistics = account.statistics();
     let device =
         dictionary.device(account.id()).cloned().unwrap_or_else(|| Device { id: account.id(), ..Device::default() });
+    let sequence = Sequence::of(attributor, account.id(), dictionary);
     let (compute, geometries) = compute::split(account, &device, dictionary);
     let mut kernels: Vec<_> = statistics
         .kernels()
@@ -75,7 +76,9 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
-        sequence: Sequence::of(attributor, account.id(), dictionary),
+        typical: account.typical_steps().as_ref().map(TypicalSteps::of),
+        step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),
+        sequence,
         what_if: attributor.what_if(account.id()),
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),

@@ -10,10 +10,12 @@ use super::{GapRow, GapSubject};
 use crate::attribution::leaf::Leaf;
 use crate::attribution::{DeviceAccount, GapTotals, Subject};
 use crate::dictionary::Dictionary;
-use crate::text_format::names::short_name;
+use crate::text_format::names::short_names;
 use crate::text_format::{counted, duration};
 use crate::words;
 
+/// The longest name of a kernel in a sentence.
+const NAME_WIDTH: usize = 56;
 /// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
 const ROWS: usize = 8;
 
@@ -32,12 +34,19 @@ impl GapSubject {
 }
 
 impl GapRow {
-    /// For people.
-    pub(super) fn sentence(&self) -> String {
+    /// Each for people. Kernels that differ have names that do.
+    pub(super) fn sentences(rows: &[&Self]) -> Vec<String> {
+        let name = |row: &&Self| if let GapSubject::Kernel(name) = &row.subject { name.clone() } else { String::new() };
+        let names: Vec<String> = rows.iter().map(name).collect();
+        let short = short_names(names.iter().map(String::as_str), NAME_WIDTH);
+        rows.iter().zip(&short).map(|(row, name)| row.sentence(name)).collect()
+    }
+
+    fn sentence(&self, kernel: &str) -> String {
         let what = match &self.subject {
             GapSubject::None => "at various calls".to_owned(),
             GapSubject::Call(function) => format!("in or after {function}"),
-            GapSubject::Kernel(name) => format!("before kernel {}", short_name(name, 56)),
+            GapSubject::Kernel(_) => format!("before kernel {kernel}"),
             GapSubject::HostToDevice => "before a copy from the host".to_owned(),
             GapSubject::OtherTransfer => "before a copy or memset".to_owned(),
             GapSubject::Awaited(producer) => format!("for an event after {}", waited_for(*producer)),

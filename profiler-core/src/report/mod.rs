@@ -22,6 +22,7 @@ pub(crate) mod monitor;
 mod names;
 mod ranges;
 mod sequence;
+mod step_kinds;
 mod text;
 pub(crate) mod verdict;
 mod waits;
@@ -29,7 +30,8 @@ mod waits;
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
     DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelRow, LineRow, MemoryReport,
-    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, Verdict,
+    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, StepMeaning,
+    TypicalSteps, Verdict,
 };
 pub use verdict::verdict_of;
 

@@ -4,10 +4,12 @@
 
 use std::collections::HashMap;
 
-use super::{Sequence, names};
-use crate::attribution::{Attributor, Subject};
+use super::{Sequence, StepMeaning, names};
+use crate::attribution::leaf::Leaf;
+use crate::attribution::{Attributor, DeviceAccount, Subject, is_optimizer};
 use crate::dictionary::Dictionary;
 use crate::record::DeviceId;
+use crate::steps::{StepSource, ToldBy};
 
 impl Sequence {
     /// Of a device; `None` without steps.
@@ -26,5 +28,39 @@ impl Sequence {
             sequence.places.push((index, *place));
         }
         (steps > 0 && !places.is_empty()).then_some(sequence)
+    }
+}
+
+impl StepMeaning {
+    /// Of the steps that speak for `account`, of which one launches `sequence`. A period alone may be that of a layer:
+    /// what a layer hardly has, or what comes once beside repeated layers, tells that it is a step.
+    pub(super) fn of(attributor: &Attributor, account: &DeviceAccount, sequence: Option<&Sequence>) -> Self {
+        let series = account.step_series();
+        match series.source {
+            StepSource::Annotated => return Self { told_by: Some(ToldBy::Range), inside: None },
+            StepSource::Anchor => return Self { told_by: Some(ToldBy::Rare), inside: None },
+            StepSource::Window => return Self::default(),
+            StepSource::Period => {}
+        }
+        let facts = attributor.step_facts(account.id(), series.period);
+        let has = |wanted: &dyn Fn(Leaf) -> bool| {
+            sequence.is_some_and(|sequence| sequence.places.iter().any(|(_, place)| wanted(place.leaf)))
+        };
+        let from_host = |leaf| matches!(leaf, Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther);
+        let inside = facts.and_then(|facts| facts.inside);
+        let told_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
+            Some(ToldBy::Optimizer)
+        } else if has(&from_host) {
+            Some(ToldBy::Input)
+        } else if 2 * account.graph_operations() > account.operations() {
+            Some(ToldBy::Graph)
+        } else if has(&Leaf::is_host_copy) {
+            Some(ToldBy::Readback)
+        } else if facts.is_some_and(|facts| facts.waits) {
+            Some(ToldBy::Wait)
+        } else {
+            inside.filter(|inside| inside.all() < series.period).map(|_| ToldBy::Rare)
+        };
+        Self { told_by, inside }
     }
 }

@@ -12,10 +12,12 @@
 use super::anchor::{self, Anchor};
 use super::graph_period::GraphBeat;
 use super::host_copy_period::Exchanges;
+use super::host_wait_period::{LONGEST_UNIT, WaitBeats, repeats_exactly};
+use super::inside::Inside;
 use super::lags::Lags;
 use super::sequence::{CAPACITY, Launched, Sequence};
 use super::tracker::Tracker;
-use super::{Cut, LaunchKind, StepSource};
+use super::{Cut, LaunchKind, PeriodFacts, StepSource};
 
 /// Launches of the first epoch, and of the shortest one.
 const SHORTEST_EPOCH: u64 = 512;
@@ -34,6 +36,10 @@ const EPOCH_ANCHORS: u64 = 8;
 const SURE_SCORE: f64 = 0.95;
 /// Longest epoch in which the steps around such a period, or around an anchor, are looked for.
 const UNSURE_EPOCH: u64 = 16_384;
+/// Periods of which it is remembered what repeats within them: as many as there are series of steps.
+const PERIODS: usize = 6;
+/// Launches that are known to tell a step.
+const TELLING: usize = 64;
 /// Two anchors agree when their distances differ by at most this part.
 const ANCHOR_PART: u32 = 10;
 
@@ -67,6 +73,13 @@ pub struct StepDetector {
     tracker: Option<Tracker>,
     graphs: GraphBeat,
     exchanges: Exchanges,
+    waits: WaitBeats,
+    /// The function in which the host waited since the newest launch.
+    waited: Option<u32>,
+    /// Launches that tell a step from a part of one, and whether they are an optimizer's.
+    telling: Vec<(u32, bool)>,
+    /// Periods that were published, and what repeats within them, the newest last.
+    insides: Vec<(u32, Option<Inside>)>,
 }
 
 impl Default for StepDetector {
@@ -80,33 +93,53 @@ impl Default for StepDetector {
             tracker: None,
             graphs: GraphBeat::default(),
             exchanges: Exchanges::default(),
+            waits: WaitBeats::default(),
+            waited: None,
+            telling: Vec::new(),
+            insides: Vec::new(),
         }
     }
 }
 
 impl StepDetector {
+    /// Before the next launch the host waits for the device, in `function`.
+    pub fn waited(&mut self, function: u32) {
+        self.waited = Some(function);
+    }
+
     /// Takes the next launch in the order of the host. `symbol` is equal for launches that do the same; `pause` is
     /// the time since the launch before returned, nanoseconds. Says whether a step begins with it.
     pub fn push(&mut self, symbol: u32, pause: u32, kind: LaunchKind) -> Option<Cut> {
         let number = self.sequence.push(Launched { symbol, pause });
         self.lags.observe(&self.sequence, number, symbol, self.epoch);
-        let mut cut = self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol));
+        let waited = self.waited.take();
+        let mut cut = self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol, waited));
         let untracked = self.tracker.as_ref().is_none_or(Tracker::is_lost);
         match kind {
             LaunchKind::Graph => {
                 if let Some(period) = self.graphs.launched(symbol, number, &self.sequence)
                     && untracked
                 {
-                    self.tracker = Some(Tracker::of_period(period, &self.sequence));
+                    self.follow(period);
                 }
+                self.tells(symbol, false);
             }
-            LaunchKind::HostCopy => {
+            LaunchKind::HostCopy | LaunchKind::Input => {
+                if kind == LaunchKind::Input {
+                    self.tells(symbol, false);
+                }
                 self.exchanges.copied(symbol, number);
                 if untracked && let Some(period) = self.exchanges.period(&self.sequence) {
                     cut = self.begin_with(period, number, symbol);
                 }
             }
+            LaunchKind::Optimizer => self.tells(symbol, true),
             LaunchKind::Other => {}
+        }
+        if let Some(function) = waited
+            && let Some(distance) = self.waits.waited(function, number)
+        {
+            cut = self.begin_around(distance, function, number, symbol).or(cut);
         }
         let since = self.sequence.count() - self.epoch;
         let lost = (since >= self.length || self.repeats_early(since)) && self.close_epoch();
@@ -119,6 +152,72 @@ impl StepDetector {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
     }
 
+    /// What is known of steps of so many launches.
+    #[must_use]
+    pub fn facts(&self, period: u32) -> PeriodFacts {
+        let inside = self.insides.iter().rev().find(|(of, _)| *of == period).and_then(|(_, inside)| *inside);
+        PeriodFacts { period, waits: self.waits.comes_each(period), inside }
+    }
+
+    /// What launches `symbol` is a step and no layer.
+    fn tells(&mut self, symbol: u32, optimizer: bool) {
+        if self.telling.len() < TELLING && self.telling.iter().all(|telling| telling.0 != symbol) {
+            self.telling.push((symbol, optimizer));
+        }
+    }
+
+    /// The newest launches, as symbols.
+    fn newest(&self, count: u32) -> Vec<u32> {
+        let from = self.sequence.count().saturating_sub(count.into());
+        self.sequence.since(from).map(|launched| launched.symbol).collect()
+    }
+
+    /// The step within `period`. A program that reads its loss each tenth step repeats ten steps and one copy: where an
+    /// optimizer's kernel comes in each of the units that make up nearly all of a period, those are the steps.
+    fn step_within(&self, period: u32) -> u32 {
+        let optimizers = || self.telling.iter().filter(|telling| telling.1);
+        if optimizers().next().is_none() {
+            return period;
+        }
+        let launches = self.newest(period);
+        let Some(inside) = Inside::of(&launches).filter(|unit| 10 * unit.all() >= 9 * period) else { return period };
+        let count = |symbol: u32| launches.iter().filter(|launch| **launch == symbol).count() as u32;
+        if optimizers().any(|&(symbol, _)| count(symbol) >= inside.times) { inside.launches } else { period }
+    }
+
+    /// Follows steps of `period`.
+    fn follow(&mut self, period: u32) {
+        self.tracker = Some(Tracker::of_period(period, &self.sequence));
+        self.remember_inside(period);
+    }
+
+    fn remember_inside(&mut self, period: u32) {
+        let step = self.newest(period);
+        self.insides.retain(|(of, _)| *of != period);
+        if self.insides.len() == PERIODS {
+            self.insides.remove(0);
+        }
+        self.insides.push((period, Inside::of(&step)));
+    }
+
+    /// Publishes steps of `distance`, if they are around the unit that is followed now: launch `number`, before which
+    /// the host waited in `function`, begins the first.
+    #[cold]
+    fn begin_around(&mut self, distance: u32, function: u32, number: u64, symbol: u32) -> Option<Cut> {
+        let unit = self.tracker.as_ref().filter(|tracker| tracker.source() == StepSource::Period)?.period;
+        let is_unit = unit <= LONGEST_UNIT && 2 * unit <= distance;
+        let is_step = || {
+            let launches = self.newest(unit);
+            self.telling.iter().any(|(symbol, _)| launches.contains(symbol))
+        };
+        if !is_unit || is_step() || !repeats_exactly(distance, &self.sequence) {
+            return None;
+        }
+        self.remember_inside(distance);
+        let tracker = self.tracker.insert(Tracker::of_wait(distance, function));
+        tracker.next(&self.sequence, number, symbol, Some(function))
+    }
+
     /// Publishes `period` without waiting for epochs; the next one is as after an epoch that found it. Launch `number`,
     /// the newest, may begin the first step.
     fn begin_with(&mut self, period: u32, number: u64, symbol: u32) -> Option<Cut> {
@@ -126,8 +225,8 @@ impl StepDetector {
         self.previous = Finding::Period(period);
         self.epoch = self.sequence.count();
         self.length = (EPOCH_PERIODS * u64::from(period)).clamp(SHORTEST_EPOCH, u64::from(CAPACITY));
-        let tracker = self.tracker.insert(Tracker::of_period(period, &self.sequence));
-        tracker.next(&self.sequence, number, symbol)
+        self.follow(period);
+        self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol, None))
     }
 
     /// Whether the first `since` launches of the epoch are enough.
@@ -137,12 +236,16 @@ impl StepDetector {
 
     /// Whether the steps published so far are given up.
     fn close_epoch(&mut self) -> bool {
-        let (finding, sure) = self.find();
+        let (found, sure) = self.find();
+        let finding = match found {
+            Finding::Period(period) => Finding::Period(self.step_within(period)),
+            other => other,
+        };
         let agreed = finding.agrees_with(self.previous);
         self.previous = finding;
         self.epoch = self.sequence.count();
         let longer = 2 * self.length;
-        self.length = match finding {
+        self.length = match found {
             Finding::Period(period) if sure => EPOCH_PERIODS * u64::from(period),
             Finding::Period(period) => (EPOCH_PERIODS * u64::from(period)).max(longer.min(UNSURE_EPOCH)),
             Finding::Anchor(anchor) => (EPOCH_ANCHORS * u64::from(anchor.distance)).max(longer.min(UNSURE_EPOCH)),
@@ -154,10 +257,13 @@ impl StepDetector {
             _ if !agreed => return false,
             (Finding::Nothing, _) => self.tracker = None,
             (Finding::Period(period), Some((StepSource::Period, same, _))) if period == same => return false,
+            (Finding::Period(period), _) if self.tracker.as_ref().is_some_and(|tracker| tracker.is_around(period)) => {
+                return false;
+            }
             (Finding::Anchor(anchor), Some((StepSource::Anchor, _, Some(symbol)))) if symbol == anchor.symbol => {
                 return false;
             }
-            (Finding::Period(period), _) => self.tracker = Some(Tracker::of_period(period, &self.sequence)),
+            (Finding::Period(period), _) => self.follow(period),
             (Finding::Anchor(anchor), _) => self.tracker = Some(Tracker::of_anchor(anchor.symbol, anchor.distance)),
         }
         published.is_some()

@@ -21,6 +21,20 @@ pub(crate) const SERIES_LIMIT: usize = 6;
 /// other. Operations rather than time, because start-up is long and does little.
 const SPEAKING_PART: u64 = 10;
 
+/// Steps that the log holds between two times that it is taken; further ones are not in it.
+const LOG_LIMIT: usize = 1 << 20;
+
+/// When a step of a series began and ended on its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedStep {
+    /// Which steps it is one of.
+    pub series: StepSeries,
+    /// Its begin.
+    pub start: Timestamp,
+    /// Its end.
+    pub end: Timestamp,
+}
+
 /// What stood in the accounts when a step began.
 #[derive(Debug)]
 struct Open {
@@ -54,10 +68,14 @@ impl Series {
         Self { source, period, seen: 0, operations: 0, launches: 0, matched: 0, rows: VecDeque::new(), open: None }
     }
 
-    /// A step begins; the open one ends there.
-    fn begin(&mut self, now: &Open) {
+    /// A step begins; the open one ends there, and is noted in the log.
+    fn begin(&mut self, now: &Open, log: Option<&mut Vec<LoggedStep>>) {
         let &Open { start: at, operations, leaves } = now;
         let Some(open) = self.open.replace(Open { start: at, operations, leaves }) else { return };
+        if let Some(log) = log.filter(|log| log.len() < LOG_LIMIT) {
+            let (start, end) = (Timestamp::from_nanos(open.start), Timestamp::from_nanos(at));
+            log.push(LoggedStep { series: StepSeries { source: self.source, period: self.period }, start, end });
+        }
         let (start, operations, leaves) = (open.start, operations - open.operations, open.since(&leaves));
         self.seen += 1;
         self.operations += operations;
@@ -78,11 +96,13 @@ pub(crate) struct StepLedger {
     window_end: u64,
     /// Operations so far.
     operations: u64,
+    /// The steps that are over since it was taken, if anybody takes it.
+    log: Option<Vec<LoggedStep>>,
 }
 
 impl Default for StepLedger {
     fn default() -> Self {
-        Self { series: vec![Series::new(StepSource::Window, 0)], window_end: 0, operations: 0 }
+        Self { series: vec![Series::new(StepSource::Window, 0)], window_end: 0, operations: 0, log: None }
     }
 }
 
@@ -94,7 +114,8 @@ impl StepLedger {
         if annotated || cut.is_some() || window_ends {
             let now = Open { start: at, operations: self.operations, leaves: *leaves };
             if annotated {
-                self.find_or_add(StepSource::Annotated, 0).begin(&now);
+                let index = self.find_or_add(StepSource::Annotated, 0);
+                self.series[index].begin(&now, self.log.as_mut());
             }
             match cut {
                 Some(Cut::Begin(boundary)) => self.begin(boundary, &now),
@@ -102,7 +123,7 @@ impl StepLedger {
                 None => {}
             }
             if window_ends {
-                self.series[0].begin(&now);
+                self.series[0].begin(&now, None);
                 self.window_end = at.saturating_add(WINDOW_NANOS);
             }
         }
@@ -112,12 +133,18 @@ impl StepLedger {
     fn begin(&mut self, boundary: Boundary, now: &Open) {
         let Boundary { source, period, launches, matched } = boundary;
         self.close_found(Some((source, period)));
-        let series = self.find_or_add(source, period);
+        let index = self.find_or_add(source, period);
+        let series = &mut self.series[index];
         if series.open.is_some() {
             series.launches += u64::from(launches);
             series.matched += u64::from(matched);
         }
-        series.begin(now);
+        series.begin(now, self.log.as_mut());
+    }
+
+    /// The steps that are over since this was last asked; from the first time on they are noted.
+    pub(crate) fn take_log(&mut self) -> Vec<LoggedStep> {
+        self.log.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Drops what is open in series that the detector found, except in `keep`.
@@ -192,9 +219,9 @@ impl StepLedger {
         self.series.iter().filter(speaks).min_by_key(|series| (series.source, std::cmp::Reverse(series.operations)))
     }
 
-    fn find_or_add(&mut self, source: StepSource, period: u32) -> &mut Series {
+    fn find_or_add(&mut self, source: StepSource, period: u32) -> usize {
         let same = |series: &Series| (series.source, series.period) == (source, period);
-        let index = self.series.iter().position(same).unwrap_or_else(|| {
+        self.series.iter().position(same).unwrap_or_else(|| {
             if self.series.len() >= SERIES_LIMIT {
                 let periods = self.series.iter().enumerate().filter(|(_, series)| series.source == StepSource::Period);
                 let least = periods.min_by_key(|(_, series)| (series.open.is_some(), series.operations));
@@ -204,8 +231,7 @@ impl StepLedger {
             }
             self.series.push(Series::new(source, period));
             self.series.len() - 1
-        });
-        &mut self.series[index]
+        })
     }
 }
 

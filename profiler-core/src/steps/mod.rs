@@ -3,22 +3,30 @@
 //! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
 //! marks carry run-ahead and would blur what the device did.
 //!
-//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_beat`, `exchange`
-//! and `tracker` are its parts), `ledger` (from boundaries to steps), `steady` (what steps say about all steps).
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_period`,
+//! `host_copy_period`, `host_wait_period`, `inside` and `tracker` are its parts), `ledger` (from boundaries to steps),
+//! `steady` (which of them are typical, with `kinds`), `time_share` (what those say about all steps).
 
 mod anchor;
 mod detector;
 mod graph_period;
 mod host_copy_period;
+mod host_wait_period;
+mod inside;
+mod kinds;
 mod lags;
 pub(crate) mod ledger;
 mod sequence;
 mod steady;
+mod time_share;
 mod tracker;
 
 pub use detector::StepDetector;
-pub use ledger::{REMEMBERED, WINDOW_NANOS};
+pub use inside::Inside;
+pub use kinds::StepKinds;
+pub use ledger::{LoggedStep, REMEMBERED, WINDOW_NANOS};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
+pub use time_share::TimeShare;
 
 use crate::attribution::leaf::Leaves;
 use crate::record::Timestamp;
@@ -78,8 +86,58 @@ pub enum LaunchKind {
     Graph,
     /// It copies between host and device: hardly once a layer.
     HostCopy,
+    /// As [`HostCopy`](Self::HostCopy), from the host: what is repeated around it is a step and no layer.
+    Input,
+    /// An optimizer's kernel: what is repeated around it is a step and no layer.
+    Optimizer,
     /// Nothing.
     Other,
+}
+
+/// What tells that the operations that a step repeats are one, and not a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToldBy {
+    /// A range that the program or its framework named.
+    Range,
+    /// An optimizer's kernel.
+    Optimizer,
+    /// A copy from the host.
+    Input,
+    /// A CUDA graph.
+    Graph,
+    /// A copy to the host.
+    Readback,
+    /// The host waits for the device once.
+    Wait,
+    /// An operation that comes once, around others that repeat.
+    Rare,
+}
+
+impl ToldBy {
+    /// Stable name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Range => "range",
+            Self::Optimizer => "optimizer",
+            Self::Input => "input_copy",
+            Self::Graph => "cuda_graph",
+            Self::Readback => "readback",
+            Self::Wait => "synchronization",
+            Self::Rare => "rare_operation",
+        }
+    }
+}
+
+/// What the launches say of steps of one period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodFacts {
+    /// Launches of a step.
+    pub period: u32,
+    /// Whether the host waits for the device once in each.
+    pub waits: bool,
+    /// What repeats within a step.
+    pub inside: Option<Inside>,
 }
 
 /// What a launch means for the steps.

@@ -1,15 +1,16 @@
 //! Which steps are typical, and what can be said of all steps from those that were seen.
 //!
-//! A median needs no assumption about the distribution, and neither does its interval from order statistics; both are
-//! the same for the same steps on every machine.
+//! What is said is the same for the same steps on every machine. What a cause takes of all steps is in `time_share`.
 
-use super::{Step, StepSource, Steps};
+use super::{Step, StepKinds, StepSource, Steps, TimeShare};
+use crate::attribution::leaf::{Group, Leaves};
 use crate::record::Timestamp;
 
 /// Named steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms. Steps that
 /// were found have more before them that are not listed: those that they were found by.
 pub const WARM_UP_STEPS: u64 = 3;
 /// A step of more than this many times the median duration is set aside: a checkpoint, an evaluation, a collection.
+/// Where steps are of two kinds ([`StepKinds`]), that is the median of the longer kind.
 pub const UNUSUAL: f64 = 1.5;
 /// Fewer steady steps than this say nothing about the others.
 pub const FEWEST_STEADY: usize = 5;
@@ -24,8 +25,10 @@ const ENOUGH_NANOS: u64 = 1_000_000_000;
 pub struct Steady {
     /// Typical steps.
     pub rows: Vec<Step>,
-    /// Steps that took over [`UNUSUAL`] times the median.
+    /// Steps that took over [`UNUSUAL`] times the median; of the longer kind, where there are two.
     pub set_aside: Vec<Step>,
+    /// What the typical steps are, where they are of two kinds.
+    pub kinds: Option<StepKinds>,
 }
 
 impl Steady {
@@ -33,6 +36,26 @@ impl Steady {
     #[must_use]
     pub fn median_duration(&self) -> u64 {
         percentile(self.rows.iter().map(Step::duration), 50)
+    }
+
+    /// Mean of the durations of the typical steps, nanoseconds; 0 without any.
+    #[must_use]
+    pub fn mean_duration(&self) -> u64 {
+        self.rows.iter().map(Step::duration).sum::<u64>() / (self.rows.len() as u64).max(1)
+    }
+
+    /// The share of the time of the typical steps that `group` takes; `None` without any.
+    #[must_use]
+    pub fn share(&self, group: Group) -> Option<TimeShare> {
+        let times: Vec<_> = self.rows.iter().map(|step| (group.total(&step.leaves), step.duration())).collect();
+        TimeShare::of(&times)
+    }
+
+    /// The time of the typical steps by cause, nanoseconds.
+    #[must_use]
+    pub fn leaves(&self) -> Leaves {
+        let sum = |leaf: usize| self.rows.iter().map(|row| row.leaves[leaf]).fold(0, u64::saturating_add);
+        std::array::from_fn(sum)
     }
 
     /// These, if they may speak for `whole` nanoseconds of steady time.
@@ -63,10 +86,13 @@ impl Steps {
         let warm_up = if self.source == StepSource::Annotated { WARM_UP_STEPS } else { 0 };
         let skipped = warm_up.saturating_sub(forgotten) as usize;
         let is_step = self.source != StepSource::Window;
-        let after = self.rows.iter().skip(skipped).filter(|row| is_step && row.start >= from);
-        let median = percentile(after.clone().map(Step::duration), 50);
-        let (rows, set_aside) = after.partition(|row| row.duration() as f64 <= UNUSUAL * median as f64);
-        Steady { rows, set_aside }
+        let after: Vec<Step> =
+            self.rows.iter().skip(skipped).filter(|row| is_step && row.start >= from).copied().collect();
+        let kinds = StepKinds::of(&after);
+        let of_kind = kinds.and_then(|kinds| kinds.longest(UNUSUAL));
+        let longest = of_kind.unwrap_or_else(|| UNUSUAL * percentile(after.iter().map(Step::duration), 50) as f64);
+        let (rows, set_aside) = after.into_iter().partition(|row| row.duration() as f64 <= longest);
+        Steady { rows, set_aside, kinds }
     }
 
     /// The duration that `percent` of the remembered steps do not exceed, nanoseconds; 0 without any.
@@ -84,7 +110,8 @@ fn percentile(values: impl Iterator<Item = u64>, percent: usize) -> u64 {
     values.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// A median and the interval that holds the median of all steps with 95 % confidence, were they independent.
+/// A median and the interval that holds the median of all values with 95 % confidence, were they independent: from
+/// order statistics, so that no distribution is assumed. Steps are not independent; [`TimeShare`] respects that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Of the steps seen.
@@ -141,10 +168,36 @@ mod tests {
     }
 
     #[test]
+    fn one_of_two_kinds_is_not_set_aside() {
+        // Each third step takes four times as long, and one is unusual even for that.
+        let durations: Vec<u64> = (0..60)
+            .map(|n| {
+                if n == 40 {
+                    700
+                } else if n % 3 == 0 {
+                    40
+                } else {
+                    10
+                }
+            })
+            .collect();
+        let found = Steps { source: StepSource::Period, ..steps(60, &durations) };
+        let steady = found.steady(Timestamp::ZERO);
+        assert_eq!((steady.rows.len(), steady.set_aside.len()), (59, 1));
+        let kinds = steady.kinds.expect("two kinds");
+        assert_eq!((kinds.more_ns, kinds.less_ns, kinds.by_duration), (40, 10, true));
+        assert_eq!(steady.mean_duration(), (20 * 40 + 39 * 10) / 59);
+        // Four of sixty are no kind.
+        let durations: Vec<u64> = (0..60).map(|n| if n % 15 == 7 { 40 } else { 10 }).collect();
+        let found = Steps { source: StepSource::Period, ..steps(60, &durations) };
+        assert_eq!(found.steady(Timestamp::ZERO).set_aside.len(), 4);
+    }
+
+    #[test]
     fn steps_are_typical_when_few_are_unusual_and_they_fill_half_of_the_time() {
         let typical = |durations: &[u64], set_aside: &[u64], whole: u64| {
             let rows = |durations: &[u64]| steps(0, durations).rows;
-            let steady = Steady { rows: rows(durations), set_aside: rows(set_aside) };
+            let steady = Steady { rows: rows(durations), set_aside: rows(set_aside), kinds: None };
             steady.if_typical(whole).is_some()
         };
         let five = [20; 5];

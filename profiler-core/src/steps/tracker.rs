@@ -23,6 +23,8 @@ pub(super) struct Tracker {
     pub(super) period: u32,
     /// The launch that begins a step. Without any, steps are counted out.
     pub(super) marker: Option<u32>,
+    /// The function in which the host waits before a step; a step begins with whatever is launched next.
+    wait: Option<u32>,
     /// Launches since the step began; `None` before the first one and after losing track.
     since: Option<u32>,
     /// Launches since it waits for the first one; more than two periods after losing track.
@@ -45,12 +47,26 @@ impl Tracker {
         let once =
             newest.iter().rev().filter(|(number, launched)| appearances[&launched.symbol] == 1 && steady(*number));
         let marker = once.max_by_key(|(_, launched)| launched.pause).map(|(_, launched)| launched.symbol);
-        Self { source: StepSource::Period, period, marker, since: None, waiting: 0, matched: 0 }
+        Self { marker, ..Self::new(StepSource::Period, period) }
     }
 
     /// Follows an anchor.
     pub(super) fn of_anchor(symbol: u32, distance: u32) -> Self {
-        Self { source: StepSource::Anchor, period: distance, marker: Some(symbol), since: None, waiting: 0, matched: 0 }
+        Self { marker: Some(symbol), ..Self::new(StepSource::Anchor, distance) }
+    }
+
+    /// Follows `period`, before which the host waits in `function`.
+    pub(super) fn of_wait(period: u32, function: u32) -> Self {
+        Self { wait: Some(function), ..Self::new(StepSource::Period, period) }
+    }
+
+    fn new(source: StepSource, period: u32) -> Self {
+        Self { source, period, marker: None, wait: None, since: None, waiting: 0, matched: 0 }
+    }
+
+    /// Whether it follows steps that the host's waits tell, of which a period of `unit` launches is a part.
+    pub(super) fn is_around(&self, unit: u32) -> bool {
+        self.wait.is_some() && self.since.is_some() && unit < self.period
     }
 
     pub(super) fn source(&self) -> StepSource {
@@ -62,10 +78,13 @@ impl Tracker {
         self.since.is_none() && self.waiting > self.period.saturating_mul(2)
     }
 
-    /// Judges launch `number`, the newest.
+    /// Judges launch `number`, the newest, before which the host waited in the function `waited`.
     #[inline]
-    pub(super) fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32) -> Option<Cut> {
-        let expected = self.marker.is_none_or(|marker| marker == symbol);
+    pub(super) fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32, waited: Option<u32>) -> Option<Cut> {
+        let expected = match self.wait {
+            None => self.marker.is_none_or(|marker| marker == symbol),
+            wait => waited == wait,
+        };
         let Some(since) = &mut self.since else {
             self.waiting = self.waiting.saturating_add(1);
             return expected.then(|| self.begin(0, sequence));
@@ -75,7 +94,7 @@ impl Tracker {
         let begins = if self.source == StepSource::Period && since == self.period {
             expected || self.undisturbed(sequence, number)
         } else {
-            self.marker.is_some() && expected && since >= self.period.div_ceil(2)
+            (self.marker.is_some() || self.wait.is_some()) && expected && since >= self.period.div_ceil(2)
         };
         if begins {
             return Some(self.begin(since, sequence));

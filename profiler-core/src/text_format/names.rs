@@ -1,6 +1,6 @@
 //! Names of kernels in a bounded width: what tells two apart stays, what C++ adds goes first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{printable, shortened};
 
@@ -8,7 +8,7 @@ use super::{printable, shortened};
 /// where they differ from the one most like them.
 pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let names: Vec<&str> = names.collect();
-    let plain: Vec<String> = names.iter().map(|name| without_noise(name, width)).collect();
+    let plain = told_apart(&names, width);
     // The one most like a name is beside it in order.
     let mut order: Vec<&String> = plain.iter().collect();
     order.sort_unstable();
@@ -27,7 +27,30 @@ pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize
     short
 }
 
-/// Two kernels never print alike: where what tells them apart was left out, the later ones get a number.
+/// The names without what tells least apart; where that was all that told two apart, it stays.
+fn told_apart(names: &[&str], width: usize) -> Vec<String> {
+    let forms: [fn(&str, usize) -> String; 3] = [
+        without_noise,
+        |name, width| without_namespaces(&printable(name), width),
+        |name, _| printable(name).into_owned(),
+    ];
+    let mut plain: Vec<String> = names.iter().map(|name| forms[0](name, width)).collect();
+    for form in &forms[1..] {
+        let mut owners: HashMap<&str, &str> = HashMap::new();
+        let mut shared: HashSet<String> = HashSet::new();
+        for (shown, &name) in plain.iter().zip(names) {
+            if *owners.entry(shown).or_insert(name) != name {
+                shared.insert(shown.clone());
+            }
+        }
+        for (shown, name) in plain.iter_mut().zip(names).filter(|(shown, _)| shared.contains(*shown)) {
+            *shown = form(name, width);
+        }
+    }
+    plain
+}
+
+/// Two kernels never print alike: where what tells them apart has no room, the later ones get a number.
 fn number_the_alike(short: &mut [String], names: &[&str], width: usize) {
     let mut known: HashMap<String, Vec<&str>> = HashMap::new();
     for (shown, &name) in short.iter_mut().zip(names) {
@@ -220,8 +243,19 @@ mod tests {
         let numbers = ["f<1, functor_of_a_long_name>", "f<2, functor_of_a_long_name>", "f<1, functor_of_a_long_name>"];
         assert_eq!(
             short_names(numbers.into_iter(), 26),
-            ["f<functor_of_a_long_name>", "f<functor_of_a_long_na~ #2", "f<functor_of_a_long_name>"]
+            ["f<1, fun~r_of_a_long_name>", "f<2, fun~r_of_a_long_name>", "f<1, fun~r_of_a_long_name>"],
+            "an argument that tells them apart stays"
         );
+        let ends = |last: &str| format!("void gemm_{}_{last}_{}(float*, int)", "x".repeat(40), "y".repeat(60));
+        let names = ["nn", "nt", "tn"].map(ends);
+        let short = short_names(names.iter().map(String::as_str), 40);
+        for (name, part) in short.iter().zip(["nn_y", "nt_y", "tn_y"]) {
+            assert!(name.contains(part) && name.chars().count() <= 40, "{short:?}");
+        }
+        // Nothing but a word far from both ends differs, or the type of a parameter.
+        let overloads = ["void scale_all_of_the_values(float*)", "void scale_all_of_the_values(double*)"];
+        let short = short_names(overloads.into_iter(), 30);
+        assert!(short[0].contains("float") && short[1].contains("double"), "{short:?}");
         assert_eq!(short_name("gemm", 4), "gemm");
     }
 }

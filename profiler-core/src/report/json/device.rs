@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
-use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry};
-use crate::steps::Steps;
+use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry, StepMeaning};
+use crate::steps::{StepKinds, Steps, ToldBy};
 use crate::whatif::{Ceiling, WhatIf};
 
 /// Steps of a device that are listed, the newest.
@@ -22,6 +22,7 @@ pub(super) struct DeviceJson {
     leaves: BTreeMap<&'static str, u64>,
     steady_leaves: BTreeMap<&'static str, u64>,
     steps: Option<StepsJson>,
+    step_kinds: Option<StepKindsJson>,
     what_if: Option<WhatIfJson>,
     host_lead: HostLeadJson,
     gaps: Vec<GapJson>,
@@ -84,9 +85,33 @@ struct HostLeadJson {
 struct StepsJson {
     source: &'static str,
     period: Option<u64>,
+    told_by: Option<&'static str>,
+    inside: Option<InsideJson>,
     seen: u64,
     median_ns: u64,
     rows: Vec<StepJson>,
+}
+
+/// What repeats within a step.
+#[derive(Debug, Serialize)]
+struct InsideJson {
+    times: u32,
+    launches: u32,
+}
+
+/// Steps of two kinds.
+#[derive(Debug, Serialize)]
+struct StepKindsJson {
+    group: &'static str,
+    more: StepKindJson,
+    less: StepKindJson,
+}
+
+#[derive(Debug, Serialize)]
+struct StepKindJson {
+    steps: u64,
+    median_ns: u64,
+    group_mean_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -192,11 +217,13 @@ fn what_if(from: &WhatIf) -> WhatIfJson {
     }
 }
 
-fn steps(from: &Steps) -> StepsJson {
+fn steps(from: &Steps, meaning: StepMeaning) -> StepsJson {
     let rows = from.rows.iter().skip(from.rows.len().saturating_sub(STEP_ROWS));
     StepsJson {
         source: from.source.name(),
         period: from.period,
+        told_by: meaning.told_by.map(ToldBy::name),
+        inside: meaning.inside.map(|inside| InsideJson { times: inside.times, launches: inside.launches }),
         seen: from.seen,
         median_ns: from.duration_percentile(50),
         rows: rows
@@ -206,6 +233,15 @@ fn steps(from: &Steps) -> StepsJson {
                 leaves: named(&row.leaves),
             })
             .collect(),
+    }
+}
+
+fn step_kinds(from: StepKinds) -> StepKindsJson {
+    let kind = |steps, median_ns, group_mean_ns| StepKindJson { steps, median_ns, group_mean_ns };
+    StepKindsJson {
+        group: from.group.name(),
+        more: kind(from.more, from.more_ns, from.more_of_group_ns),
+        less: kind(from.less, from.less_ns, from.less_of_group_ns),
     }
 }
 
@@ -261,7 +297,8 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         window_ns: from.window_ns,
         leaves: named(&from.leaves),
         steady_leaves: named(&from.steady_leaves),
-        steps: from.steps.as_ref().map(steps),
+        steps: from.steps.as_ref().map(|of| steps(of, from.step_meaning)),
+        step_kinds: from.typical.and_then(|typical| typical.kinds).map(step_kinds),
         what_if: from.what_if.as_ref().map(what_if),
         host_lead: host_lead(&from.host_lead),
         gaps: from.gaps.iter().map(gap).collect(),

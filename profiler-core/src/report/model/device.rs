@@ -1,11 +1,11 @@
 //! One device of a report.
 
-use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, Sequence};
+use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, Sequence, StepMeaning};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::Durations;
 use crate::record::{Device, PcieLink};
-use crate::steps::Steps;
+use crate::steps::{Steady, StepKinds, Steps};
 use crate::whatif::WhatIf;
 
 /// One device.
@@ -23,6 +23,10 @@ pub struct DeviceReport {
     pub steady_leaves: Leaves,
     /// Its steps, when any are complete.
     pub steps: Option<Steps>,
+    /// What its steps are.
+    pub step_meaning: StepMeaning,
+    /// Its typical steps, when they speak for the steady time.
+    pub typical: Option<TypicalSteps>,
     /// What one step launches, in order; `None` without steps.
     pub sequence: Option<Sequence>,
     /// What could be gained at most.
@@ -47,6 +51,27 @@ pub struct DeviceReport {
     pub compute: ComputeSplit,
     /// Copies beside and beneath computation.
     pub copy_overlap: CopyOverlap,
+}
+
+/// What the typical steps of a device are together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypicalSteps {
+    /// How many.
+    pub steps: u64,
+    /// Their mean duration, nanoseconds.
+    pub mean_ns: u64,
+    /// Their time by cause, nanoseconds.
+    pub leaves: Leaves,
+    /// What they are, where they are of two kinds.
+    pub kinds: Option<StepKinds>,
+}
+
+impl TypicalSteps {
+    /// Of these steps.
+    pub(in crate::report) fn of(steady: &Steady) -> Self {
+        let (mean_ns, leaves) = (steady.mean_duration(), steady.leaves());
+        Self { steps: steady.rows.len() as u64, mean_ns, leaves, kinds: steady.kinds }
+    }
 }
 
 /// Kernels of one name on one device.

@@ -16,12 +16,12 @@ mod verdict;
 pub use captures::{CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
-pub use device::{DeviceReport, KernelRow};
+pub use device::{DeviceReport, KernelRow, TypicalSteps};
 pub use gaps::{Awaited, GapRow, GapSubject};
 pub use host::{CauseRow, HostReport, LineRow};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
-pub use sequence::Sequence;
+pub use sequence::{Sequence, StepMeaning};
 pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::completeness::Completeness;

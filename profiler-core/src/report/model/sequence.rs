@@ -1,6 +1,23 @@
-//! What one step launches, place by place, with names.
+//! What one step launches, place by place, with names, and what a found step is.
 
 use crate::attribution::step_sequence::StepOperation;
+use crate::steps::{Inside, ToldBy};
+
+/// What the steps of a device are: the program's own, or a unit that repeats and may be a part of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepMeaning {
+    /// What tells that they are steps; `None` where nothing does.
+    pub told_by: Option<ToldBy>,
+    /// What repeats within each.
+    pub inside: Option<Inside>,
+}
+
+impl StepMeaning {
+    /// What one of them is called.
+    pub(crate) const fn noun(self) -> &'static str {
+        if self.told_by.is_some() { "step" } else { "repeating unit" }
+    }
+}
 
 /// The operations of a step in the order of their launches.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The verdict and what it rests on.
 
 use crate::attribution::leaf::Group;
-use crate::steps::Interval;
+use crate::steps::TimeShare;
 
 /// What the report concludes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The group that matters most.
     pub group: Group,
-    /// Its share of steady time over all devices, 0 to 1; the median over steps when it rests on these.
+    /// Its share of steady time over all devices, 0 to 1; of the time of the typical steps when it rests on these.
     pub share: f64,
     /// What could be had back of each group, the most first; computation has no entry. Empty without a verdict.
     pub ranking: Vec<Ranked>,
@@ -30,10 +30,10 @@ pub struct Verdict {
 pub struct StepBasis {
     /// Steady steps of all devices.
     pub steps: u64,
-    /// Steps that were set aside because they took over 1.5 times the median.
+    /// Steps that were set aside because they took over 1.5 times the median (of the longer kind, where there are two).
     pub set_aside: u64,
     /// The share of the verdict's group with its 95 % confidence interval.
-    pub share: Interval,
+    pub share: TimeShare,
 }
 
 /// What a recoverable time rests on.

@@ -37,7 +37,7 @@ fn device_lines(out: &mut Page, device: &DeviceReport) {
     let _ = writeln!(out, "GPU {}:", device.device.id);
     let share = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
     if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
-        wrapped(out, "  - ", &step_sentence(steps));
+        wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.told_by.is_some()));
     }
     if device.host_lead.launches() > 0 {
         wrapped(out, "  - ", &lead_sentence(&device.host_lead));
@@ -126,7 +126,8 @@ fn lead_sentence(lead: &HostLead) -> String {
 }
 
 /// How the durations of the steps scatter.
-fn step_sentence(steps: &Steps) -> String {
+fn step_sentence(steps: &Steps, told: bool) -> String {
     let [low, median, high] = [10, 50, 90].map(|percent| duration(steps.duration_percentile(percent)));
-    format!("Steps take {median} in the median; 10 % take {low} or less, 10 % take {high} or more.")
+    let units = if told { "Steps" } else { "Repeating units" };
+    format!("{units} take {median} in the median; 10 % take {low} or less, 10 % take {high} or more.")
 }

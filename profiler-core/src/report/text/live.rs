@@ -40,7 +40,7 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
     let longest = report.devices.iter().max_by_key(|device| device.window_ns);
     let steps = longest.and_then(|device| device.steps.as_ref()).filter(|steps| steps.source != StepSource::Window);
     if let Some(steps) = steps {
-        let _ = write!(line, "step {} | ", duration(steps.duration_percentile(50)));
+        let _ = write!(line, "{} {} | ", noun(report), duration(steps.duration_percentile(50)));
     }
     let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));
     match group {
@@ -48,7 +48,10 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
         Group::CannotTell => line.push_str("no verdict"),
         group => {
             let _ = write!(line, "bottleneck: {} ({}", words::bottleneck(group), percent(share));
-            line.push_str(if report.verdict.basis.is_some() { " of each step)" } else { " of the time)" });
+            match report.verdict.basis {
+                Some(_) => drop(write!(line, " of each {})", noun(report))),
+                None => line.push_str(" of the time)"),
+            }
             let gain = report.ceiling(group).filter(|&speedup| speedup >= WORTH_SHOWING);
             if let Some(gain) = gain.map(about) {
                 let _ = write!(line, ", up to {} faster without", gain.trim_start_matches("about "));
@@ -56,6 +59,12 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
         }
     }
     shortened(&line, LONGEST)
+}
+
+/// What the steps of the device with the longest window are called.
+fn noun(report: &Report) -> &'static str {
+    let longest = report.devices.iter().max_by_key(|device| device.window_ns);
+    longest.map_or("step", |device| device.step_meaning.noun())
 }
 
 /// Whether what the run does now says little about what it will do: it has no steps yet, and has not run for long.

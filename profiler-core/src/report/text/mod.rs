@@ -14,9 +14,9 @@ use std::fmt::Write;
 
 pub(super) use self::live::live_line;
 use self::shares::share_line;
-use super::{Part, Report, Verdict, captures, cost};
+use super::{Part, Report, StepMeaning, Verdict, captures, cost};
 use crate::attribution::leaf::Group;
-use crate::steps::{StepSource, Steps};
+use crate::steps::{StepSource, Steps, ToldBy};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
 use crate::whatif::{WORTH_SHOWING, about};
 use crate::words;
@@ -67,8 +67,11 @@ fn first_screen(out: &mut Page, report: &Report) {
     if report.devices.len() > DEVICES_SHOWN {
         let _ = writeln!(out, "... and {}", counted((report.devices.len() - DEVICES_SHOWN) as u64, "more GPU"));
     }
-    if let Some(steps) = report.devices.iter().max_by_key(|device| device.window_ns).and_then(|d| d.steps.as_ref()) {
-        wrapped(out, "Steps: ", &step_sentence(steps));
+    if let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns)
+        && let Some(steps) = &device.steps
+    {
+        let (lead, sentence) = step_sentence(steps, device.step_meaning);
+        wrapped(out, lead, &sentence);
     }
     if let Some(cost) = &report.cost {
         for sentence in cost::given_up(cost, report) {
@@ -106,17 +109,51 @@ fn conclusion(report: &Report) -> String {
     format!("{lead} {why}{best}")
 }
 
-/// How many steps, how long they took, and how they were found.
-fn step_sentence(steps: &Steps) -> String {
-    let found = match (steps.source, steps.period) {
-        (StepSource::Annotated, _) => "named by the program".to_owned(),
-        (StepSource::Period, Some(1)) => "detected: the same GPU operation repeats".to_owned(),
-        (StepSource::Period, Some(period)) => format!("detected: the same {period} GPU operations repeat"),
-        (StepSource::Period, None) => "detected: the same GPU operations repeat".to_owned(),
-        (StepSource::Anchor, _) => "detected by an operation that comes once in each".to_owned(),
-        (StepSource::Window, _) => {
-            return "none detected, because no sequence of GPU operations repeats.".to_owned();
+/// How many steps, how long they took, and how they were found, behind what they are called.
+fn step_sentence(steps: &Steps, meaning: StepMeaning) -> (&'static str, String) {
+    let operations = match steps.period {
+        Some(1) => "the same GPU operation repeats".to_owned(),
+        Some(period) => format!("the same {period} GPU operations repeat"),
+        None => "the same GPU operations repeat".to_owned(),
+    };
+    let found = match steps.source {
+        StepSource::Annotated => "named by the program".to_owned(),
+        StepSource::Anchor => "detected by an operation that comes once in each".to_owned(),
+        StepSource::Period if meaning.told_by.is_some() => {
+            format!("detected: {operations}{}{}", inside(steps, meaning), reason(meaning))
+        }
+        StepSource::Period => {
+            let (count, median) = (steps.seen, duration(steps.duration_percentile(50)));
+            let text = format!(
+                "{count} of {median} (median): {operations}. Nothing tells whether that is a step of the program or a part \
+                 of one."
+            );
+            return ("Repeating units: ", text);
+        }
+        StepSource::Window => {
+            return ("Steps: ", "none detected, because no sequence of GPU operations repeats.".to_owned());
         }
     };
-    format!("{} of {} (median), {found}.", steps.seen, duration(steps.duration_percentile(50)))
+    ("Steps: ", format!("{} of {} (median), {found}.", steps.seen, duration(steps.duration_percentile(50))))
+}
+
+/// What repeats within a step, where each launch is one operation.
+fn inside(steps: &Steps, meaning: StepMeaning) -> String {
+    let Some(inside) = meaning.inside.filter(|inside| steps.period.is_some_and(|period| period >= inside.all().into()))
+    else {
+        return String::new();
+    };
+    format!(", {} x {} of them in a row", inside.times, inside.launches)
+}
+
+/// What tells that they are steps.
+const fn reason(meaning: StepMeaning) -> &'static str {
+    match meaning.told_by {
+        Some(ToldBy::Optimizer) => ", with an optimizer",
+        Some(ToldBy::Input) => ", with a copy from the host",
+        Some(ToldBy::Graph) => ", launched by a CUDA graph",
+        Some(ToldBy::Readback) => ", with a copy to the host",
+        Some(ToldBy::Wait) => ", and the CPU waits for the GPU once in each",
+        Some(ToldBy::Range | ToldBy::Rare) | None => "",
+    }
 }

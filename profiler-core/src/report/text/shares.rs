@@ -1,8 +1,7 @@
 //! Where the time of a GPU goes, one percentage for each cause.
 
-use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use crate::attribution::leaf::{Group, Leaf};
 use crate::report::{DeviceReport, Report};
-use crate::steps::{StepSource, UNUSUAL};
 use crate::text_format::{Page, Paint, listed};
 use crate::words;
 
@@ -19,27 +18,16 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
 
 /// What of the time the shares are, and the share of each group, 0 to 1, as far as it has any.
 fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
-    let steps = if report.verdict.basis.is_some() { typical_steps(device) } else { None };
+    let steps = device.typical.filter(|_| report.verdict.basis.is_some()).map(|typical| typical.leaves);
     let (of, leaves) = match steps {
-        Some(leaves) => ("each step", leaves),
+        Some(leaves) if device.step_meaning.told_by.is_some() => ("each step", leaves),
+        Some(leaves) => ("each repeating unit", leaves),
         None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after warm-up", device.steady_leaves),
         None => ("whole run", device.leaves),
     };
     let total = leaves.iter().sum::<u64>().max(1) as f64;
     let share = |group: Group| (group, group.total(&leaves) as f64 / total);
     let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
-    // The verdict's share is a median over steps, and these are their mean: of one GPU the same number is shown for
-    // both.
-    if let [_] = report.devices[..]
-        && steps.is_some()
-        && let Some(found) = shares.iter().find(|(group, _)| *group == report.verdict.group).map(|(_, share)| *share)
-        && found < 1.0
-    {
-        let others = (1.0 - report.verdict.share) / (1.0 - found);
-        for (group, share) in &mut shares {
-            *share = if *group == report.verdict.group { report.verdict.share } else { *share * others };
-        }
-    }
     shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     (of, shares)
 }
@@ -50,27 +38,14 @@ pub(super) fn busy_share(report: &Report) -> f64 {
         .devices
         .iter()
         .map(|device| {
-            let leaves = if report.verdict.basis.is_some() { typical_steps(device) } else { None };
-            let leaves = leaves.unwrap_or(device.steady_leaves);
+            let typical = device.typical.filter(|_| report.verdict.basis.is_some());
+            let leaves = typical.map_or(device.steady_leaves, |typical| typical.leaves);
             let idle: u64 =
                 Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
             idle as f64 / leaves.iter().sum::<u64>().max(1) as f64
         })
         .sum();
     1.0 - idle / report.devices.len().max(1) as f64
-}
-
-/// The causes of all steps that were not unusually long.
-fn typical_steps(device: &DeviceReport) -> Option<Leaves> {
-    let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
-    let longest = UNUSUAL * steps.duration_percentile(50) as f64;
-    let mut sum = [0_u64; LEAF_COUNT];
-    for row in steps.rows.iter().filter(|row| row.duration() as f64 <= longest) {
-        for (sum, nanos) in sum.iter_mut().zip(&row.leaves) {
-            *sum = sum.saturating_add(*nanos);
-        }
-    }
-    sum.iter().any(|&nanos| nanos > 0).then_some(sum)
 }
 
 /// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is

@@ -7,7 +7,7 @@ use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
 use crate::report::compute::compute_evidence;
 use crate::report::copies::copy_evidence;
-use crate::report::{CopyClass, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
+use crate::report::{CopyClass, CopyRow, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
 use crate::steps::Step;
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
@@ -30,11 +30,17 @@ const MOST_OF_IT: f64 = 0.9;
 
 /// What the GPU does because of `group`, and for how much of its time.
 pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
-    let share = ranking.share(group).median;
+    let share = ranking.share(group).share;
     let part = |of: u64| part_of((share * of as f64) as u64, of);
     let (does, percent) = (words::what_the_gpu_does(group), percent(share));
     let of = match ranking.steady.as_deref() {
-        Some([only]) => format!("every step ({})", part(only.median_duration())),
+        Some([only]) if only.kinds.is_some() => {
+            format!("the time of all steps ({} in the mean)", part(only.mean_duration()))
+        }
+        Some([only]) => {
+            let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
+            format!("every {noun} ({})", part(only.median_duration()))
+        }
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {
             let time = part(whole.iter().sum());
@@ -48,7 +54,7 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
 /// How the numbers of the verdict on `group` came about.
 pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut sentences = step_sentences(group, ranking, devices);
-    sentences.extend(ceiling_sentence(group, ranking.share(group).median, devices));
+    sentences.extend(ceiling_sentence(group, ranking.share(group).share, devices));
     sentences.push(leaf_sentence(group, whole));
     sentences
 }
@@ -59,12 +65,13 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
     let share = ranking.share(group);
     let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
     let over = match &steady[..] {
+        [only] if only.kinds.is_some() => format!("{} of two kinds", counted(count as u64, "typical step")),
         [only] => format!("{} of {}", counted(count as u64, "typical step"), duration(only.median_duration())),
         _ => format!("{} on {} GPUs", counted(count as u64, "typical step"), devices.len()),
     };
     let mut sentences = vec![format!(
-        "Median of {over}: {:.1} % of a step, 95 % confidence {:.1} to {:.1} %.",
-        share.median * 100.0,
+        "Over {over}: {:.1} % of their time, 95 % confidence {:.1} to {:.1} %.",
+        share.share * 100.0,
         share.low * 100.0,
         share.high * 100.0,
     )];
@@ -73,7 +80,12 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
         unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
         let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
         let count = counted(unusual.len() as u64, "step");
-        sentences.push(format!("Not counted: {count} of over 1.5 times the median: {}.", list.join(", ")));
+        let median = if steady.iter().any(|steady| steady.kinds.is_some()) {
+            "the median of the longer kind"
+        } else {
+            "the median"
+        };
+        sentences.push(format!("Not counted: {count} of over 1.5 times {median}: {}.", list.join(", ")));
     }
     sentences
 }
@@ -81,7 +93,7 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
 /// A cause that may be as large as `group`.
 pub(super) fn rival_sentence(group: Group, ranking: &Ranking) -> Option<String> {
     let (rival, interval) = ranking.rival(group).filter(|_| group != Group::GpuCompute)?;
-    let (rival, share) = (words::bottleneck(rival), percent(interval.median));
+    let (rival, share) = (words::bottleneck(rival), percent(interval.share));
     Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
 }
 
@@ -320,15 +332,21 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
         let each = bytes(each);
         evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
     }
-    let kernels = || devices.iter().flat_map(|device| &device.kernels);
-    let count: u64 = kernels().map(|row| row.durations.count()).sum();
-    let total = kernels().map(|row| row.durations.total()).fold(0, u64::saturating_add);
+    // What is launched most often is spoken of.
+    let of = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
+        counts.fold((0, 0_u64), |sum, (count, nanos)| (sum.0 + count, sum.1.saturating_add(nanos)))
+    };
+    let kernel = |row: &KernelRow| (row.durations.count(), row.durations.total());
+    let copy = |row: &CopyRow| (row.durations.count(), row.durations.total());
+    let kernels = of(&mut devices.iter().flat_map(|device| &device.kernels).map(kernel));
+    let copies = of(&mut devices.iter().flat_map(|device| &device.copies).map(copy));
+    let (what, (count, total)) = if copies.0 > kernels.0 { ("copy", copies) } else { ("kernel", kernels) };
     // Launches are counted after warm-up, as the waits are.
     let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
     let waited = Group::Launch.total(whole);
     if launched > 0 && count > 0 {
         evidence.push(format!(
-            "A kernel runs for {} on average, and the GPU waits {} for each launch.",
+            "A {what} runs for {} on average, and the GPU waits {} for each launch.",
             duration(total / count.max(1)),
             duration(waited / launched),
         ));
@@ -343,5 +361,6 @@ fn cause_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> =
         devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.group() == group).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.tally.total_ns));
-    rows.into_iter().take(3).map(GapRow::sentence).collect()
+    rows.truncate(3);
+    GapRow::sentences(&rows)
 }

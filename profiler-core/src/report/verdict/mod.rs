@@ -1,8 +1,8 @@
 //! The answer: which group costs the most that could be had back, the evidence, and one piece of advice.
 //!
 //! Groups are ranked by the time that could be had back if their cause were gone; computation is the answer when
-//! that is little for all of them. Shares are medians over steady steps when steps were found. When the records do not
-//! support an answer, the answer is that, with the reason.
+//! that is little for all of them. Shares are of the time of steady steps when steps were found. When the records do
+//! not support an answer, the answer is that, with the reason.
 
 mod advice;
 mod evidence;
@@ -15,6 +15,7 @@ use self::advice::GraphFit;
 pub(in crate::report) use self::evidence::ceiling_if_fixed;
 pub(crate) use self::live::LiveVerdict;
 use self::ranking::Ranking;
+use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
 use super::{DeviceReport, HostReport, StepBasis, Verdict};
 use crate::attribution::Attributor;
@@ -57,6 +58,7 @@ pub fn verdict_of(
     let interval = ranking.share(group);
     let graphs = GraphFit::of(attributor);
     let mut evidence = vec![evidence::headline(group, &ranking, devices, &whole)];
+    evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
     let seen = host::speaking(host, group, group.total(&whole));
     match seen {
         Some(seen) => evidence.extend(host::sentences(seen, group)),
@@ -82,7 +84,7 @@ pub fn verdict_of(
         Some(advice) => advice,
         None => without_samples(group, &whole, graphs, devices),
     };
-    let (share, ranking) = (interval.median, ranking.ranked());
+    let (share, ranking) = (interval.share, ranking.ranked());
     Verdict { group, share, ranking, basis, live: (group, share), evidence, details, recommendation }
 }
 

@@ -1,15 +1,15 @@
 //! The share of each group, and which of them is first by what could be had back of it.
 //!
-//! Shares are medians over steady steps when there are enough, else of the steady time as a whole.
-//! Steps are preferred because their median does not follow a few unusual ones and comes with an interval. They are
-//! not used when the unusual ones take more time than can be left out, or when those remembered are a small part
-//! of the run: then the whole says more.
+//! Shares are of the time of the steady steps when there are enough, else of the steady time as a whole. Steps are
+//! preferred because a few unusual ones can be left out of them and because they come with an interval. They are not
+//! used when the unusual ones take more time than can be left out, or when those remembered are a small part of the
+//! run: then the whole says more.
 
 use super::recoverable::gain;
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
 use crate::report::{DeviceReport, Ranked, RecoverableBy};
-use crate::steps::{Interval, Steady, Step};
+use crate::steps::{Steady, Step, TimeShare};
 use crate::thresholds::WORTH_SHARE;
 
 /// The groups over all devices.
@@ -23,7 +23,7 @@ pub(super) struct Ranking {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     group: Group,
-    share: Interval,
+    share: TimeShare,
     recoverable: f64,
     by: RecoverableBy,
 }
@@ -36,8 +36,8 @@ impl Ranking {
         Self { rows: rows.collect(), steady }
     }
 
-    pub(super) fn share(&self, group: Group) -> Interval {
-        self.row(group).map_or(Interval { median: 0.0, low: 0.0, high: 0.0 }, |row| row.share)
+    pub(super) fn share(&self, group: Group) -> TimeShare {
+        self.row(group).map_or_else(TimeShare::default, |row| row.share)
     }
 
     /// What could be had back of `group`.
@@ -51,26 +51,26 @@ impl Ranking {
 
     /// The group that matters most.
     pub(super) fn first(&self) -> Group {
-        first_of(|group| self.share(group).median, |group| self.recoverable(group))
+        first_of(|group| self.share(group).share, |group| self.recoverable(group))
     }
 
     /// Groups that could be the verdict and have any time, the most recoverable first.
     pub(super) fn ranked(&self) -> Vec<Ranked> {
-        let rows = self.rows.iter().filter(|row| can_be_first(row.group) && row.share.median > 0.0);
+        let rows = self.rows.iter().filter(|row| can_be_first(row.group) && row.share.share > 0.0);
         let ranked =
-            |row: &Row| Ranked { group: row.group, share: row.share.median, recoverable: row.recoverable, by: row.by };
+            |row: &Row| Ranked { group: row.group, share: row.share.share, recoverable: row.recoverable, by: row.by };
         let mut rows: Vec<Ranked> = rows.map(ranked).collect();
         rows.sort_by(|a, b| b.recoverable.total_cmp(&a.recoverable).then(b.share.total_cmp(&a.share)));
         rows
     }
 
     /// A group that cannot be told from `group` in size: its interval reaches into that of `group`.
-    pub(super) fn rival(&self, group: Group) -> Option<(Group, Interval)> {
+    pub(super) fn rival(&self, group: Group) -> Option<(Group, TimeShare)> {
         let low = self.share(group).low;
         self.steady.as_ref()?;
         let others = self.rows.iter().filter(|row| row.group != group && can_be_first(row.group));
         let rivals = others.filter(|row| row.share.high > low).map(|row| (row.group, row.share));
-        rivals.max_by(|a, b| a.1.median.total_cmp(&b.1.median))
+        rivals.max_by(|a, b| a.1.share.total_cmp(&b.1.share))
     }
 }
 
@@ -80,34 +80,34 @@ fn can_be_first(group: Group) -> bool {
 }
 
 impl Row {
-    /// The share of `group` on each device (the median over its steady steps, else that of its steady time) and what
-    /// could be had back of it, weighted by the steady time of the devices.
+    /// The share of `group` on each device (of the time of its steady steps, else of its steady time) and what could be
+    /// had back of it, weighted by the steady time of the devices. So are the ends of the interval, as if all devices
+    /// were at the same end of theirs.
     fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport]) -> Self {
-        let mut share = Interval { median: 0.0, low: 0.0, high: 0.0 };
+        let mut share = TimeShare::default();
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
         for (index, device) in devices.iter().enumerate() {
             let steady = steady.and_then(|steady| steady.get(index));
             let weight = device.steady_leaves.iter().sum::<u64>() as f64;
             let whole = group.total(&device.steady_leaves) as f64 / weight.max(1.0);
-            let of_steps =
-                steady.and_then(|steady| Interval::of(steady.rows.iter().map(|row| share_of(group, row)).collect()));
-            let interval = of_steps.unwrap_or(Interval { median: whole, low: whole, high: whole });
-            share.median += weight * interval.median;
-            share.low += weight * interval.low;
-            share.high += weight * interval.high;
+            let of_steps = steady.and_then(|steady| steady.share(group));
+            let found = of_steps.unwrap_or_else(|| TimeShare::exactly(whole));
+            share.share += weight * found.share;
+            share.low += weight * found.low;
+            share.high += weight * found.high;
             recoverable += weight
                 * match gain(group, device, steady) {
-                    Some(gain) => gain.min(interval.median),
+                    Some(gain) => gain.min(found.share),
                     None => {
                         by = RecoverableBy::Additive;
-                        interval.median
+                        found.share
                     }
                 };
             weights += weight;
         }
         let weights: f64 = if weights > 0.0 { weights } else { 1.0 };
-        let [median, low, high] = [share.median, share.low, share.high].map(|sum| sum / weights);
-        Self { group, share: Interval { median, low, high }, recoverable: recoverable / weights, by }
+        let [share, low, high] = [share.share, share.low, share.high].map(|sum| sum / weights);
+        Self { group, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::DeviceReport;
-use crate::steps::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
+use crate::steps::{FEWEST_STEADY, Steady, UNUSUAL, WARM_UP_STEPS};
 use crate::whatif::ScenarioKind;
 
 /// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
@@ -25,7 +25,7 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
     let replayed = what_if.step_ns()? as f64;
     let alike = match steady {
         Some(steady) => {
-            let typical = steady.median_duration() as f64;
+            let typical = steady.mean_duration() as f64;
             replayed <= UNUSUAL * typical && typical <= UNUSUAL * replayed
         }
         None => what_if.steps >= FEWEST_STEADY as u64 + WARM_UP_STEPS,
@@ -42,6 +42,5 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
 /// without it: where launches cost nothing it becomes shorter at best.
 fn between_kernels(device: &DeviceReport, steady: Option<&Steady>) -> f64 {
     let share = |leaves: &Leaves| leaves[Leaf::InterKernel as usize] as f64 / leaves.iter().sum::<u64>().max(1) as f64;
-    let of_steps = |steady: &Steady| Interval::of(steady.rows.iter().map(|step| share(&step.leaves)).collect());
-    steady.and_then(of_steps).map_or_else(|| share(&device.steady_leaves), |interval| interval.median)
+    share(&steady.map_or(device.steady_leaves, Steady::leaves))
 }

@@ -1,0 +1,81 @@
+//! What repeats within a step: layers, micro-batches, time steps.
+
+use rustc_hash::FxHashMap;
+
+/// Fewest repetitions that are worth a word.
+const FEWEST: u32 = 3;
+/// They make up at least one part in so many of the step.
+const LEAST_PART: u32 = 2;
+/// Distances that are looked at, those that come most often.
+const DISTANCES: usize = 8;
+
+/// A unit that repeats within a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// How often it comes in a row.
+    pub times: u32,
+    /// Its launches.
+    pub launches: u32,
+}
+
+impl Inside {
+    /// Launches of all repetitions.
+    #[must_use]
+    pub fn all(self) -> u32 {
+        self.times * self.launches
+    }
+
+    /// The unit that makes up most of a step of these launches; the shortest that makes up nearly as much.
+    pub(super) fn of(step: &[u32]) -> Option<Self> {
+        let mut last: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut distances: FxHashMap<usize, usize> = FxHashMap::default();
+        for (place, &symbol) in step.iter().enumerate() {
+            if let Some(before) = last.insert(symbol, place) {
+                *distances.entry(place - before).or_default() += 1;
+            }
+        }
+        let mut rows: Vec<(usize, usize)> = distances.into_iter().collect();
+        // The order of the map must not show.
+        rows.sort_unstable_by_key(|&(distance, count)| (std::cmp::Reverse(count * distance), distance));
+        let units = rows.iter().take(DISTANCES).map(|&(distance, _)| Self::at(distance, step));
+        let is_large = |unit: &Self| unit.times >= FEWEST && unit.all() >= step.len() as u32 / LEAST_PART;
+        let mut units: Vec<Self> = units.filter(is_large).collect();
+        units.sort_unstable_by_key(|unit| unit.launches);
+        let most = units.iter().map(|unit| unit.all()).max()?;
+        units.into_iter().find(|unit| 10 * unit.all() >= 9 * most)
+    }
+
+    /// The longest run in which each launch is the one `distance` before. The step goes on with itself, since nobody
+    /// knows yet where in it it begins.
+    fn at(distance: usize, step: &[u32]) -> Self {
+        let (mut run, mut longest) = (0, 0);
+        let again = || step.iter().chain(step);
+        for (symbol, before) in again().skip(distance).zip(again()) {
+            run = if symbol == before { run + 1 } else { 0 };
+            longest = longest.max(run);
+        }
+        let times = ((longest + distance) / distance).min(step.len() / distance);
+        Self { times: times as u32, launches: distance as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_within_a_step() {
+        let layers: Vec<u32> = (0..160).map(|launch| launch % 10).collect();
+        assert_eq!(Inside::of(&layers), Some(Inside { times: 16, launches: 10 }));
+        let with_ends = [&[90, 91][..], &layers, &[92; 1], &[93, 94]].concat();
+        assert_eq!(Inside::of(&with_ends), Some(Inside { times: 16, launches: 10 }));
+        let begun_in_the_middle = [&with_ends[70..], &with_ends[..70]].concat();
+        assert_eq!(Inside::of(&begun_in_the_middle), Some(Inside { times: 16, launches: 10 }));
+        assert_eq!(Inside::of(&[7; 100]), Some(Inside { times: 100, launches: 1 }));
+        // The optimizer's equal kernels are less than half of the step; two halves are no layers.
+        let training: Vec<u32> = (0..100).chain([7; 60]).collect();
+        assert_eq!(Inside::of(&training), None);
+        assert_eq!(Inside::of(&(0..50).chain(0..50).collect::<Vec<u32>>()), None);
+        assert_eq!(Inside::of(&[]), None);
+    }
+}

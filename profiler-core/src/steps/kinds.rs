@@ -1,0 +1,181 @@
+//! Steps of two kinds: some take long, and the others do not.
+//!
+//! A loader whose workers are behind lets every third step wait and the others not; gradients are accumulated over
+//! four steps and the fourth has the optimizer. No single number describes such steps. They are told apart by the
+//! widest gap in the sorted durations, if both sides have enough steps, differ twofold and are
+//! narrower than the gap. Where durations do not tell, the time of each cause is asked.
+
+use super::Step;
+use crate::attribution::leaf::Group;
+
+/// Each kind has at least this part of the steps, one in so many...
+const LEAST_PART: usize = 10;
+/// ...and at least so many steps.
+const LEAST_STEPS: usize = 5;
+/// The median of the one kind is at least so many times that of the other.
+const LEAST_RATIO: u64 = 2;
+/// A cause is asked only if its kinds differ by at least one part in so many of a step.
+const LEAST_OF_STEP: u64 = 5;
+
+/// Two kinds of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepKinds {
+    /// Steps of the kind that takes longer, or that has more of the cause.
+    pub more: u64,
+    /// The other steps.
+    pub less: u64,
+    /// Median duration of the first kind, nanoseconds.
+    pub more_ns: u64,
+    /// Median duration of the other kind, nanoseconds.
+    pub less_ns: u64,
+    /// The cause in which the two differ most.
+    pub group: Group,
+    /// Mean time of that cause in a step of the first kind, nanoseconds.
+    pub more_of_group_ns: u64,
+    /// Mean time of that cause in a step of the other kind, nanoseconds.
+    pub less_of_group_ns: u64,
+    /// Whether the kinds differ in how long they take; else only in the time of the cause.
+    pub by_duration: bool,
+}
+
+impl StepKinds {
+    /// The kinds of `steps`, if there are two.
+    #[must_use]
+    pub fn of(steps: &[Step]) -> Option<Self> {
+        let durations: Vec<u64> = steps.iter().map(Step::duration).collect();
+        if let Some(from) = split(&durations) {
+            return Some(Self::told_by(steps, &durations, from, None));
+        }
+        let typical = median(durations)?;
+        let largest_first = |group: &Group| std::cmp::Reverse(steps.iter().map(|step| time(*group, step)).sum::<u64>());
+        let mut groups = Group::ALL;
+        groups.sort_by_key(largest_first);
+        groups.into_iter().find_map(|group| {
+            let times: Vec<u64> = steps.iter().map(|step| time(group, step)).collect();
+            let kinds = Self::told_by(steps, &times, split(&times)?, Some(group));
+            let apart = kinds.more_of_group_ns - kinds.less_of_group_ns;
+            (apart >= typical / LEAST_OF_STEP).then_some(kinds)
+        })
+    }
+
+    /// Those whose value is at least `from`, and the others; they differ in `group`, if that is known.
+    fn told_by(steps: &[Step], values: &[u64], from: u64, group: Option<Group>) -> Self {
+        let by_duration = group.is_none();
+        let kind = |is_more: bool| {
+            let pairs = steps.iter().zip(values);
+            pairs.filter(move |(_, value)| (**value >= from) == is_more).map(|(step, _)| step)
+        };
+        let count = |is_more: bool| kind(is_more).count() as u64;
+        let mean = |is_more: bool, group: Group| {
+            kind(is_more).map(|step| time(group, step)).sum::<u64>() / count(is_more).max(1)
+        };
+        let apart = |group: &Group| mean(true, *group).saturating_sub(mean(false, *group));
+        let group = group.or_else(|| Group::ALL.into_iter().max_by_key(apart)).unwrap_or(Group::CannotTell);
+        let duration = |is_more: bool| median(kind(is_more).map(Step::duration).collect()).unwrap_or(0);
+        Self {
+            more: count(true),
+            less: count(false),
+            more_ns: duration(true),
+            less_ns: duration(false),
+            group,
+            more_of_group_ns: mean(true, group),
+            less_of_group_ns: mean(false, group),
+            by_duration,
+        }
+    }
+
+    /// The longest that a step of these may take without being unusual for its kind: `times` the median of the longer
+    /// kind. `None` where both kinds take as long.
+    pub(super) fn longest(&self, times: f64) -> Option<f64> {
+        self.by_duration.then_some(times * self.more_ns as f64)
+    }
+}
+
+fn time(group: Group, step: &Step) -> u64 {
+    group.total(&step.leaves)
+}
+
+/// The upper one of two.
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+/// The least of the larger values, if there are two kinds of them.
+fn split(values: &[u64]) -> Option<u64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let least = LEAST_STEPS.max(sorted.len().div_ceil(LEAST_PART));
+    let places = least..(sorted.len() + 1).saturating_sub(least);
+    let place = places.max_by_key(|&place| sorted[place] - sorted[place - 1])?;
+    let (less, more) = sorted.split_at(place);
+    let gap = more[0] - less[less.len() - 1];
+    // The middle half of each kind; all of it would make one step in between decide.
+    let spread = |kind: &[u64]| kind[kind.len() - 1 - kind.len() / 4] - kind[kind.len() / 4];
+    let (low, high) = (less[less.len() / 2], more[more.len() / 2]);
+    let apart = high > 0 && high >= LEAST_RATIO.saturating_mul(low) && gap > spread(less).max(spread(more));
+    apart.then_some(more[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::leaf::{LEAF_COUNT, Leaf};
+    use crate::record::Timestamp;
+
+    /// Steps that compute and wait for data for so long each.
+    fn steps(times: impl IntoIterator<Item = (u64, u64)>) -> Vec<Step> {
+        let step = |(compute, wait): (u64, u64)| {
+            let mut leaves = [0; LEAF_COUNT];
+            leaves[Leaf::Compute as usize] = compute;
+            leaves[Leaf::DataLoading as usize] = wait;
+            let at = Timestamp::from_nanos;
+            Step { start: at(1_000), end: at(1_000 + compute + wait), operations: 9, leaves }
+        };
+        times.into_iter().map(step).collect()
+    }
+
+    #[test]
+    fn two_of_three_steps_wait() {
+        let kinds =
+            StepKinds::of(&steps((0..90).map(|n| (10 + n % 2, if n % 3 == 0 { 0 } else { 27 + n % 5 })))).unwrap();
+        assert_eq!((kinds.more, kinds.less, kinds.group), (60, 30, Group::DataLoading));
+        assert_eq!((kinds.more_of_group_ns, kinds.less_of_group_ns, kinds.less_ns), (29, 0, 11));
+        assert!(kinds.by_duration && (38..42).contains(&kinds.more_ns));
+        assert_eq!(kinds.longest(1.5), Some(1.5 * kinds.more_ns as f64));
+    }
+
+    #[test]
+    fn a_cause_tells_kinds_of_one_length() {
+        // In each second step the device computes while it waits in the other.
+        let kinds = StepKinds::of(&steps((0..40).map(|n| if n % 2 == 0 { (10, 30) } else { (38, 1) }))).unwrap();
+        assert_eq!((kinds.more, kinds.less, kinds.by_duration, kinds.longest(1.5)), (20, 20, false, None));
+        assert!(matches!(kinds.group, Group::DataLoading | Group::GpuCompute), "{kinds:?}");
+        // A cause that is little of the step makes no kind.
+        assert_eq!(StepKinds::of(&steps((0..40).map(|n| (100, n % 2 * 15)))), None);
+    }
+
+    #[test]
+    fn few_alike_or_scattered_steps_are_of_one_kind() {
+        assert_eq!(StepKinds::of(&[]), None);
+        assert_eq!(StepKinds::of(&steps([(10, 0), (30, 0)])), None);
+        assert_eq!(StepKinds::of(&steps((0..100).map(|n| (if n < 4 { 500 } else { 10 }, 0)))), None, "4 % are unusual");
+        assert_eq!(
+            StepKinds::of(&steps((0..30).map(|n| (if n % 2 == 0 { 10 } else { 19 }, 0)))),
+            None,
+            "less than twice"
+        );
+        assert!(StepKinds::of(&steps((0..30).map(|n| (if n % 2 == 0 { 10 } else { 20 }, 0)))).is_some());
+        // Everything between 10 and 60, or a long tail, has no gap to speak of.
+        assert_eq!(StepKinds::of(&steps((0..50).map(|n| (10 + n * 37 % 50, 0)))), None);
+        let tail = |n: u64| (10.0 - 10.0 * (1.0 - (n as f64 + 0.5) / 200.0).ln()) as u64;
+        assert_eq!(StepKinds::of(&steps((0..200).map(|n| (tail(n) * 100, 0)))), None);
+    }
+
+    #[test]
+    fn unusual_steps_do_not_hide_the_kinds() {
+        let times = (0..100).map(|n| (10, if n == 50 { 9_000 } else { n % 4 / 3 * 40 }));
+        let kinds = StepKinds::of(&steps(times)).unwrap();
+        assert_eq!((kinds.more, kinds.less), (26, 74));
+    }
+}
