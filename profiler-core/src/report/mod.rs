@@ -16,6 +16,7 @@ mod gaps;
 mod host;
 #[cfg(feature = "serde")]
 pub mod json;
+pub mod library;
 mod memory;
 mod model;
 pub(crate) mod monitor;
