@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who
 //! launched what), `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `host_samples`
-//! (what the host did), `account` (the time by cause), `queries` (what can be asked).
+//! (what the host did), `launch_lines` (which line launched a kernel), `account` (the time by cause), `queries` (what can be asked).
 //!
 //! Beside the accounts the same records drive the what-if simulation ([`crate::whatif`]), by way of `simulation_feed`.
 //!
@@ -28,7 +28,9 @@ mod host_samples;
 mod idle_log;
 mod input_gaps;
 mod join;
+mod launch_lines;
 mod launch_order;
+mod launch_places;
 pub mod leaf;
 mod limits;
 mod link_time;
@@ -55,6 +57,8 @@ pub use activity::is_communication;
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
+pub use launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
+pub use launch_places::LaunchPlace;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
@@ -65,6 +69,7 @@ use self::activity::KernelClasses;
 use self::api::ApiClasses;
 use self::dependencies::Dependencies;
 use self::join::Launches;
+use self::launch_lines::LaunchLines;
 use self::launch_order::StepMarks;
 use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
@@ -104,6 +109,7 @@ pub struct Attributor {
     memory: Memory,
     threads: ThreadTable,
     launches: Launches,
+    launch_lines: LaunchLines,
     dependencies: Dependencies,
     /// All that wait: for their launch, then for the watermark.
     operations: Slab<Operation>,

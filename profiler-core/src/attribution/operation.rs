@@ -20,6 +20,8 @@ pub(super) struct Operation {
     pub(super) graph: bool,
     /// A copy from the host that is large enough to be an input batch.
     pub(super) input: bool,
+    /// CUPTI's id of the graph that it is a node of; 0 outside graphs, or when the record does not say.
+    pub(super) graph_id: u32,
     /// Number of the flush during which it came.
     pub(super) flush: u64,
     /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
@@ -54,6 +56,7 @@ impl Operation {
             subject: Subject::None,
             leaf: Leaf::CopyOther,
             graph: false,
+            graph_id: 0,
             input: false,
             flush: 0,
             symbol: 0,
