@@ -151,8 +151,10 @@ fn is_operator(symbol: &str) -> bool {
 mod tests {
     use super::*;
 
-    const LINEAR: (&str, &str, u32) = ("/v/lib/python3.12/site-packages/torch/nn/modules/linear.py", "Linear.forward", 125);
-    const CALL: (&str, &str, u32) = ("/v/lib/python3.12/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1747);
+    const LINEAR: (&str, &str, u32) =
+        ("/v/lib/python3.12/site-packages/torch/nn/modules/linear.py", "Linear.forward", 125);
+    const CALL: (&str, &str, u32) =
+        ("/v/lib/python3.12/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1747);
     const MODEL: (&str, &str, u32) = ("/home/u/model.py", "Block.forward", 31);
     const TRAIN: (&str, &str, u32) = ("/home/u/train.py", "main", 42);
     const LAUNCH: (&str, &str, u32) = ("libcudart.so.12", "cudaLaunchKernel", 0);

@@ -154,7 +154,13 @@ impl DeviceStatistics {
     }
 
     /// Counts a kernel.
-    pub(super) fn add_kernel(&mut self, config: LaunchConfigId, (name, communication): (NameId, bool), graph: bool, nanos: u64) {
+    pub(super) fn add_kernel(
+        &mut self,
+        config: LaunchConfigId,
+        (name, communication): (NameId, bool),
+        graph: bool,
+        nanos: u64,
+    ) {
         let index = config.0 as usize;
         if index < CONFIG_LIMIT && self.configs.len() <= index {
             self.configs.resize(index + 1, (ConfigTally::default(), 0));

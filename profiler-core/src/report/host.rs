@@ -154,7 +154,7 @@ fn lines_of(mut rows: Vec<(LineId, HostCause, u64)>) -> Vec<(LineId, HostCause, 
 }
 
 /// A library's file from its package on, another one's name.
-fn short_path(path: &str) -> &str {
+pub(super) fn short_path(path: &str) -> &str {
     let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
     match package {
         Some((_, within)) => within,

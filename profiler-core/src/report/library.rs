@@ -142,7 +142,8 @@ impl Place {
             Self::Anywhere(part) => whole.contains(part),
             Self::End(part) => {
                 let stem = path.trim_end_matches(|c: char| c.is_ascii_digit());
-                path.ends_with(part) || (stem.len() < path.len() && stem.strip_suffix('_').is_some_and(|stem| stem.ends_with(part)))
+                path.ends_with(part)
+                    || (stem.len() < path.len() && stem.strip_suffix('_').is_some_and(|stem| stem.ends_with(part)))
             }
             Self::TritonArguments => path.rsplit_once('_').is_some_and(|(_, last)| is_triton_signature(last)),
         }
@@ -294,7 +295,8 @@ fn namespaces(mangled: &str) -> String {
     let mut path = String::new();
     loop {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let part = rest[..digits].parse::<usize>().ok().and_then(|length| rest.get(digits..digits.checked_add(length)?));
+        let part =
+            rest[..digits].parse::<usize>().ok().and_then(|length| rest.get(digits..digits.checked_add(length)?));
         let Some(part) = part else { return path };
         if !path.is_empty() {
             path.push_str("::");
@@ -347,13 +349,19 @@ mod tests {
         ("triton_softmax_5", Library::Xla),
         ("void at::native::reduce_kernel<512, 1, ReduceOp<float, thrust::pair<float, float>>>(int)", Library::Pytorch),
         ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>(float*)", Library::Pytorch),
-        ("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_", Library::Pytorch),
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
+            Library::Pytorch,
+        ),
         ("void cunn_ClassNLLCriterion_updateOutput_kernel<float, float>(float*)", Library::Pytorch),
         ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>(int)", Library::Apex),
         ("void cub::DeviceScanKernel<cub::AgentScanPolicy<128>, at::native::X>(int)", Library::Cub),
         ("void at_cuda_detail::cub::DeviceRadixSortKernel<int>(int)", Library::Cub),
         ("void thrust::cuda_cub::core::_kernel_agent<int>(int)", Library::Cub),
-        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>(P)", Library::FlashAttention),
+        (
+            "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>(P)",
+            Library::FlashAttention,
+        ),
         ("void flash_fwd_splitkv_kernel<int>(P)", Library::FlashAttention),
         ("void vllm::paged_attention_v1_kernel<float>(float*)", Library::Vllm),
         ("void fbgemm_gpu::permute_indices_weights_kernel<false>(int)", Library::Fbgemm),
@@ -370,7 +378,9 @@ mod tests {
         for (name, library) in KNOWN {
             assert_eq!(Library::of_kernel(name), Some(library), "{name}");
         }
-        for name in ["gemm", "saxpy(float*)", "_Z12empty_kernelPi", "my_fusion_of_kernels", "scan_00", "", "_ZN", "_ZN9"] {
+        for name in
+            ["gemm", "saxpy(float*)", "_Z12empty_kernelPi", "my_fusion_of_kernels", "scan_00", "", "_ZN", "_ZN9"]
+        {
             assert_eq!(Library::of_kernel(name), None, "{name}");
         }
     }

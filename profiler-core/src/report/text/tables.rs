@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::report::{DeviceReport, KernelGeometry, Report};
+use crate::report::{DeviceReport, KernelGeometry, Report, launches};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
@@ -22,6 +22,9 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         leaf_rows(out, device);
         kernel_rows(out, device, kernels);
         copy_rows(out, device);
+    }
+    if kernels > 0 {
+        launches::write(out, report);
     }
     api_rows(out, report);
     for note in &report.process.notes {
