@@ -203,6 +203,7 @@ impl KernelLines {
             not_sampled_ns: kernel_ns.saturating_sub(sampled_ns),
             lines,
             distinct_lines,
+            distinct_rows: parts.len() as u64,
             rows: parts.iter().take(ROWS).map(|part| row(part, dictionary)).collect(),
         })
     }

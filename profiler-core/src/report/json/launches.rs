@@ -30,6 +30,7 @@ pub(super) struct KernelLinesJson {
     kernel_ns: u64,
     not_sampled_ns: u64,
     distinct_lines: u64,
+    distinct_kernels: u64,
     lines: Vec<LineJson>,
     kernels: Vec<KernelJson>,
 }
@@ -107,6 +108,7 @@ impl KernelLinesJson {
             kernel_ns: from.kernel_ns,
             not_sampled_ns: from.not_sampled_ns,
             distinct_lines: from.distinct_lines,
+            distinct_kernels: from.distinct_rows,
             lines: from
                 .lines
                 .iter()

@@ -40,6 +40,8 @@ pub struct KernelLines {
     pub distinct_lines: u64,
     /// By kernel and line, the largest time first; at most 1,024.
     pub rows: Vec<KernelLineRow>,
+    /// Kernels at places, those beyond `rows` too.
+    pub distinct_rows: u64,
 }
 
 /// A part of kernel time as samples tell it.
