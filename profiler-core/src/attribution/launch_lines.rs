@@ -1,10 +1,10 @@
 //! Which line launched a kernel, from samples of the launching threads that fell into its launches.
 //!
-//! A sample tells the line of a launch when it lies within the launching call of its thread, or in the host gap directly
-//! before that call when the gap is at most [`DISPATCH_NANOS`] long: there the framework prepares the launch. The
-//! launch is then marked, and the operation that joins it brings the kernel's name, or the graph. What is kept are
-//! tallies by work and place: how often launches of this kernel were seen at this line. No launch keeps anything that no
-//! sample fell into.
+//! A sample tells the line of a launch when it lies within the launching call of its thread, or in the host gap
+//! directly before that call when the gap is at most [`DISPATCH_NANOS`] long: there the framework prepares the launch.
+//! The launch is then marked, and the operation that joins it brings the kernel's name, or the graph. What is kept are
+//! tallies by work and place: how often launches of this kernel were seen at this line. A launch that no sample fell
+//! into keeps nothing.
 //!
 //! Samples and calls of the time before a flush mark come in any order. By the flush that places a call, all samples up
 //! to its end have come.

@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who
 //! launched what), `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `host_samples`
-//! (what the host did), `launch_lines` (which line launched a kernel), `account` (the time by cause), `queries` (what can be asked).
+//! (what the host did), `launch_lines` (which line launched a kernel), `account` (the time by cause), `queries` (what
+//! can be asked).
 //!
 //! Beside the accounts the same records drive the what-if simulation ([`crate::whatif`]), by way of `simulation_feed`.
 //!

@@ -311,13 +311,15 @@ impl LaunchSite {
     }
 }
 
-/// Appends the tables of the long report: by library, by line, and by range where the program named any.
-pub(super) fn write(out: &mut Page, report: &Report) {
-    library_table(out, &report.kernel_libraries);
-    if let Some(lines) = &report.kernel_lines {
-        line_table(out, lines);
+impl Report {
+    /// Appends the tables of kernels of the long report: by library, by line, and by range where the program named any.
+    pub(super) fn write_kernel_time(&self, out: &mut Page) {
+        library_table(out, &self.kernel_libraries);
+        if let Some(lines) = &self.kernel_lines {
+            line_table(out, lines);
+        }
+        range_table(out, self);
     }
-    range_table(out, report);
 }
 
 fn library_table(out: &mut Page, rows: &[LibraryRow]) {

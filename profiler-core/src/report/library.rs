@@ -110,8 +110,8 @@ impl Library {
         RULES.iter().find(|rule| rule.place.fits(path, whole)).map(|rule| rule.library)
     }
 
-    /// The library that a loaded file belongs to, by the file's name: `libcublasLt.so.12` is cuBLAS. `None` for files of
-    /// the CUDA runtime and driver, which every launch goes through, and for any other.
+    /// The library that a loaded file belongs to, by the file's name: `libcublasLt.so.12` is cuBLAS. `None` for files
+    /// of the CUDA runtime and driver, which every launch goes through, and for any other.
     #[must_use]
     pub fn of_file(file: &str) -> Option<Self> {
         let name = file.rsplit('/').next().unwrap_or(file);
@@ -167,8 +167,9 @@ const fn rule(place: Place, library: Library) -> Rule {
 /// `third_party/flash-attention`), `torch/_inductor/codegen/triton.py` (`triton_poi_fused_...`), Triton 2's
 /// `compiler/compiler.py` (`_0d1d2de`), XLA's fusions (`xla/hlo/ir` and `xla/service/gpu`: `loop_add_fusion`,
 /// `wrapped_add`), NCCL's `src/device/generate.py` (`ncclDevKernel_...`), CuPy's `_core/_kernel.pyx` (`cupy_add__...`),
-/// Numba's `cuda/compiler.py` (`cudapy`), FBGEMM's `codegen` (`split_embedding_...`), Apex's `csrc/multi_tensor_apply.cuh`,
-/// and the CUTLASS library's names of instances, which cuBLAS uses (`cutlass::Kernel<cutlass_80_...>`).
+/// Numba's `cuda/compiler.py` (`cudapy`), FBGEMM's `codegen` (`split_embedding_...`), Apex's
+/// `csrc/multi_tensor_apply.cuh`, and the CUTLASS library's names of instances, which cuBLAS uses
+/// (`cutlass::Kernel<cutlass_80_...>`).
 const RULES: [Rule; 84] = [
     rule(Place::Begin("pytorch_flash::"), Library::FlashAttention),
     rule(Place::Begin("flash::"), Library::FlashAttention),

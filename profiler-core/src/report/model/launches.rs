@@ -6,8 +6,8 @@ use crate::report::library::Library;
 /// Kernels of one library, on all devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LibraryRow {
-    /// The library, or the loaded file that samples saw launch the kernels; `None` for kernels of which neither is known:
-    /// the program's own, or those of a library that no rule knows.
+    /// The library, or the loaded file that samples saw launch the kernels; `None` for kernels of which neither is
+    /// known: the program's own, or those of a library that no rule knows.
     pub library: Option<String>,
     /// Distinct kernels.
     pub names: u64,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::report::{DeviceReport, KernelGeometry, Report, launches};
+use crate::report::{DeviceReport, KernelGeometry, Report};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
@@ -24,7 +24,7 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         copy_rows(out, device);
     }
     if kernels > 0 {
-        launches::write(out, report);
+        report.write_kernel_time(out);
     }
     api_rows(out, report);
     for note in &report.process.notes {
