@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::Attributor;
 use super::api::ApiClass;
 use super::join::Launch;
 use super::launch_places::{LaunchPlace, PlaceId, Places};
@@ -216,34 +215,27 @@ impl LaunchLines {
             kernels.total_ns = kernels.total_ns.saturating_add(nanos);
         }
     }
-}
 
-impl Attributor {
     /// How often launches of a kernel or graph were seen at a place.
-    pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
-        let lines = &self.launch_lines;
-        let row = |(&(work, place), &count): (&(LaunchedWork, PlaceId), &u64)| {
-            Some((work, lines.places.place(place)?, count))
-        };
-        lines.tallies.iter().filter_map(row)
+    pub(super) fn rows(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
+        let row =
+            |(&(work, place), &count): (&(LaunchedWork, PlaceId), &u64)| Some((work, self.places.place(place)?, count));
+        self.tallies.iter().filter_map(row)
     }
 
-    /// The kernels of each graph that ran, by CUPTI's id of the graph.
-    pub fn graph_kernels(&self) -> impl Iterator<Item = (u32, GraphKernels)> {
-        self.launch_lines.graphs.iter().map(|(&graph, &kernels)| (graph, kernels))
+    /// The kernels of each graph, by CUPTI's id of the graph.
+    pub(super) fn graphs(&self) -> impl Iterator<Item = (u32, GraphKernels)> {
+        self.graphs.iter().map(|(&graph, &kernels)| (graph, kernels))
     }
 
-    /// Where the samples of all threads went.
-    #[must_use]
-    pub fn launch_sample_counts(&self) -> LaunchSampleCounts {
-        let counts = self.launch_lines.counts;
-        let awaited: usize = self.launch_lines.awaited.values().map(Vec::len).sum();
-        let dropped: u64 = self.threads.rows.iter().map(|thread| thread.launch_samples.dropped).sum();
-        let waiting: usize = self.threads.rows.iter().map(|thread| thread.launch_samples.waiting.len()).sum();
+    /// Where the samples went, with those of `threads` that belong to no call yet.
+    pub(super) fn counts<'a>(&self, threads: impl Iterator<Item = &'a LaunchSamples>) -> LaunchSampleCounts {
+        let awaited: usize = self.awaited.values().map(Vec::len).sum();
+        let rest: u64 = threads.map(|samples| samples.dropped + samples.waiting.len() as u64).sum();
         LaunchSampleCounts {
-            elsewhere: counts.elsewhere + dropped + waiting as u64,
-            without_record: counts.without_record + awaited as u64,
-            ..counts
+            elsewhere: self.counts.elsewhere + rest,
+            without_record: self.counts.without_record + awaited as u64,
+            ..self.counts
         }
     }
 }

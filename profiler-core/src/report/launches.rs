@@ -94,40 +94,34 @@ impl LibraryRow {
         let kernels = kernels_by_name(attributor);
         let files = files_of_kernels(attributor);
         let all = kernels.values().fold(0u64, |sum, of| sum.saturating_add(of.total_ns));
-        let mut rows: FxHashMap<Option<String>, (Self, (u64, Reverse<Option<NameId>>))> = FxHashMap::default();
-        for (&name, of) in &kernels {
+        // The first kernel of a library is its largest.
+        let mut kernels: Vec<(Option<NameId>, OfName)> = kernels.into_iter().collect();
+        kernels.sort_by_key(|&(name, of)| (Reverse(of.total_ns), name));
+        let mut rows: Vec<Self> = Vec::new();
+        for (name, of) in kernels {
             let by_name =
                 name.and_then(|id| Library::of_kernel(dictionary.name(id))).map(|known| known.name().to_owned());
             let by_samples = match (&by_name, name.and_then(|id| files.get(&id))) {
                 (None, Some(&file)) => Some(library_of_file(dictionary.name(file))),
                 _ => None,
             };
-            let told = by_samples.is_some();
+            let by_samples_ns = if by_samples.is_some() { of.total_ns } else { 0 };
             let library = by_name.or(by_samples);
-            let (row, largest) = rows.entry(library.clone()).or_insert_with(|| {
-                let empty = Self {
-                    library,
-                    names: 0,
-                    count: 0,
-                    total_ns: 0,
-                    by_samples_ns: 0,
-                    share: 0.0,
-                    largest: String::new(),
-                };
-                (empty, (0, Reverse(None)))
+            let known = rows.iter().position(|row| row.library == library);
+            let index = known.unwrap_or_else(|| {
+                let largest = name.map_or_else(|| "(other kernels)".to_owned(), |id| names::kernel(dictionary, id));
+                rows.push(Self { library, names: 0, count: 0, total_ns: 0, by_samples_ns: 0, share: 0.0, largest });
+                rows.len() - 1
             });
+            let row = &mut rows[index];
             row.names += 1;
             row.count += of.count;
             row.total_ns = row.total_ns.saturating_add(of.total_ns);
-            row.by_samples_ns = row.by_samples_ns.saturating_add(if told { of.total_ns } else { 0 });
-            *largest = (*largest).max((of.total_ns, Reverse(name)));
+            row.by_samples_ns = row.by_samples_ns.saturating_add(by_samples_ns);
         }
-        let finished = |(row, (_, Reverse(largest))): (Self, (u64, Reverse<Option<NameId>>))| Self {
-            share: row.total_ns as f64 / all.max(1) as f64,
-            largest: largest.map_or_else(String::new, |id| names::kernel(dictionary, id)),
-            ..row
-        };
-        let mut rows: Vec<Self> = rows.into_values().map(finished).collect();
+        for row in &mut rows {
+            row.share = row.total_ns as f64 / all.max(1) as f64;
+        }
         rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.library.cmp(&b.library)));
         rows
     }

@@ -116,11 +116,12 @@ impl Program {
             }));
         }
         if self.below(10) == 0 {
+            let stack = self.below(STACKS) as usize;
             records.push(Record::Sample(HostSample {
                 since: Timestamp::from_nanos(at),
                 at: Timestamp::from_nanos(at + 1_000),
                 thread: ThreadId(thread as u32 + 1),
-                stack: self.stacks[self.below(STACKS) as usize],
+                stack: self.stacks[stack],
                 ..HostSample::default()
             }));
         }
