@@ -170,7 +170,9 @@ impl KernelLines {
         let graphs: FxHashMap<u32, u64> =
             attributor.graph_kernels().map(|(graph, kernels)| (graph, kernels.total_ns)).collect();
         let time_of = |work: LaunchedWork| match work {
-            LaunchedWork::Kernel(name) => kernels.get(&Some(name)).map_or(0, |of| of.total_ns - of.graph_ns),
+            LaunchedWork::Kernel(name) => {
+                kernels.get(&Some(name)).map_or(0, |of| of.total_ns.saturating_sub(of.graph_ns))
+            }
             LaunchedWork::Graph(graph) => graphs.get(&graph).copied().unwrap_or_default(),
         };
         let mut samples: FxHashMap<LaunchedWork, u64> = FxHashMap::default();
