@@ -324,20 +324,20 @@ fn library_table(out: &mut Page, rows: &[LibraryRow]) {
     }
     let _ = writeln!(
         out,
-        "\n== kernel time by library (estimate by kernel name)\n{:>10} {:>6} {:>9} {:>7}  {:<20}  largest kernel",
-        "time", "%", "count", "kernels", "library"
+        "\n== kernel time by library (estimate by kernel name)\n{:>10} {:>6} {:>9} {:>7}  library: largest kernel",
+        "time", "%", "count", "kernels"
     );
     let shown = &rows[..rows.len().min(SHOWN)];
     let kernels = short_names(shown.iter().map(|row| row.largest.as_str()), NAME_WIDTH);
     for (row, kernel) in shown.iter().zip(kernels) {
         let _ = writeln!(
             out,
-            "{:>10} {:>6.2} {:>9} {:>7}  {:<20}  {kernel}",
+            "{:>10} {:>6.2} {:>9} {:>7}  {}: {kernel}",
             duration(row.total_ns),
             row.share * 100.0,
             row.count,
             row.names,
-            shortened(row.library.as_deref().unwrap_or("unknown or its own"), 20),
+            shortened(row.library.as_deref().unwrap_or("unknown or its own"), 40),
         );
     }
     rest(out, rows.len() as u64, "more library or file", "more libraries or files");
