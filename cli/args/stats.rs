@@ -19,7 +19,7 @@ REPORTS:
   nvtx_startend_sum     nvtx_kern_sum          nvtx_gpu_proj_sum
   nvtx_gpu_proj_trace   osrt_sum (waits in host samples)
   um_sum                um_total_sum           um_cpu_page_faults_sum
-  cuda_memory_usage_sum and cuda_memory_usage_trace (gpuwhy's own)
+  gpuwhy's own: cuda_kern_line_sum, cuda_kern_library_sum, cuda_memory_usage_sum, cuda_memory_usage_trace
 
 EXIT CODES:
   0  every report was printed

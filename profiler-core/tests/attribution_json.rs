@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::{Scenario, gpu};
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::record::MemoryKind;
+use profiler_core::record::{HostSample, MemoryKind};
 use profiler_core::report::json::{Document, SCHEMA_VERSION};
 use serde::Deserialize;
 
@@ -21,7 +21,25 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, ranges: Option<Ranges>, memory: Option<Memory>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, ranges: Option<Ranges>, memory: Option<Memory>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+    }
+    KernelLibrary {
+        library: Option<String>, kernels: u64, count: u64, total_ns: u64, by_samples_ns: u64, share: f64, largest_kernel: String,
+    }
+    KernelLines {
+        basis: String, samples: u64, samples_in_copies: u64, samples_elsewhere: u64, samples_without_record: u64,
+        samples_without_row: u64, kernel_ns: u64, not_sampled_ns: u64, distinct_lines: u64, distinct_kernels: u64,
+        lines: Vec<KernelLine>, kernels: Vec<KernelAtLine>,
+    }
+    KernelLine {
+        file: String, line: u32, function: String, within: Option<Within>, module: Option<String>, operator: Option<String>,
+        binary: Option<String>, samples: u64, total_ns: u64, low_ns: u64, high_ns: u64, share: f64, kernels: u64,
+        largest_kernel: String,
+    }
+    KernelAtLine {
+        kernel: String, graph: Option<u32>, library: Option<String>, file: String, line: u32, function: String,
+        within: Option<Within>, module: Option<String>, operator: Option<String>, binary: Option<String>, samples: u64,
+        total_ns: u64, low_ns: u64, high_ns: u64, kernel_samples: u64, kernel_ns: u64,
     }
     Capture {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, verdict: Option<String>,
@@ -94,7 +112,7 @@ wire! {
     StepKind { steps: u64, median_ns: u64, group_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
-        name: String, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
+        name: String, library: Option<String>, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
         max_ns: u64, geometry: Option<Geometry>,
     }
     Geometry {
@@ -163,6 +181,27 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
     assert!(kernel.geometry.is_none() && device.compute.geometry.is_none());
     let launch = report.api.iter().find(|row| row.name == "cudaLaunchKernel").unwrap();
     assert_eq!((launch.calls, launch.failed, launch.total_ns), (50, 0, 250_000));
+}
+
+#[test]
+fn lines_and_libraries_are_read_back() {
+    let mut scenario = Scenario::new();
+    for index in 0..4 {
+        let at = 1_000 * (index + 1);
+        gpu(0).kernel("volta_sgemm_64x64_nn").at(at + 20).lasting(100).launched(&mut scenario, 1, at, 8);
+        let line = if index == 3 { 50 } else { 42 };
+        scenario.sample(1, at, at + 4, HostSample::default(), &[("/home/u/net.py", "Net.forward", line)]);
+    }
+    let report = read_back(&scenario);
+    assert_eq!(report.devices[0].kernels[0].library.as_deref(), Some("cuBLAS"));
+    let library = &report.kernel_libraries[0];
+    assert_eq!((library.library.as_deref(), library.total_ns, library.kernels), (Some("cuBLAS"), 400_000, 1));
+    let lines = report.kernel_lines.unwrap();
+    assert_eq!((lines.basis.as_str(), lines.samples, lines.distinct_lines), ("estimate", 4, 2));
+    let (line, kernel) = (&lines.lines[0], &lines.kernels[1]);
+    assert_eq!((line.line, line.samples, line.total_ns, line.module.as_deref()), (42, 3, 300_000, Some("Net")));
+    assert_eq!((kernel.line, kernel.samples, kernel.kernel_samples, kernel.kernel_ns), (50, 1, 4, 400_000));
+    assert!(kernel.low_ns < kernel.total_ns && kernel.total_ns < kernel.high_ns);
 }
 
 #[test]

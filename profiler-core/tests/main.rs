@@ -24,6 +24,7 @@ mod diff_prediction;
 mod geometry;
 mod geometry_reference;
 mod geometry_report;
+mod launch_lines;
 mod live_line;
 mod memory_usage;
 mod ranks;

@@ -3,6 +3,7 @@
 mod analyze;
 mod chrome;
 mod hta;
+mod lines;
 mod merge;
 mod parquet;
 mod perfetto;

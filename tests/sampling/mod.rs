@@ -2,6 +2,7 @@
 //! living interpreter works and waits.
 
 mod native;
+mod lines;
 
 use std::collections::BTreeMap;
 use std::fs::File;

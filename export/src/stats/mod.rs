@@ -7,8 +7,8 @@
 //! Reading order: `table` (rows and cells), `input` (the arguments of every table), `subject` (one trace or several),
 //! `format` (text, CSV, TSV, JSON), `fit` (the width of a text), `document` (several tables), `statistic` (which there
 //! are, and their columns), `report` (who makes which), `distribution`, `columns` and `sums`, `launches` (calls joined
-//! with kernels), `executions`, `nvtx`, `instances` and `projection` (ranges and the work in them), `operations` and
-//! `calls` (the trace reports).
+//! with kernels), `executions`, `lines` (kernels by line and library), `nvtx`, `instances` and `projection` (ranges and
+//! the work in them), `operations` and `calls` (the trace reports).
 
 mod calls;
 mod columns;
@@ -22,6 +22,7 @@ mod input;
 mod instances;
 mod labels;
 mod launches;
+mod lines;
 mod managed;
 mod memory;
 mod nvtx;

@@ -3,7 +3,7 @@
 use super::input::{Input, Notes};
 use super::statistic::Statistic;
 use super::table::{Cell, RowSink};
-use super::{calls, executions, managed, memory, nvtx, operations, projection, sums, waits};
+use super::{calls, executions, lines, managed, memory, nvtx, operations, projection, sums, waits};
 use crate::error::ExportError;
 
 /// The rows of a summary; `None` for a report that is a trace.
@@ -26,6 +26,8 @@ pub(super) fn rows(
         Statistic::WaitSum => waits::rows(input, notes).map(Some),
         Statistic::ProjectionSum => projection::summary(input, notes).map(Some),
         Statistic::RangeKernelSum => projection::kernel_summary(input, notes).map(Some),
+        Statistic::LibrarySum => lines::libraries(input, notes).map(Some),
+        Statistic::LineSum => lines::lines(input, notes).map(Some),
         Statistic::ExecutionSum => executions::summary(input, notes).map(Some),
         Statistic::RangeSum | Statistic::PushPopSum | Statistic::StartEndSum => {
             nvtx::rows(statistic, input, notes).map(Some)

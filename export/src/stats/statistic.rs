@@ -26,6 +26,15 @@ const HOST_FAULTS: &str = "CPU Page Faults, *CPU Instruction Address, *Source Fi
 const WAITS_NOTE: &str = "Waits that looks at the launching threads met, not calls: short ones are missing, and a row \
                                is what the\nthread slept in. Looks that follow each other in the same wait count as one.";
 
+/// Columns of the sums of kernels by library and by line.
+const LIBRARY_SUM: &str = "Time (%), Total Time @, Instances, Kernels, Told by Samples @, *Library, *Largest Kernel";
+const LINE_SUM: &str = "Time (%), Estimated Time @, 95% Low @, 95% High @, Samples, Kernel Samples, Kernel Time @, \
+                            *Library, *Module, *Operator, *File, Line, *Function, *Kernel";
+
+/// Above the table of kernels by line.
+const LINES_NOTE: &str = "Estimated from host samples that fell into launches; kernels without a sample are not here. \
+                               nvtx_kern_sum\nis exact, for programs with ranges.";
+
 macro_rules! statistics {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $title:literal;)*) => {
         /// A report of `nsys stats`.
@@ -78,6 +87,10 @@ statistics! {
     ExecutionSum = "cuda_kern_exec_sum", "CUDA Kernel Launch & Exec Time Summary";
     /// Launch, queue and run of every kernel.
     ExecutionTrace = "cuda_kern_exec_trace", "CUDA Kernel Launch & Exec Time Trace";
+    /// Kernels by library. Not a report of nsys.
+    LibrarySum = "cuda_kern_library_sum", "CUDA Kernel Summary by Library";
+    /// Kernels by the line that launched them. Not a report of nsys.
+    LineSum = "cuda_kern_line_sum", "CUDA Kernel Summary by Line";
     /// Memory that is held, by device and kind. Not a report of nsys.
     MemoryUsageSum = "cuda_memory_usage_sum", "CUDA Memory Usage Summary";
     /// Every allocation and release. Not a report of nsys.
@@ -134,6 +147,8 @@ impl Statistic {
             Self::HostFaultSum => HOST_FAULTS.to_owned(),
             Self::ManagedSum => MANAGED_BY_ADDRESS.to_owned(),
             Self::ManagedTotalSum => MANAGED_TOTAL.to_owned(),
+            Self::LibrarySum => LIBRARY_SUM.to_owned(),
+            Self::LineSum => LINE_SUM.to_owned(),
             Self::MemoryUsageSum => MEMORY_SUM.to_owned(),
             Self::MemoryUsageTrace => MEMORY_TRACE.to_owned(),
             Self::ProjectionSum => {
@@ -166,7 +181,11 @@ impl Statistic {
                 format!("PID, TID, DevId, Count, QCount, {}, *API Name, *Kernel Name", groups.join(", "))
             }
         };
-        let note = (self == Self::WaitSum).then(|| WAITS_NOTE.to_owned());
+        let note = match self {
+            Self::WaitSum => Some(WAITS_NOTE.to_owned()),
+            Self::LineSum => Some(LINES_NOTE.to_owned()),
+            _ => None,
+        };
         Heading { title: self.title(), name: self.name(), note, columns: columns(&names, unit) }
     }
 }

@@ -100,6 +100,10 @@ all! {
     Steps = "steps", reported::STEPS;
     /// Device time of each step by cause.
     StepLeaves = "step_leaves", reported::STEP_LEAVES;
+    /// Kernel time by library.
+    KernelLibraries = "kernel_libraries", reported::KERNEL_LIBRARIES;
+    /// Kernel time by the line that launched it, as samples tell it.
+    KernelLines = "kernel_lines", reported::KERNEL_LINES;
     /// What was received, lost or doubtful.
     Completeness = "completeness", reported::COMPLETENESS;
 }

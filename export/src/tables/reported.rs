@@ -5,7 +5,8 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Device, PcieLink, ThreadName};
 use profiler_core::report::json::Document;
-use profiler_core::report::{DeviceReport, Report};
+use profiler_core::report::library::Library;
+use profiler_core::report::{DeviceReport, KernelLineRow, LibraryRow, Report};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 
@@ -108,6 +109,42 @@ table! {
 }
 
 table! {
+    /// A row of [`KERNEL_LIBRARIES`].
+    KERNEL_LIBRARIES, kernel_library(row: &'a LibraryRow) {
+        "library" Text "by kernel name or samples; empty for the program's own kernels and unknown ones"
+            = row.library.as_deref();
+        "kernels" Integer "distinct kernels" = row.names;
+        "count" Integer "how often they ran, on all devices" = row.count;
+        "duration_ns" Integer "sum of their durations" = row.total_ns;
+        "by_samples_ns" Integer "of it, where samples told the library and not the name" = row.by_samples_ns;
+        "largest_kernel" Text "the kernel with the most time" = row.largest.as_str();
+    }
+}
+
+table! {
+    /// A row of [`KERNEL_LINES`].
+    KERNEL_LINES, kernel_line(row: &'a KernelLineRow) {
+        "kernel" Text "demangled, without parameters; CUDA graph with its number" = row.kernel.as_str();
+        "graph" Integer "id of the graph; empty for kernels launched outside graphs" = row.graph;
+        "library" Text "by kernel name; empty when unknown" = row.library.map(Library::name);
+        "file" Text "of the program's innermost frame" = row.place.file.as_str();
+        "line" Integer "0 when unknown" = row.place.line;
+        "function" Text "of that frame" = row.place.function.as_str();
+        "module" Text "class of the innermost module in its forward" = row.place.module.as_deref();
+        "operator" Text "of PyTorch; where native frames tell it" = row.place.operator.as_deref();
+        "within_function" Text "innermost Python function, when another" = row.place.within.as_ref().map(|of| of.0.as_str());
+        "within_file" Text "its file" = row.place.within.as_ref().map(|of| of.1.as_str());
+        "binary" Text "loaded file that called CUDA; where native frames tell it" = row.place.binary.as_deref();
+        "samples" Integer "in launches of this kernel at this place" = row.time.samples;
+        "kernel_samples" Integer "in launches of this kernel at any place" = row.kernel_samples;
+        "estimated_ns" Real "kernel_ns * samples / kernel_samples" = row.time.total_ns;
+        "low_ns" Real "begin of the 95 % interval of estimated_ns" = row.time.low_ns;
+        "high_ns" Real "its end" = row.time.high_ns;
+        "kernel_ns" Integer "time of this kernel at all places; exact" = row.kernel_ns;
+    }
+}
+
+table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
         "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests" = name;
@@ -157,6 +194,16 @@ pub fn rows(
                     for of in Leaf::ALL.into_iter().filter(|&of| row.leaves[of as usize] > 0) {
                         rows.hand(|cells| step_leaf(device, number, of, &row.leaves, cells))?;
                     }
+                }
+            }
+            Table::KernelLibraries => {
+                for row in &report.kernel_libraries {
+                    rows.hand(|cells| kernel_library(row, cells))?;
+                }
+            }
+            Table::KernelLines => {
+                for row in report.kernel_lines.iter().flat_map(|lines| &lines.rows) {
+                    rows.hand(|cells| kernel_line(row, cells))?;
                 }
             }
             _ => {

@@ -30,12 +30,17 @@ impl Attributor {
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
             optimizer,
+            graph_id: kernel.graph_id,
             symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
             fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },
             ..Operation::new(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
-            self.timelines[index].account.statistics.add_kernel(kernel.config, name, communication, nanos);
+            let of_graph = kernel.graph_id != 0;
+            self.timelines[index].account.statistics.add_kernel(kernel.config, (name, communication), of_graph, nanos);
+            if of_graph {
+                self.launch_lines.graph_kernel(kernel.graph_id, nanos);
+            }
         }
     }
 
@@ -46,6 +51,7 @@ impl Attributor {
             leaf: leaf_of_copy(copy),
             subject: if from_host { Subject::HostToDevice } else { Subject::OtherTransfer },
             graph: copy.graph_id != 0,
+            graph_id: copy.graph_id,
             symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
             link: link_nanos(copy, dictionary),
@@ -63,6 +69,7 @@ impl Attributor {
             leaf: Leaf::Memset,
             subject: Subject::OtherTransfer,
             graph: memset.graph_id != 0,
+            graph_id: memset.graph_id,
             symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
             ..Operation::new(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
         };
@@ -158,6 +165,9 @@ impl Attributor {
             None => self.completeness.activities_without_launch += 1,
             Some(launch) => {
                 operation.graph |= launch.class == ApiClass::GraphLaunch;
+                if launch.sampled {
+                    self.launch_lines.joined(&launch, operation);
+                }
                 self.completeness.clamped_clocks += u64::from(operation.start != 0 && operation.start < launch.start);
             }
         }

@@ -5,6 +5,7 @@
 
 use super::api::ApiClass;
 use super::join::Launch;
+use super::launch_lines::SampledCall;
 use super::threads::Nesting;
 use super::{Attributor, is_no_time};
 use crate::dictionary::Dictionary;
@@ -77,9 +78,15 @@ impl Attributor {
         let class = self.api_classes.get(call.function, dictionary);
         let thread = &mut self.threads.rows[index];
         let succeeded = call.return_value == 0;
+        let before = thread.newest_end();
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
                 let launches = class.launches() && succeeded && !thread.capturing;
+                let sampled = thread.launch_samples.any_until(end) && {
+                    let launches = launches.then_some(class);
+                    let call = SampledCall { thread: index as u32, before, start, end, launches };
+                    self.launch_lines.placed(call, &mut thread.launch_samples, dictionary)
+                };
                 self.simulation.call(index, call, class, launches);
                 if class == ApiClass::Synchronize && succeeded {
                     self.marks.waits.push(index as u32, call.function, end);
@@ -94,7 +101,7 @@ impl Attributor {
                     }
                     if class.launches() {
                         thread.launches = true;
-                        let launch = Launch { start, end, thread: index as u32, class };
+                        let launch = Launch { start, end, thread: index as u32, class, sampled };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
                     }
@@ -113,7 +120,7 @@ impl Attributor {
                     }
                     _ => {
                         // A launch inside a call that is not known to launch.
-                        let launch = Launch { start, end, thread: index as u32, class };
+                        let launch = Launch { start, end, thread: index as u32, class, sampled: false };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
                     }

@@ -20,7 +20,9 @@ impl Attributor {
         }
         let class = self.stacks.get(sample.stack, dictionary);
         let thread = self.thread_index(sample.thread);
-        self.threads.rows[thread as usize].samples.push(HostSampleView::new(sample, class));
+        let thread = &mut self.threads.rows[thread as usize];
+        thread.samples.push(HostSampleView::new(sample, class));
+        thread.launch_samples.push(at, sample.stack);
     }
 
     pub(super) fn push_range(&mut self, event: &RangeEvent, dictionary: &Dictionary) {

@@ -49,6 +49,8 @@ pub(super) struct Launch {
     /// Index of the calling thread.
     pub(super) thread: u32,
     pub(super) class: ApiClass,
+    /// Host samples fell into it; see [`launch_lines`](super::launch_lines).
+    pub(super) sampled: bool,
 }
 
 /// A kernel launch whose record never came.
@@ -88,16 +90,18 @@ struct QueuedCall {
     correlation: u32,
     class: ApiClass,
     resolved: bool,
-    /// Number of the newest flush that concerned it: its own, or that of a graph's newest record.
-    flush: u64,
+    /// Number of the newest flush that concerned it: its own, or that of a graph's newest record. Its lower half, as
+    /// nothing waits for so many flushes.
+    flush: u32,
     has_record: bool,
     /// It is to be found when it has left the queue, too.
     remembered: bool,
+    sampled: bool,
 }
 
 impl QueuedCall {
     fn launch(&self, thread: u32) -> Launch {
-        Launch { start: self.start, end: self.end, thread, class: self.class }
+        Launch { start: self.start, end: self.end, thread, class: self.class, sampled: self.sampled }
     }
 }
 
@@ -168,9 +172,10 @@ impl Launches {
             correlation: correlation.0,
             class: launch.class,
             resolved: captured,
-            flush: self.flush,
+            flush: self.flush as u32,
             has_record: false,
             remembered: false,
+            sampled: launch.sampled,
         });
         let before = self.places.insert(correlation.0, QueueSlot::new(launch.thread, sequence));
         if before.is_some() || !self.kept.is_empty() {
@@ -220,7 +225,7 @@ impl Launches {
         let waiting = queue.get_mut(sequence)?;
         let launch = waiting.launch(place.thread);
         if launch.class == ApiClass::GraphLaunch {
-            (waiting.has_record, waiting.flush) = (true, self.flush);
+            (waiting.has_record, waiting.flush) = (true, self.flush as u32);
             self.places.insert(correlation.0, place);
             self.newest_node = Some((correlation, device, stream, launch));
         } else {
@@ -236,7 +241,7 @@ impl Launches {
     fn join_kept(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
         let &DequeuedLaunch { launch, sequence, lost } = self.kept.get(&correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
-            let flush = self.flush;
+            let flush = self.flush as u32;
             if let Some(waiting) = self.queues[launch.thread as usize].get_mut(sequence) {
                 (waiting.has_record, waiting.flush) = (true, flush);
             }
@@ -381,7 +386,7 @@ impl Launches {
 
 fn gives_up(waiting: &QueuedCall, at: u64, flush: u64) -> bool {
     let age = at.saturating_sub(waiting.start);
-    let flushes = flush - waiting.flush;
+    let flushes = u64::from((flush as u32).wrapping_sub(waiting.flush));
     match waiting.class {
         ApiClass::GraphLaunch if waiting.has_record => age > GRAPH_QUIET_NANOS && flushes > GRAPH_QUIET_FLUSHES,
         ApiClass::BlockingCopy => at.saturating_sub(waiting.end) > BLOCKING_GIVE_UP_NANOS && flushes >= 2,
@@ -397,7 +402,7 @@ mod tests {
     fn what_waits_is_bounded_over_all_threads() {
         let mut launches = Launches::default();
         for id in 0..WAITING_LIMIT as u32 + 4 {
-            let launch = Launch { start: 1, end: 2, thread: id % 4, class: ApiClass::KernelLaunch };
+            let launch = Launch { start: 1, end: 2, thread: id % 4, class: ApiClass::KernelLaunch, sampled: false };
             launches.insert(CorrelationId(id), launch, false);
         }
         assert_eq!(launches.oldest_waiting(3), Some(1));

@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who
 //! launched what), `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `host_samples`
-//! (what the host did), `account` (the time by cause), `queries` (what can be asked).
+//! (what the host did), `launch_lines` (which line launched a kernel), `account` (the time by cause), `queries` (what
+//! can be asked).
 //!
 //! Beside the accounts the same records drive the what-if simulation ([`crate::whatif`]), by way of `simulation_feed`.
 //!
@@ -29,7 +30,9 @@ mod host_waits;
 mod idle_log;
 mod input_gaps;
 mod join;
+mod launch_lines;
 mod launch_order;
+mod launch_places;
 pub mod leaf;
 mod limits;
 mod link_time;
@@ -57,6 +60,8 @@ pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
 pub(crate) use loaders::is_native;
+pub use launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
+pub use launch_places::LaunchPlace;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
@@ -67,6 +72,7 @@ use self::activity::KernelClasses;
 use self::api::ApiClasses;
 use self::dependencies::Dependencies;
 use self::join::Launches;
+use self::launch_lines::LaunchLines;
 use self::launch_order::StepMarks;
 use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
@@ -107,6 +113,7 @@ pub struct Attributor {
     memory: Memory,
     threads: ThreadTable,
     launches: Launches,
+    launch_lines: LaunchLines,
     dependencies: Dependencies,
     /// All that wait: for their launch, then for the watermark.
     operations: Slab<Operation>,

@@ -22,6 +22,8 @@ pub(super) struct Operation {
     pub(super) input: bool,
     /// An optimizer's kernel, by its name.
     pub(super) optimizer: bool,
+    /// CUPTI's id of the graph that it is a node of; 0 outside graphs, or when the record does not say.
+    pub(super) graph_id: u32,
     /// Number of the flush during which it came.
     pub(super) flush: u64,
     /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
@@ -56,6 +58,7 @@ impl Operation {
             subject: Subject::None,
             leaf: Leaf::CopyOther,
             graph: false,
+            graph_id: 0,
             input: false,
             optimizer: false,
             flush: 0,

@@ -6,7 +6,8 @@
 use super::statistics::ApiStatistics;
 use super::step_sequence::StepOperation;
 use super::{
-    Attributor, DeviceAccount, HostLine, LineId, PeakCaller, RangeCounts, RangeInside, RangeTally, SampleTotals,
+    Attributor, DeviceAccount, GraphKernels, HostLine, LaunchPlace, LaunchSampleCounts, LaunchedWork, LineId,
+    PeakCaller, RangeCounts, RangeInside, RangeTally, SampleTotals,
 };
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
@@ -46,6 +47,22 @@ impl Attributor {
     #[must_use]
     pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
         self.stacks.line(id)
+    }
+
+    /// How often launches of a kernel or graph were seen at a place.
+    pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
+        self.launch_lines.rows()
+    }
+
+    /// The kernels of each graph that ran, by CUPTI's id of the graph.
+    pub fn graph_kernels(&self) -> impl Iterator<Item = (u32, GraphKernels)> {
+        self.launch_lines.graphs()
+    }
+
+    /// Where the samples of all threads went.
+    #[must_use]
+    pub fn launch_sample_counts(&self) -> LaunchSampleCounts {
+        self.launch_lines.counts(self.threads.rows.iter().map(|thread| &thread.launch_samples))
     }
 
     /// Ranges by name, with what ran and idled in them.

@@ -45,6 +45,18 @@ pub struct KernelStatistics {
     pub communication: bool,
     /// Durations.
     pub durations: Durations,
+    /// Of their time, nanoseconds: launched by CUDA graphs.
+    pub graph_ns: u64,
+}
+
+impl KernelStatistics {
+    #[inline]
+    fn add(&mut self, nanos: u64, graph: bool) {
+        self.durations.add(nanos);
+        if graph {
+            self.graph_ns = self.graph_ns.saturating_add(nanos);
+        }
+    }
 }
 
 /// Kernels of one launch configuration.
@@ -142,7 +154,13 @@ impl DeviceStatistics {
     }
 
     /// Counts a kernel.
-    pub(super) fn add_kernel(&mut self, config: LaunchConfigId, name: NameId, communication: bool, nanos: u64) {
+    pub(super) fn add_kernel(
+        &mut self,
+        config: LaunchConfigId,
+        (name, communication): (NameId, bool),
+        graph: bool,
+        nanos: u64,
+    ) {
         let index = config.0 as usize;
         if index < CONFIG_LIMIT && self.configs.len() <= index {
             self.configs.resize(index + 1, (ConfigTally::default(), 0));
@@ -160,15 +178,15 @@ impl DeviceStatistics {
         if let Some((known, row)) = self.kernels.get_mut(newest as usize)
             && *known == name
         {
-            row.durations.add(nanos);
+            row.add(nanos, graph);
             return;
         }
         let Some(place) = self.find_or_add_kernel(name, communication) else {
             self.kernel_table_overflow += 1;
-            self.other_kernels.durations.add(nanos);
+            self.other_kernels.add(nanos, graph);
             return;
         };
-        self.kernels[place as usize].1.durations.add(nanos);
+        self.kernels[place as usize].1.add(nanos, graph);
         if let Some((_, newest)) = self.configs.get_mut(index) {
             *newest = place;
         }

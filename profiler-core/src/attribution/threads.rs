@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use super::api::ApiClass;
 use super::host_samples::HostSamples;
+use super::launch_lines::LaunchSamples;
 use super::limits::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
@@ -58,6 +59,7 @@ pub(super) struct HostThread {
     /// Whether it made a launching call.
     pub(super) launches: bool,
     pub(super) samples: HostSamples,
+    pub(super) launch_samples: LaunchSamples,
 }
 
 impl HostThread {
@@ -135,6 +137,7 @@ impl HostThread {
     pub(super) fn limit(&mut self, threads: usize) {
         self.limit_calls(threads);
         self.samples.limit(threads);
+        self.launch_samples.limit(threads);
         let waiting = (WAITING_LIMIT / threads.max(1)).max(FEWEST_CALLS);
         self.pending.keep_room_for(waiting);
         let overheads = (OVERHEAD_LIMIT / threads.max(1)).max(FEWEST_CALLS);

@@ -3,12 +3,13 @@
 use super::compute;
 use super::copies;
 use super::gaps;
+use super::library::Library;
 use super::names;
 use super::verdict::verdict_of;
 use super::waits;
 use super::{
-    ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelRow, MemoryReport, RangesReport, Report,
-    Sequence, StepMeaning, TypicalSteps,
+    ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelLines, KernelRow, LibraryRow, MemoryReport,
+    RangesReport, Report, Sequence, StepMeaning, TypicalSteps,
 };
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
@@ -41,6 +42,8 @@ impl Report {
             devices,
             api: api_rows(attributor, dictionary),
             host,
+            kernel_libraries: LibraryRow::all(attributor, dictionary),
+            kernel_lines: KernelLines::of(attributor, dictionary),
             ranges: RangesReport::of(attributor, dictionary),
             memory: MemoryReport::of(attributor, dictionary),
             verdict,
@@ -62,6 +65,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         .kernels()
         .map(|(name, row)| KernelRow {
             name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::kernel(dictionary, id)),
+            library: name.and_then(|id| Library::of_kernel(dictionary.name(id))),
             communication: row.communication,
             durations: row.durations.clone(),
             geometry: name.and_then(|id| geometries.get(&id).copied()),

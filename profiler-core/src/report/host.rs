@@ -191,7 +191,7 @@ fn by_library<'a>(lines: &[(&'a HostLine, HostCause, u64)], dictionary: &Diction
 }
 
 /// A library's file from its package on, another one's name.
-fn short_path(path: &str) -> &str {
+pub(super) fn short_path(path: &str) -> &str {
     // With a native function that has no name stands the build id of its file.
     let path = path.split(" build-id:").next().unwrap_or(path);
     let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));

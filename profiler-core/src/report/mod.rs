@@ -16,6 +16,8 @@ mod gaps;
 mod host;
 #[cfg(feature = "serde")]
 pub mod json;
+mod launches;
+pub mod library;
 mod memory;
 mod model;
 pub(crate) mod monitor;
@@ -29,9 +31,9 @@ mod waits;
 
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
-    DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelRow, LineRow, MemoryReport,
-    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, StepMeaning,
-    TypicalSteps, Verdict,
+    DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow,
+    LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, Part, PeakBy, RangeRow, RangesReport,
+    Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Verdict,
 };
 pub use verdict::verdict_of;
 

@@ -24,6 +24,7 @@ const THREADS: u64 = 48;
 const STREAMS: u64 = 80;
 const NAMES: u64 = 17_000;
 const CONFIGS: u64 = 80_000;
+const STACKS: u64 = 80_000;
 
 /// A program without mercy: launches whose record never comes, records whose launch never came, damaged times,
 /// correlation ids far apart, graphs, threads that come and go, a device that is used once, and nothing that repeats.
@@ -34,6 +35,7 @@ struct Program {
     busy_until: Vec<u64>,
     functions: Vec<ApiFunctionId>,
     configs: Vec<LaunchConfigId>,
+    stacks: Vec<StackId>,
     /// Records that come ten flushes late, with the flush.
     delayed: Vec<(u64, Record)>,
 }
@@ -57,6 +59,11 @@ impl Program {
             dictionary.intern_launch_config(LaunchConfig { name, grid, ..LaunchConfig::default() })
         });
         let configs = configs.collect();
+        let function = dictionary.intern_name("forward");
+        let file = dictionary.intern_name("/home/u/train.py");
+        let stacks = (0..STACKS as u32)
+            .map(|line| dictionary.intern_frame(Frame { caller: StackId::NONE, function, file, line: line + 1 }));
+        let stacks = stacks.collect();
         let busy_until = vec![START; STREAMS as usize];
         Self {
             random: 1,
@@ -65,6 +72,7 @@ impl Program {
             busy_until,
             functions,
             configs,
+            stacks,
             delayed: Vec::with_capacity(1 << 16),
         }
     }
@@ -105,6 +113,16 @@ impl Program {
                 correlation,
                 function: self.functions[what],
                 return_value: 0,
+            }));
+        }
+        if self.below(10) == 0 {
+            let stack = self.below(STACKS) as usize;
+            records.push(Record::Sample(HostSample {
+                since: Timestamp::from_nanos(at),
+                at: Timestamp::from_nanos(at + 1_000),
+                thread: ThreadId(thread as u32 + 1),
+                stack: self.stacks[stack],
+                ..HostSample::default()
             }));
         }
         if strange == 3 || what == 3 {
@@ -182,6 +200,7 @@ fn memory_stays_below_the_stated_ceiling() {
     assert!(completeness.activities_without_launch > 1_000, "records that never joined");
     assert!(completeness.bad_timestamps > 1_000, "damaged calls");
     assert!(completeness.late_ns > 0 && completeness.kernel_table_overflow > 0);
+    assert!(attributor.launch_sample_counts().overflow > 1_000, "places beyond the table");
     assert!(count > 1_000_000 && attributor.devices().count() == 3);
     assert!(whole < CEILING, "{:.1} MiB", mib(whole));
     assert!(run < early + GROWTH, "{:.1} MiB after {:.1} MiB", mib(run), mib(early));

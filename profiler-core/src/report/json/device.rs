@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Leaves, Work};
+use crate::report::library::Library;
 use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry, StepMeaning};
 use crate::steps::{StepKinds, Steps, ToldBy};
 use crate::whatif::{Ceiling, WhatIf};
@@ -131,6 +132,7 @@ struct OverlapJson {
 #[derive(Debug, Serialize)]
 struct KernelJson {
     name: String,
+    library: Option<&'static str>,
     communication: bool,
     count: u64,
     total_ns: u64,
@@ -309,6 +311,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
             .iter()
             .map(|row| KernelJson {
                 name: row.name.clone(),
+                library: row.library.map(Library::name),
                 communication: row.communication,
                 count: row.durations.count(),
                 total_ns: row.durations.total(),

@@ -7,6 +7,7 @@ mod cost;
 mod device;
 mod gauges;
 mod host;
+mod launches;
 mod memory;
 mod ranges;
 
@@ -18,6 +19,7 @@ use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
 use self::gauges::{GaugesJson, gauges};
 use self::host::HostJson;
+use self::launches::{KernelLinesJson, LibraryJson, library};
 use self::memory::MemoryJson;
 use self::ranges::RangesJson;
 use super::{CaptureRow, Ranked, Report};
@@ -38,6 +40,9 @@ pub struct Document {
     api: Vec<ApiJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostJson>,
+    kernel_libraries: Vec<LibraryJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_lines: Option<KernelLinesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<RangesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,6 +170,8 @@ impl Document {
                 })
                 .collect(),
             host: report.host.as_ref().map(HostJson::new),
+            kernel_libraries: report.kernel_libraries.iter().map(library).collect(),
+            kernel_lines: report.kernel_lines.as_ref().map(KernelLinesJson::new),
             ranges: report.ranges.as_ref().map(RangesJson::new),
             memory: report.memory.as_ref().map(MemoryJson::new),
             cost: report.cost.as_ref().map(cost),

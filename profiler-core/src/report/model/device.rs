@@ -5,6 +5,7 @@ use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::Durations;
 use crate::record::{Device, PcieLink};
+use crate::report::library::Library;
 use crate::steps::{Steady, StepKinds, Steps};
 use crate::whatif::WhatIf;
 
@@ -79,6 +80,8 @@ impl TypicalSteps {
 pub struct KernelRow {
     /// Demangled name.
     pub name: String,
+    /// The library that its name tells; `None` for the program's own, or one without a rule.
+    pub library: Option<Library>,
     /// Whether it is counted as communication.
     pub communication: bool,
     /// Their durations.

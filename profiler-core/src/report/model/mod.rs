@@ -8,6 +8,7 @@ mod copies;
 mod device;
 mod gaps;
 mod host;
+mod launches;
 mod memory;
 mod ranges;
 mod sequence;
@@ -19,6 +20,7 @@ pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
 pub use device::{DeviceReport, KernelRow, TypicalSteps};
 pub use gaps::{Awaited, GapRow, GapSubject};
 pub use host::{CauseRow, HostReport, LineRow};
+pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use sequence::{Sequence, StepMeaning};
@@ -44,6 +46,10 @@ pub struct Report {
     pub api: Vec<ApiRow>,
     /// What the launching threads were doing; `None` when nobody looked.
     pub host: Option<HostReport>,
+    /// Kernels by library, the one with the most time first.
+    pub kernel_libraries: Vec<LibraryRow>,
+    /// Kernels by the line that launched them; `None` when no host sample was taken.
+    pub kernel_lines: Option<KernelLines>,
     /// Ranges that the program named; `None` without any.
     pub ranges: Option<RangesReport>,
     /// Memory that was allocated; `None` when that was not recorded.

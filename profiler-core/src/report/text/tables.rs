@@ -23,6 +23,9 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         kernel_rows(out, device, kernels);
         copy_rows(out, device);
     }
+    if kernels > 0 {
+        report.write_kernel_time(out);
+    }
     api_rows(out, report);
     for note in &report.process.notes {
         wrapped(out, "note: ", note);

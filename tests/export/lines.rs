@@ -1,0 +1,164 @@
+//! Kernels by line and by library, as the statistics, the tables and the report tell them.
+
+use std::fs::File;
+
+use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, CorrelationId, DeviceId, Frame, HostSample, Kernel, LaunchConfig, Loss, Record,
+    StackId, StreamId, ThreadId, Timestamp,
+};
+use profiler_core::trace::TraceWriter;
+use serde_json::{Value, json};
+
+use super::{gpuwhy, play};
+use crate::support::{Stage, fixtures, stderr};
+
+/// A trace of eight launches of a matrix product (100 us each) and one of another kernel (200 us). Of the first, three
+/// have a sample at line 42 and one at line 50.
+fn written(path: &std::path::Path) {
+    let (mut dictionary, loss, thread) = (Dictionary::new(), Loss::default(), ThreadId(7));
+    let at = |micros: u64| Timestamp::from_nanos(1_000_000_000 + micros * 1_000);
+    let name = dictionary.intern_name("cudaLaunchKernel_v7000");
+    let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
+    let mut config = |name: &str| {
+        let name = dictionary.intern_name(name);
+        dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() })
+    };
+    let configs = [config("ampere_sgemm_32x32_nn"), config("mine")];
+    let mut stack = |line| {
+        let (function, file) = (dictionary.intern_name("Net.forward"), dictionary.intern_name("/home/u/net.py"));
+        dictionary.intern_frame(Frame { caller: StackId::NONE, function, file, line })
+    };
+    let stacks = [stack(42), stack(50)];
+    let session = ProcessInfo { process_id: 7, start: Timestamp::from_nanos(1), ..ProcessInfo::default() };
+    let mut writer = TraceWriter::new(File::create(path).unwrap(), &session).unwrap();
+    let mut push = |record: Record| writer.push(&record, &dictionary).unwrap();
+    for index in 0..9u32 {
+        let begin = 1_000 * u64::from(index + 1);
+        let correlation = CorrelationId(index + 1);
+        let (config, lasts) = if index == 8 { (configs[1], 200) } else { (configs[0], 100) };
+        push(Record::Api(ApiCall {
+            start: at(begin),
+            end: at(begin + 10),
+            thread,
+            correlation,
+            function,
+            return_value: 0,
+        }));
+        let (start, end) = (at(begin + 20), at(begin + 20 + lasts));
+        let (device, stream) = (DeviceId(0), StreamId(7));
+        push(Record::Kernel(Kernel { start, end, device, stream, correlation, config, ..Kernel::default() }));
+        if index < 4 {
+            let (since, at, stack) = (at(begin), at(begin + 5), stacks[usize::from(index == 3)]);
+            push(Record::Sample(HostSample { since, at, thread, stack, ..HostSample::default() }));
+        }
+    }
+    writer.finish(End::Clean, at(20_000), &loss, &dictionary).unwrap();
+}
+
+fn asked(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Value {
+    let output = gpuwhy(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn statistics_and_tables_say_what_the_report_says() {
+    let stage = Stage::new();
+    let trace = stage.path("lines.gpuwhy");
+    written(&trace);
+    let report = asked(&[&"report", &"--json", &trace]);
+    assert_eq!(report["kernel_lines"]["not_sampled_ns"], 200_000);
+    let rows = asked(&[&"stats", &"-r", &"cuda_kern_line_sum", &"-f", &"json", &trace]);
+    let told: Vec<Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            json!([
+                row["Time (%)"],
+                row["Estimated Time (ns)"],
+                row["Samples"],
+                row["Kernel Samples"],
+                row["File"],
+                row["Line"],
+                row["Function"],
+                row["Module"],
+                row["Library"],
+                row["Kernel"]
+            ])
+        })
+        .collect();
+    let row = |share: f64, nanos: u64, samples: u64, line: u64| {
+        json!([
+            share,
+            nanos,
+            samples,
+            4,
+            "/home/u/net.py",
+            line,
+            "Net.forward",
+            "Net",
+            "cuBLAS",
+            "ampere_sgemm_32x32_nn"
+        ])
+    };
+    assert_eq!(told, [row(60.0, 600_000, 3, 42), row(20.0, 200_000, 1, 50)]);
+    let tables = asked(&[
+        &"query",
+        &"--format",
+        &"json",
+        &trace,
+        &"SELECT line, samples, CAST(estimated_ns AS INTEGER) AS ns, kernel_ns FROM kernel_lines ORDER BY line",
+    ]);
+    assert_eq!(
+        tables,
+        json!([{"line": 42, "samples": 3, "ns": 600_000, "kernel_ns": 800_000},
+               {"line": 50, "samples": 1, "ns": 200_000, "kernel_ns": 800_000}])
+    );
+
+    let rows = asked(&[&"stats", &"-r", &"cuda_kern_library_sum", &"-f", &"json", &trace]);
+    let told: Vec<Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| json!([row["Time (%)"], row["Total Time (ns)"], row["Instances"], row["Kernels"], row["Library"]]))
+        .collect();
+    assert_eq!(told, [json!([80.0, 800_000, 8, 1, "cuBLAS"]), json!([20.0, 200_000, 1, 1, null])]);
+    let tables = asked(&[&"query", &"--format", &"json", &trace, &"SELECT library, duration_ns FROM kernel_libraries"]);
+    assert_eq!(
+        tables,
+        json!([{"library": "cuBLAS", "duration_ns": 800_000}, {"library": null, "duration_ns": 200_000}])
+    );
+}
+
+#[test]
+fn a_filter_is_said_not_to_apply_and_no_samples_are_no_rows() {
+    let stage = play("sync_item");
+    let trace = stage.path("trace.gpuwhy");
+    let output = gpuwhy(&[&"stats", &"-r", &"cuda_kern_library_sum", &"--filter-time", &"0/1s", &trace]);
+    assert!(stderr(&output).contains("filters do not apply") && !output.stdout.is_empty(), "{}", stderr(&output));
+    let output = gpuwhy(&[&"stats", &"-r", &"cuda_kern_line_sum", &trace]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{}", stderr(&output));
+}
+
+/// Recorded programs of PyTorch use its libraries and nothing else, so nearly all of their time has one.
+#[test]
+fn kernels_of_recorded_programs_have_a_library() {
+    for fixture in fixtures() {
+        let report = play(&fixture).report();
+        let rows = report["kernel_libraries"].as_array().unwrap();
+        let shares: Vec<(&str, f64)> =
+            rows.iter().map(|row| (row["library"].as_str().unwrap_or("-"), row["share"].as_f64().unwrap())).collect();
+        println!("{fixture}: {shares:.3?}");
+        let known: f64 = shares.iter().filter(|(library, _)| *library != "-").map(|(_, share)| share).sum();
+        let expected = match fixture.as_str() {
+            "gpt" | "mlp" | "resnet_workers0" | "resnet_workers4" | "graph_torch" => 0.99,
+            _ => 0.0,
+        };
+        assert!(known >= expected, "{fixture}: {shares:?}");
+        let sum: f64 = shares.iter().map(|(_, share)| share).sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{fixture}: {shares:?}");
+    }
+}
