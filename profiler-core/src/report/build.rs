@@ -8,7 +8,7 @@ use super::verdict::verdict_of;
 use super::waits;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelRow, MemoryReport, RangesReport, Report,
-    Sequence,
+    Sequence, Untraced,
 };
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
@@ -67,6 +67,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         })
         .collect();
     kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
+    let what_if = attributor.what_if(account.id());
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
         device,
@@ -76,7 +77,8 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         steady_leaves: account.steady_leaves(),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         sequence: Sequence::of(attributor, account.id(), dictionary),
-        what_if: attributor.what_if(account.id()),
+        untraced: Untraced::of(what_if.as_ref(), account, attributor),
+        what_if,
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),
         awaited: waits::awaited(account),

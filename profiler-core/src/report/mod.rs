@@ -23,13 +23,15 @@ mod names;
 mod ranges;
 mod sequence;
 mod text;
+mod untraced;
 pub(crate) mod verdict;
 mod waits;
 
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
     DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelRow, LineRow, MemoryReport,
-    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, Verdict,
+    MemoryRow, Part, PeakBy, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, Untraced,
+    Verdict,
 };
 pub use verdict::verdict_of;
 

@@ -10,6 +10,8 @@ use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry};
 use crate::steps::Steps;
 use crate::whatif::{Ceiling, WhatIf};
 
+use super::cost::{UntracedJson, untraced};
+
 /// Steps of a device that are listed, the newest.
 const STEP_ROWS: usize = 64;
 
@@ -23,6 +25,7 @@ pub(super) struct DeviceJson {
     steady_leaves: BTreeMap<&'static str, u64>,
     steps: Option<StepsJson>,
     what_if: Option<WhatIfJson>,
+    untraced: Option<UntracedJson>,
     host_lead: HostLeadJson,
     gaps: Vec<GapJson>,
     awaited: Vec<AwaitedJson>,
@@ -263,6 +266,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         steady_leaves: named(&from.steady_leaves),
         steps: from.steps.as_ref().map(steps),
         what_if: from.what_if.as_ref().map(what_if),
+        untraced: from.untraced.map(untraced),
         host_lead: host_lead(&from.host_lead),
         gaps: from.gaps.iter().map(gap).collect(),
         awaited: from.awaited.iter().map(awaited).collect(),

@@ -16,7 +16,7 @@ mod verdict;
 pub use captures::{CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
-pub use device::{DeviceReport, KernelRow};
+pub use device::{DeviceReport, KernelRow, Untraced};
 pub use gaps::{Awaited, GapRow, GapSubject};
 pub use host::{CauseRow, HostReport, LineRow};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};

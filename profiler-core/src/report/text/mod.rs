@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 pub(super) use self::live::live_line;
 use self::shares::share_line;
-use super::{Part, Report, Verdict, captures, cost};
+use super::{Part, Report, Verdict, captures, cost, untraced};
 use crate::attribution::leaf::Group;
 use crate::steps::{StepSource, Steps};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
@@ -69,6 +69,9 @@ fn first_screen(out: &mut Page, report: &Report) {
     }
     if let Some(steps) = report.devices.iter().max_by_key(|device| device.window_ns).and_then(|d| d.steps.as_ref()) {
         wrapped(out, "Steps: ", &step_sentence(steps));
+    }
+    if let Some(sentence) = untraced::line(report) {
+        wrapped(out, "", &sentence);
     }
     if let Some(cost) = &report.cost {
         for sentence in cost::given_up(cost, report) {

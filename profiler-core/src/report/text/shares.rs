@@ -1,6 +1,7 @@
 //! Where the time of a GPU goes, one percentage for each cause.
 
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use crate::report::untraced::WithoutTracing;
 use crate::report::{DeviceReport, Report};
 use crate::steps::{StepSource, UNUSUAL};
 use crate::text_format::{Page, Paint, listed};
@@ -26,7 +27,8 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
         None => ("whole run", device.leaves),
     };
     let total = leaves.iter().sum::<u64>().max(1) as f64;
-    let share = |group: Group| (group, group.total(&leaves) as f64 / total);
+    let without = WithoutTracing::of(device, &leaves);
+    let share = |group: Group| (group, without.share(group, group.total(&leaves) as f64 / total));
     let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
     // The verdict's share is a median over steps, and these are their mean: of one GPU the same number is shown for
     // both.

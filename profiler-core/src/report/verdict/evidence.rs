@@ -34,7 +34,10 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
     let part = |of: u64| part_of((share * of as f64) as u64, of);
     let (does, percent) = (words::what_the_gpu_does(group), percent(share));
     let of = match ranking.steady.as_deref() {
-        Some([only]) => format!("every step ({})", part(only.median_duration())),
+        Some([only]) => {
+            let untraced = ranking.untraced.first().copied().unwrap_or(1.0);
+            format!("every step ({})", part((only.median_duration() as f64 * untraced).round() as u64))
+        }
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {
             let time = part(whole.iter().sum());
@@ -50,6 +53,13 @@ pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport],
     let mut sentences = step_sentences(group, ranking, devices);
     sentences.extend(ceiling_sentence(group, ranking.share(group).median, devices));
     sentences.push(leaf_sentence(group, whole));
+    if ranking.untraced.iter().any(|part| *part < 1.0) {
+        sentences.push(
+            "Shares and gains are of steps without gpuwhy: what tracing adds is taken off the waits for launches first. \
+             Lengths of steps and causes in these details are as recorded."
+                .to_owned(),
+        );
+    }
     sentences
 }
 
