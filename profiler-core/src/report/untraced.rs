@@ -169,7 +169,7 @@ mod tests {
         };
         assert_eq!(
             of(PriceSource::Measured),
-            "Without gpuwhy a step takes about 3.72 ms (measured with it: 4.10 ms), by costs of tracing measured on this \
+            "Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms), by costs of tracing measured on this \
              machine."
         );
         assert!(of(PriceSource::OtherMachine).contains("measured on another machine"));

@@ -74,8 +74,8 @@ pub struct WhatIf {
     pub base_error: Option<f64>,
     /// Why the ceilings are additive bounds (or missing), and not simulated.
     pub refused: Option<Refusal>,
-    /// What of a step remains without tracing by the simulation, 0 to 1; `None` where that is not believed, or no cost of
-    /// tracing is known. Simulated ceilings are relative to a step without tracing.
+    /// What of a step remains without tracing by the simulation, 0 to 1: 1 where no cost of tracing is known. `None` where
+    /// the simulation is not believed. Simulated ceilings are relative to a step without tracing.
     pub untraced: Option<f64>,
     /// One for each scenario that could be judged, but for the two in which no cost of the program's is gone.
     pub ceilings: Vec<Ceiling>,
