@@ -58,7 +58,8 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
         for device in report["devices"].as_array().unwrap() {
             assert!(number(device, "/window_ns") > 0);
             if !device["untraced"].is_null() {
-                let (step, share) = (number(device, "/untraced/step_ns"), device["untraced"]["share_of_tracing"].as_f64());
+                let (step, share) =
+                    (number(device, "/untraced/step_ns"), device["untraced"]["share_of_tracing"].as_f64());
                 assert!(step <= number(device, "/steps/median_ns"), "{fixture}: {:#}", device["untraced"]);
                 assert!((0.0..0.8).contains(&share.unwrap()), "{fixture}: {:#}", device["untraced"]);
                 assert_eq!(device["untraced"]["source"], "table", "{fixture}: recorded on an H200");

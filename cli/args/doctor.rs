@@ -29,9 +29,9 @@ pub struct DoctorArgs {
     json: bool,
     /// Measure what tracing adds on this machine, and keep it for reports
     ///
-    /// Takes some seconds of the GPU. A small program of gpuwhy's own runs in turn without tracing and with it. The result
-    /// is kept for this GPU, driver, CUPTI and processor in gpuwhy/calibration.json in XDG_CACHE_HOME or ~/.cache, and
-    /// traces that are recorded then have it: their reports say how long a step takes without gpuwhy.
+    /// Takes some seconds of the GPU. A small program of gpuwhy's own runs in turn without tracing and with it. The
+    /// result is kept for this GPU, driver, CUPTI and processor in gpuwhy/calibration.json in XDG_CACHE_HOME or
+    /// ~/.cache, and traces that are recorded then have it: their reports say how long a step takes without gpuwhy.
     #[arg(long)]
     calibrate: bool,
 }

@@ -137,8 +137,8 @@ fn a_launch_of_a_graph_is_shorter_by_the_price_of_each_node() {
     assert_eq!(self::answer(&graphs(0)).untraced, Some(1.0));
 }
 
-/// 60 steps of 64 times a long kernel and three tiny ones, 4.1 ms each: a launch every 16 us keeps the device waiting 10
-/// of 64 us. Without 1.5 us of tracing for each launch the host needs 58 us, and the device 57.1.
+/// 60 steps of 64 times a long kernel and three tiny ones, 4.1 ms each: a launch every 16 us keeps the device waiting
+/// 10 of 64 us. Without 1.5 us of tracing for each launch the host needs 58 us, and the device 57.1.
 fn recurrent() -> Scenario {
     let mut scenario = Scenario::new();
     for step in 0..60 {
@@ -176,7 +176,10 @@ fn a_program_that_only_tracing_makes_launch_bound_is_bound_by_its_kernels() {
     assert_eq!(report.verdict.group, Group::GpuCompute, "{report}");
     let text = report.full().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms)"), "{text}");
-    assert!(text.contains("Tracing itself makes this program launch-bound: without it, waiting for launches takes"), "{text}");
+    assert!(
+        text.contains("Tracing itself makes this program launch-bound: without it, waiting for launches takes"),
+        "{text}"
+    );
 
     // The price of the table is less than what this program pays, and does for the verdict.
     let by_table = self::report(&scenario, profiler_core::cost::prices::TABLE);
@@ -199,8 +202,7 @@ fn shares_without_tracing_sum_to_a_hundred_in_the_text() {
     let report = report(&recurrent(), Prices { kernel_launch: 1_500, ..Prices::default() });
     let text = report.summary();
     let line = text.lines().find(|line| line.starts_with("GPU 0")).unwrap();
-    let percents: Vec<u32> =
-        line.split(" %").filter_map(|part| part.split_whitespace().last()?.parse().ok()).collect();
+    let percents: Vec<u32> = line.split(" %").filter_map(|part| part.split_whitespace().last()?.parse().ok()).collect();
     assert_eq!(percents.iter().sum::<u32>(), 100, "{line}");
     assert!(percents.contains(&93), "54 of 58 us: {line}");
 }
@@ -222,7 +224,8 @@ fn calibrations_come_back_from_a_trace() {
 #[cfg(feature = "serde")]
 #[test]
 fn the_json_has_the_untraced_step() {
-    let value = serde_json::to_value(report(&recurrent(), Prices { kernel_launch: 1_500, ..Prices::default() })).unwrap();
+    let value =
+        serde_json::to_value(report(&recurrent(), Prices { kernel_launch: 1_500, ..Prices::default() })).unwrap();
     let untraced = &value["devices"][0]["untraced"];
     assert_eq!(untraced["source"], "measured");
     assert!(untraced["step_ns"].as_u64().unwrap() < 3_800_000, "{untraced}");

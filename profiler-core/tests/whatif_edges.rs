@@ -32,7 +32,14 @@ impl Program {
     fn call(&mut self, class: CallClass, start: u64, end: u64) -> &mut Self {
         self.launches += 1;
         let correlation = CorrelationId(self.launches);
-        self.replay.call(&Call { thread: ThreadId(1), start: time(start), end: time(end), class, correlation, tracing_ns: 0 });
+        self.replay.call(&Call {
+            thread: ThreadId(1),
+            start: time(start),
+            end: time(end),
+            class,
+            correlation,
+            tracing_ns: 0,
+        });
         self
     }
 
@@ -304,7 +311,14 @@ fn handed_over(launches: u64, at: u64) -> Program {
         program.kernel((5 * index, 5 * index + 5), (5 * index + 8, 5 * index + 9));
     }
     let correlation = CorrelationId(1_000);
-    let call = Call { thread: ThreadId(2), start: time(at), end: time(at + 5), class: CallClass::Launch, correlation, tracing_ns: 0 };
+    let call = Call {
+        thread: ThreadId(2),
+        start: time(at),
+        end: time(at + 5),
+        class: CallClass::Launch,
+        correlation,
+        tracing_ns: 0,
+    };
     program.replay.call(&call);
     program.replay.operation(&Operation {
         start: time(at + 8),

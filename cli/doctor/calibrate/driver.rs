@@ -13,7 +13,8 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, Symbol};
 const DRIVER: &str = "libcuda.so.1";
 /// `CU_DEVICE_ATTRIBUTE_CLOCK_RATE` of `cuda.h`, in kHz.
 const CLOCK_RATE: c_int = 13;
-/// Taken where the driver does not tell the clock, kHz. Kernels are then shorter or longer than asked for, and nothing else.
+/// Taken where the driver does not tell the clock, kHz. Kernels are then shorter or longer than asked for, and nothing
+/// else.
 const USUAL_CLOCK: c_int = 1_500_000;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const CAPTURE_RELAXED: c_int = 2;
@@ -94,7 +95,8 @@ impl Driver {
             ($name:literal) => {{
                 // SAFETY: a function of this name has had the type that the field or the call below gives it since CUDA
                 // 12.0 or before. The library stays loaded.
-                let symbol: Symbol<_> = unsafe { library.get($name) }.with_context(|| format!("{}: not in {DRIVER}", $name))?;
+                let symbol: Symbol<_> =
+                    unsafe { library.get($name) }.with_context(|| format!("{}: not in {DRIVER}", $name))?;
                 *symbol
             }};
         }
@@ -105,7 +107,8 @@ impl Driver {
         let retain: unsafe extern "C" fn(*mut Handle, c_int) -> c_int = function!("cuDevicePrimaryCtxRetain");
         let make_current: unsafe extern "C" fn(Handle) -> c_int = function!("cuCtxSetCurrent");
         let load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_int = function!("cuModuleLoadData");
-        let kernel: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_int = function!("cuModuleGetFunction");
+        let kernel: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_int =
+            function!("cuModuleGetFunction");
         let make_stream: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int = function!("cuStreamCreate");
         let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = function!("cuMemAlloc_v2");
         let allocate_host: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int = function!("cuMemHostAlloc");

@@ -1,7 +1,7 @@
 //! `gpuwhy doctor --calibrate`: measures what tracing adds on this machine, and keeps it for the reports.
 //!
-//! A program of this command's own ([`program`]) runs in child processes, in turn without `libprof.so` and with it. What
-//! it takes longer with it is the price, of each kind of call and gap by itself.
+//! A program of this command's own ([`program`]) runs in child processes, in turn without `libprof.so` and with it.
+//! What it takes longer with it is the price, of each kind of call and gap by itself.
 
 mod driver;
 mod file;

@@ -71,7 +71,17 @@ mod tests {
 
     #[test]
     fn prices_are_what_tracing_adds() {
-        let names = ["launch", "copy", "call", "graph_short", "graph_long", "kernel_gap", "node_gap", "memset_node_gap", "copy_pair"];
+        let names = [
+            "launch",
+            "copy",
+            "call",
+            "graph_short",
+            "graph_long",
+            "kernel_gap",
+            "node_gap",
+            "memset_node_gap",
+            "copy_pair",
+        ];
         let with = |of: [f64; 9], noise| samples(&names.into_iter().zip(of).collect::<Vec<_>>(), noise);
         let bare = [2_700.0, 2_300.0, 300.0, 5_000.0, 5_600.0, 900.0, 500.0, 1_000.0, 3_000.0];
         // 800 ns a node and 300 for the graph; 200 before a kernel, 350 before a copy.

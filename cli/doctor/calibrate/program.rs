@@ -1,5 +1,5 @@
-//! The program that a calibration measures, with tracing and without: loops of calls, each printed as nanoseconds a call or
-//! a gap.
+//! The program that a calibration measures, with tracing and without: loops of calls, each printed as nanoseconds a
+//! call or a gap.
 //!
 //! Times on the launching thread are those of the calls alone, on a device that has nothing to do, and fewer calls than
 //! its queue holds. Times on the device are those of many operations in a row, queued behind a long kernel so that the
@@ -23,8 +23,10 @@ pub const GPU: &str = "gpu";
 pub const DONE: &str = "done";
 
 /// What is measured, in the order in which it is printed: nanoseconds each.
-pub const LOOPS: [&str; 8] = ["launch", "copy", "call", "graph_short", "graph_long", "kernel_gap", "node_gap", "memset_node_gap"];
-/// As above, of pairs of a kernel and a copy: the gap before the copy with what the copy takes, and one before a kernel.
+pub const LOOPS: [&str; 8] =
+    ["launch", "copy", "call", "graph_short", "graph_long", "kernel_gap", "node_gap", "memset_node_gap"];
+/// As above, of pairs of a kernel and a copy: the gap before the copy with what the copy takes, and one before a
+/// kernel.
 pub const COPY_PAIR: &str = "copy_pair";
 
 /// How often each loop runs, after one time that does not count.

@@ -225,7 +225,9 @@ mod tests {
             "{}",
             "{\"version\": 1}",
             "{\"version\": 1, \"machines\": [{}]}",
-            &write(&[known("a", "1", 1)]).replace("921", "-1").replace("\"kernel_launch\": 1,", "\"kernel_launch\": -1,"),
+            &write(&[known("a", "1", 1)])
+                .replace("921", "-1")
+                .replace("\"kernel_launch\": 1,", "\"kernel_launch\": -1,"),
             &write(&[known("a", "1", 1)]).replace("130001", "\"x\""),
         ] {
             assert_eq!(read(text), Err(BadFile::Malformed), "{text}");

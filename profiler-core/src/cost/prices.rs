@@ -105,8 +105,17 @@ impl Prices {
     /// In the order of [`NAMES`].
     #[must_use]
     pub const fn to_array(self) -> [u32; NAMES.len()] {
-        let Self { kernel_launch, graph_launch, graph_node, copy, call, kernel_gap, node_gap, memset_node_gap, copy_gap } =
-            self;
+        let Self {
+            kernel_launch,
+            graph_launch,
+            graph_node,
+            copy,
+            call,
+            kernel_gap,
+            node_gap,
+            memset_node_gap,
+            copy_gap,
+        } = self;
         [kernel_launch, graph_launch, graph_node, copy, call, kernel_gap, node_gap, memset_node_gap, copy_gap]
     }
 
@@ -175,7 +184,8 @@ mod tests {
 
     #[test]
     fn what_was_measured_here_comes_before_the_table() {
-        let measured = Calibration { gpu: "NVIDIA L4".into(), prices: Prices { kernel_launch: 7, ..Prices::default() } };
+        let measured =
+            Calibration { gpu: "NVIDIA L4".into(), prices: Prices { kernel_launch: 7, ..Prices::default() } };
         let of = |names: &[&str]| {
             let mut dictionary = Dictionary::new();
             for name in names {

@@ -156,9 +156,22 @@ mod tests {
     #[test]
     fn what_is_no_json_is_refused() {
         let deep = "[".repeat(100_000);
-        for text in
-            ["", "{", "[1,", "[1 2]", "{\"a\" 1}", "{a: 1}", "1 2", "nan", "inf", "1e999", "\"\\x\"", "\"a", "\"\n\"", &deep]
-        {
+        for text in [
+            "",
+            "{",
+            "[1,",
+            "[1 2]",
+            "{\"a\" 1}",
+            "{a: 1}",
+            "1 2",
+            "nan",
+            "inf",
+            "1e999",
+            "\"\\x\"",
+            "\"a",
+            "\"\n\"",
+            &deep,
+        ] {
             assert_eq!(Json::of(text), None, "{}", &text[..text.len().min(20)]);
         }
     }

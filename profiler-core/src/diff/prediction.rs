@@ -24,8 +24,8 @@ pub struct Prediction {
     pub kind: ScenarioKind,
     /// The group that shrank most.
     pub group: Group,
-    /// Mean of the steps of A that were simulated, nanoseconds; like the others without tracing where that is known of both
-    /// runs.
+    /// Mean of the steps of A that were simulated, nanoseconds; like the others without tracing where that is known of
+    /// both runs.
     pub step_ns: u64,
     /// How short they could become by the simulation, nanoseconds.
     pub predicted_step_ns: u64,

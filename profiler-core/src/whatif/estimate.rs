@@ -74,8 +74,8 @@ pub struct WhatIf {
     pub base_error: Option<f64>,
     /// Why the ceilings are additive bounds (or missing), and not simulated.
     pub refused: Option<Refusal>,
-    /// What of a step remains without tracing by the simulation, 0 to 1: 1 where no cost of tracing is known. `None` where
-    /// the simulation is not believed. Simulated ceilings are relative to a step without tracing.
+    /// What of a step remains without tracing by the simulation, 0 to 1: 1 where no cost of tracing is known. `None`
+    /// where the simulation is not believed. Simulated ceilings are relative to a step without tracing.
     pub untraced: Option<f64>,
     /// One for each scenario that could be judged, but for the two in which no cost of the program's is gone.
     pub ceilings: Vec<Ceiling>,
@@ -107,9 +107,8 @@ impl WhatIf {
             untraced = Some((without as f64 / base as f64).min(1.0));
             let now = if without < base { step(ScenarioKind::Untraced) } else { real / represented_steps };
             let gains = |kind: &ScenarioKind| !matches!(kind, ScenarioKind::Base | ScenarioKind::Untraced);
-            ceilings.extend(
-                ScenarioKind::ALL.into_iter().filter(gains).map(|kind| Ceiling::new(kind, now, step(kind))),
-            );
+            ceilings
+                .extend(ScenarioKind::ALL.into_iter().filter(gains).map(|kind| Ceiling::new(kind, now, step(kind))));
         }
         Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings }
     }

@@ -54,8 +54,9 @@ pub(super) fn between_nodes(gap: u64, usual: u64) -> u64 {
     gap.saturating_sub(usual.min(UNSEEN_NANOS).saturating_sub(NODE_NANOS))
 }
 
-/// What of a `gap` of which tracing is `price` remains without tracing, nanoseconds. It does not become shorter than what
-/// is left of the `usual` gap of the stream, nor, between the nodes of a graph, than those are apart under tracing.
+/// What of a `gap` of which tracing is `price` remains without tracing, nanoseconds. It does not become shorter than
+/// what is left of the `usual` gap of the stream, nor, between the nodes of a graph, than those are apart under
+/// tracing.
 pub(super) fn untraced(gap: u64, usual: u64, price: u64, node: bool) -> u64 {
     let least = if node { NODE_NANOS } else { usual.saturating_sub(price) };
     gap.saturating_sub(price).max(gap.min(least))

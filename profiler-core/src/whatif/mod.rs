@@ -161,8 +161,8 @@ impl Simulation {
         }
     }
 
-    /// The call that `thread` enters at `launch` launches one operation more of a graph, whose record adds `tracing_ns` to
-    /// the call. Told when the watermark has passed it, it changes nothing.
+    /// The call that `thread` enters at `launch` launches one operation more of a graph, whose record adds `tracing_ns`
+    /// to the call. Told when the watermark has passed it, it changes nothing.
     pub fn graph_node(&mut self, thread: ThreadId, launch: u64, tracing_ns: u32) {
         if launch >= self.position && !self.skips(launch) {
             self.nodes.tell(thread, launch, tracing_ns, self.position);

@@ -25,8 +25,8 @@ pub(super) struct GraphNodes {
 }
 
 impl GraphNodes {
-    /// The call that `thread` enters at `start` launches an operation whose record takes `nanos`; calls before `position`
-    /// have been simulated or left out.
+    /// The call that `thread` enters at `start` launches an operation whose record takes `nanos`; calls before
+    /// `position` have been simulated or left out.
     #[inline]
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, nanos: u32, position: u64) {
         match &mut self.newest {

@@ -85,7 +85,8 @@ impl Origin {
 pub enum ScenarioKind {
     /// Nothing is changed: shows how well the simulation reproduces what happened.
     Base,
-    /// Nothing is traced: what tracing adds to calls and to the gaps of the device is gone, as it is in all that follow.
+    /// Nothing is traced: what tracing adds to calls and to the gaps of the device is gone, as it is in all that
+    /// follow.
     Untraced,
     /// The host never waits for an input batch.
     DataReady,

@@ -83,7 +83,14 @@ pub fn load(name: &str) -> Option<Trace> {
             }
             "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {
                 let thread = ThreadId(number(&event["tid"]).unwrap_or(0));
-                trace.calls.push(Call { thread, start, end, class: ApiClass::of(name).into(), correlation, tracing_ns: 0 });
+                trace.calls.push(Call {
+                    thread,
+                    start,
+                    end,
+                    class: ApiClass::of(name).into(),
+                    correlation,
+                    tracing_ns: 0,
+                });
             }
             "gpu_user_annotation" => {}
             _ if name.starts_with("ProfilerStep") => trace.steps.push(start),

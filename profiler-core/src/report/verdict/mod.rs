@@ -14,11 +14,11 @@ mod recoverable;
 use self::advice::GraphFit;
 pub(in crate::report) use self::evidence::ceiling_if_fixed;
 pub(crate) use self::live::LiveVerdict;
-use self::ranking::Ranking;
+use self::ranking::{Ranking, sum};
 use super::waits::awaited_sentence;
 use super::{DeviceReport, HostReport, StepBasis, Verdict};
 use crate::attribution::Attributor;
-use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::completeness::Completeness;
 use crate::text_format::{counted, duration, percent};
 use crate::whatif::WORTH_SHOWING;
@@ -100,16 +100,6 @@ fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[De
         }
         _ => usual.to_owned(),
     }
-}
-
-fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
-    let mut total = [0; LEAF_COUNT];
-    for row in rows {
-        for (sum, nanos) in total.iter_mut().zip(row) {
-            *sum += nanos;
-        }
-    }
-    total
 }
 
 /// Why there is no verdict, if there is none.

@@ -6,9 +6,8 @@
 //! of the run: then the whole says more.
 
 use super::recoverable::gain;
-use super::sum;
 use crate::attribution::Attributor;
-use crate::attribution::leaf::Group;
+use crate::attribution::leaf::{Group, LEAF_COUNT, Leaves};
 use crate::report::untraced::{WithoutTracing, made_by_tracing};
 use crate::report::{DeviceReport, Ranked, RecoverableBy};
 use crate::steps::{Interval, Steady, Step};
@@ -113,12 +112,7 @@ fn can_be_first(group: Group) -> bool {
 impl Row {
     /// The share of `group` on each device (the median over its steady steps, else that of its steady time) and what
     /// could be had back of it, weighted by the steady time of the devices; `without` what tracing takes of each.
-    fn of(
-        group: Group,
-        steady: Option<&[Steady]>,
-        devices: &[DeviceReport],
-        without: &[WithoutTracing],
-    ) -> Self {
+    fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
         let mut share = Interval { median: 0.0, low: 0.0, high: 0.0 };
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
         for (index, device) in devices.iter().enumerate() {
@@ -129,8 +123,7 @@ impl Row {
                 steady.and_then(|steady| Interval::of(steady.rows.iter().map(|row| share_of(group, row)).collect()));
             let traced = of_steps.unwrap_or(Interval { median: whole, low: whole, high: whole });
             let without = without.get(index).unwrap_or(&WithoutTracing::NOTHING);
-            let [median, low, high] =
-                [traced.median, traced.low, traced.high].map(|share| without.share(group, share));
+            let [median, low, high] = [traced.median, traced.low, traced.high].map(|share| without.share(group, share));
             let interval = Interval { median, low, high };
             share.median += weight * interval.median;
             share.low += weight * interval.low;
@@ -150,6 +143,17 @@ impl Row {
         let [median, low, high] = [share.median, share.low, share.high].map(|sum| sum / weights);
         Self { group, share: Interval { median, low, high }, recoverable: recoverable / weights, by }
     }
+}
+
+/// Leaf by leaf.
+pub(super) fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
+    let mut total = [0; LEAF_COUNT];
+    for row in rows {
+        for (sum, nanos) in total.iter_mut().zip(row) {
+            *sum += nanos;
+        }
+    }
+    total
 }
 
 /// A gain that is relative to steps without tracing, relative to those with it.
