@@ -66,14 +66,16 @@ fn what_was_measured_is_kept_and_later_traces_have_it() {
         assert_eq!(known[1][key], answer[key], "{key}");
     }
     assert_eq!(known[1]["gpu"], "NVIDIA H200");
-    assert_eq!(known[1]["prices_ns"].as_object().unwrap().len(), 9);
+    assert_eq!(known[1]["prices_ns"].as_object().unwrap().len(), 10);
     let left: Vec<_> = fs::read_dir(stage.path("gpuwhy")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 
     // A price of our own, to be found again.
     let text = fs::read_to_string(file(&stage)).unwrap();
-    let at = text.rfind("\"kernel_launch\": ").unwrap();
-    let at = text[..at].rfind("\"kernel_launch\": ").unwrap() + "\"kernel_launch\": ".len();
+    let [.., prices, _] = text.match_indices("\"kernel_launch_cold\": ").collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
+    let at = prices.0 + prices.1.len();
     let end = at + text[at..].find(',').unwrap();
     fs::write(file(&stage), format!("{}4000{}", &text[..at], &text[end..])).unwrap();
     let untraced = |cache: &str| {

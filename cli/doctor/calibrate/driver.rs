@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, Symbol};
 
 /// The driver's library.
@@ -90,7 +90,7 @@ impl Driver {
     pub fn open() -> Result<Self> {
         // SAFETY: the driver's library; loading it initializes nothing.
         let library = unsafe { Library::open(Some(DRIVER), RTLD_LAZY | RTLD_LOCAL) }
-            .context("libcuda.so.1 cannot be loaded: there is no NVIDIA driver")?;
+            .map_err(|_| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
         macro_rules! function {
             ($name:literal) => {{
                 // SAFETY: a function of this name has had the type that the field or the call below gives it since CUDA

@@ -34,7 +34,8 @@ const ROUNDS: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// What prices are for, in the order of [`NAMES`].
 const MEANINGS: [&str; NAMES.len()] = [
-    "launch of a kernel",
+    "launch of a kernel in a row",
+    "launch of a kernel after other work",
     "launch of a CUDA graph",
     "each operation in a launched graph",
     "copy or memset",
@@ -160,6 +161,7 @@ fn machine(report: &Report) -> Machine {
 
 fn as_text(path: &Path, entry: &Entry) -> String {
     let Machine { gpu, driver, cupti, processor } = &entry.machine;
+    let driver = if driver.is_empty() { "unknown" } else { driver };
     let mut text = format!("What tracing adds with {gpu}, driver {driver}, CUPTI {cupti}, {processor}:\n");
     for ((meaning, price), scatter) in MEANINGS.iter().zip(entry.prices.to_array()).zip(entry.scatter.to_array()) {
         // Writing to a string cannot fail.
@@ -208,7 +210,7 @@ mod tests {
         let prices = Prices { kernel_launch: 921, ..Prices::default() };
         let scatter = Prices { kernel_launch: 40, copy: 300, ..Prices::default() };
         let text = as_text(Path::new("/c/file.json"), &Entry { machine: Machine::default(), prices, scatter });
-        assert!(text.contains("launch of a kernel                      921 ns, scatter 40 ns"), "{text}");
+        assert!(text.contains("launch of a kernel in a row             921 ns, scatter 40 ns"), "{text}");
         assert!(text.contains("less than its scatter of 300 ns"), "{text}");
         assert!(text.ends_with("have these figures.\n") && text.contains("/c/file.json"), "{text}");
     }

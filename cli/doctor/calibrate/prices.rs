@@ -30,6 +30,7 @@ pub fn of(rounds: &[Round]) -> (Prices, Prices) {
     let copy_gap = pairs(Some(&longer(COPY_PAIR)), Some(&kernel), |pair, kernel| pair - kernel);
     let samples = NAMES.map(|name| match name {
         "kernel_launch" => longer("launch"),
+        "kernel_launch_cold" => longer("launch_cold"),
         "graph_launch" => graph.clone(),
         "graph_node" => node.clone(),
         "copy_gap" => copy_gap.clone(),
@@ -73,6 +74,7 @@ mod tests {
     fn prices_are_what_tracing_adds() {
         let names = [
             "launch",
+            "launch_cold",
             "copy",
             "call",
             "graph_short",
@@ -82,17 +84,17 @@ mod tests {
             "memset_node_gap",
             "copy_pair",
         ];
-        let with = |of: [f64; 9], noise| samples(&names.into_iter().zip(of).collect::<Vec<_>>(), noise);
-        let bare = [2_700.0, 2_300.0, 300.0, 5_000.0, 5_600.0, 900.0, 500.0, 1_000.0, 3_000.0];
+        let with = |of: [f64; 10], noise| samples(&names.into_iter().zip(of).collect::<Vec<_>>(), noise);
+        let bare = [2_700.0, 3_500.0, 2_300.0, 300.0, 5_000.0, 5_600.0, 900.0, 500.0, 1_000.0, 3_000.0];
         // 800 ns a node and 300 for the graph; 200 before a kernel, 350 before a copy.
-        let more = [900.0, 700.0, 270.0, 16_300.0, 160_300.0, 200.0, 10.0, 1_150.0, 550.0];
+        let more = [900.0, 1_500.0, 700.0, 270.0, 16_300.0, 160_300.0, 200.0, 10.0, 1_150.0, 550.0];
         let traced = std::array::from_fn(|index| bare[index] + more[index]);
         let rounds = [0.0, 50.0, -20.0].map(|drift| {
-            let moved = |of: [f64; 9]| of.map(|nanos| nanos + drift);
+            let moved = |of: [f64; 10]| of.map(|nanos| nanos + drift);
             Round { bare: with(moved(bare), 1.0), traced: with(moved(traced), 1.0) }
         });
         let (prices, scatter) = of(&rounds);
-        assert_eq!(prices.to_array(), [900, 300, 800, 700, 270, 200, 10, 1_150, 350]);
+        assert_eq!(prices.to_array(), [900, 1_500, 300, 800, 700, 270, 200, 10, 1_150, 350]);
         assert_eq!(scatter, Prices::default(), "what drifts from round to round is in both runs of it");
     }
 

@@ -23,8 +23,8 @@ pub const GPU: &str = "gpu";
 pub const DONE: &str = "done";
 
 /// What is measured, in the order in which it is printed: nanoseconds each.
-pub const LOOPS: [&str; 8] =
-    ["launch", "copy", "call", "graph_short", "graph_long", "kernel_gap", "node_gap", "memset_node_gap"];
+pub const LOOPS: [&str; 9] =
+    ["launch", "launch_cold", "copy", "call", "graph_short", "graph_long", "kernel_gap", "node_gap", "memset_node_gap"];
 /// As above, of pairs of a kernel and a copy: the gap before the copy with what the copy takes, and one before a
 /// kernel.
 pub const COPY_PAIR: &str = "copy_pair";
@@ -33,6 +33,11 @@ pub const COPY_PAIR: &str = "copy_pair";
 const REPETITIONS: usize = 7;
 /// Calls in a row: below the 1,024 launches that a stream takes before the host has to wait.
 const CALLS: u64 = 500;
+/// Walked through between two launches that do not follow each other at once, bytes: several times the first cache of a
+/// core, and some 10 us.
+const WALKED: usize = 256 << 10;
+/// A line of a processor's cache, bytes.
+const CACHE_LINE: usize = 64;
 /// Operations in a row on the device.
 const QUEUED: u64 = 200;
 /// Nodes of the short and of the long graph.
@@ -72,6 +77,7 @@ pub fn run() -> Result<u8> {
     for repetition in 0..=REPETITIONS {
         let measured = [
             host(&driver, CALLS, Driver::empty)?,
+            cold(&driver)?,
             host(&driver, CALLS / 2, |driver| {
                 driver.copy()?;
                 driver.memset()
@@ -109,6 +115,23 @@ fn host(driver: &Driver, count: u64, call: impl Fn(&Driver) -> Result<()>) -> Re
     let nanos = begun.elapsed().as_nanos() as f64;
     driver.wait()?;
     Ok(nanos / count as f64)
+}
+
+/// Nanoseconds of a launch after other work: the calls alone, with so much memory walked through before each of them that
+/// the nearest caches of the processor hold nothing else.
+fn cold(driver: &Driver) -> Result<f64> {
+    let mut memory = vec![1_u8; WALKED];
+    driver.wait()?;
+    let mut nanos = 0;
+    for _ in 0..CALLS {
+        memory.iter_mut().step_by(CACHE_LINE).for_each(|byte| *byte = byte.wrapping_add(1));
+        std::hint::black_box(&mut memory);
+        let begun = Instant::now();
+        driver.empty()?;
+        nanos += begun.elapsed().as_nanos();
+    }
+    driver.wait()?;
+    Ok(nanos as f64 / CALLS as f64)
 }
 
 /// Nanoseconds of the call that launches `graph`.

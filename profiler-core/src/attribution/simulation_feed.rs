@@ -5,6 +5,7 @@
 use super::DeviceAccount;
 use super::api::ApiClass;
 use super::operation::{InputWait, Operation};
+use crate::cost::prices::COLD_NANOS;
 use crate::cost::{PriceSource, Prices};
 use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
@@ -19,6 +20,8 @@ pub(super) struct SimulationFeed {
     source: PriceSource,
     /// The stream of the newest operation, if that was a memset of a graph.
     memset: Option<(DeviceId, StreamId)>,
+    /// When the newest call of each thread returned, by the index of the thread.
+    returned: Vec<u64>,
 }
 
 impl SimulationFeed {
@@ -55,12 +58,17 @@ impl SimulationFeed {
         if self.simulation.skips(call.start.nanos()) {
             return;
         }
-        let tracing_ns = price_of(&self.prices, class, launches);
+        let (start, end) = (call.start.nanos(), call.end.nanos());
+        if self.returned.len() <= thread {
+            self.returned.resize(thread + 1, 0);
+        }
+        let before = std::mem::replace(&mut self.returned[thread], end);
+        let tracing_ns = price_of(&self.prices, class, launches, start.saturating_sub(before));
         let class = if launches || !class.launches() { class.into() } else { CallClass::Other };
         self.simulation.call(&whatif::Call {
             thread: simulated_thread(thread),
-            start: call.start.nanos(),
-            end: call.end.nanos(),
+            start,
+            end,
             class,
             correlation: call.correlation,
             tracing_ns,
@@ -145,9 +153,10 @@ impl SimulationFeed {
 }
 
 /// What tracing adds to a call of this class that waits for nothing, without the operations of a graph, nanoseconds.
-/// `launches`: device work comes out of it.
-const fn price_of(prices: &Prices, class: ApiClass, launches: bool) -> u32 {
+/// `launches`: device work comes out of it. `host_gap`: since its thread returned from the call before, nanoseconds.
+const fn price_of(prices: &Prices, class: ApiClass, launches: bool, host_gap: u64) -> u32 {
     match class {
+        ApiClass::KernelLaunch if launches && host_gap >= COLD_NANOS => prices.kernel_launch_cold,
         ApiClass::KernelLaunch if launches => prices.kernel_launch,
         ApiClass::GraphLaunch if launches => prices.graph_launch,
         ApiClass::Copy | ApiClass::BlockingCopy | ApiClass::Memset if launches => prices.copy,
@@ -166,11 +175,13 @@ mod tests {
 
     #[test]
     fn what_launches_nothing_has_the_price_of_a_call() {
-        let prices = Prices::from_array([1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        let of = |class| [true, false].map(|launches| price_of(&prices, class, launches));
-        assert_eq!(of(ApiClass::KernelLaunch), [1, 5]);
-        assert_eq!(of(ApiClass::GraphLaunch), [2, 5]);
-        assert_eq!([ApiClass::Copy, ApiClass::BlockingCopy, ApiClass::Memset].map(of), [[4, 5]; 3]);
-        assert_eq!([ApiClass::Other, ApiClass::Query, ApiClass::Memory].map(of), [[5, 5]; 3]);
+        let prices = Prices::from_array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let after = |class, gap| [true, false].map(|launches| price_of(&prices, class, launches, gap));
+        let of = |class| after(class, 0);
+        assert_eq!(of(ApiClass::KernelLaunch), [1, 6]);
+        assert_eq!([COLD_NANOS - 1, COLD_NANOS].map(|gap| after(ApiClass::KernelLaunch, gap)[0]), [1, 2]);
+        assert_eq!(of(ApiClass::GraphLaunch), [3, 6]);
+        assert_eq!([ApiClass::Copy, ApiClass::BlockingCopy, ApiClass::Memset].map(of), [[5, 6]; 3]);
+        assert_eq!([ApiClass::Other, ApiClass::Query, ApiClass::Memory].map(of), [[6, 6]; 3]);
     }
 }
