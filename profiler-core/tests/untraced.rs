@@ -49,6 +49,7 @@ fn predicted_and_real(machine: &Machine, step: &[Act], queued: bool) -> (f64, f6
     let bare = machine.run(step, 120);
     // Gains are those that the same run gives where nothing was traced. Where no kernel was ever queued, the gap of the
     // device is assumed to be that of a traced H200, and a bare program has no such gap.
+    let of_bare = answer_of(&bare);
     let known = [LaunchesFree, NoSyncs, CopiesOverlapped].into_iter().chain(queued.then_some(DeviceOnly));
     for kind in known {
         let [ours, truth] = [&answer, &of_bare].map(|answer| answer.ceiling(kind).unwrap().speedup);

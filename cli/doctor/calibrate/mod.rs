@@ -141,9 +141,14 @@ fn samples(text: &str) -> Result<Option<Samples>, &str> {
 
 /// The machine as the trace describes it, which is what a later run compares, and its prices.
 fn entry(trace: &Path, rounds: &[Round]) -> Result<Entry> {
-    let report = gpuwhy::open(trace).context("cannot calibrate: nothing was traced; see gpuwhy doctor")?;
+    const NOTHING: &str = "cannot calibrate: tracing recorded no kernel; see gpuwhy doctor";
+    // Without a record there is no file.
+    if !trace.exists() {
+        bail!(NOTHING);
+    }
+    let report = gpuwhy::open(trace).context("cannot calibrate: the trace cannot be read")?;
     if report.completeness.kernels == 0 {
-        bail!("cannot calibrate: tracing recorded no kernel; see gpuwhy doctor");
+        bail!(NOTHING);
     }
     let (prices, scatter) = prices::of(rounds);
     Ok(Entry { machine: machine(&report), prices, scatter })
