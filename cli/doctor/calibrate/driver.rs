@@ -91,43 +91,69 @@ impl Driver {
         // SAFETY: the driver's library; loading it initializes nothing.
         let library = unsafe { Library::open(Some(DRIVER), RTLD_LAZY | RTLD_LOCAL) }
             .map_err(|_| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
-        macro_rules! function {
-            ($name:literal) => {{
-                // SAFETY: a function of this name has had the type that the field or the call below gives it since CUDA
-                // 12.0 or before. The library stays loaded.
-                let symbol: Symbol<_> =
-                    unsafe { library.get($name) }.with_context(|| format!("{}: not in {DRIVER}", $name))?;
-                *symbol
-            }};
-        }
-        let initialize: unsafe extern "C" fn(c_uint) -> c_int = function!("cuInit");
-        let device: unsafe extern "C" fn(*mut c_int, c_int) -> c_int = function!("cuDeviceGet");
-        let name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int = function!("cuDeviceGetName");
-        let attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int = function!("cuDeviceGetAttribute");
-        let retain: unsafe extern "C" fn(*mut Handle, c_int) -> c_int = function!("cuDevicePrimaryCtxRetain");
-        let make_current: unsafe extern "C" fn(Handle) -> c_int = function!("cuCtxSetCurrent");
-        let load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_int = function!("cuModuleLoadData");
-        let kernel: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_int =
-            function!("cuModuleGetFunction");
-        let make_stream: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int = function!("cuStreamCreate");
-        let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = function!("cuMemAlloc_v2");
-        let allocate_host: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int = function!("cuMemHostAlloc");
-        let mut driver = Self {
-            launch: function!("cuLaunchKernel"),
-            synchronize: function!("cuStreamSynchronize"),
-            copy: function!("cuMemcpyHtoDAsync_v2"),
-            set: function!("cuMemsetD32Async"),
-            begin_capture: function!("cuStreamBeginCapture_v2"),
-            end_capture: function!("cuStreamEndCapture"),
-            instantiate: function!("cuGraphInstantiateWithFlags"),
-            launch_graph: function!("cuGraphLaunch"),
-            stream: null_mut(),
-            empty: null_mut(),
-            spin: null_mut(),
-            memory: 0,
-            host: null_mut(),
-            kilohertz: 0,
-            name: String::new(),
+        // SAFETY: functions of these names have had the types that they are given here since CUDA 12.0 or before. The
+        // library stays loaded (below).
+        let (
+            initialize,
+            device,
+            name,
+            attribute,
+            retain,
+            make_current,
+            load,
+            kernel,
+            make_stream,
+            allocate,
+            allocate_host,
+            mut driver,
+        ) = unsafe {
+            let initialize: unsafe extern "C" fn(c_uint) -> c_int = function(&library, "cuInit")?;
+            let device: unsafe extern "C" fn(*mut c_int, c_int) -> c_int = function(&library, "cuDeviceGet")?;
+            let name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int = function(&library, "cuDeviceGetName")?;
+            let attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int =
+                function(&library, "cuDeviceGetAttribute")?;
+            let retain: unsafe extern "C" fn(*mut Handle, c_int) -> c_int =
+                function(&library, "cuDevicePrimaryCtxRetain")?;
+            let make_current: unsafe extern "C" fn(Handle) -> c_int = function(&library, "cuCtxSetCurrent")?;
+            let load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_int =
+                function(&library, "cuModuleLoadData")?;
+            let kernel: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_int =
+                function(&library, "cuModuleGetFunction")?;
+            let make_stream: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int = function(&library, "cuStreamCreate")?;
+            let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = function(&library, "cuMemAlloc_v2")?;
+            let allocate_host: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int =
+                function(&library, "cuMemHostAlloc")?;
+            let driver = Self {
+                launch: function(&library, "cuLaunchKernel")?,
+                synchronize: function(&library, "cuStreamSynchronize")?,
+                copy: function(&library, "cuMemcpyHtoDAsync_v2")?,
+                set: function(&library, "cuMemsetD32Async")?,
+                begin_capture: function(&library, "cuStreamBeginCapture_v2")?,
+                end_capture: function(&library, "cuStreamEndCapture")?,
+                instantiate: function(&library, "cuGraphInstantiateWithFlags")?,
+                launch_graph: function(&library, "cuGraphLaunch")?,
+                stream: null_mut(),
+                empty: null_mut(),
+                spin: null_mut(),
+                memory: 0,
+                host: null_mut(),
+                kilohertz: 0,
+                name: String::new(),
+            };
+            (
+                initialize,
+                device,
+                name,
+                attribute,
+                retain,
+                make_current,
+                load,
+                kernel,
+                make_stream,
+                allocate,
+                allocate_host,
+                driver,
+            )
         };
         // The driver cannot be unloaded safely.
         std::mem::forget(library);
@@ -240,6 +266,15 @@ impl Driver {
         // SAFETY: graphs are made by this only and are never destroyed.
         succeeded("cuGraphLaunch", unsafe { (self.launch_graph)(graph.0, self.stream) })
     }
+}
+
+/// # Safety
+///
+/// `T` is the type of the function of this name, and the library stays loaded.
+unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T> {
+    // SAFETY: the caller vouches for the type.
+    let symbol: Symbol<T> = unsafe { library.get(name) }.with_context(|| format!("{name}: not in {DRIVER}"))?;
+    Ok(*symbol)
 }
 
 fn succeeded(function: &str, answer: c_int) -> Result<()> {

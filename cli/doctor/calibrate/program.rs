@@ -117,8 +117,8 @@ fn host(driver: &Driver, count: u64, call: impl Fn(&Driver) -> Result<()>) -> Re
     Ok(nanos / count as f64)
 }
 
-/// Nanoseconds of a launch after other work: the calls alone, with so much memory walked through before each of them that
-/// the nearest caches of the processor hold nothing else.
+/// Nanoseconds of a launch after other work: the calls alone, with so much memory walked through before each of them
+/// that the nearest caches of the processor hold nothing else.
 fn cold(driver: &Driver) -> Result<f64> {
     let mut memory = vec![1_u8; WALKED];
     driver.wait()?;

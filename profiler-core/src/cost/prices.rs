@@ -23,7 +23,8 @@ pub const LARGEST: u32 = 1_000_000;
 pub struct Prices {
     /// On the launching thread, for a launch of a kernel right after another call.
     pub kernel_launch: u32,
-    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's caches.
+    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's
+    /// caches.
     pub kernel_launch_cold: u32,
     /// On the launching thread, for a launch of a graph, whatever is in it.
     pub graph_launch: u32,
