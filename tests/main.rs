@@ -2,6 +2,7 @@
 
 mod api;
 mod capture;
+mod cli_calibrate;
 mod cli_compact;
 mod cli_demo;
 mod cli_diff;

@@ -57,6 +57,13 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
         assert_eq!(report["completeness"]["end"], "clean", "{fixture}");
         for device in report["devices"].as_array().unwrap() {
             assert!(number(device, "/window_ns") > 0);
+            if !device["untraced"].is_null() {
+                let (step, share) =
+                    (number(device, "/untraced/step_ns"), device["untraced"]["share_of_tracing"].as_f64());
+                assert!(step <= number(device, "/steps/median_ns"), "{fixture}: {:#}", device["untraced"]);
+                assert!((0.0..0.8).contains(&share.unwrap()), "{fixture}: {:#}", device["untraced"]);
+                assert_eq!(device["untraced"]["source"], "table", "{fixture}: recorded on an H200");
+            }
             assert_eq!(sum(&device["leaves"]), number(device, "/window_ns"), "{fixture}");
         }
     }

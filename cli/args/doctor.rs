@@ -11,11 +11,12 @@ Each line says ok, warn (works with a limitation) or FAIL (does not work), and w
 
 EXIT CODES:
   0  programs can be profiled
-  1  at least one line says FAIL
+  1  at least one line says FAIL, or --calibrate could not measure
 
 EXAMPLES:
   gpuwhy doctor
   gpuwhy doctor --cupti-path /opt/cuda/extras/CUPTI/lib64/libcupti.so
+  gpuwhy doctor --calibrate
   gpuwhy doctor --json | jq '.checks[] | select(.status != \"ok\")'";
 
 #[derive(Args)]
@@ -26,11 +27,18 @@ pub struct DoctorArgs {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
+    /// Measure what tracing adds on this machine, and keep it for reports
+    ///
+    /// Takes some seconds of the GPU. A small program of gpuwhy's own runs in turn without tracing and with it. The
+    /// result is kept for this GPU, driver, CUPTI and processor in gpuwhy/calibration.json in XDG_CACHE_HOME or
+    /// ~/.cache, and traces that are recorded then have it: their reports say how long a step takes without gpuwhy.
+    #[arg(long)]
+    calibrate: bool,
 }
 
 impl From<DoctorArgs> for doctor::Props {
     fn from(args: DoctorArgs) -> Self {
-        Self { cupti: args.cupti, json: args.json }
+        Self { cupti: args.cupti, json: args.json, calibrate: args.calibrate }
     }
 }
 

@@ -99,6 +99,9 @@ pub enum Command {
     /// Play recorded sessions; needs no GPU
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArgs),
+    /// Make the calls that `doctor --calibrate` measures, in a child
+    #[command(name = crate::doctor::calibrate::program::SUBCOMMAND, hide = true)]
+    CalibrationProgram,
     /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
     Probe(ProbeArgs),

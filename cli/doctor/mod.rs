@@ -2,8 +2,10 @@
 //!
 //! Every check is one line with a status, what was found, and for everything that is not fine one piece of advice.
 //! Calls into a libcupti happen in a child process only (see [`probe`]): some of its versions crash on a machine
-//! without a driver. Nothing here creates a CUDA context, so a busy or full GPU is not disturbed.
+//! without a driver. No check creates a CUDA context, so a busy or full GPU is not disturbed;
+//! [`calibrate`] does, in child processes.
 
+pub mod calibrate;
 pub mod check;
 mod cupti;
 mod driver;
@@ -27,6 +29,8 @@ pub struct Props {
     pub cupti: Option<PathBuf>,
     /// JSON instead of text.
     pub json: bool,
+    /// Measure what tracing adds, instead of checking.
+    pub calibrate: bool,
 }
 
 /// The JSON form.
@@ -41,8 +45,12 @@ struct Answer<'a> {
 ///
 /// # Errors
 ///
-/// When the answer cannot be written to stdout. A check never fails the program: its failure is its result.
+/// When the answer cannot be written to stdout, or a calibration fails. A check never fails the program: its failure is
+/// its result.
 pub fn run(props: &Props) -> Result<u8> {
+    if props.calibrate {
+        return calibrate::run(props.cupti.as_deref(), props.json);
+    }
     let mut checks = Vec::new();
     let cuda_version = driver::check(&mut checks);
     cupti::check(props.cupti.as_deref(), cuda_version, &mut checks);

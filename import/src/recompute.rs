@@ -103,7 +103,8 @@ struct Accounts {
 
 impl Accounts {
     fn new(assembly: Assembly, capture: Option<u32>, window: Option<Window>) -> Self {
-        let captures = Captures::new(capture);
+        let mut captures = Captures::new(capture);
+        captures.set_calibrations(assembly.session());
         Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO, window }
     }
 

@@ -21,6 +21,7 @@
 //! This library runs inside somebody else's process. It may lose data, and counts it. It never blocks the program,
 //! panics into C, exits, installs a signal handler, or writes to stdout.
 
+mod calibration;
 mod capture;
 mod collect;
 mod command_line;

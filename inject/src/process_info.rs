@@ -6,7 +6,7 @@ use cupti_sys::Cupti;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::Timestamp;
 
-use crate::command_line;
+use crate::{calibration, command_line};
 
 /// Variables by which launchers tell a process its place in the job.
 const RANK_VARIABLES: &[&str] = &[
@@ -32,6 +32,9 @@ const RANK_VARIABLES: &[&str] = &[
 
 /// Describes this process.
 pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> ProcessInfo {
+    let driver_version = cupti_sys::kernel_driver_version().unwrap_or_default();
+    let cupti_version = cupti.version().unwrap_or(0);
+    let calibrations = calibration::of_this_machine(&driver_version, cupti_version);
     ProcessInfo {
         process_id: process::id(),
         parent_process_id: std::os::unix::process::parent_id(),
@@ -39,8 +42,8 @@ pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> ProcessI
         host: host_name(),
         start,
         driver_cuda_version: cupti_sys::driver_cuda_version().unwrap_or(0),
-        driver_version: cupti_sys::kernel_driver_version().unwrap_or_default(),
-        cupti_version: cupti.version().unwrap_or(0),
+        driver_version,
+        cupti_version,
         cupti_path: cupti.path().display().to_string(),
         gpuwhy_version: env!("CARGO_PKG_VERSION").to_owned(),
         rank_variables: RANK_VARIABLES
@@ -48,6 +51,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> ProcessI
             .filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)))
             .collect(),
         notes,
+        calibrations,
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Captures {
     what_if_stopped: bool,
     cost: Option<Cost>,
     gauges: Utilization,
+    /// What of the process decides about the prices of tracing.
+    priced_as: Option<ProcessInfo>,
 }
 
 impl Captures {
@@ -97,8 +99,27 @@ impl Captures {
         }
     }
 
+    /// What tracing adds is that of `session` from here on; without this no cost of tracing is known.
+    pub fn set_calibrations(&mut self, session: &ProcessInfo) {
+        self.priced_as = Some(ProcessInfo {
+            gpuwhy_version: session.gpuwhy_version.clone(),
+            calibrations: session.calibrations.clone(),
+            ..ProcessInfo::default()
+        });
+    }
+
+    /// Tells the engines what tracing adds, which depends on the GPUs, as soon as one is described.
+    fn price(&mut self, dictionary: &Dictionary) {
+        let Some(session) = &self.priced_as else { return };
+        let (prices, source) = session.prices(dictionary);
+        for capture in &mut self.open {
+            capture.attributor.set_prices(prices, source);
+        }
+    }
+
     /// Everything that completed before `at` has been pushed.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        self.price(dictionary);
         for capture in &mut self.open {
             capture.attributor.flushed(at, dictionary);
         }
@@ -243,6 +264,7 @@ impl Captures {
     }
 
     fn close(&mut self, index: usize, at: Timestamp, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
+        self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
         if self.marked {

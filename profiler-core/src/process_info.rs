@@ -1,5 +1,7 @@
 //! Which process a trace is about, and where it stands in its job.
 
+use crate::cost::{Calibration, PriceSource, Prices};
+use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
 
 /// The process that was traced. Written once, at the start of the trace.
@@ -29,6 +31,8 @@ pub struct ProcessInfo {
     pub rank_variables: Vec<(String, String)>,
     /// What was switched on, what could not be, and why; shown in the report.
     pub notes: Vec<String>,
+    /// What tracing adds on this machine, for each model of GPU with which that was measured.
+    pub calibrations: Vec<Calibration>,
 }
 
 /// Rank and size by launcher: torchrun, Open MPI, PMI (MPICH, Intel MPI) and Slurm, in the order of preference. Slurm
@@ -41,6 +45,16 @@ const RANKS: &[(&str, &str)] = &[
 ];
 
 impl ProcessInfo {
+    /// What tracing added to the calls of this process and to the gaps of its devices, and where that is from. Unknown
+    /// for files of other profilers, and while no device is described.
+    #[must_use]
+    pub fn prices(&self, dictionary: &Dictionary) -> (Prices, PriceSource) {
+        if self.gpuwhy_version.is_empty() {
+            return (Prices::default(), PriceSource::Unknown);
+        }
+        Prices::of(&self.calibrations, dictionary)
+    }
+
     /// The rank of the process in its job, if its launcher said so.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {

@@ -41,6 +41,7 @@ fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_m
         covers_ns: 400_000_000,
         base_error: Some(0.004),
         refused: None,
+        untraced: None,
         ceilings,
     });
     report

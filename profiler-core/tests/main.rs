@@ -43,6 +43,7 @@ mod trace_golden;
 mod trace_roundtrip;
 mod trace_sample;
 mod trace_window;
+mod untraced;
 mod verdict_host;
 mod verdict_launch;
 mod verdict_programs;

@@ -32,8 +32,8 @@ fn names_stay() {
     );
     assert_eq!(
         joined(&ScenarioKind::ALL, ScenarioKind::name),
-        "base data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden grids_filled \
-         device_only"
+        "base untraced data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden \
+         grids_filled device_only"
     );
     let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
     assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");

@@ -67,6 +67,7 @@ fn what_if(steps: u64, ceilings: &[(ScenarioKind, f64)]) -> WhatIf {
         covers_ns: 100 * MS,
         base_error: Some(0.0),
         refused: None,
+        untraced: None,
         ceilings: ceilings.iter().map(ceiling).collect(),
     }
 }

@@ -137,12 +137,12 @@ proptest! {
         for (start, end, thread, correlation, class) in calls {
             let class = [CallClass::Launch, CallClass::Wait, CallClass::Memory, CallClass::Other][usize::from(class)];
             let correlation = CorrelationId(correlation);
-            replay.call(&Call { thread: ThreadId(thread), start, end, class, correlation });
+            replay.call(&Call { thread: ThreadId(thread), start, end, class, correlation, tracing_ns: 0 });
         }
         for (start, end, stream, class, correlation, excess) in operations {
             let launch = (correlation < 8).then_some(LaunchedBy { correlation: CorrelationId(correlation), start: end });
             let device = DeviceId(stream % 2);
-            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess });
+            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, tracing_ns: 0, node: false });
         }
         inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
         boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at, STEPS));

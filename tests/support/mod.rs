@@ -54,7 +54,9 @@ impl Stage {
             .env("GPUWHY_WHAT_IF", "on")
             // As they were recorded; what is chosen where nothing is said: modes.rs.
             .env("GPUWHY_CUDA_GRAPH_TRACE", "node")
-            .env("GPUWHY_OUTPUT", "trace.gpuwhy");
+            .env("GPUWHY_OUTPUT", "trace.gpuwhy")
+            // What was measured on this machine is not what the recordings are about.
+            .env("XDG_CACHE_HOME", self.folder.path());
         command
     }
 

@@ -91,6 +91,7 @@ impl Collector {
         };
         let graph_nodes = controller.has_whole_graphs().then_some(graph_nodes);
         let mut captures = Captures::new(None);
+        captures.set_calibrations(&session);
         if settings.what_if == WhatIf::Off {
             captures.stop_what_if();
         }

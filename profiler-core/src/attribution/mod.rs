@@ -86,6 +86,7 @@ use self::thread_table::ThreadTable;
 use self::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::completeness::Completeness;
+use crate::cost::{PriceSource, Prices};
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::steps::LoggedStep;
@@ -231,6 +232,12 @@ impl Attributor {
         self.launches.give_up_all();
         self.advance(u64::MAX);
         self.flush += 1;
+    }
+
+    /// What tracing adds to calls and gaps of which the records come from here on, and where those prices are from.
+    /// Without this no cost of tracing is known, and nothing is said of the program without it.
+    pub fn set_prices(&mut self, prices: Prices, source: PriceSource) {
+        self.simulation.set_prices(prices, source);
     }
 
     /// Gives the what-if simulation up, which costs up to half as much as everything else here: for a client that falls

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
+use crate::cost::PriceSource;
 use crate::record::{ApiFunctionId, DeviceId, Timestamp};
 use crate::steps::PeriodFacts;
 use crate::whatif::WhatIf;
@@ -83,6 +84,12 @@ impl Attributor {
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = self.devices().find(|account| account.id() == device)?;
         self.simulation.what_if(account)
+    }
+
+    /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.
+    #[must_use]
+    pub fn price_source(&self) -> PriceSource {
+        self.simulation.source()
     }
 
     /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.

@@ -5,7 +5,9 @@
 use super::DeviceAccount;
 use super::api::ApiClass;
 use super::operation::{InputWait, Operation};
-use crate::record::{ApiCall, ThreadId};
+use crate::cost::prices::COLD_NANOS;
+use crate::cost::{PriceSource, Prices};
+use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};
 
@@ -13,9 +15,26 @@ use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, Sma
 #[derive(Debug, Default)]
 pub(super) struct SimulationFeed {
     simulation: Simulation,
+    /// What tracing adds to what is told from here on.
+    prices: Prices,
+    source: PriceSource,
+    /// The stream of the newest operation, if that was a memset of a graph.
+    memset: Option<(DeviceId, StreamId)>,
+    /// When the newest call of each thread returned, by the index of the thread.
+    returned: Vec<u64>,
 }
 
 impl SimulationFeed {
+    /// What tracing adds to what comes from here on, and where that is from.
+    pub(super) fn set_prices(&mut self, prices: Prices, source: PriceSource) {
+        (self.prices, self.source) = (prices, source);
+    }
+
+    /// Where the prices are from.
+    pub(super) fn source(&self) -> PriceSource {
+        self.source
+    }
+
     /// Gives the simulation up.
     pub(super) fn stop(&mut self) {
         self.simulation.stop();
@@ -39,21 +58,35 @@ impl SimulationFeed {
         if self.simulation.skips(call.start.nanos()) {
             return;
         }
+        let (start, end) = (call.start.nanos(), call.end.nanos());
+        if self.returned.len() <= thread {
+            self.returned.resize(thread + 1, 0);
+        }
+        let before = std::mem::replace(&mut self.returned[thread], end);
+        let tracing_ns = price_of(&self.prices, class, launches, start.saturating_sub(before));
         let class = if launches || !class.launches() { class.into() } else { CallClass::Other };
         self.simulation.call(&whatif::Call {
             thread: simulated_thread(thread),
-            start: call.start.nanos(),
-            end: call.end.nanos(),
+            start,
+            end,
             class,
             correlation: call.correlation,
+            tracing_ns,
         });
     }
 
     /// An operation was joined with its launch, which the watermark has not passed.
     #[inline]
-    pub(super) fn small_grid(&mut self, operation: &Operation) {
-        let Operation { device, stream, symbol: kernel, fit, graph, .. } = *operation;
-        if let Some(launch) = operation.launch.filter(|_| fit > 0 && !graph) {
+    pub(super) fn joined(&mut self, operation: &Operation) {
+        if operation.graph {
+            if let Some(launch) = operation.launch.filter(|_| self.prices.graph_node > 0) {
+                let (thread, price) = (simulated_thread(launch.thread as usize), self.prices.graph_node);
+                self.simulation.graph_node(thread, launch.start, price);
+            }
+            return;
+        }
+        let Operation { device, stream, symbol: kernel, fit, .. } = *operation;
+        if let Some(launch) = operation.launch.filter(|_| fit > 0) {
             let grid = SmallGrid { device, stream, kernel, fit: fit.into() };
             self.simulation.small_grid(simulated_thread(launch.thread as usize), launch.start, grid);
         }
@@ -69,6 +102,7 @@ impl SimulationFeed {
         }
         let Some(class) = OperationClass::of(operation.leaf) else { return };
         let correlation = operation.correlation;
+        let tracing_ns = self.before(operation, class);
         self.simulation.operation(&whatif::Operation {
             start: operation.start,
             end: operation.end,
@@ -77,7 +111,24 @@ impl SimulationFeed {
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
             excess: operation.excess(),
+            tracing_ns,
+            node: operation.graph,
         });
+    }
+
+    /// What tracing adds to the gap before an operation that was queued, nanoseconds.
+    fn before(&mut self, operation: &Operation, class: OperationClass) -> u16 {
+        let Prices { kernel_gap, node_gap, memset_node_gap, copy_gap, .. } = self.prices;
+        let stream = Some((operation.device, operation.stream));
+        let memset = class == OperationClass::Memset;
+        let price = match class {
+            _ if operation.graph && (memset || self.memset == stream) => memset_node_gap,
+            OperationClass::CopyFromHost | OperationClass::CopyOther => copy_gap,
+            _ if operation.graph => node_gap,
+            _ => kernel_gap,
+        };
+        self.memset = stream.filter(|_| operation.graph && memset);
+        u16::try_from(price).unwrap_or(u16::MAX)
     }
 
     /// A timeline has advanced: takes the input waits, the begins of steps and where one broke off.
@@ -101,7 +152,36 @@ impl SimulationFeed {
     }
 }
 
+/// What tracing adds to a call of this class that waits for nothing, without the operations of a graph, nanoseconds.
+/// `launches`: device work comes out of it. `host_gap`: since its thread returned from the call before, nanoseconds.
+const fn price_of(prices: &Prices, class: ApiClass, launches: bool, host_gap: u64) -> u32 {
+    match class {
+        ApiClass::KernelLaunch if launches && host_gap >= COLD_NANOS => prices.kernel_launch_cold,
+        ApiClass::KernelLaunch if launches => prices.kernel_launch,
+        ApiClass::GraphLaunch if launches => prices.graph_launch,
+        ApiClass::Copy | ApiClass::BlockingCopy | ApiClass::Memset if launches => prices.copy,
+        _ => prices.call,
+    }
+}
+
 /// The simulation needs to tell threads apart, not to know them.
 fn simulated_thread(index: usize) -> ThreadId {
     ThreadId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_launches_nothing_has_the_price_of_a_call() {
+        let prices = Prices::from_array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let after = |class, gap| [true, false].map(|launches| price_of(&prices, class, launches, gap));
+        let of = |class| after(class, 0);
+        assert_eq!(of(ApiClass::KernelLaunch), [1, 6]);
+        assert_eq!([COLD_NANOS - 1, COLD_NANOS].map(|gap| after(ApiClass::KernelLaunch, gap)[0]), [1, 2]);
+        assert_eq!(of(ApiClass::GraphLaunch), [3, 6]);
+        assert_eq!([ApiClass::Copy, ApiClass::BlockingCopy, ApiClass::Memset].map(of), [[5, 6]; 3]);
+        assert_eq!([ApiClass::Other, ApiClass::Query, ApiClass::Memory].map(of), [[6, 6]; 3]);
+    }
 }

@@ -9,7 +9,7 @@ use super::verdict::verdict_of;
 use super::waits;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelLines, KernelRow, LibraryRow, MemoryReport,
-    RangesReport, Report, Sequence, StepMeaning, TypicalSteps,
+    RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced,
 };
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
@@ -72,6 +72,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         })
         .collect();
     kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
+    let what_if = attributor.what_if(account.id());
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
         device,
@@ -83,7 +84,8 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         typical: account.typical_steps().as_ref().map(TypicalSteps::of),
         step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),
         sequence,
-        what_if: attributor.what_if(account.id()),
+        untraced: Untraced::of(what_if.as_ref(), account, attributor),
+        what_if,
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),
         awaited: waits::awaited(account),

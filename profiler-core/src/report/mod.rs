@@ -26,6 +26,7 @@ mod ranges;
 mod sequence;
 mod step_kinds;
 mod text;
+mod untraced;
 pub(crate) mod verdict;
 mod waits;
 
@@ -33,7 +34,8 @@ pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
     DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow,
     LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, Part, PeakBy, RangeRow, RangesReport,
-    Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Verdict,
+    Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    Verdict,
 };
 pub use verdict::verdict_of;
 

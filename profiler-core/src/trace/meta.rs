@@ -4,7 +4,8 @@
 //! tagged fields of which readers skip those they do not know, the counters are a list that may grow at its end.
 
 use super::varint::{self, Cursor, Malformed};
-use crate::cost::{Cost, Mode};
+use crate::cost::prices::{self, CALIBRATION_LIMIT, NAME_LIMIT};
+use crate::cost::{Calibration, Cost, Mode, Prices};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Timestamp, Trigger};
 
@@ -22,6 +23,7 @@ mod tag {
     pub(super) const GPUWHY_VERSION: u64 = 10;
     pub(super) const RANK_VARIABLE: u64 = 11;
     pub(super) const NOTE: u64 = 12;
+    pub(super) const CALIBRATION: u64 = 13;
 }
 
 /// Appends every field as tag, length, bytes.
@@ -56,6 +58,26 @@ pub(super) fn encode_session(session: &ProcessInfo, body: &mut Vec<u8>) {
     for note in &session.notes {
         field(tag::NOTE, note.as_bytes());
     }
+    for calibration in session.calibrations.iter().take(CALIBRATION_LIMIT) {
+        let mut row = Vec::new();
+        varint::put_bytes(&mut row, calibration.gpu.as_bytes());
+        for price in calibration.prices.to_array() {
+            varint::put(&mut row, price.into());
+        }
+        field(tag::CALIBRATION, &row);
+    }
+}
+
+/// The name of a GPU, then its prices in their order; a later version may append some.
+fn decode_calibration(row: &mut Cursor<'_>) -> Result<Calibration, Malformed> {
+    let mut gpu = row.string()?;
+    let end = (0..=gpu.len().min(NAME_LIMIT)).rev().find(|&at| gpu.is_char_boundary(at));
+    gpu.truncate(end.unwrap_or(0));
+    let mut prices = [0; prices::NAMES.len()];
+    for price in &mut prices {
+        *price = u32::try_from(row.optional()?).unwrap_or(u32::MAX);
+    }
+    Ok(Calibration { gpu, prices: Prices::from_array(prices) })
 }
 
 /// The inverse of [`encode_session`]; fields that are missing keep their default.
@@ -80,6 +102,9 @@ pub(super) fn decode_session(body: &[u8]) -> Result<ProcessInfo, Malformed> {
             tag::GPUWHY_VERSION => session.gpuwhy_version = text(bytes),
             tag::RANK_VARIABLE => session.rank_variables.push((field.string()?, field.string()?)),
             tag::NOTE => session.notes.push(text(bytes)),
+            tag::CALIBRATION if session.calibrations.len() < CALIBRATION_LIMIT => {
+                session.calibrations.push(decode_calibration(&mut field)?);
+            }
             _ => {}
         }
     }

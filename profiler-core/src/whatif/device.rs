@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::gaps::{QueuedGaps, between_nodes};
+use super::gaps::{QueuedGaps, between_nodes, untraced};
 use super::host::{Begun, Thread};
 use super::input::{Call, Operation, OperationClass};
 use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
@@ -35,13 +35,16 @@ pub(super) struct Launch {
     pub(super) entered: Clocks,
     /// When its thread entered the call that launches its kernel in its place where small grids are one kernel.
     leader: Option<u64>,
+    /// What tracing added to it if it waited for nothing, nanoseconds.
+    tracing: u32,
 }
 
 impl Launch {
     /// The outermost `call` that `thread` is in.
     pub(super) fn of(call: &Call, thread: &Thread) -> Self {
         let Thread { entered, leader, .. } = *thread;
-        Self { thread: call.thread, start: call.start, end: call.end, entered, leader }
+        let tracing = call.tracing_ns;
+        Self { thread: call.thread, start: call.start, end: call.end, entered, leader, tracing }
     }
 }
 
@@ -159,14 +162,19 @@ impl Streams {
         } else if progress.real != 0 {
             lag(progress.real, 0);
         }
-        let issue = issued.zip(launch).map_or(0, |(issued, launch)| (issued - launch.start).saturating_add(launch_lag));
+        let within = issued.zip(launch).map(|(issued, launch)| (issued - launch.start, u64::from(launch.tracing)));
+        let issue = within.map_or(0, |(within, _)| within.saturating_add(launch_lag));
+        let untraced_issue =
+            within.map_or(0, |(within, tracing)| within.saturating_sub(tracing).saturating_add(launch_lag));
+        let untraced_lag = untraced(stream_lag, usual, operation.tracing_ns.into(), operation.node);
 
         // The same sums in every scenario, and then what is different in some: most operations are kernels that
         // compute, and this is the innermost loop of the simulation.
         let ready: Clocks = match launch {
             Some(launch) => {
-                let issue = as_clock(issue);
-                each(|kind| launch.entered[kind as usize] + if kind.launches_free() { 0.0 } else { issue })
+                let (issue, untraced) = (as_clock(issue), as_clock(untraced_issue));
+                let issue = |kind: ScenarioKind| if kind.is_traced() { issue } else { untraced };
+                each(|kind| launch.entered[kind as usize] + if kind.launches_free() { 0.0 } else { issue(kind) })
             }
             // Neither launch nor predecessor: it came when everything before it was done, or first of all.
             None if before.is_none() && progress.real == 0 => [origin.clock(start); SCENARIO_COUNT],
@@ -178,9 +186,11 @@ impl Streams {
         };
         let mut begin = ready;
         if let Some(run) = before {
-            begin = latest(&begin, &plus(&run.free, stream_lag));
+            begin = latest(&begin, &plus(&run.free, untraced_lag));
+            let base = ScenarioKind::Base as usize;
+            begin[base] = later(ready[base], run.free[base] + as_clock(stream_lag));
             if !run.copy && !operation.class.is_copy() {
-                let lag = as_clock(between_nodes(stream_lag, usual));
+                let lag = as_clock(between_nodes(stream_lag, usual).min(untraced_lag));
                 let index = ScenarioKind::LaunchesFree as usize;
                 begin[index] = later(ready[index], run.free[index] + lag);
             }

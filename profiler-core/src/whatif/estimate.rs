@@ -74,7 +74,10 @@ pub struct WhatIf {
     pub base_error: Option<f64>,
     /// Why the ceilings are additive bounds (or missing), and not simulated.
     pub refused: Option<Refusal>,
-    /// One for each scenario that could be judged.
+    /// What of a step remains without tracing by the simulation, 0 to 1: 1 where no cost of tracing is known. `None`
+    /// where the simulation is not believed. Simulated ceilings are relative to a step without tracing.
+    pub untraced: Option<f64>,
+    /// One for each scenario that could be judged, but for the two in which no cost of the program's is gone.
     pub ceilings: Vec<Ceiling>,
 }
 
@@ -92,21 +95,22 @@ impl WhatIf {
             _ if unexplained >= UNEXPLAINED_LIMIT => Some(Refusal::Unexplained(unexplained)),
             _ => None,
         };
-        let mut ceilings = Vec::new();
+        let (mut ceilings, mut untraced) = (Vec::new(), None);
         if refused.is_none() {
             let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
             let base = replayed(ScenarioKind::Base).max(1);
-            for kind in ScenarioKind::ALL.into_iter().filter(|&kind| kind != ScenarioKind::Base) {
-                // The base error is in both, so the ratio is better than either.
-                let possible = real as f64 * replayed(kind) as f64 / base as f64;
-                ceilings.push(Ceiling::new(
-                    kind,
-                    real / represented_steps,
-                    (possible / represented_steps as f64) as u64,
-                ));
-            }
+            // The base error is in both, so the ratio is better than either.
+            let step = |kind: ScenarioKind| {
+                (real as f64 * replayed(kind) as f64 / base as f64 / represented_steps as f64) as u64
+            };
+            let without = replayed(ScenarioKind::Untraced);
+            untraced = Some((without as f64 / base as f64).min(1.0));
+            let now = if without < base { step(ScenarioKind::Untraced) } else { real / represented_steps };
+            let gains = |kind: &ScenarioKind| !matches!(kind, ScenarioKind::Base | ScenarioKind::Untraced);
+            ceilings
+                .extend(ScenarioKind::ALL.into_iter().filter(gains).map(|kind| Ceiling::new(kind, now, step(kind))));
         }
-        Self { steps, represented_steps, covers_ns: real, base_error, refused, ceilings }
+        Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings }
     }
 
     /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the
@@ -125,17 +129,19 @@ impl WhatIf {
     #[must_use]
     pub fn or_additive(mut self, leaves: &Leaves, link_ns: u64) -> Self {
         if self.refused.is_some() {
+            self.untraced = None;
             self.ceilings = Ceiling::additive(leaves, link_ns);
         }
         self
     }
 
     /// Mean of the steps that were simulated as they really were, nanoseconds: a ceiling holds it as its two factors.
-    /// `None` when nothing was simulated.
+    /// `None` when nothing was simulated. With tracing, if its cost is known: that is in no ceiling.
     #[must_use]
     pub fn step_ns(&self) -> Option<u64> {
         let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
-        self.refused.is_none().then(|| (ceiling.step_ns as f64 * ceiling.speedup).round() as u64)
+        let now = ceiling.step_ns as f64 * ceiling.speedup;
+        self.refused.is_none().then(|| (now / self.untraced.unwrap_or(1.0)).round() as u64)
     }
 
     /// The ceiling of one scenario, if it could be judged.

@@ -54,6 +54,14 @@ pub(super) fn between_nodes(gap: u64, usual: u64) -> u64 {
     gap.saturating_sub(usual.min(UNSEEN_NANOS).saturating_sub(NODE_NANOS))
 }
 
+/// What of a `gap` of which tracing is `price` remains without tracing, nanoseconds. It does not become shorter than
+/// what is left of the `usual` gap of the stream, nor, between the nodes of a graph, than those are apart under
+/// tracing.
+pub(super) fn untraced(gap: u64, usual: u64, price: u64, node: bool) -> u64 {
+    let least = if node { NODE_NANOS } else { usual.saturating_sub(price) };
+    gap.saturating_sub(price).max(gap.min(least))
+}
+
 #[derive(Clone, Debug)]
 struct Gaps {
     /// How many there are of each length.
@@ -107,6 +115,19 @@ mod tests {
         assert_eq!(between_nodes(3_200, 3_200), 3_200 - 900 + NODE_NANOS);
         assert_eq!(between_nodes(500, 1_024), 0);
         assert_eq!(between_nodes(64, 64), 64, "nodes of a graph already");
+    }
+
+    #[test]
+    fn without_tracing_a_gap_keeps_what_a_queued_operation_needs() {
+        assert_eq!(untraced(900, 900, 216, false), 684);
+        assert_eq!(untraced(5_000, 900, 216, false), 4_784);
+        assert_eq!(untraced(500, 900, 216, false), 500, "shorter than what others need without tracing");
+        assert_eq!(untraced(700, 900, 216, false), 684);
+        assert_eq!(untraced(96, 96, 1_150, true), 96);
+        assert_eq!(untraced(64, 64, 1_150, true), 64);
+        assert_eq!(untraced(2_500, 96, 1_150, true), 1_350);
+        assert_eq!(untraced(2_500, 96, 0, true), 2_500);
+        assert_eq!(untraced(100, 100, 5_000, false), 0);
     }
 
     #[test]

@@ -50,6 +50,20 @@ pub struct Call {
     pub class: CallClass,
     /// Joins to the operations it launches.
     pub correlation: CorrelationId,
+    /// What tracing added to it if it waited for nothing, nanoseconds.
+    pub tracing_ns: u32,
+}
+
+impl Call {
+    /// How long it lasts, nanoseconds.
+    pub(super) const fn lasted(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// How long it lasts without tracing if it waits for nothing, nanoseconds.
+    pub(super) const fn untraced(&self) -> u64 {
+        self.lasted().saturating_sub(self.tracing_ns as u64)
+    }
 }
 
 /// What an operation does while it runs.
@@ -138,4 +152,8 @@ pub struct Operation {
     pub launch: Option<LaunchedBy>,
     /// What a copy from or to ordinary memory takes longer than from page-locked memory, nanoseconds; 0 when not known.
     pub excess: u32,
+    /// What tracing added to the gap before it if it was queued behind another operation, nanoseconds.
+    pub tracing_ns: u16,
+    /// Whether a graph launched it.
+    pub node: bool,
 }

@@ -8,7 +8,7 @@ use super::device::Launch;
 use crate::collections::correlation_map::Correlated;
 use crate::record::CorrelationId;
 
-/// Launching calls remembered (112 bytes each). A stream takes about a thousand launches before the host has to wait.
+/// Launching calls remembered (128 bytes each). A stream takes about a thousand launches before the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
 
 /// See the [module](self).

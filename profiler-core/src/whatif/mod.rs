@@ -1,6 +1,6 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each of nine
+//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each of ten
 //! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
@@ -23,6 +23,7 @@
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
 //! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that
 //!    launch;
+//!    Likewise an operation of a graph whose record costs its launch time: [`Simulation::graph_node`];
 //! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle
 //!    part of it;
 //! 5. a step found: [`Simulation::step_boundary`], at the begin of its first operation;
@@ -41,6 +42,7 @@ mod gaps;
 mod host;
 mod input;
 mod launches;
+mod nodes;
 mod queue;
 mod sampling;
 mod scenario;
@@ -58,6 +60,7 @@ use self::device::{Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
 use self::host::{Begun, Threads};
 use self::launches::Launches;
+use self::nodes::GraphNodes;
 use self::queue::{Event, Queue, StepMark};
 use self::sampling::Sampling;
 use self::scenario::{Clocks, Origin, as_clock, each, later};
@@ -92,6 +95,7 @@ pub struct Simulation {
     origin: Origin,
     launches: Launches,
     grids: SmallGrids,
+    nodes: GraphNodes,
     sampling: Sampling,
     /// The newest watermark.
     position: u64,
@@ -154,6 +158,14 @@ impl Simulation {
     pub fn small_grid(&mut self, thread: ThreadId, launch: u64, grid: SmallGrid) {
         if !self.skips(launch) {
             self.grids.tell(thread, launch, grid, self.position);
+        }
+    }
+
+    /// The call that `thread` enters at `launch` launches one operation more of a graph, whose record adds `tracing_ns`
+    /// to the call. Told when the watermark has passed it, it changes nothing.
+    pub fn graph_node(&mut self, thread: ThreadId, launch: u64, tracing_ns: u32) {
+        if launch >= self.position && !self.skips(launch) {
+            self.nodes.tell(thread, launch, tracing_ns, self.position);
         }
     }
 
@@ -286,6 +298,8 @@ impl Simulation {
             self.close(&outer);
         }
         let grid = self.grids.take(call);
+        let nodes = self.nodes.take(call);
+        let call = &Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
         let thread = self.threads.enter(call, grid, self.origin);
         if call.class != CallClass::Other {
             let launch = Launch::of(call, thread);
@@ -304,11 +318,11 @@ impl Simulation {
     fn close(&mut self, call: &Call) {
         let Some(thread) = self.threads.get_mut(call.thread) else { return };
         let (entered, begun) = (&thread.entered, thread.begun.as_ref());
-        let lasted = call.end - call.start;
+        let (lasted, untraced) = (call.lasted(), call.untraced());
         let may_have_waited = match call.class {
             CallClass::Wait | CallClass::Memory => lasted > SHORT_CALL_NANOS,
             // A full queue, or pageable memory.
-            CallClass::Launch => lasted > BLOCKING_COPY_NANOS,
+            CallClass::Launch => untraced > BLOCKING_COPY_NANOS,
             CallClass::Other => false,
         };
         let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
@@ -323,7 +337,10 @@ impl Simulation {
                 let issued = entered + as_clock(SHORT_CALL_NANOS);
                 if for_copy && kind.stages_nothing() && issued < returned { issued } else { returned }
             }),
-            None => each(|kind| entered[kind as usize] + as_clock(kind.call(lasted, call.class))),
+            None => each(|kind| {
+                let lasted = if kind.is_traced() { lasted } else { untraced };
+                entered[kind as usize] + as_clock(kind.call(lasted, call.class))
+            }),
         };
         let filled = ScenarioKind::GridsFilled as usize;
         if thread.leader.is_some() {

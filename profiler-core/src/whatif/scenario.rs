@@ -1,4 +1,5 @@
-//! The worlds that are simulated side by side: the real one, and eight in which one cost is gone.
+//! The worlds that are simulated side by side: the real one, the one without tracing, and eight more in which one cost
+//! is gone besides.
 //!
 //! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
 //! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
@@ -84,6 +85,9 @@ impl Origin {
 pub enum ScenarioKind {
     /// Nothing is changed: shows how well the simulation reproduces what happened.
     Base,
+    /// Nothing is traced: what tracing adds to calls and to the gaps of the device is gone, as it is in all that
+    /// follow.
+    Untraced,
     /// The host never waits for an input batch.
     DataReady,
     /// Launching costs the host nothing: no call time, no short host gaps between calls, no launch latency; and kernels
@@ -107,8 +111,9 @@ pub enum ScenarioKind {
 
 impl ScenarioKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Base,
+        Self::Untraced,
         Self::DataReady,
         Self::LaunchesFree,
         Self::NoSyncs,
@@ -139,6 +144,7 @@ impl ScenarioKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
+            Self::Untraced => "untraced",
             Self::DataReady => "data_ready",
             Self::LaunchesFree => "launches_free",
             Self::NoSyncs => "no_syncs",
@@ -155,6 +161,7 @@ impl ScenarioKind {
     pub const fn condition(self) -> &'static str {
         match self {
             Self::Base => "nothing changed",
+            Self::Untraced => "nothing were traced",
             Self::DataReady => "data were always ready",
             Self::LaunchesFree => "launches cost no time (CUDA graphs, larger kernels)",
             Self::NoSyncs => "the CPU never waited for the GPU",
@@ -164,6 +171,11 @@ impl ScenarioKind {
             Self::GridsFilled => "equal small kernels in a row were one",
             Self::DeviceOnly => "the CPU cost no time at all",
         }
+    }
+
+    /// Whether it has the time that tracing takes.
+    pub(super) const fn is_traced(self) -> bool {
+        matches!(self, Self::Base)
     }
 
     /// Host time of a host gap of `nanos` between two calls, of which `input` was a wait for data.

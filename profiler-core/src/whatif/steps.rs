@@ -14,7 +14,7 @@ use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use crate::steps::StepSeries;
 use crate::steps::ledger::SERIES_LIMIT;
 
-/// Rows kept of a series (120 bytes each). Even, so that neighbors can be joined in pairs.
+/// Rows kept of a series (136 bytes each). Even, so that neighbors can be joined in pairs.
 const ROW_LIMIT: usize = 128;
 
 /// Consecutive steps: how long they took and how long they would have taken, nanoseconds.

@@ -77,11 +77,20 @@ pub fn load(name: &str) -> Option<Trace> {
                     class,
                     launch: Some(LaunchedBy { correlation, start: 0 }),
                     excess: 0,
+                    tracing_ns: 0,
+                    node: false,
                 });
             }
             "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {
                 let thread = ThreadId(number(&event["tid"]).unwrap_or(0));
-                trace.calls.push(Call { thread, start, end, class: ApiClass::of(name).into(), correlation });
+                trace.calls.push(Call {
+                    thread,
+                    start,
+                    end,
+                    class: ApiClass::of(name).into(),
+                    correlation,
+                    tracing_ns: 0,
+                });
             }
             "gpu_user_annotation" => {}
             _ if name.starts_with("ProfilerStep") => trace.steps.push(start),

@@ -6,6 +6,7 @@
 
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Leaf, Leaves};
+use profiler_core::cost::{PriceSource, Prices};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
@@ -281,7 +282,17 @@ impl Scenario {
 
     /// Feeds everything in flushes `period` microseconds apart, shuffled within each when `seed` is not 0.
     pub fn run_with(&self, period: u64, seed: u64) -> Attributor {
+        self.feed(Attributor::new(), period, seed)
+    }
+
+    /// As [`run`](Self::run), where tracing has these prices.
+    pub fn run_priced(&self, prices: Prices) -> Attributor {
         let mut attributor = Attributor::new();
+        attributor.set_prices(prices, PriceSource::Measured);
+        self.feed(attributor, 10_000, 0)
+    }
+
+    fn feed(&self, mut attributor: Attributor, period: u64, seed: u64) -> Attributor {
         let mut records = self.records.clone();
         records.sort_by_key(|&(complete, _)| complete);
         let last = records.last().map_or(ZERO, |&(complete, _)| complete);

@@ -84,6 +84,7 @@ pub fn session() -> ProcessInfo {
         gpuwhy_version: text("0.1.0"),
         rank_variables: vec![(text("RANK"), text("3")), (text("WORLD_SIZE"), text("8"))],
         notes: vec![text("no external correlation")],
+        calibrations: Vec::new(),
     }
 }
 

@@ -87,7 +87,14 @@ impl Machine {
             for &act in step {
                 let mut call = |now: &mut u64, end: u64, class: CallClass, correlation: u32| {
                     let (start, thread) = (*now, ThreadId(thread));
-                    seen.calls.push(Call { thread, start, end, class, correlation: CorrelationId(correlation) });
+                    seen.calls.push(Call {
+                        thread,
+                        start,
+                        end,
+                        class,
+                        correlation: CorrelationId(correlation),
+                        tracing_ns: 0,
+                    });
                     *now = end;
                 };
                 let act = match act {
@@ -124,6 +131,8 @@ impl Machine {
                             class,
                             launch: Some(launch),
                             excess: 0,
+                            tracing_ns: 0,
+                            node: false,
                         });
                     }
                     Act::StreamWait(waiting, producer) => {

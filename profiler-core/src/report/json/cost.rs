@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::cost::Cost;
+use crate::report::Untraced;
 
 #[derive(Debug, Serialize)]
 pub(super) struct CostJson {
@@ -42,4 +43,16 @@ pub(super) fn cost(cost: &Cost) -> CostJson {
         share_at_most: cost.share(),
         steps_down: cost.steps_down().map(step).collect(),
     }
+}
+
+/// A step of a device without gpuwhy.
+#[derive(Debug, Serialize)]
+pub(super) struct UntracedJson {
+    step_ns: u64,
+    share_of_tracing: f64,
+    source: &'static str,
+}
+
+pub(super) fn untraced(from: Untraced) -> UntracedJson {
+    UntracedJson { step_ns: from.step_ns, share_of_tracing: from.share_of_tracing, source: from.source.name() }
 }

@@ -11,6 +11,8 @@ use crate::report::{Awaited, DeviceReport, GapRow, GridClass, KernelGeometry, St
 use crate::steps::{StepKinds, Steps, ToldBy};
 use crate::whatif::{Ceiling, WhatIf};
 
+use super::cost::{UntracedJson, untraced};
+
 /// Steps of a device that are listed, the newest.
 const STEP_ROWS: usize = 64;
 
@@ -25,6 +27,7 @@ pub(super) struct DeviceJson {
     steps: Option<StepsJson>,
     step_kinds: Option<StepKindsJson>,
     what_if: Option<WhatIfJson>,
+    untraced: Option<UntracedJson>,
     host_lead: HostLeadJson,
     gaps: Vec<GapJson>,
     awaited: Vec<AwaitedJson>,
@@ -302,6 +305,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         steps: from.steps.as_ref().map(|of| steps(of, from.step_meaning)),
         step_kinds: from.typical.and_then(|typical| typical.kinds).map(step_kinds),
         what_if: from.what_if.as_ref().map(what_if),
+        untraced: from.untraced.map(untraced),
         host_lead: host_lead(&from.host_lead),
         gaps: from.gaps.iter().map(gap).collect(),
         awaited: from.awaited.iter().map(awaited).collect(),

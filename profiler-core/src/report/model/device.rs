@@ -4,6 +4,7 @@ use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry,
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::Durations;
+use crate::cost::PriceSource;
 use crate::record::{Device, PcieLink};
 use crate::report::library::Library;
 use crate::steps::{Steady, StepKinds, Steps};
@@ -32,6 +33,8 @@ pub struct DeviceReport {
     pub sequence: Option<Sequence>,
     /// What could be gained at most.
     pub what_if: Option<WhatIf>,
+    /// Its steps without gpuwhy; `None` where no simulation is believed or no cost of tracing is known.
+    pub untraced: Option<Untraced>,
     /// How far the launching threads ran ahead of it after start-up.
     pub host_lead: HostLead,
     /// Idle time after start-up by call, kernel, copy or what the host did, the longest first.
@@ -73,6 +76,19 @@ impl TypicalSteps {
         let (mean_ns, leaves) = (steady.mean_duration(), steady.leaves());
         Self { steps: steady.rows.len() as u64, mean_ns, leaves, kinds: steady.kinds }
     }
+}
+
+/// A step of a device without gpuwhy, predicted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Untraced {
+    /// How long a step takes, nanoseconds.
+    pub step_ns: u64,
+    /// How long it took with gpuwhy (median), nanoseconds.
+    pub measured_step_ns: u64,
+    /// The part of a step with gpuwhy that goes without it, 0 to 1.
+    pub share_of_tracing: f64,
+    /// Where the prices are from.
+    pub source: PriceSource,
 }
 
 /// Kernels of one name on one device.

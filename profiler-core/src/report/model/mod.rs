@@ -17,7 +17,7 @@ mod verdict;
 pub use captures::{CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
-pub use device::{DeviceReport, KernelRow, TypicalSteps};
+pub use device::{DeviceReport, KernelRow, TypicalSteps, Untraced};
 pub use gaps::{Awaited, GapRow, GapSubject};
 pub use host::{CauseRow, HostReport, LineRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};

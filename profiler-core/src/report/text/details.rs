@@ -6,7 +6,7 @@ use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Work};
 use crate::report::waits::awaited_sentence;
 use crate::report::{ComputeSplit, GridClass};
-use crate::report::{DeviceReport, Report, cost, monitor};
+use crate::report::{DeviceReport, Report, cost, monitor, untraced};
 use crate::steps::{StepSource, Steps};
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::thresholds::WORTH_SHARE;
@@ -38,6 +38,9 @@ fn device_lines(out: &mut Page, device: &DeviceReport) {
     let share = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
     if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
         wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.told_by.is_some()));
+    }
+    if let Some(untraced) = &device.untraced {
+        wrapped(out, "  - ", &untraced::sentence(untraced));
     }
     if device.host_lead.launches() > 0 {
         wrapped(out, "  - ", &lead_sentence(&device.host_lead));

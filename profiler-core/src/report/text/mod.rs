@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 pub(super) use self::live::live_line;
 use self::shares::share_line;
-use super::{Part, Report, StepMeaning, Verdict, captures, cost};
+use super::{Part, Report, StepMeaning, Verdict, captures, cost, untraced};
 use crate::attribution::leaf::Group;
 use crate::steps::{StepSource, Steps, ToldBy};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
@@ -72,6 +72,9 @@ fn first_screen(out: &mut Page, report: &Report) {
     {
         let (lead, sentence) = step_sentence(steps, device.step_meaning);
         wrapped(out, lead, &sentence);
+    }
+    if let Some(sentence) = untraced::line(report) {
+        wrapped(out, "", &sentence);
     }
     if let Some(cost) = &report.cost {
         for sentence in cost::given_up(cost, report) {

@@ -1,6 +1,7 @@
 //! Where the time of a GPU goes, one percentage for each cause.
 
 use crate::attribution::leaf::{Group, Leaf};
+use crate::report::untraced::WithoutTracing;
 use crate::report::{DeviceReport, Report};
 use crate::text_format::{Page, Paint, listed};
 use crate::words;
@@ -26,7 +27,8 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
         None => ("whole run", device.leaves),
     };
     let total = leaves.iter().sum::<u64>().max(1) as f64;
-    let share = |group: Group| (group, group.total(&leaves) as f64 / total);
+    let without = WithoutTracing::of(device, &leaves);
+    let share = |group: Group| (group, without.share(group, group.total(&leaves) as f64 / total));
     let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     (of, shares)

@@ -33,13 +33,14 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
     let share = ranking.share(group).share;
     let part = |of: u64| part_of((share * of as f64) as u64, of);
     let (does, percent) = (words::what_the_gpu_does(group), percent(share));
+    let untraced = |of: u64| (of as f64 * ranking.untraced.first().copied().unwrap_or(1.0)).round() as u64;
     let of = match ranking.steady.as_deref() {
         Some([only]) if only.kinds.is_some() => {
-            format!("the time of all steps ({} in the mean)", part(only.mean_duration()))
+            format!("the time of all steps ({} in the mean)", part(untraced(only.mean_duration())))
         }
         Some([only]) => {
             let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
-            format!("every {noun} ({})", part(only.median_duration()))
+            format!("every {noun} ({})", part(untraced(only.median_duration())))
         }
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {
@@ -56,6 +57,13 @@ pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport],
     let mut sentences = step_sentences(group, ranking, devices);
     sentences.extend(ceiling_sentence(group, ranking.share(group).share, devices));
     sentences.push(leaf_sentence(group, whole));
+    if ranking.untraced.iter().any(|part| *part < 1.0) {
+        sentences.push(
+            "Shares and gains are of steps without gpuwhy: what tracing adds is taken off the waits for launches first. \
+             Lengths of steps and causes in these details are as recorded."
+                .to_owned(),
+        );
+    }
     sentences
 }
 

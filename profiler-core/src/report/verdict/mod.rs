@@ -72,6 +72,7 @@ pub fn verdict_of(
     if tracing >= TRACING_SHARE {
         evidence.push(format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)));
     }
+    evidence.extend(ranking.changed_by_tracing());
     evidence.extend(evidence::rival_sentence(group, &ranking));
     let details = evidence::details(group, &ranking, devices, &whole);
     let basis = ranking.steady.as_ref().map(|devices| StepBasis {

@@ -8,6 +8,7 @@
 use super::recoverable::gain;
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
+use crate::report::untraced::{WithoutTracing, made_by_tracing};
 use crate::report::{DeviceReport, Ranked, RecoverableBy};
 use crate::steps::{Steady, Step, TimeShare};
 use crate::thresholds::WORTH_SHARE;
@@ -18,6 +19,10 @@ pub(super) struct Ranking {
     rows: Vec<Row>,
     /// Steady steps of the devices, in their order, when the shares rest on them.
     pub(super) steady: Option<Vec<Steady>>,
+    /// What of a step of each device remains without tracing, 0 to 1; 1 where shares and gains are of steps with it.
+    pub(super) untraced: Vec<f64>,
+    /// The group that would be first if all were of steps with tracing, and its share of them.
+    with_tracing: (Group, f64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +37,33 @@ impl Ranking {
     pub(super) fn new(attributor: &Attributor, devices: &[DeviceReport]) -> Self {
         let steady: Option<Vec<Steady>> = attributor.devices().map(|account| account.typical_steps()).collect();
         let steady = steady.filter(|rows| !rows.is_empty());
-        let rows = Group::ALL.into_iter().map(|group| Row::of(group, steady.as_deref(), devices));
-        Self { rows: rows.collect(), steady }
+        let of_device = |(index, device): (usize, &DeviceReport)| {
+            let steps = steady.as_ref().and_then(|steady| steady.get(index));
+            let leaves = steps.map_or(device.steady_leaves, Steady::leaves);
+            WithoutTracing::of(device, &leaves)
+        };
+        let without: Vec<_> = devices.iter().enumerate().map(of_device).collect();
+        let rows = |without: &[WithoutTracing]| -> Vec<Row> {
+            Group::ALL.into_iter().map(|group| Row::of(group, steady.as_deref(), devices, without)).collect()
+        };
+        let untraced = without.iter().map(|without| without.step).collect();
+        let mut ranking = Self {
+            rows: rows(&vec![WithoutTracing::NOTHING; devices.len()]),
+            steady: None,
+            untraced,
+            with_tracing: (Group::CannotTell, 0.0),
+        };
+        let first = ranking.first();
+        ranking.with_tracing = (first, ranking.share(first).share);
+        ranking.rows = rows(&without);
+        ranking.steady = steady;
+        ranking
+    }
+
+    /// That tracing changes which group is first, if it does.
+    pub(super) fn changed_by_tracing(&self) -> Option<String> {
+        let (first, with) = self.with_tracing;
+        (first != self.first()).then(|| made_by_tracing(first, self.share(first).share, with))
     }
 
     pub(super) fn share(&self, group: Group) -> TimeShare {
@@ -81,9 +111,9 @@ fn can_be_first(group: Group) -> bool {
 
 impl Row {
     /// The share of `group` on each device (of the time of its steady steps, else of its steady time) and what could be
-    /// had back of it, weighted by the steady time of the devices. So are the ends of the interval, as if all devices
-    /// were at the same end of theirs.
-    fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport]) -> Self {
+    /// had back of it, weighted by the steady time of the devices; `without` what tracing takes of each. So are the ends
+    /// of the interval, as if all devices were at the same end of theirs.
+    fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
         let mut share = TimeShare::default();
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
         for (index, device) in devices.iter().enumerate() {
@@ -91,16 +121,19 @@ impl Row {
             let weight = device.steady_leaves.iter().sum::<u64>() as f64;
             let whole = group.total(&device.steady_leaves) as f64 / weight.max(1.0);
             let of_steps = steady.and_then(|steady| steady.share(group));
-            let found = of_steps.unwrap_or_else(|| TimeShare::exactly(whole));
-            share.share += weight * found.share;
-            share.low += weight * found.low;
-            share.high += weight * found.high;
+            let traced = of_steps.unwrap_or_else(|| TimeShare::exactly(whole));
+            let without = without.get(index).unwrap_or(&WithoutTracing::NOTHING);
+            let [found, low, high] = [traced.share, traced.low, traced.high].map(|share| without.share(group, share));
+            share.share += weight * found;
+            share.low += weight * low;
+            share.high += weight * high;
             recoverable += weight
                 * match gain(group, device, steady) {
-                    Some(gain) => gain.min(found.share),
+                    Some(gain) if without.step < 1.0 => gain.min(found),
+                    Some(gain) => with_tracing(gain, device).min(found),
                     None => {
                         by = RecoverableBy::Additive;
-                        found.share
+                        found
                     }
                 };
             weights += weight;
@@ -109,6 +142,12 @@ impl Row {
         let [share, low, high] = [share.share, share.low, share.high].map(|sum| sum / weights);
         Self { group, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by }
     }
+}
+
+/// A gain that is relative to steps without tracing, relative to those with it.
+fn with_tracing(gain: f64, device: &DeviceReport) -> f64 {
+    let untraced = device.what_if.as_ref().and_then(|what_if| what_if.untraced);
+    1.0 - (1.0 - gain) * untraced.unwrap_or(1.0)
 }
 
 pub(super) fn share_of(group: Group, step: &Step) -> f64 {

@@ -6,6 +6,12 @@
 //! (docs/design/overhead.md), for a program that only launches; one that keeps the device busy hides most of it. So the
 //! estimate is an upper bound of its kind, and no measurement.
 
+pub mod calibration;
+pub mod prices;
+mod small_json;
+
+pub use self::prices::{Calibration, PriceSource, Prices};
+
 use crate::record::Timestamp;
 
 /// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet
