@@ -59,6 +59,7 @@ impl Program {
             class,
             launch: Some(launch),
             excess,
+            bytes: 0,
         });
         self
     }
@@ -312,6 +313,7 @@ fn handed_over(launches: u64, at: u64) -> Program {
         class: KERNEL,
         launch: Some(LaunchedBy { correlation, start: time(at) }),
         excess: 0,
+        bytes: 0,
     });
     program
 }

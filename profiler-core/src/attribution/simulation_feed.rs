@@ -7,7 +7,7 @@ use super::api::ApiClass;
 use super::operation::{InputWait, Operation};
 use crate::record::{ApiCall, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
-use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};
+use crate::whatif::{self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf};
 
 /// Tells the simulation what it needs of calls, operations and steps.
 #[derive(Debug, Default)]
@@ -51,11 +51,23 @@ impl SimulationFeed {
 
     /// An operation was joined with its launch, which the watermark has not passed.
     #[inline]
-    pub(super) fn small_grid(&mut self, operation: &Operation) {
-        let Operation { device, stream, symbol: kernel, fit, graph, .. } = *operation;
-        if let Some(launch) = operation.launch.filter(|_| fit > 0 && !graph) {
-            let grid = SmallGrid { device, stream, kernel, fit: fit.into() };
-            self.simulation.small_grid(simulated_thread(launch.thread as usize), launch.start, grid);
+    pub(super) fn launched(&mut self, operation: &Operation) {
+        let Operation { device, stream, symbol: kernel, fit, bytes, graph, .. } = *operation;
+        if (fit > 0 || bytes > 0)
+            && !graph
+            && let Some(launch) = operation.launch
+            && let Some(class) = OperationClass::of(operation.leaf)
+        {
+            let to_host = class == OperationClass::CopyToHost;
+            let launched = match class {
+                _ if fit > 0 => Launched::Grid(SmallGrid { device, stream, kernel, fit: fit.into() }),
+                OperationClass::CopyToHost => Launched::Copy(Transfer { device, stream, to_host, bytes }),
+                OperationClass::CopyFromHost if bytes < MOST_BYTES => {
+                    Launched::Copy(Transfer { device, stream, to_host, bytes })
+                }
+                _ => return,
+            };
+            self.simulation.launches(simulated_thread(launch.thread as usize), launch.start, launched);
         }
     }
 
@@ -77,6 +89,7 @@ impl SimulationFeed {
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
             excess: operation.excess(),
+            bytes: operation.bytes,
         });
     }
 

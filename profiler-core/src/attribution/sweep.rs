@@ -92,7 +92,7 @@ impl Timeline {
             return self.push_late(place, operations, simulation);
         }
         self.launch_order.push(operation, place);
-        simulation.small_grid(operation);
+        simulation.launched(operation);
         self.pending.push((operation.start, place));
         Late::default()
     }

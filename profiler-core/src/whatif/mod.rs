@@ -1,7 +1,7 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each of nine
-//! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
+//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each
+//! scenario) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
 //!
@@ -21,8 +21,8 @@
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Simulation::call`];
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
-//! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that
-//!    launch;
+//! 3. a small grid or a copy between host and device that has been joined with its launch: [`Simulation::launches`],
+//!    before the watermark passes that launch;
 //! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle
 //!    part of it;
 //! 5. a step found: [`Simulation::step_boundary`], at the begin of its first operation;
@@ -35,6 +35,7 @@
 
 mod batches;
 mod ceiling;
+mod copies;
 mod device;
 mod estimate;
 mod gaps;
@@ -45,23 +46,28 @@ mod queue;
 mod sampling;
 mod scenario;
 mod steps;
+mod told;
+mod worlds;
 
 pub(crate) use ceiling::about;
 pub use ceiling::{Ceiling, WORTH_SHOWING};
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
-pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass, SmallGrid};
+pub use input::{
+    Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
+};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
+pub use worlds::Removed;
 
-use self::batches::SmallGrids;
 use self::device::{Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
-use self::host::{Begun, Threads};
+use self::host::{Begun, SHORT_CALL_NANOS, Threads};
 use self::launches::Launches;
 use self::queue::{Event, Queue, StepMark};
 use self::sampling::Sampling;
-use self::scenario::{Clocks, Origin, as_clock, each, later};
 use self::steps::Steps;
+use self::told::Told;
+use self::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, later};
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
 use crate::steps::StepSeries;
@@ -69,8 +75,6 @@ use crate::steps::StepSeries;
 /// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
 /// takes some microseconds to some tens.
 pub const RELEASE_NANOS: u64 = 40_000;
-/// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
-const SHORT_CALL_NANOS: u64 = 12_000;
 /// Devices of one process; operations on others are not simulated.
 const DEVICE_LIMIT: usize = 256;
 
@@ -91,7 +95,8 @@ pub struct Simulation {
     devices: Vec<Device>,
     origin: Origin,
     launches: Launches,
-    grids: SmallGrids,
+    told: Told,
+    worlds: Worlds,
     sampling: Sampling,
     /// The newest watermark.
     position: u64,
@@ -149,11 +154,11 @@ impl Simulation {
         }
     }
 
-    /// The call that `thread` enters at `launch` launches a small grid. Told when the watermark has passed it, or
-    /// for a launch that is not told itself, it changes nothing.
-    pub fn small_grid(&mut self, thread: ThreadId, launch: u64, grid: SmallGrid) {
+    /// The call that `thread` enters at `launch` launches this. Told when the watermark has passed it, or for a launch
+    /// that is not told itself, it changes nothing.
+    pub fn launches(&mut self, thread: ThreadId, launch: u64, launched: Launched) {
         if !self.skips(launch) {
-            self.grids.tell(thread, launch, grid, self.position);
+            self.told.tell(thread, launch, launched, self.position);
         }
     }
 
@@ -237,7 +242,8 @@ impl Simulation {
     /// pause of the simulation, counted from the real end of the newest one.
     #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
-        self.device(device).map(|device| device.progress.clocks.map(|clock| self.origin.time(clock)))
+        let clocks = self.device(device)?.progress.clocks;
+        Some(std::array::from_fn(|world| self.origin.time(clocks[world])))
     }
 
     fn device(&self, id: DeviceId) -> Option<&Device> {
@@ -262,7 +268,7 @@ impl Simulation {
         self.streams = Streams::default();
         for device in &mut self.devices {
             device.steps.break_off();
-            device.progress.clocks = [self.origin.clock(device.progress.real); SCENARIO_COUNT];
+            device.progress.clocks = [self.origin.clock(device.progress.real); WORLD_COUNT];
         }
     }
 
@@ -285,8 +291,8 @@ impl Simulation {
             // It returned at the instant it was entered, or right now.
             self.close(&outer);
         }
-        let grid = self.grids.take(call);
-        let thread = self.threads.enter(call, grid, self.origin);
+        let launched = self.told.take(call);
+        let thread = self.threads.enter(call, launched, self.origin, &self.worlds);
         if call.class != CallClass::Other {
             let launch = Launch::of(call, thread);
             self.launches.insert(call.correlation, launch);
@@ -316,23 +322,16 @@ impl Simulation {
         // A framework waits right behind such a copy, because its memory may be used again when the call returns.
         let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
         let mut clocks = match released {
-            Some(Released { at, clocks, .. }) => each(|kind| {
-                let entered = entered[kind as usize];
-                let from = if kind.never_waits(call.class) { entered } else { later(entered, clocks[kind as usize]) };
-                let returned = from + as_clock(kind.wake_up(call.end - at, call.class));
+            Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
+                let entered = entered[world];
+                let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[world]) };
+                let returned = from + as_clock(gone.wake_up(call.end - at, call.class));
                 let issued = entered + as_clock(SHORT_CALL_NANOS);
-                if for_copy && kind.stages_nothing() && issued < returned { issued } else { returned }
+                if for_copy && gone.stages_nothing() && issued < returned { issued } else { returned }
             }),
-            None => each(|kind| entered[kind as usize] + as_clock(kind.call(lasted, call.class))),
+            None => self.worlds.each(|world, gone| entered[world] + as_clock(gone.call(lasted, call.class))),
         };
-        let filled = ScenarioKind::GridsFilled as usize;
-        if thread.leader.is_some() {
-            // Its kernel comes with another launch.
-            clocks[filled] = entered[filled];
-        } else if call.class == CallClass::Launch && begun.is_none() && thread.batches.leave_room() {
-            let issued = entered[filled] + as_clock(SHORT_CALL_NANOS);
-            clocks[filled] = if issued < clocks[filled] { issued } else { clocks[filled] };
-        }
+        thread.correct_return(call, may_have_waited, &mut clocks, &self.worlds);
         self.threads.leave(call, clocks, stages);
     }
 
@@ -351,7 +350,14 @@ impl Simulation {
         if launch.is_some() || launched_by.is_none() {
             self.sampling.caught_up();
         }
-        let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin);
+        let begun = self.streams.run(
+            operation,
+            launch,
+            &mut device.progress,
+            &mut device.gaps,
+            self.origin,
+            &self.worlds,
+        );
         if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)
             && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)

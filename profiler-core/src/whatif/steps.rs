@@ -149,6 +149,7 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use super::super::worlds::WORLD_COUNT;
     use super::*;
     use crate::steps::StepSource;
 
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn every_step_is_in_one_row_however_many_there_are() {
         let mut steps = Steps::default();
-        let mut now = Progress { real: 1_000, clocks: [0.0; SCENARIO_COUNT], ..Progress::default() };
+        let mut now = Progress { real: 1_000, clocks: [0.0; WORLD_COUNT], ..Progress::default() };
         steps.boundary(&now, PERIOD, 1);
         for count in 1..=5_000u64 {
             now.real += count;

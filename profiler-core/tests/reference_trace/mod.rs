@@ -77,6 +77,7 @@ pub fn load(name: &str) -> Option<Trace> {
                     class,
                     launch: Some(LaunchedBy { correlation, start: 0 }),
                     excess: 0,
+                    bytes: 0,
                 });
             }
             "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {
