@@ -46,6 +46,7 @@ mod verdict_launch;
 mod verdict_programs;
 mod verdict_sentences;
 mod whatif;
+mod whatif_combined;
 mod whatif_copies;
 mod whatif_edges;
 mod whatif_grids;

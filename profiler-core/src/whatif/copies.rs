@@ -6,8 +6,8 @@
 //! needs for it.
 //!
 //! A copy costs its call and its latency whatever its size. Where small copies in one direction follow each other with
-//! no other launch between them, one copy of all their bytes has those costs once. The wait behind a copy that is
-//! joined is gone too: nothing could be read or overwritten sooner than when the one copy is done.
+//! no other launch between them, one copy of all their bytes has those costs once. Of the wait behind a copy that is
+//! joined, only the bytes remain that the one copy has to move.
 
 use super::input::{Call, CallClass, MOST_BYTES, Operation, Transfer};
 use super::worlds::{Clocks, WORLD_COUNT};
@@ -54,7 +54,8 @@ struct Joined {
     to_host: bool,
     /// When the call that makes it was entered, really.
     leader: u64,
-    /// When that call, or the wait behind it, returns, in every world; only those in which copies are joined are asked.
+    /// When the newest call that is a part of it returned, in every world; only those in which copies are joined are
+    /// asked.
     returned: Clocks,
     /// The newest copy is not the first.
     followed: bool,
@@ -101,9 +102,7 @@ impl CopyCalls {
 
     /// The thread returns from `call` at `clocks`.
     pub(super) fn leave(&mut self, call: &Call, clocks: &Clocks) {
-        if let Some(joined) = self.newest.as_mut().filter(|joined| !joined.followed)
-            && call.class != CallClass::Other
-        {
+        if let Some(joined) = self.newest.as_mut().filter(|_| call.class != CallClass::Other) {
             joined.returned = *clocks;
         }
     }

@@ -6,8 +6,11 @@
 use std::fmt;
 
 use super::ceiling::Ceiling;
+use super::combinations::Combined;
+use super::intervals::{interval, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
+use super::worlds::Removed;
 use crate::attribution::leaf::Leaves;
 
 /// Largest median error of the base simulation. Published simulations of training traces err by 3 to 14 %.
@@ -60,7 +63,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What the program could gain at most.
+/// What the program could gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
     /// Complete steps looked at: all after start-up that were simulated.
@@ -76,11 +79,13 @@ pub struct WhatIf {
     pub refused: Option<Refusal>,
     /// One for each scenario that could be judged.
     pub ceilings: Vec<Ceiling>,
+    /// How the steps are without several costs at once, as far as that was simulated.
+    pub combined: Vec<Combined>,
 }
 
 impl WhatIf {
     /// Judges these steps.
-    pub(super) fn of(rows: &[StepTimes]) -> Self {
+    pub(super) fn of(rows: &[StepTimes], combined: &[Combined]) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, represented_steps, real) =
             (sum(&|row| row.steps), sum(&|row| row.represented_steps), sum(&|row| row.real));
@@ -99,14 +104,17 @@ impl WhatIf {
             for kind in ScenarioKind::ALL.into_iter().filter(|&kind| kind != ScenarioKind::Base) {
                 // The base error is in both, so the ratio is better than either.
                 let possible = real as f64 * replayed(kind) as f64 / base as f64;
-                ceilings.push(Ceiling::new(
-                    kind,
-                    real / represented_steps,
-                    (possible / represented_steps as f64) as u64,
-                ));
+                let pair = |row: &StepTimes| {
+                    (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Base as usize] as f64)
+                };
+                let spread = spread(&rows.iter().map(pair).collect::<Vec<_>>());
+                let [real, possible] = [real as f64, possible].map(|nanos| (nanos / represented_steps as f64) as u64);
+                ceilings.push(Ceiling::simulated(kind, real, possible, spread));
             }
         }
-        Self { steps, represented_steps, covers_ns: real, base_error, refused, ceilings }
+        let believed = |set: &&Combined| refused.is_none() && set.steps >= FEWEST_STEPS as u64;
+        let combined = combined.iter().filter(believed).copied().collect();
+        Self { steps, represented_steps, covers_ns: real, base_error, refused, ceilings, combined }
     }
 
     /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the
@@ -136,6 +144,19 @@ impl WhatIf {
     pub fn step_ns(&self) -> Option<u64> {
         let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
         self.refused.is_none().then(|| (ceiling.step_ns as f64 * ceiling.speedup).round() as u64)
+    }
+
+    /// How many times as fast the program could become without all of `removed`, and the interval of that; `None` where
+    /// it was not simulated. The first of `removed` that is known alone is where the others are added.
+    #[must_use]
+    pub fn without(&self, removed: Removed) -> Option<(f64, (f64, f64))> {
+        let first = self.ceiling(removed.kinds().next()?)?;
+        if removed.count() == 1 {
+            return Some((first.speedup, first.interval?));
+        }
+        let set = self.combined.iter().find(|set| set.removed == removed)?;
+        let speedup = first.speedup * set.gain_after(first.kind);
+        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0)))
     }
 
     /// The ceiling of one scenario, if it could be judged.

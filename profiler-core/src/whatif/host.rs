@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::batches::Batches;
 use super::copies::{CopyCall, CopyCalls};
 use super::input::{Call, CallClass, Launched};
-use super::scenario::ScenarioKind;
+use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, earlier, later, latest};
 use crate::record::ThreadId;
 use crate::thresholds::DISPATCH_NANOS;
@@ -98,13 +98,48 @@ impl Thread {
         }
     }
 
-    /// Corrects when it returns from the open `call` in worlds in which that does something else; `may_have_waited`: it
-    /// took so long that it may have waited for the device.
-    pub(super) fn correct_return(&self, call: &Call, may_have_waited: bool, clocks: &mut Clocks, worlds: &Worlds) {
+    /// Adds what it costs to enter the open `call` and to return from it, `gap` nanoseconds after what it waited for and
+    /// of which `input` were a wait for data. Rough: costs may lie beside each other.
+    fn add_costs(&self, call: &Call, gap: u64, input: u64, costs: &mut [f64; SCENARIO_COUNT]) {
+        let lasted = call.end - call.start;
+        let mut add = |kind: ScenarioKind, nanos: u64| costs[kind as usize] += as_clock(nanos);
+        add(ScenarioKind::DataReady, input);
+        let work = if gap > DISPATCH_NANOS { ScenarioKind::NoHostWork } else { ScenarioKind::LaunchesFree };
+        add(work, gap - input);
+        match call.class {
+            CallClass::Launch => add(ScenarioKind::LaunchesFree, lasted.min(DISPATCH_NANOS)),
+            CallClass::Wait => add(ScenarioKind::NoSyncs, lasted),
+            CallClass::Memory => add(ScenarioKind::NoAllocations, lasted),
+            CallClass::Other => {}
+        }
+        let CopyCall { of_readback, joined, .. } = self.copies.open;
+        if of_readback {
+            add(ScenarioKind::NoReadbacks, lasted);
+        }
+        if joined {
+            add(ScenarioKind::CopiesJoined, lasted.saturating_add(gap));
+        } else if self.leader.is_some() {
+            add(ScenarioKind::GridsFilled, lasted.saturating_add(gap));
+        }
+    }
+
+    /// Corrects when it returns from the open `call` in worlds in which that does something else. `may_have_waited`: it
+    /// took so long that it may have waited for the device; `released` then is when that let it go.
+    pub(super) fn correct_return(
+        &self,
+        call: &Call,
+        may_have_waited: bool,
+        released: Option<&Clocks>,
+        clocks: &mut Clocks,
+        worlds: &Worlds,
+    ) {
         let entered = &self.entered;
         let CopyCall { of_readback, large_read, joined } = self.copies.open;
         if joined {
-            worlds.without(ScenarioKind::CopiesJoined).for_each(|world| clocks[world] = entered[world]);
+            let copied = released.filter(|_| call.class == CallClass::Wait).unwrap_or(entered);
+            for world in worlds.without(ScenarioKind::CopiesJoined) {
+                clocks[world] = later(entered[world], copied[world]);
+            }
         } else if self.leader.is_some() {
             // Its kernel comes with another launch.
             worlds.without(ScenarioKind::GridsFilled).for_each(|world| clocks[world] = entered[world]);
@@ -147,6 +182,8 @@ pub(super) struct Threads {
     asked: usize,
     /// Waits for input that no call has ended yet. Apart from the threads, whose clocks begin with their first call.
     inputs: FxHashMap<ThreadId, VecDeque<(u64, u64)>>,
+    /// How much time each cost took the host, nanoseconds.
+    pub(super) costs: [f64; SCENARIO_COUNT],
 }
 
 impl Threads {
@@ -164,7 +201,7 @@ impl Threads {
 
     /// Forgets all threads, but not the waits for input that are still to come.
     pub(super) fn forget_clocks(&mut self) {
-        *self = Self { inputs: std::mem::take(&mut self.inputs), ..Self::default() };
+        *self = Self { inputs: std::mem::take(&mut self.inputs), costs: self.costs, ..Self::default() };
     }
 
     /// Shows the clocks of all threads to `change`.
@@ -220,6 +257,7 @@ impl Threads {
             entered = latest(&entered, &thread.clocks);
         }
         thread.join(call, launched, joined_gap, &mut entered, worlds);
+        thread.add_costs(call, host_gap, input, &mut self.costs);
         thread.entered = entered;
         thread.open = Some(*call);
         thread.begun = None;

@@ -35,12 +35,14 @@
 
 mod batches;
 mod ceiling;
+mod combinations;
 mod copies;
 mod device;
 mod estimate;
 mod gaps;
 mod host;
 mod input;
+mod intervals;
 mod launches;
 mod queue;
 mod sampling;
@@ -49,8 +51,9 @@ mod steps;
 mod told;
 mod worlds;
 
-pub(crate) use ceiling::about;
+pub(crate) use ceiling::{about, faster};
 pub use ceiling::{Ceiling, WORTH_SHOWING};
+pub use combinations::Combined;
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{
     Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
@@ -59,6 +62,7 @@ pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 pub use worlds::Removed;
 
+use self::combinations::Combinations;
 use self::device::{Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
 use self::host::{Begun, SHORT_CALL_NANOS, Threads};
@@ -67,7 +71,7 @@ use self::queue::{Event, Queue, StepMark};
 use self::sampling::Sampling;
 use self::steps::Steps;
 use self::told::Told;
-use self::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, later};
+use self::worlds::{CHOSEN_COUNT, Clocks, Origin, WORLD_COUNT, Worlds, as_clock, later};
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
 use crate::steps::StepSeries;
@@ -97,6 +101,7 @@ pub struct Simulation {
     launches: Launches,
     told: Told,
     worlds: Worlds,
+    combinations: Combinations,
     sampling: Sampling,
     /// The newest watermark.
     position: u64,
@@ -229,7 +234,8 @@ impl Simulation {
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         let device = self.device(device)?;
         let rows = device.steps.rows(series);
-        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..]))
+        let combined = self.combinations.results((device.id, series));
+        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], combined))
     }
 
     /// The steps of a device in order, several in one when there are many.
@@ -256,9 +262,30 @@ impl Simulation {
         if !self.sampling.counts(devices) {
             return;
         }
-        device.steps.boundary(&device.progress, series, self.sampling.stands_for());
+        let step = device.steps.boundary(&device.progress, series, self.sampling.stands_for());
+        let of = (device.id, series);
+        if let Some(sets) = step.and_then(|step| self.combinations.step(of, &step, &self.threads.costs)) {
+            self.choose(sets);
+        }
         if self.sampling.counted(at, devices) {
             self.restart();
+        }
+    }
+
+    /// From here on the chosen worlds are without these sets; each begins as the named world beside it.
+    fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
+        self.worlds.chosen = sets.map(|(set, _)| set);
+        let mut change = |clocks: &mut Clocks| {
+            for (place, (_, start)) in sets.into_iter().enumerate() {
+                clocks[SCENARIO_COUNT + place] = clocks[start];
+            }
+        };
+        self.threads.change_clocks(&mut change);
+        self.streams.change_clocks(&mut change);
+        self.launches.change_clocks(&mut change);
+        for device in &mut self.devices {
+            change(&mut device.progress.clocks);
+            device.steps.change_clocks(&mut change);
         }
     }
 
@@ -321,8 +348,8 @@ impl Simulation {
         let stages = released.as_ref().is_some_and(|released| released.staged);
         // A framework waits right behind such a copy, because its memory may be used again when the call returns.
         let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
-        let mut clocks = match released {
-            Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
+        let mut clocks = match &released {
+            &Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
                 let entered = entered[world];
                 let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[world]) };
                 let returned = from + as_clock(gone.wake_up(call.end - at, call.class));
@@ -331,7 +358,8 @@ impl Simulation {
             }),
             None => self.worlds.each(|world, gone| entered[world] + as_clock(gone.call(lasted, call.class))),
         };
-        thread.correct_return(call, may_have_waited, &mut clocks, &self.worlds);
+        let released = released.as_ref().map(|released| released.clocks);
+        thread.correct_return(call, may_have_waited, released, &mut clocks, &self.worlds);
         self.threads.leave(call, clocks, stages);
     }
 
@@ -349,6 +377,19 @@ impl Simulation {
         let launch = launch.filter(|launch| self.sampling.knows(launch.start));
         if launch.is_some() || launched_by.is_none() {
             self.sampling.caught_up();
+        }
+        let took = as_clock(operation.end.saturating_sub(operation.start));
+        match operation.class {
+            OperationClass::CopyToHost if operation.bytes > READBACK_BYTES => {
+                self.threads.costs[ScenarioKind::ReadsReduced as usize] += took;
+            }
+            OperationClass::Communication => {
+                self.threads.costs[ScenarioKind::CommunicationHidden as usize] += took;
+            }
+            _ => {}
+        }
+        if operation.class.is_copy() {
+            self.threads.costs[ScenarioKind::CopiesOverlapped as usize] += took;
         }
         let begun = self.streams.run(
             operation,

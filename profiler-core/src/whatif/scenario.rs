@@ -65,6 +65,21 @@ impl ScenarioKind {
         Self::DeviceOnly,
     ];
 
+    /// Those without one cost that a fix can take away: all but the base and the device alone.
+    pub const FIXES: [Self; 11] = [
+        Self::DataReady,
+        Self::LaunchesFree,
+        Self::NoSyncs,
+        Self::NoAllocations,
+        Self::CopiesOverlapped,
+        Self::CommunicationHidden,
+        Self::GridsFilled,
+        Self::NoReadbacks,
+        Self::CopiesJoined,
+        Self::ReadsReduced,
+        Self::NoHostWork,
+    ];
+
     /// The scenario in which what `group` stands for is gone; `None` where that is not a matter of simulation.
     #[must_use]
     pub const fn without(group: Group) -> Option<Self> {

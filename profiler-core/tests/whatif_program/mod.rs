@@ -218,12 +218,16 @@ impl Recording {
         let (mut calls, mut operations, mut boundaries) =
             (self.calls.iter().peekable(), self.operations.iter().peekable(), self.boundaries.iter().peekable());
         let mut told = self.told.iter().peekable();
+        let mut inputs = self.inputs.iter().peekable();
         while from < end {
             while let Some(call) = calls.next_if(|call| call.start < to) {
                 replay.call(call);
             }
             while let Some(&(thread, launch, launched)) = told.next_if(|&&(_, launch, _)| launch < to) {
                 replay.launches(thread, launch, launched);
+            }
+            while let Some(&(thread, start, end)) = inputs.next_if(|&&(_, start, _)| start < to) {
+                replay.input_wait(thread, start, end);
             }
             while let Some(operation) = operations.next_if(|operation| operation.start < to) {
                 replay.operation(operation);

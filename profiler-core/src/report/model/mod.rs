@@ -22,7 +22,7 @@ pub use host::{CauseRow, HostReport, LineRow};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use sequence::Sequence;
-pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict};
+pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};

@@ -18,7 +18,7 @@ const LONGEST: usize = 120;
 const STARTING_UP: u64 = 5_000_000_000;
 
 /// Time, step, verdict:
-/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), up to
+/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), about
 /// 4.1x faster without`.
 #[must_use]
 pub(in crate::report) fn live_line(report: &Report) -> String {
@@ -51,7 +51,7 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
             line.push_str(if report.verdict.basis.is_some() { " of each step)" } else { " of the time)" });
             let gain = report.ceiling(group).filter(|&speedup| speedup >= WORTH_SHOWING);
             if let Some(gain) = gain.map(about) {
-                let _ = write!(line, ", up to {} faster without", gain.trim_start_matches("about "));
+                let _ = write!(line, ", {gain} faster without");
             }
         }
     }
