@@ -76,7 +76,7 @@ fn small_grids_in_a_row_are_to_be_batched() {
         text.split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
-            .contains(&format!("about {gain:.0}x faster if equal small kernels in a row were one")),
+            .contains(&format!("to fill the GPU: about {gain:.0}x faster (22x to 80x) if equal small kernels in a row were one")),
         "{text}"
     );
     assert!(report.verdict.recommendation.starts_with("Join equal small kernels"), "{text}");

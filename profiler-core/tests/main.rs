@@ -43,6 +43,7 @@ mod trace_sample;
 mod trace_window;
 mod verdict_host;
 mod verdict_launch;
+mod verdict_plan;
 mod verdict_programs;
 mod verdict_sentences;
 mod whatif;

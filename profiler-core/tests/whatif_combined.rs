@@ -29,8 +29,8 @@ fn program(data: bool, launches: bool, readbacks: bool) -> Vec<Act> {
     if data {
         step.push(Act::Input(3 * MS));
     }
-    for _ in 0..60 {
-        if launches {
+    for kernel_of_step in 0..60 {
+        if launches && (data || kernel_of_step > 0) {
             step.push(Act::Work(20_000));
         }
         step.push(kernel(10_000));
@@ -46,10 +46,14 @@ fn pairs_and_triples_are_what_the_program_without_them_takes() {
     use ScenarioKind::{DataReady, LaunchesFree, NoReadbacks};
     let answer = answer(&MACHINE.run(&program(true, true, true), 400));
     let free = Machine { launch: 0, latency: 0, between: 96, ..MACHINE };
-    let truth = |machine: &Machine, step: &[Act]| machine.run(step, 100).steady_step();
+    // The host gap before the first launch of a step is too long to be a part of that launch.
+    let truth = |machine: &Machine, step: Vec<Act>| {
+        let step: Vec<Act> = std::iter::once(Act::Work(20_000)).chain(step).collect();
+        machine.run(&step, 100).steady_step()
+    };
     for (kinds, real) in [
-        (&[DataReady, LaunchesFree][..], truth(&free, &program(false, false, true))),
-        (&[DataReady, NoReadbacks], truth(&MACHINE, &program(false, true, false))),
+        (&[DataReady, LaunchesFree][..], truth(&free, program(false, false, true))),
+        (&[DataReady, NoReadbacks], truth(&MACHINE, program(false, true, false))),
     ] {
         let predicted = step_without(&answer, kinds).expect("simulated");
         assert!((predicted / real - 1.0).abs() < 0.02, "{kinds:?}: predicted {predicted}, really {real}");
@@ -57,7 +61,7 @@ fn pairs_and_triples_are_what_the_program_without_them_takes() {
     // The host still has a quarter of a millisecond to do, which is less than the device needs.
     let all = step_without(&answer, &[DataReady, LaunchesFree, NoReadbacks]);
     let all = all.unwrap_or_else(|| panic!("not simulated: {:?}", answer.combined));
-    let real = truth(&free, &program(false, false, false));
+    let real = truth(&free, program(false, false, false));
     assert!((all / real - 1.0).abs() < 0.02, "predicted {all}, really {real}");
 }
 

@@ -103,21 +103,28 @@ impl fmt::Display for Ceiling {
 /// A speed-up in words, with as many digits as it is worth: `about 4.1x`, and `more than 100x` from there on, where the
 /// number says nothing but that hardly anything would be left. It is an estimate: programs have beaten it.
 pub(crate) fn about(speedup: f64) -> String {
+    if speedup > LARGEST_SHOWN { factor(speedup, 0) } else { format!("about {}", factor(speedup, digits(speedup))) }
+}
+
+/// Digits behind the point that a factor is worth.
+fn digits(speedup: f64) -> usize {
     match speedup {
-        _ if speedup > LARGEST_SHOWN => format!("more than {LARGEST_SHOWN:.0}x"),
-        _ if speedup < 1.995 => format!("about {speedup:.2}x"),
-        _ if speedup < 9.95 => format!("about {speedup:.1}x"),
-        _ => format!("about {speedup:.0}x"),
+        _ if speedup < 1.995 => 2,
+        _ if speedup < 9.95 => 1,
+        _ => 0,
     }
+}
+
+fn factor(speedup: f64, digits: usize) -> String {
+    if speedup > LARGEST_SHOWN { format!("more than {LARGEST_SHOWN:.0}x") } else { format!("{speedup:.digits$}x") }
 }
 
 /// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
 /// the same number.
 pub(crate) fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
-    let number = |factor: f64| about(factor).trim_start_matches("about ").to_owned();
-    let ends = interval.map(|(low, high)| (number(low), number(high))).filter(|(low, high)| low != high);
-    match ends {
-        Some((low, high)) => format!("{} faster ({low} to {high})", about(speedup)),
+    let ends = interval.map(|(low, high)| [low, high].map(|end| factor(end, digits(speedup))));
+    match ends.filter(|[low, high]| low != high) {
+        Some([low, high]) => format!("{} faster ({low} to {high})", about(speedup)),
         None => format!("{} faster", about(speedup)),
     }
 }

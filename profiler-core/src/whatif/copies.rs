@@ -6,8 +6,8 @@
 //! needs for it.
 //!
 //! A copy costs its call and its latency whatever its size. Where small copies in one direction follow each other with
-//! no other launch between them, one copy of all their bytes has those costs once. Of the wait behind a copy that is
-//! joined, only the bytes remain that the one copy has to move.
+//! no other launch between them, one copy of all their bytes has those costs once. Of the waits behind joined
+//! copies one remains, until the one copy has moved all bytes.
 
 use super::input::{Call, CallClass, MOST_BYTES, Operation, Transfer};
 use super::worlds::{Clocks, WORLD_COUNT};

@@ -124,21 +124,22 @@ impl Thread {
     }
 
     /// Corrects when it returns from the open `call` in worlds in which that does something else. `may_have_waited`: it
-    /// took so long that it may have waited for the device; `released` then is when that let it go.
+    /// took so long that it may have waited for the device; `released` then is when that let it go, and how long after
+    /// it returned really.
     pub(super) fn correct_return(
         &self,
         call: &Call,
         may_have_waited: bool,
-        released: Option<&Clocks>,
+        released: Option<(&Clocks, u64)>,
         clocks: &mut Clocks,
         worlds: &Worlds,
     ) {
         let entered = &self.entered;
         let CopyCall { of_readback, large_read, joined } = self.copies.open;
         if joined {
-            let copied = released.filter(|_| call.class == CallClass::Wait).unwrap_or(entered);
+            let (copied, wake_up) = released.filter(|_| call.class == CallClass::Wait).unwrap_or((entered, 0));
             for world in worlds.without(ScenarioKind::CopiesJoined) {
-                clocks[world] = later(entered[world], copied[world]);
+                clocks[world] = later(entered[world], copied[world] + as_clock(wake_up));
             }
         } else if self.leader.is_some() {
             // Its kernel comes with another launch.

@@ -358,7 +358,7 @@ impl Simulation {
             }),
             None => self.worlds.each(|world, gone| entered[world] + as_clock(gone.call(lasted, call.class))),
         };
-        let released = released.as_ref().map(|released| released.clocks);
+        let released = released.as_ref().map(|released| (released.clocks, call.end - released.at));
         thread.correct_return(call, may_have_waited, released, &mut clocks, &self.worlds);
         self.threads.leave(call, clocks, stages);
     }

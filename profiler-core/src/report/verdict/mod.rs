@@ -60,7 +60,11 @@ pub fn verdict_of(
     let mut evidence = vec![evidence::headline(group, &ranking, devices, &whole)];
     let seen = host::speaking(host, group, group.total(&whole));
     match seen {
-        Some(seen) => evidence.extend(host::sentences(seen, group)),
+        Some(seen) => {
+            let longest = devices.iter().max_by_key(|device| device.window_ns);
+            let what_if = longest.and_then(|device| device.what_if.as_ref());
+            evidence.extend(host::sentences(seen, group, what_if));
+        }
         None => evidence.extend(evidence::group_evidence(group, devices, &whole).into_iter().take(3)),
     }
     if group == Group::Launch {
