@@ -61,9 +61,15 @@ fn reads_go_before_the_graph_that_cannot_contain_them() {
     assert_eq!(report.verdict.group, Group::Launch, "{}", report.summary());
     assert_eq!(kinds(&report)[..2], [ScenarioKind::NoReadbacks, ScenarioKind::LaunchesFree], "{}", report.summary());
     let first = &report.verdict.plan[0];
-    assert_eq!((first.because, first.then), (Some("first, because a CUDA graph cannot contain a wait"), Some(Group::Launch)));
+    assert_eq!(
+        (first.because, first.then),
+        (Some("first, because a CUDA graph cannot contain a wait"), Some(Group::Launch))
+    );
     let text = report.summary().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("Fix 1: Read no single values back from the GPU (.item(), .cpu()) (first, because"), "{text}");
+    assert!(
+        text.contains("Fix 1: Read no single values back from the GPU (.item(), .cpu()) (first, because"),
+        "{text}"
+    );
     assert!(text.contains("Then the bottleneck is kernel launches. Fix 2: "), "{text}");
     // Without reads there is nothing before it.
     assert_eq!(kinds(&layers(false).report())[..1], [ScenarioKind::LaunchesFree]);

@@ -72,9 +72,8 @@ fn copies_in_a_row_are_one_that_moves_all_their_bytes() {
 
 #[test]
 fn the_waits_behind_joined_copies_go_with_them() {
-    let copies = |count: usize| {
-        (0..count).flat_map(|_| [Act::Work(4_000), Act::Copy(7, 2_000, 4_000, false), Act::Synchronize])
-    };
+    let copies =
+        |count: usize| (0..count).flat_map(|_| [Act::Work(4_000), Act::Copy(7, 2_000, 4_000, false), Act::Synchronize]);
     let before: Vec<Act> = copies(50).chain([kernel(30_000)]).collect();
     let one = [Act::Work(4_000), Act::Copy(7, 2_000 + 49 * 400, 4_000, false), Act::Synchronize, kernel(30_000)];
     assert_predicts(&before, ScenarioKind::CopiesJoined, &one, 0.02);

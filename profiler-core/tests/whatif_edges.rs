@@ -7,7 +7,8 @@ use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::ScenarioKind::{
-    self, CommunicationHidden, CopiesOverlapped, DataReady, DeviceOnly, LaunchesFree, NoAllocations, NoHostWork, NoSyncs,
+    self, CommunicationHidden, CopiesOverlapped, DataReady, DeviceOnly, LaunchesFree, NoAllocations, NoHostWork,
+    NoSyncs,
 };
 use profiler_core::whatif::{
     Call, CallClass, Ceiling, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, Simulation,

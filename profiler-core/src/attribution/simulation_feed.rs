@@ -7,7 +7,9 @@ use super::api::ApiClass;
 use super::operation::{InputWait, Operation};
 use crate::record::{ApiCall, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
-use crate::whatif::{self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf};
+use crate::whatif::{
+    self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf,
+};
 
 /// Tells the simulation what it needs of calls, operations and steps.
 #[derive(Debug, Default)]

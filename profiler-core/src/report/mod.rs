@@ -29,7 +29,8 @@ mod waits;
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
     DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelRow, LineRow, MemoryReport,
-    MemoryRow, Part, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis, Verdict,
+    MemoryRow, Part, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, Sequence, StepBasis,
+    Verdict,
 };
 pub use verdict::verdict_of;
 

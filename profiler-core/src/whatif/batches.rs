@@ -63,7 +63,8 @@ impl Batches {
             return Some((batch.leader, batch.returned));
         }
         self.since_joined = self.since_joined.saturating_add(1);
-        self.newest = grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: [f64::MAX; WORLD_COUNT] });
+        self.newest =
+            grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: [f64::MAX; WORLD_COUNT] });
         None
     }
 

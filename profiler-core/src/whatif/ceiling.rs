@@ -16,6 +16,8 @@ use crate::attribution::leaf::{Group, Leaf, Leaves};
 
 /// A gain below this is not worth a line.
 pub const WORTH_SHOWING: f64 = 1.01;
+/// A fix that makes a program less than so many times as fast is not worth a plan.
+pub const WORTH_DOING: f64 = 1.05;
 /// Factors beyond this only say that hardly anything else is left.
 const LARGEST_SHOWN: f64 = 100.0;
 

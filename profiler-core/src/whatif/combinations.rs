@@ -1,10 +1,10 @@
 //! Which sets of costs the chosen worlds are without: what a second and a third fix bring after a first one.
 //!
-//! A gain of two fixes is neither the sum nor the larger of their gains: the first may uncover the second (data that are
-//! ready leave a program that waits for its launches), or leave nothing to it. There are too many sets to simulate all
-//! of them, so they take turns in a few worlds: all pairs of the costs that matter most, then for each of these costs
-//! its best pair and the third one that promises most. That is one round. The next one takes four times as many steps,
-//! and what the ones before it said counts a quarter.
+//! A gain of two fixes is neither the sum nor the larger of their gains: the first may uncover the second (data that
+//! are ready leave a program that waits for its launches), or leave nothing to it. There are too many sets to simulate
+//! all of them, so they take turns in a few worlds: all pairs of the costs that matter most, then for each of these
+//! costs its best pair and the third one that promises most. That is one round. The next one takes four times as many
+//! steps, and what the ones before it said counts a quarter.
 //!
 //! A set that takes its turn begins with the clocks of a named world, of the cost in it that gains most, and its first
 //! steps do not count.
@@ -24,7 +24,7 @@ const FIRST_TURN: u64 = 4;
 /// Steps of the longest turn.
 const LONGEST_TURN: u64 = 256;
 /// Steps at the begin of a turn that do not count, in which the worlds run apart.
-const SETTLING: u64 = 2;
+const UNCOUNTED: u64 = 2;
 /// What was simulated in the round before counts so much.
 const DECAY: f64 = 0.25;
 /// Steps of another series after which the one that is looked at is chosen anew.
@@ -66,10 +66,7 @@ pub(super) struct StepOf {
 impl StepOf {
     pub(super) fn between(last: &Progress, now: &Progress) -> Self {
         let took = |world: usize| (now.clocks[world] - last.clocks[world]).max(0.0);
-        Self {
-            named: std::array::from_fn(took),
-            chosen: std::array::from_fn(|place| took(SCENARIO_COUNT + place)),
-        }
+        Self { named: std::array::from_fn(took), chosen: std::array::from_fn(|place| took(SCENARIO_COUNT + place)) }
     }
 }
 
@@ -87,14 +84,15 @@ pub(super) struct Combinations {
     waiting: Vec<Removed>,
     /// Steps until the next turn, and how many of them do not count.
     left: u64,
-    settling: u64,
+    uncounted: u64,
     turn: u64,
     triples: bool,
     chosen: [Removed; CHOSEN_COUNT],
 }
 
 impl Combinations {
-    /// A step of a device and a series is over; `costs` is how much time each of them took so far, nanoseconds. Gives the sets of the chosen worlds where these change, each with the named world that it begins as.
+    /// A step of a device and a series is over; `costs` is how much time each of them took so far, nanoseconds. Gives
+    /// the sets of the chosen worlds where these change, each with the named world that it begins as.
     pub(super) fn step(
         &mut self,
         of: (DeviceId, StepSeries),
@@ -112,8 +110,8 @@ impl Combinations {
         for (sum, took) in self.sums.iter_mut().zip(step.named) {
             *sum += took;
         }
-        if self.settling > 0 {
-            self.settling -= 1;
+        if self.uncounted > 0 {
+            self.uncounted -= 1;
             return None;
         }
         self.add(step);
@@ -130,7 +128,7 @@ impl Combinations {
         if next == self.chosen {
             return None;
         }
-        (self.chosen, self.settling) = (next, SETTLING);
+        (self.chosen, self.uncounted) = (next, UNCOUNTED);
         Some(next.map(|set| {
             let start = set.kinds().max_by(|&a, &b| self.gain(a).total_cmp(&self.gain(b)));
             (set, start.unwrap_or(ScenarioKind::Base) as usize)

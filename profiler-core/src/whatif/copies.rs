@@ -62,8 +62,8 @@ struct Joined {
 }
 
 impl CopyCalls {
-    /// The thread enters `call`, which makes `copy`, `host_gap` nanoseconds after it returned from the one before. Gives
-    /// when the call was entered that makes the copy in its place, and when that returns.
+    /// The thread enters `call`, which makes `copy`, `host_gap` nanoseconds after it returned from the one before.
+    /// Gives when the call was entered that makes the copy in its place, and when that returns.
     pub(super) fn enter(&mut self, call: &Call, copy: Option<Transfer>, host_gap: u64) -> Option<(u64, Clocks)> {
         if host_gap > DISPATCH_NANOS {
             (self.behind_readback, self.newest) = (false, None);

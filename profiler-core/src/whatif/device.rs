@@ -75,7 +75,13 @@ struct Stream {
 
 impl Stream {
     fn new(key: (DeviceId, StreamId)) -> Self {
-        Self { key, runs: [None, None], newest: 0, beside: [f64::MIN; WORLD_COUNT], leader: (None, [f64::MIN; WORLD_COUNT]) }
+        Self {
+            key,
+            runs: [None, None],
+            newest: 0,
+            beside: [f64::MIN; WORLD_COUNT],
+            leader: (None, [f64::MIN; WORLD_COUNT]),
+        }
     }
 
     /// The newest operation that ended before `start`.

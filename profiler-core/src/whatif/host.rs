@@ -69,16 +69,9 @@ struct Newest {
 }
 
 impl Thread {
-    /// What the open call launches in other worlds: corrects when it is `entered` there, `own_gap` nanoseconds after the
-    /// thread returned from the call before.
-    fn join(
-        &mut self,
-        call: &Call,
-        launched: Option<Launched>,
-        own_gap: u64,
-        entered: &mut Clocks,
-        worlds: &Worlds,
-    ) {
+    /// What the open call launches in other worlds: corrects when it is `entered` there, `own_gap` nanoseconds after
+    /// the thread returned from the call before.
+    fn join(&mut self, call: &Call, launched: Option<Launched>, own_gap: u64, entered: &mut Clocks, worlds: &Worlds) {
         let (grid, copy) = match launched {
             Some(Launched::Grid(grid)) => (Some(grid), None),
             Some(Launched::Copy(copy)) => (None, Some(copy)),
@@ -98,8 +91,8 @@ impl Thread {
         }
     }
 
-    /// Adds what it costs to enter the open `call` and to return from it, `gap` nanoseconds after what it waited for and
-    /// of which `input` were a wait for data. Rough: costs may lie beside each other.
+    /// Adds what it costs to enter the open `call` and to return from it, `gap` nanoseconds after what it waited for
+    /// and of which `input` were a wait for data. Rough: costs may lie beside each other.
     fn add_costs(&self, call: &Call, gap: u64, input: u64, costs: &mut [f64; SCENARIO_COUNT]) {
         let lasted = call.end - call.start;
         let mut add = |kind: ScenarioKind, nanos: u64| costs[kind as usize] += as_clock(nanos);
@@ -219,7 +212,8 @@ impl Threads {
         self.rows.get_mut(place)
     }
 
-    /// Enters an outermost call, of which `launched` was told: advances the thread's clocks over the host gap before it.
+    /// Enters an outermost call, of which `launched` was told: advances the thread's clocks over the host gap before
+    /// it.
     pub(super) fn enter(
         &mut self,
         call: &Call,

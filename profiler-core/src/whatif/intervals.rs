@@ -1,13 +1,15 @@
 //! How far a predicted gain may be off: from step to step, and because a simulation leaves things out.
 //!
-//! **From step to step.** A gain is a ratio of two sums over the same steps. The variance of such a ratio is that of the
-//! residuals (Cochran, Sampling Techniques, third edition, section 6.4: `n / (n - 1) * sum (y - r x)^2 / (sum x)^2`).
-//! Steps that follow each other are alike, so the sums are those of up to [`BLOCKS`] runs of steps (batch means; Law,
-//! Simulation Modeling and Analysis, section 9.5.3), and the few of them widen the interval as Student's t does.
+//! **From step to step.** A gain is a ratio of two sums over the same steps. The variance of such a ratio is that of
+//! the residuals (Cochran, Sampling Techniques, third edition, section 6.4: `n / (n - 1) * sum (y - r x)^2 / (sum
+//! x)^2`). Steps that follow each other are alike, so the sums are those of up to [`BLOCKS`] runs of steps (batch
+//! means; Law, Simulation Modeling and Analysis, section 9.5.3), and the few of them widen the interval as Student's t
+//! does.
 //!
-//! **What a simulation leaves out.** Predictions were compared with programs that had the fix (docs/design/attribution.md,
-//! "Predicted and measured gains"). [`MODEL`] holds how far these came out below and above the predicted rate, rounded
-//! up to whole hundredths, and a fifth for scenarios that no program was measured for. These are errors of gains from
+//! **What a simulation leaves out.** Predictions were compared with programs that had the fix
+//! (docs/design/attribution.md, "Predicted and measured gains"). [`MODEL`] holds how far these came out below and above
+//! the predicted rate, rounded up to whole hundredths, and a fifth for scenarios that no program was measured for.
+//! These are errors of gains from
 //! 1.3x to 14x; where little is removed, as much as remains was measured, and the error is smaller in proportion.
 //!
 //! Where more than nine tenths of a step are removed, what is left decides, and that was measured with cold caches and
@@ -21,8 +23,8 @@ const BLOCKS: usize = 16;
 const MOST_OF_IT: f64 = 0.9;
 /// What a program may then be faster than predicted: 312 steps/s were measured where 120 were predicted.
 const REST_IS_FASTER: f64 = 2.6;
-/// Below this part of the step, the error of a model is smaller in proportion. Loading data was predicted to be 22 % and
-/// 34 % of a step and was 18 % and 29 %.
+/// Below this part of the step, the error of a model is smaller in proportion. Loading data was predicted to be 22 %
+/// and 34 % of a step and was 18 % and 29 %.
 const FULL_ERROR: f64 = 1.0 / 3.0;
 /// The error of a model that was compared with no program.
 const UNMEASURED: f64 = 0.20;
@@ -65,8 +67,8 @@ pub(super) fn interval(kinds: impl Iterator<Item = ScenarioKind>, speedup: f64, 
     (low.max(1.0), speedup * (1.0 + off(above)) * rest)
 }
 
-/// How far a ratio of the sums of these pairs may be off to either side, as a part of it, in nine of ten cases. The pairs
-/// are in the order of time.
+/// How far a ratio of the sums of these pairs may be off to either side, as a part of it, in nine of ten cases. The
+/// pairs are in the order of time.
 pub(super) fn spread(pairs: &[(f64, f64)]) -> f64 {
     let length = pairs.len().div_ceil(BLOCKS).max(1);
     let sum = |block: &[(f64, f64)]| block.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));

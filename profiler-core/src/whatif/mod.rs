@@ -51,8 +51,8 @@ mod steps;
 mod told;
 mod worlds;
 
+pub use ceiling::{Ceiling, WORTH_DOING, WORTH_SHOWING};
 pub(crate) use ceiling::{about, faster};
-pub use ceiling::{Ceiling, WORTH_SHOWING};
 pub use combinations::Combined;
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{
@@ -391,14 +391,8 @@ impl Simulation {
         if operation.class.is_copy() {
             self.threads.costs[ScenarioKind::CopiesOverlapped as usize] += took;
         }
-        let begun = self.streams.run(
-            operation,
-            launch,
-            &mut device.progress,
-            &mut device.gaps,
-            self.origin,
-            &self.worlds,
-        );
+        let begun =
+            self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin, &self.worlds);
         if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)
             && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)

@@ -106,8 +106,7 @@ impl Machine {
                     Act::Copy(stream, nanos, bytes, to_host) | Act::BlockingCopy(stream, nanos, bytes, to_host) => {
                         let copy = Transfer { device: DEVICE, stream: StreamId(stream), to_host, bytes };
                         seen.told.push((ThreadId(thread), now, Launched::Copy(copy)));
-                        let class =
-                            if to_host { OperationClass::CopyToHost } else { OperationClass::CopyFromHost };
+                        let class = if to_host { OperationClass::CopyToHost } else { OperationClass::CopyFromHost };
                         (Act::Launch(stream, nanos, class), bytes)
                     }
                     other => (other, 0),

@@ -24,7 +24,8 @@ pub struct Verdict {
     pub details: Vec<String>,
     /// What to do, and what must hold for it to help.
     pub recommendation: String,
-    /// Fixes in the order in which to make them, up to three; empty where no fix could be simulated or none is worth it.
+    /// Fixes in the order in which to make them, up to three; empty where no fix could be simulated or none is worth
+    /// it.
     pub plan: Vec<PlanStep>,
 }
 

@@ -88,7 +88,8 @@ fn plan_lines(out: &mut Page, verdict: &Verdict) {
         let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
         let gain = faster(step.speedup, Some(step.interval));
         let gain = if index == 0 { gain } else { gain.replacen(" faster", " faster in all", 1) };
-        let then = step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
+        let then =
+            step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
         let action = words::capitalized(step.action);
         wrapped(out, &format!("Fix {}: ", index + 1), &format!("{action}{because}: {gain}.{then}"));
     }

@@ -3,11 +3,10 @@
 //! Where the records can tell whether that holds, they are asked: CUDA graphs are recommended only to a program that
 //! launches the same kernels with the same grids step after step, and not already by graphs.
 
-use super::plan;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::text_format::percent;
-use crate::whatif::Ceiling;
+use crate::whatif::{Ceiling, WORTH_DOING};
 
 /// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
 /// that has two others in a hundred would have to be captured anew each time.
@@ -83,7 +82,7 @@ pub(super) const READS_FIRST: &str =
 
 /// What is left beside computation: the largest gain that is not about kernels, if that is worth a step of a plan.
 pub(super) fn beside_compute(ceiling: Option<&Ceiling>) -> String {
-    match ceiling.filter(|ceiling| ceiling.speedup >= plan::LEAST) {
+    match ceiling.filter(|ceiling| ceiling.speedup >= WORTH_DOING) {
         None => " Nothing on the CPU will make this faster.".to_owned(),
         Some(ceiling) => format!(" Beside the kernels: {} if {}.", ceiling.faster(), ceiling.kind.condition()),
     }

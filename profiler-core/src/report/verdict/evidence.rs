@@ -2,7 +2,6 @@
 //!
 //! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
 
-use super::plan::LEAST;
 use super::ranking::Ranking;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::record::CopyKind;
@@ -13,7 +12,7 @@ use crate::steps::Step;
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
 use crate::thresholds::WORTH_SHARE;
-use crate::whatif::{Ceiling, ScenarioKind, WORTH_SHOWING, WhatIf};
+use crate::whatif::{Ceiling, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
 use crate::words::{self, capitalized};
 
 /// The longest name of a kernel in a sentence.
@@ -205,8 +204,9 @@ pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&Ceiling> {
         let of = kinds.iter().filter_map(|&kind| tightest_of(kind, devices)).map(|(_, ceiling)| ceiling);
         of.max_by(|a, b| a.speedup.total_cmp(&b.speedup))
     };
-    let kinds = ScenarioKind::FIXES.map(|kind| if kind == ScenarioKind::GridsFilled { ScenarioKind::Base } else { kind });
-    let named = largest(&kinds).filter(|ceiling| ceiling.speedup >= LEAST);
+    let kinds =
+        ScenarioKind::FIXES.map(|kind| if kind == ScenarioKind::GridsFilled { ScenarioKind::Base } else { kind });
+    let named = largest(&kinds).filter(|ceiling| ceiling.speedup >= WORTH_DOING);
     named.or_else(|| largest(&[ScenarioKind::DeviceOnly]))
 }
 

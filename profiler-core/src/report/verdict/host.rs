@@ -3,12 +3,11 @@
 //! A line is named with what it costs; the advice follows the cause that has most of what was seen. Where samples speak
 //! for less than half of the group's time, the inference without them stands.
 
-use super::plan::LEAST;
 use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
 use crate::report::{HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
-use crate::whatif::{ScenarioKind as Scenario, WhatIf, about};
+use crate::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf, about};
 use crate::words::{activity, capitalized};
 
 /// Host samples must speak for this part of a group's time to replace what is inferred without them.
@@ -36,9 +35,9 @@ pub(super) fn speaking(host: Option<&HostReport>, group: Group, group_ns: u64) -
 /// Fewest samples at which the thread waited for workers that tell how many there are.
 const FEWEST_WAITS: u64 = 10;
 
-/// How many workers of a data loader would keep up. A batch is ready each time that the step goes on, so they prepare as
-/// many in the time of a step as it takes; twice as many prepare twice as many, while they have cores and storage. The
-/// loader hands out further batches before it waits, so a thread that waits has given work to all of them.
+/// How many workers of a data loader would keep up. A batch is ready each time that the step goes on, so they prepare
+/// as many in the time of a step as it takes; twice as many prepare twice as many, while they have cores and storage.
+/// The loader hands out further batches before it waits, so a thread that waits has given work to all of them.
 fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
     let totals = &host.totals;
     let (step, ready) = (what_if.step_ns()?, what_if.ceiling(Scenario::DataReady)?.step_ns);
@@ -102,13 +101,15 @@ pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf
 /// (without any cost of the host).
 fn line_gain(row: &LineRow, most: f64) -> String {
     let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
-    if speedup < LEAST { String::new() } else { format!("; without it {} faster", about(speedup)) }
+    if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup)) }
 }
 
 fn line_sentence(row: &LineRow, without: &str) -> String {
     let (doing, place) = (capitalized(activity(row.cause)), row.place());
     match row.step_ns {
-        Some(nanos) => format!("{doing} at {place} takes {} a step ({}){without}.", duration(nanos), percent(row.share)),
+        Some(nanos) => {
+            format!("{doing} at {place} takes {} a step ({}){without}.", duration(nanos), percent(row.share))
+        }
         None => format!("{doing} at {place} takes {} of the time{without}.", percent(row.share)),
     }
 }

@@ -1,21 +1,20 @@
 //! A plan of fixes: what to do first, what it brings, and what the bottleneck is then.
 //!
 //! The first step is about the verdict's group; each further one is the fix that brings most after those before it, as
-//! simulated without all of them at once. A fix that brings less than [`LEAST`] is no step. A CUDA graph can contain no
-//! wait, no read of a value and no allocation, so what of these is worth a step comes before it; and where copies are
-//! most of what is launched, joining them does.
+//! simulated without all of them at once. A fix that brings less than [`WORTH_DOING`] is no step. A CUDA graph can
+//! contain no wait, no read of a value and no allocation, so what of these is worth a step comes before it; and where
+//! copies are most of what is launched, joining them does.
 
 use super::advice::GraphFit;
 use super::evidence::small_copies;
 use crate::attribution::leaf::{Group, Leaves};
 use crate::report::{DeviceReport, PlanStep};
-use crate::whatif::{Removed, ScenarioKind, WhatIf};
+use crate::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
-/// A step makes the program at least so many times as fast as it was before.
-pub(super) const LEAST: f64 = 1.05;
 /// Steps of a plan: no more is simulated at once.
 const MOST_STEPS: usize = 3;
-/// Of two fixes for one group, the one that names what to change is preferred if it gains this part of the other's gain.
+/// Of two fixes for one group, the one that names what to change is preferred if it gains this part of the other's
+/// gain.
 const NEARLY: f64 = 0.9;
 
 /// Up to three steps. Empty where nothing was simulated or no fix is worth one.
@@ -76,23 +75,20 @@ impl Plan<'_> {
     fn obstacle(&self, kind: ScenarioKind, gone: Removed) -> Option<ScenarioKind> {
         let copies = self.copies.then_some(ScenarioKind::CopiesJoined);
         let obstacles = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
-        let worth = |other: &ScenarioKind| !gone.has(*other) && self.alone(*other) >= LEAST;
+        let worth = |other: &ScenarioKind| !gone.has(*other) && self.alone(*other) >= WORTH_DOING;
         if kind != ScenarioKind::LaunchesFree {
             return None;
         }
         // A wait that a read makes goes with the read.
-        let waits_only = |other: &ScenarioKind| {
-            *other != ScenarioKind::NoSyncs || !gone.has(ScenarioKind::NoReadbacks)
-        };
+        let waits_only = |other: &ScenarioKind| *other != ScenarioKind::NoSyncs || !gone.has(ScenarioKind::NoReadbacks);
         copies.into_iter().chain(obstacles).filter(worth).find(waits_only)
     }
 
     fn first(&self, group: Group) -> Option<ScenarioKind> {
-        let worth = |kind: &ScenarioKind| self.alone(*kind) >= LEAST;
+        let worth = |kind: &ScenarioKind| self.alone(*kind) >= WORTH_DOING;
         let of_group = fixes(group, self.copies).iter().copied().filter(worth);
-        let best = of_group.reduce(|best, kind| {
-            if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best }
-        });
+        let best = of_group
+            .reduce(|best, kind| if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best });
         let overall = || {
             let kinds = ScenarioKind::FIXES.into_iter().filter(worth);
             kinds.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)))
@@ -104,7 +100,7 @@ impl Plan<'_> {
     fn next(&self, gone: Removed, before: f64) -> Option<ScenarioKind> {
         let gain = |kind: ScenarioKind| {
             let (after, _) = self.what_if.without(gone.and(kind))?;
-            Some((kind, after / before)).filter(|&(_, gain)| gain >= LEAST)
+            Some((kind, after / before)).filter(|&(_, gain)| gain >= WORTH_DOING)
         };
         let kinds = ScenarioKind::FIXES.into_iter().filter(|&kind| !gone.has(kind));
         let gains: Vec<_> = kinds.filter_map(gain).collect();
@@ -118,11 +114,11 @@ impl Plan<'_> {
         let first = gone.kinds().next()?;
         let known = gone.count() == MOST_STEPS as u32
             || self.what_if.combined.iter().any(|set| set.removed.has(first))
-            || ScenarioKind::FIXES.into_iter().all(|kind| gone.has(kind) || self.alone(kind) < LEAST);
+            || ScenarioKind::FIXES.into_iter().all(|kind| gone.has(kind) || self.alone(kind) < WORTH_DOING);
         let device = self.what_if.ceiling(ScenarioKind::DeviceOnly)?.speedup;
         let (reached, _) = self.what_if.without(gone)?;
         // Where the device alone would be faster still, it is not the bottleneck.
-        (known && device < reached * LEAST).then_some(Group::GpuCompute)
+        (known && device < reached * WORTH_DOING).then_some(Group::GpuCompute)
     }
 }
 
