@@ -33,8 +33,9 @@ pub enum ScenarioKind {
     /// Equal kernels with small grids, launched one after the other, are one launch of all their blocks, up to a block
     /// for each multiprocessor.
     GridsFilled,
-    /// The host reads no small values back: copies to the host of at most [`READBACK_BYTES`], the calls that make them,
-    /// the waits behind them and the short host gaps before both are gone.
+    /// The host reads no small values back: copies to the host of at most
+    /// [`READBACK_BYTES`](super::input::READBACK_BYTES), the calls that make them, the waits behind them and the short
+    /// host gaps before both are gone.
     NoReadbacks,
     /// Small copies in one direction, one after the other, are one copy: their calls, the waits right behind them and
     /// the host gaps between them are gone but for the first; their bytes still cross the link.
