@@ -35,7 +35,7 @@ fn look(report: &gpuwhy::Report) -> Outcome {
             println!("{}: {} {:.1} %", device.device.name, leaf.name(), share * 1e2);
         }
         for ceiling in device.what_if.iter().flat_map(|what_if| &what_if.ceilings) {
-            println!("without {}: at most {:.2}x", ceiling.kind.name(), ceiling.speedup);
+            println!("without {}: {}", ceiling.kind.name(), ceiling.faster());
         }
     }
     Ok(())

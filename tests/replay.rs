@@ -36,7 +36,37 @@ fn recorded_programs_get_their_verdict() {
         let report = stage.report();
         assert_eq!(report.pointer("/verdict/group").unwrap(), verdict, "{fixture}: {:#}", report["verdict"]);
         assert!(!report["verdict"]["evidence"].as_array().unwrap().is_empty(), "{fixture}");
+        assert_agrees(fixture, &report);
     }
+}
+
+/// Advice, plan and gains say the same: nothing is left to gain only where no ceiling says otherwise, and a plan begins
+/// with the verdict or says why not.
+fn assert_agrees(fixture: &str, report: &Value) {
+    let verdict = &report["verdict"];
+    let scenarios = report["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
+    let beside = scenarios.iter().filter(|scenario| scenario["kind"] != "grids_filled");
+    let largest = beside.filter_map(|scenario| scenario["speedup"].as_f64()).fold(1.0, f64::max);
+    if verdict["recommendation"].as_str().unwrap().contains("Nothing on the CPU") {
+        assert!(largest < 1.05, "{fixture}: {verdict:#}");
+    }
+    let mut before = 1.0;
+    for step in verdict["plan"].as_array().unwrap() {
+        let [low, speedup, high] = ["low", "speedup", "high"].map(|field| step[field].as_f64().unwrap());
+        assert!(speedup >= 1.05 * before && low <= speedup && speedup <= high, "{fixture}: {step:#}");
+        before = speedup;
+    }
+    let first = &verdict["plan"][0];
+    let fixes: &[&str] = match verdict["group"].as_str().unwrap() {
+        "data_loading" => &["data_ready"],
+        "launch" => &["launches_free", "copies_joined"],
+        "sync" => &["no_syncs", "no_readbacks"],
+        "copy" => &["copies_overlapped", "copies_joined", "reads_reduced"],
+        "gpu_compute" => &["grids_filled"],
+        other => panic!("{fixture}: {other}"),
+    };
+    let of_group = first["kind"].as_str().is_none_or(|kind| fixes.contains(&kind));
+    assert!(of_group || first["because"].is_string(), "{fixture}: {verdict:#}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ wire! {
         simulated: bool, refused: Option<String>, steps: u64, represented_steps: u64, base_error: Option<f64>,
         scenarios: Vec<World>,
     }
-    World { kind: String, step_ns: u64, speedup: Option<f64> }
+    World { kind: String, step_ns: u64, speedup: Option<f64>, low: Option<f64>, high: Option<f64> }
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
     StepKinds { group: String, more: StepKind, less: StepKind }
@@ -133,7 +133,10 @@ wire! {
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
     Verdict {
         group: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
-        recommendation: String,
+        recommendation: String, plan: Vec<Fix>,
+    }
+    Fix {
+        kind: String, action: String, because: Option<String>, speedup: f64, low: f64, high: f64, then: Option<String>,
     }
     Ranked { group: String, share: f64, recoverable: f64, by: String }
 }

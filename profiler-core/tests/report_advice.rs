@@ -35,7 +35,11 @@ fn nothing_to_gain_is_said_only_where_no_ceiling_says_otherwise() {
     assert!(full.verdict.recommendation.ends_with("Nothing on the CPU will make this faster."), "{}", full.summary());
     let late = of_group(&computing(900), Group::GpuCompute);
     let advice = &late.verdict.recommendation;
-    assert!(!advice.contains("Nothing on the CPU") && advice.contains("up to about 1.1"), "{}", late.summary());
+    assert!(
+        !advice.contains("Nothing on the CPU") && advice.contains("Beside the kernels: about 1.1"),
+        "{}",
+        late.summary()
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn names_stay() {
     assert_eq!(
         joined(&ScenarioKind::ALL, ScenarioKind::name),
         "base untraced data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden \
-         grids_filled device_only"
+         grids_filled no_readbacks copies_joined reads_reduced no_host_work device_only"
     );
     let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
     assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");
@@ -105,7 +105,9 @@ fn only_what_runs_on_a_device_is_an_operation() {
         assert_eq!(class.is_some(), leaf.is_busy(), "{leaf:?}");
         let from_host = leaf.name().starts_with("copy_h2d");
         assert_eq!(class == Some(OperationClass::CopyFromHost), from_host, "{leaf:?}");
-        let other_copy = leaf.name().starts_with("copy_") && !from_host;
+        let to_host = leaf.name().starts_with("copy_d2h");
+        assert_eq!(class == Some(OperationClass::CopyToHost), to_host, "{leaf:?}");
+        let other_copy = leaf.name().starts_with("copy_") && !to_host && !from_host;
         assert_eq!(class == Some(OperationClass::CopyOther), other_copy, "{leaf:?}");
     }
     assert_eq!(OperationClass::of(Leaf::Memset), Some(OperationClass::Memset));

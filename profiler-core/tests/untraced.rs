@@ -119,6 +119,7 @@ fn graphs(node: u32) -> Simulation {
                 excess: 0,
                 tracing_ns: 0,
                 node: true,
+                bytes: 0,
             });
             if number == 0 {
                 replay.step_boundary(DEVICE, at, STEPS);

@@ -7,12 +7,24 @@ use profiler_core::attribution::host_cause::HostCause as Cause;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::completeness::Completeness;
 use profiler_core::report::{CauseRow, HostReport, LineRow, Verdict, verdict_of};
+use profiler_core::whatif::{Ceiling, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;
 
 /// The verdict on a device that computes for 400 of 1,000 ms and stands still for 600 ms with `leaf` as cause, of which
 /// these causes were seen, milliseconds.
 fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Verdict {
+    judge_simulated(leaf, seen, lines, SampleTotals::default(), None)
+}
+
+/// As [`judge`], of samples with these totals, and of steps of 100 ms that take so many ms without the cost of a kind.
+fn judge_simulated(
+    leaf: Leaf,
+    seen: &[(Cause, u64)],
+    lines: &[LineRow],
+    totals: SampleTotals,
+    without: Option<(ScenarioKind, u64)>,
+) -> Verdict {
     let mut scenario = Scenario::new();
     for index in 0..20 {
         let name = format!("kernel_{index}");
@@ -24,10 +36,20 @@ fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Verdict {
     device.steady_leaves[Leaf::Compute as usize] = 400 * MS;
     device.steady_leaves[leaf as usize] = 600 * MS;
     (device.steps, device.what_if) = (None, None);
+    device.what_if = without.map(|(kind, millis)| WhatIf {
+        steps: 10,
+        represented_steps: 10,
+        covers_ns: 1_000 * MS,
+        base_error: Some(0.0),
+        refused: None,
+        untraced: None,
+        ceilings: vec![Ceiling { kind, step_ns: millis * MS, speedup: 100.0 / millis as f64, interval: None }],
+        combined: Vec::new(),
+    });
     let mut causes: Vec<_> = seen.iter().map(|&(cause, millis)| CauseRow { cause, total_ns: millis * MS }).collect();
     causes.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     let host = HostReport {
-        totals: SampleTotals { samples: 100, ..SampleTotals::default() },
+        totals: SampleTotals { samples: 100, ..totals },
         failed: 0,
         outside_cuda_ns: 600 * MS,
         sampled_ns: causes.iter().map(|row| row.total_ns).sum(),
@@ -69,7 +91,7 @@ fn looks_speak_from_half_of_the_time_on() {
 }
 
 #[test]
-fn two_lines_of_the_group_and_its_four_largest_causes_are_named() {
+fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
     let lines = [
         line(Cause::Code, 42, 0.3, Some(3_000_000)),
         line(Cause::LoaderWait, 1, 0.2, None),
@@ -95,6 +117,7 @@ fn two_lines_of_the_group_and_its_four_largest_causes_are_named() {
         [
             "Running code at train.py:42 (main) takes 3.0 ms a step (30 %).",
             "Waiting for storage at train.py:43 (main) takes 10 % of the time.",
+            "Running code at train.py:44 (main) takes 5 % of the time.",
             "While the GPU was idle, the launching thread was running code 300.0 ms, waiting for storage 90.0 ms, \
          waiting for a lock or queue 80.0 ms, in input or output 20.0 ms."
         ]
@@ -182,4 +205,36 @@ fn all_waits_for_a_loader_together_stand_against_each_kind_of_work() {
     // Two kinds of work are not added up.
     let two = [&waits[..], &[(Cause::LoaderInline, 200), (Cause::LoaderCollate, 200)]].concat();
     assert!(advice(Leaf::DataLoading, &two).contains("wait for storage"));
+}
+
+#[test]
+fn workers_that_keep_up_are_counted() {
+    let judged = |waits: u64, workers: u64, seen: &[(Cause, u64)], millis: u64| {
+        let totals = SampleTotals { waits_for_workers: waits, workers, ..SampleTotals::default() };
+        judge_simulated(Leaf::DataLoading, seen, &[], totals, Some((ScenarioKind::DataReady, millis)))
+    };
+    let waiting = [(Cause::LoaderWaitIdle, 600)];
+    // Two workers prepare a batch in 100 ms, so nine prepare one in 22.
+    let verdict = judged(40, 80, &waiting, 23);
+    let sentence = "2 workers prepare the data of a step in 100.0 ms, and the step takes 23.0 ms without waiting: about 9 \
+                    workers keep up.";
+    assert!(says(&verdict, sentence), "{:?}", verdict.evidence);
+    assert!(says(&judged(40, 40, &waiting, 23), "1 worker prepares the data"));
+    assert!(!says(&judged(9, 18, &waiting, 23), "keep up"), "too few samples");
+    assert!(!says(&judged(40, 80, &waiting, 100), "keep up"), "they do");
+    let inline = [(Cause::LoaderInline, 400), (Cause::LoaderWaitIdle, 200)];
+    assert!(!says(&judged(40, 80, &inline, 23), "keep up"), "the thread loads itself");
+}
+
+#[test]
+fn a_line_says_what_the_program_gains_without_it() {
+    let judged = |share: f64, without: u64| {
+        let lines = [line(Cause::Code, 42, share, Some(MS))];
+        let without = Some((ScenarioKind::DeviceOnly, without));
+        judge_simulated(Leaf::HostCpu, &[(Cause::Code, 600)], &lines, SampleTotals::default(), without)
+    };
+    assert!(says(&judged(0.5, 20), "(50 %); without it about 2.0x faster."), "{:?}", judged(0.5, 20).evidence);
+    // The device needs most of the time itself.
+    assert!(says(&judged(0.5, 80), "; without it about 1.25x faster."), "{:?}", judged(0.5, 80).evidence);
+    assert!(!says(&judged(0.04, 20), "without it"));
 }

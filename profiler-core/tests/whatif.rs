@@ -199,7 +199,7 @@ fn what_nothing_explains_is_refused_and_the_books_answer() {
     leaves[Leaf::DependencyWait as usize] = 2 * MS;
     leaves[Leaf::SyncDrain as usize] = MS;
     let text = answer.or_additive(&leaves, 0).to_string();
-    assert!(text.contains("up to about 1.14x faster if the CPU never waited for the GPU\n"), "{text}");
+    assert!(text.contains("about 1.14x faster if the CPU never waited for the GPU\n"), "{text}");
     assert!(text.contains("rough bounds, because the steps cannot be simulated: "), "{text}");
 }
 
@@ -248,9 +248,9 @@ fn copies_that_are_hidden_still_cross_the_link() {
 fn a_line_says_ceiling_and_how_good_the_replay_was() {
     let step = [Act::Input(6 * MS), kernel(6 * MS), Act::Synchronize];
     let text = answer(&MACHINE.run(&step, STEPS)).to_string();
-    assert!(text.contains("up to about 2.0x faster if data were always ready\n"), "{text}");
+    assert!(text.contains("about 2.0x faster (1.8x to 2.2x) if data were always ready\n"), "{text}");
     let (last, ceilings) =
         text.lines().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
-    assert!(ceilings.iter().all(|line| line.starts_with("up to about ")), "{text}");
+    assert!(ceilings.iter().all(|line| line.starts_with("about ") && line.contains(" faster")), "{text}");
     assert!(last.starts_with("simulated from ") && last.ends_with("of the unmodified run is 0.0 % off"), "{text}");
 }

@@ -11,6 +11,7 @@ fn class() -> impl Strategy<Value = OperationClass> {
         OperationClass::Compute,
         OperationClass::Communication,
         OperationClass::CopyFromHost,
+        OperationClass::CopyToHost,
         OperationClass::CopyOther,
         OperationClass::Memset,
     ])
@@ -22,6 +23,10 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..60_000u64).prop_map(Act::Work),
         1 => (0..5_000_000u64).prop_map(Act::Input),
         6 => (1..4u32, 500..2_000_000u64, class()).prop_map(|(stream, nanos, class)| Act::Launch(stream, nanos, class)),
+        2 => (1..3u32, 500..200_000u64, any::<u16>(), any::<bool>())
+            .prop_map(|(stream, nanos, bytes, to_host)| Act::Copy(stream, nanos, bytes, to_host)),
+        2 => (1..3u32, 500..200_000u64, 1..9_000u16, any::<bool>())
+            .prop_map(|(stream, nanos, bytes, to_host)| Act::BlockingCopy(stream, nanos, bytes, to_host)),
         4 => (1..3u32, 500..2_000_000u64, 2..5u32).prop_map(|(stream, nanos, fit)| Act::Small(stream, nanos, fit)),
         1 => (1..4u32, 1..4u32).prop_map(|(waiting, producer)| Act::StreamWait(waiting, producer)),
         1 => Just(Act::Synchronize),
@@ -52,11 +57,13 @@ proptest! {
     }
 
     #[test]
-    fn without_small_grids_none_are_filled(step in step()) {
+    fn what_is_not_told_is_not_joined(step in step()) {
         let mut recording = MACHINE.run(&step, 8);
-        recording.grids.clear();
+        recording.told.clear();
         let clocks = recording.replay().clocks(DEVICE).expect("operations ran");
-        prop_assert_eq!(clocks[ScenarioKind::GridsFilled as usize], clocks[ScenarioKind::Base as usize]);
+        for kind in [ScenarioKind::GridsFilled, ScenarioKind::CopiesJoined] {
+            prop_assert_eq!(clocks[kind as usize], clocks[ScenarioKind::Base as usize], "{}", kind.name());
+        }
     }
 
     #[test]
@@ -94,7 +101,7 @@ proptest! {
         let mut to = 1_000_000_000;
         while from < end {
             let within = |at: u64| at >= from && at < to;
-            shuffled.grids.iter().filter(|grid| within(grid.1)).for_each(|&(id, at, grid)| parts.small_grid(id, at, grid));
+            shuffled.told.iter().filter(|told| within(told.1)).for_each(|&(id, at, launched)| parts.launches(id, at, launched));
             shuffled.operations.iter().filter(|op| within(op.start)).for_each(|op| parts.operation(op));
             shuffled.calls.iter().filter(|call| within(call.start)).for_each(|call| parts.call(call));
             shuffled.inputs.iter().filter(|input| within(input.1)).for_each(|&(id, start, end)| parts.input_wait(id, start, end));
@@ -142,7 +149,7 @@ proptest! {
         for (start, end, stream, class, correlation, excess) in operations {
             let launch = (correlation < 8).then_some(LaunchedBy { correlation: CorrelationId(correlation), start: end });
             let device = DeviceId(stream % 2);
-            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, tracing_ns: 0, node: false });
+            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, bytes: excess as u16, tracing_ns: 0, node: false });
         }
         inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
         boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at, STEPS));

@@ -2,6 +2,8 @@
 
 use gpuwhy::open;
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::report::Report;
+use profiler_core::whatif::ScenarioKind;
 
 use super::oracle::{self, Kind, Span, Trace, merged, union, without};
 
@@ -23,6 +25,29 @@ fn check(name: &str, verdict: Group) {
     let computing = trace.device_rows().filter(|row| row.computes()).map(|row| row.span);
     assert_eq!(device.leaves[Leaf::Compute as usize], union(computing) as u64);
     assert_eq!(report.verdict.group, verdict, "{:?}", report.verdict);
+    assert_agrees(&report);
+}
+
+/// Advice, plan and gains of a report say the same.
+fn assert_agrees(report: &Report) {
+    let verdict = &report.verdict;
+    let beside = |kind: ScenarioKind| !matches!(kind, ScenarioKind::Base | ScenarioKind::GridsFilled);
+    let ceilings =
+        report.devices.iter().filter_map(|device| device.what_if.as_ref()).flat_map(|what_if| &what_if.ceilings);
+    let largest = ceilings.filter(|ceiling| beside(ceiling.kind)).map(|ceiling| ceiling.speedup).fold(1.0, f64::max);
+    if verdict.recommendation.contains("Nothing on the CPU") {
+        assert!(largest < 1.05, "{verdict:?}");
+    }
+    let mut before = 1.0;
+    for step in &verdict.plan {
+        assert!(step.speedup >= 1.05 * before && step.interval.0 <= step.speedup && step.speedup <= step.interval.1);
+        before = step.speedup;
+    }
+    if let Some(first) = verdict.plan.first() {
+        let of_group = ScenarioKind::without(verdict.group) == Some(first.kind);
+        assert!(of_group || first.because.is_some() || verdict.group == Group::HostCpu, "{verdict:?}");
+    }
+    assert!(report.summary().lines().count() <= 20, "{report}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Looks at host threads, from a Python program through libprof.so into the trace: a recorded session plays while a
 //! living interpreter works and waits.
 
-mod native;
 mod lines;
+mod native;
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -15,7 +15,7 @@ use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
-use crate::whatif::SmallGrid;
+use crate::whatif::{MOST_BYTES, SmallGrid};
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_TIMEOUT_NANOS: u64 = 2_000_000_000;
@@ -55,6 +55,7 @@ impl Attributor {
             symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
             link: link_nanos(copy, dictionary),
+            bytes: u16::try_from(copy.bytes).unwrap_or(MOST_BYTES),
             ..Operation::new(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {

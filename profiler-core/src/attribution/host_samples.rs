@@ -39,6 +39,8 @@ pub(super) struct HostSampleView {
     ran: bool,
     /// Cause of the time on a core, ready for one, and off.
     causes: [HostCause; 3],
+    /// The worker processes that it waited for; 0 if it did not.
+    workers: u16,
 }
 
 /// Time for which one sample speaks, or a range that the program put around its data loader.
@@ -81,6 +83,10 @@ pub struct SampleTotals {
     pub data_loading_ns: u64,
     /// What it was neither on a core nor ready, by the cause seen at the sample; indexed by `HostCause as usize`.
     pub off_cpu_ns: [u64; HostCause::ALL.len()],
+    /// Host samples at which it waited for worker processes of a data loader.
+    pub waits_for_workers: u64,
+    /// How many of these there were, summed over those samples.
+    pub workers: u64,
 }
 
 impl SampleTotals {
@@ -94,6 +100,8 @@ impl SampleTotals {
         for (sum, nanos) in self.off_cpu_ns.iter_mut().zip(other.off_cpu_ns) {
             *sum = sum.saturating_add(nanos);
         }
+        self.waits_for_workers += other.waits_for_workers;
+        self.workers = self.workers.saturating_add(other.workers);
     }
 }
 
@@ -130,7 +138,10 @@ impl HostSampleView {
             Some(Stage::Receive) => [HostCause::LoaderReceive, HostCause::LoaderReceive, wait_cause(sample)],
             Some(Stage::Next) => [HostCause::LoaderInline, HostCause::LoaderInline, wait_cause(sample)],
         };
-        Self { since, at, on_cpu, runnable: sample.runnable.min(length - on_cpu), line: class.line, ran, causes }
+        let waits = !ran && matches!(class.stage, Some(Stage::Receive | Stage::Next));
+        let workers = if waits { u16::try_from(sample.children).unwrap_or(u16::MAX) } else { 0 };
+        let runnable = sample.runnable.min(length - on_cpu);
+        Self { since, at, on_cpu, runnable, line: class.line, ran, causes, workers }
     }
 
     fn length(&self) -> u64 {
@@ -197,6 +208,8 @@ impl HostSamples {
         let totals = &mut self.totals;
         let off = sample.length() - sample.on_cpu - sample.runnable;
         totals.samples += 1;
+        totals.waits_for_workers += u64::from(sample.workers > 0);
+        totals.workers += u64::from(sample.workers);
         totals.collecting += u64::from(sample.causes[0] == HostCause::GarbageCollection);
         totals.covered_ns = totals.covered_ns.saturating_add(sample.length());
         totals.on_cpu_ns = totals.on_cpu_ns.saturating_add(sample.on_cpu);

@@ -59,9 +59,9 @@ pub use activity::{is_communication, is_optimizer};
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
-pub(crate) use loaders::is_native;
 pub use launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
 pub use launch_places::LaunchPlace;
+pub(crate) use loaders::is_native;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};

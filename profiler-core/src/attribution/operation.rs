@@ -36,6 +36,8 @@ pub(super) struct Operation {
     /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that
     /// is not known.
     pub(super) link: u32,
+    /// How much a copy moves, bytes, at most [`MOST_BYTES`](crate::whatif::MOST_BYTES); 0 for what is no copy.
+    pub(super) bytes: u16,
 }
 
 impl Operation {
@@ -67,6 +69,7 @@ impl Operation {
             late: false,
             fit: 0,
             link: 0,
+            bytes: 0,
         }
     }
 

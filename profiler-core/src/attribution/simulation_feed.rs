@@ -9,7 +9,9 @@ use crate::cost::prices::COLD_NANOS;
 use crate::cost::{PriceSource, Prices};
 use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
-use crate::whatif::{self, CallClass, LaunchedBy, OperationClass, Simulation, SmallGrid, WhatIf};
+use crate::whatif::{
+    self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf,
+};
 
 /// Tells the simulation what it needs of calls, operations and steps.
 #[derive(Debug, Default)]
@@ -77,18 +79,27 @@ impl SimulationFeed {
 
     /// An operation was joined with its launch, which the watermark has not passed.
     #[inline]
-    pub(super) fn joined(&mut self, operation: &Operation) {
-        if operation.graph {
-            if let Some(launch) = operation.launch.filter(|_| self.prices.graph_node > 0) {
-                let (thread, price) = (simulated_thread(launch.thread as usize), self.prices.graph_node);
-                self.simulation.graph_node(thread, launch.start, price);
+    pub(super) fn launched(&mut self, operation: &Operation) {
+        let Operation { device, stream, symbol: kernel, fit, bytes, graph, .. } = *operation;
+        let Some(launch) = operation.launch else { return };
+        let thread = simulated_thread(launch.thread as usize);
+        if graph {
+            if self.prices.graph_node > 0 {
+                self.simulation.graph_node(thread, launch.start, self.prices.graph_node);
             }
-            return;
-        }
-        let Operation { device, stream, symbol: kernel, fit, .. } = *operation;
-        if let Some(launch) = operation.launch.filter(|_| fit > 0) {
-            let grid = SmallGrid { device, stream, kernel, fit: fit.into() };
-            self.simulation.small_grid(simulated_thread(launch.thread as usize), launch.start, grid);
+        } else if (fit > 0 || bytes > 0)
+            && let Some(class) = OperationClass::of(operation.leaf)
+        {
+            let to_host = class == OperationClass::CopyToHost;
+            let launched = match class {
+                _ if fit > 0 => Launched::Grid(SmallGrid { device, stream, kernel, fit: fit.into() }),
+                OperationClass::CopyToHost => Launched::Copy(Transfer { device, stream, to_host, bytes }),
+                OperationClass::CopyFromHost if bytes < MOST_BYTES => {
+                    Launched::Copy(Transfer { device, stream, to_host, bytes })
+                }
+                _ => return,
+            };
+            self.simulation.launches(thread, launch.start, launched);
         }
     }
 
@@ -111,6 +122,7 @@ impl SimulationFeed {
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
             excess: operation.excess(),
+            bytes: operation.bytes,
             tracing_ns,
             node: operation.graph,
         });

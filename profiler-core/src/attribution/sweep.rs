@@ -97,7 +97,7 @@ impl Timeline {
             return self.push_late(place, operations, simulation);
         }
         self.launch_order.push(operation, place);
-        simulation.joined(operation);
+        simulation.launched(operation);
         self.pending.push((operation.start, place));
         Late::default()
     }

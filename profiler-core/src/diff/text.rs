@@ -79,7 +79,7 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
 /// The ceiling and what came of it; beyond the ceiling with the leaves that shrank besides.
 fn predicted(prediction: &Prediction) -> String {
     let mut line = format!(
-        "Predicted from A: up to {} faster without {} ({} -> {}); got {:.2}x ({})",
+        "Predicted from A: {} faster without {} ({} -> {}); got {:.2}x ({})",
         about(prediction.predicted_speedup),
         words::bottleneck(prediction.group),
         duration(prediction.step_ns),

@@ -33,8 +33,8 @@ mod waits;
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
     DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow,
-    LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, Part, PeakBy, RangeRow, RangesReport,
-    Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, Part, PeakBy, PlanStep, RangeRow,
+    RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
     Verdict,
 };
 pub use verdict::verdict_of;
@@ -43,13 +43,19 @@ use std::fmt;
 
 use crate::attribution::leaf::Group;
 use crate::text_format::{Page, Style};
+use crate::whatif::Ceiling;
 
 impl Report {
-    /// How many times as fast the program could become at most if what `group` stands for were gone: the smallest over
+    /// How many times as fast the program could become if what `group` stands for were gone: the smallest over
     /// the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link
     /// that is not known.
     #[must_use]
     pub fn ceiling(&self, group: Group) -> Option<f64> {
+        self.best_case(group).map(|ceiling| ceiling.speedup)
+    }
+
+    /// As [`ceiling`](Self::ceiling), with its interval.
+    pub(crate) fn best_case(&self, group: Group) -> Option<Ceiling> {
         verdict::ceiling_if_fixed(group, &self.devices)
     }
 

@@ -55,6 +55,7 @@ pub(crate) fn verdict(gauges: &Utilization, samples: &SampleTotals) -> Verdict {
         evidence,
         details: Vec::new(),
         recommendation: MEASURE.to_owned(),
+        plan: Vec::new(),
     }
 }
 

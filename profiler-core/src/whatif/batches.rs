@@ -12,45 +12,9 @@
 //! kernels that compute on their own, and may be far above what can be had for those bound by memory
 //! (docs/design/attribution.md has both).
 
-use rustc_hash::FxHashMap;
-
 use super::input::{Call, CallClass, SmallGrid};
-use crate::record::ThreadId;
+use super::worlds::{Clocks, WORLD_COUNT};
 use crate::thresholds::DISPATCH_NANOS;
-
-/// Launches of small grids that wait for their call to be simulated (40 bytes each); further ones are in no batch.
-const TOLD_LIMIT: usize = 1 << 17;
-/// The table is looked through for calls that were never simulated after at least so many new ones.
-const TOLD_USUAL: usize = 1 << 10;
-
-/// Which calls launch small grids, told before they are simulated.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SmallGrids {
-    by_call: FxHashMap<(ThreadId, u64), SmallGrid>,
-    /// It is looked through after so many more.
-    due: usize,
-}
-
-impl SmallGrids {
-    /// The call that `thread` enters at `start` launches `grid`; those before `position` have been simulated or left
-    /// out.
-    pub(super) fn tell(&mut self, thread: ThreadId, start: u64, grid: SmallGrid, position: u64) {
-        if self.due == 0 {
-            self.by_call.retain(|&(_, start), _| start >= position);
-            self.due = self.by_call.len().max(TOLD_USUAL);
-        }
-        self.due -= 1;
-        if start >= position && self.by_call.len() < TOLD_LIMIT {
-            self.by_call.insert((thread, start), grid);
-        }
-    }
-
-    /// What `call` launches, if it is one of those.
-    #[inline]
-    pub(super) fn take(&mut self, call: &Call) -> Option<SmallGrid> {
-        if self.by_call.is_empty() { None } else { self.by_call.remove(&(call.thread, call.start)) }
-    }
-}
 
 /// A stream takes about so many launches before the host has to wait.
 const QUEUE: u32 = 1_024;
@@ -59,7 +23,7 @@ const QUEUE: u32 = 1_024;
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     newest: Option<Batch>,
-    /// Launches since the newest one that is no launch of its own in the world of this module.
+    /// Launches since the newest one that is no launch of its own in the worlds of this module.
     since_joined: u32,
 }
 
@@ -76,14 +40,14 @@ struct Batch {
     kernels: u32,
     /// When the call that launches all of it was entered, really.
     leader: u64,
-    /// When that call returns, in the world of this module.
-    returned: f64,
+    /// When that call returns, in every world; only those of this module are asked.
+    returned: Clocks,
 }
 
 impl Batches {
     /// The thread enters `call`, which launches `grid`, `host_gap` nanoseconds after it returned from the one before.
     /// Gives when the call was entered that launches the kernel in its place, and when that returns.
-    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, host_gap: u64) -> Option<(u64, f64)> {
+    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, host_gap: u64) -> Option<(u64, Clocks)> {
         if host_gap > DISPATCH_NANOS {
             self.newest = None;
         }
@@ -99,14 +63,22 @@ impl Batches {
             return Some((batch.leader, batch.returned));
         }
         self.since_joined = self.since_joined.saturating_add(1);
-        self.newest = grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: f64::MAX });
+        self.newest =
+            grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: [f64::MAX; WORLD_COUNT] });
         None
     }
 
-    /// The thread returns from `call`, in the world of this module at `clock`.
-    pub(super) fn leave(&mut self, call: &Call, clock: f64) {
+    /// The thread returns from `call` at `clocks`.
+    pub(super) fn leave(&mut self, call: &Call, clocks: &Clocks) {
         if let Some(batch) = self.newest.as_mut().filter(|batch| batch.leader == call.start) {
-            batch.returned = clock;
+            batch.returned = *clocks;
+        }
+    }
+
+    /// Shows the clocks that are kept to `change`.
+    pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        if let Some(batch) = &mut self.newest {
+            change(&mut batch.returned);
         }
     }
 

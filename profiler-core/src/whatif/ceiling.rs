@@ -1,23 +1,27 @@
-//! Ceilings: what a scenario could bring at most, and the text that says so.
+//! Ceilings: what a scenario could bring, and the text that says so.
 //!
 //! Two ways lead to one. The simulation answers for a whole world and is believed only if it reproduces the real one.
 //! The additive bound takes the time that a cause has on the accounts off the step, `T / (T - R)`: always there, but
 //! blind to what would become the bottleneck next, so bounds of two causes must never be added up.
 //!
-//! Both are ceilings because removing a cost has a price that no simulation knows. Loading data with four workers
-//! instead of none was predicted to give 1.52x and 1.29x on two runs of ResNet-50 and gave 1.40x and 1.22x.
+//! Neither knows the price of removing a cost, nor how much faster the rest runs without it, so a simulated one has an
+//! interval ([`intervals`](super::intervals)). Loading data with four workers instead of none was predicted to give
+//! 1.52x and 1.29x on two runs of ResNet-50 and gave 1.40x and 1.22x.
 
 use std::fmt;
 
+use super::intervals::interval;
 use super::scenario::ScenarioKind;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 
 /// A gain below this is not worth a line.
 pub const WORTH_SHOWING: f64 = 1.01;
+/// A fix that makes a program less than so many times as fast is not worth a plan.
+pub const WORTH_DOING: f64 = 1.05;
 /// Factors beyond this only say that hardly anything else is left.
 const LARGEST_SHOWN: f64 = 100.0;
 
-/// What one scenario could bring at most.
+/// What one scenario could bring.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceiling {
     /// The scenario.
@@ -26,6 +30,8 @@ pub struct Ceiling {
     pub step_ns: u64,
     /// How many times as fast the program could become, at least 1. Infinite when `step_ns` is 0.
     pub speedup: f64,
+    /// Between which factors the gain will come out in nine of ten programs; `None` for an additive bound.
+    pub interval: Option<(f64, f64)>,
 }
 
 impl Ceiling {
@@ -33,7 +39,20 @@ impl Ceiling {
     pub(super) fn new(kind: ScenarioKind, real: u64, possible: u64) -> Self {
         let step_ns = possible.min(real);
         let speedup = if real == 0 { 1.0 } else { real as f64 / step_ns as f64 };
-        Self { kind, step_ns, speedup }
+        Self { kind, step_ns, speedup, interval: None }
+    }
+
+    /// As it was simulated, with a `spread` over the steps as from [`spread`](super::intervals::spread).
+    pub(super) fn simulated(kind: ScenarioKind, real: u64, possible: u64, spread: f64) -> Self {
+        let ceiling = Self::new(kind, real, possible);
+        let known = ceiling.speedup.is_finite();
+        Self { interval: known.then(|| interval(std::iter::once(kind), ceiling.speedup, spread)), ..ceiling }
+    }
+
+    /// How many times as fast, in words: `about 4.1x faster (3.7x to 4.5x)`.
+    #[must_use]
+    pub fn faster(&self) -> String {
+        faster(self.speedup, self.interval)
     }
 
     /// The additive bounds of a step (or of any window) with these leaves. Time without work is left out of both sides.
@@ -79,24 +98,50 @@ impl Ceiling {
 
 impl fmt::Display for Ceiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "up to {} faster if {}", about(self.speedup), self.kind.condition())
+        write!(f, "{} if {}", self.faster(), self.kind.condition())
     }
 }
 
 /// A speed-up in words, with as many digits as it is worth: `about 4.1x`, and `more than 100x` from there on, where the
 /// number says nothing but that hardly anything would be left. It is an estimate: programs have beaten it.
 pub(crate) fn about(speedup: f64) -> String {
+    if speedup > LARGEST_SHOWN { factor(speedup, 0) } else { format!("about {}", factor(speedup, digits(speedup))) }
+}
+
+/// Digits behind the point that a factor is worth.
+fn digits(speedup: f64) -> usize {
     match speedup {
-        _ if speedup > LARGEST_SHOWN => format!("more than {LARGEST_SHOWN:.0}x"),
-        _ if speedup < 1.995 => format!("about {speedup:.2}x"),
-        _ if speedup < 9.95 => format!("about {speedup:.1}x"),
-        _ => format!("about {speedup:.0}x"),
+        _ if speedup < 1.995 => 2,
+        _ if speedup < 9.95 => 1,
+        _ => 0,
+    }
+}
+
+fn factor(speedup: f64, digits: usize) -> String {
+    if speedup > LARGEST_SHOWN { format!("more than {LARGEST_SHOWN:.0}x") } else { format!("{speedup:.digits$}x") }
+}
+
+/// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
+/// the same number.
+pub(crate) fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
+    let ends = interval.map(|(low, high)| [low, high].map(|end| factor(end, digits(speedup))));
+    match ends.filter(|[low, high]| low != high) {
+        Some([low, high]) => format!("{} faster ({low} to {high})", about(speedup)),
+        None => format!("{} faster", about(speedup)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::about;
+    use super::{about, faster};
+
+    #[test]
+    fn an_interval_is_shown_where_it_says_something() {
+        assert_eq!(faster(4.08, Some((3.7, 4.49))), "about 4.1x faster (3.7x to 4.5x)");
+        assert_eq!(faster(1.02, Some((1.019, 1.021))), "about 1.02x faster");
+        assert_eq!(faster(40.0, Some((33.0, 120.0))), "about 40x faster (33x to more than 100x)");
+        assert_eq!(faster(2.5, None), "about 2.5x faster");
+    }
 
     #[test]
     fn a_speed_up_has_the_digits_that_it_is_worth() {

@@ -8,10 +8,12 @@
 
 use rustc_hash::FxHashMap;
 
+use super::copies::{SMALL_COPY_NANOS, joined_nanos};
 use super::gaps::{QueuedGaps, between_nodes, untraced};
 use super::host::{Begun, Thread};
-use super::input::{Call, Operation, OperationClass};
-use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, later, latest, plus};
+use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
+use super::scenario::ScenarioKind;
+use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later, latest, plus};
 use crate::record::{DeviceId, StreamId, ThreadId};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
@@ -31,9 +33,10 @@ pub(super) struct Launch {
     pub(super) thread: ThreadId,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When it was entered, in every scenario.
+    /// When it was entered, in every world.
     pub(super) entered: Clocks,
-    /// When its thread entered the call that launches its kernel in its place where small grids are one kernel.
+    /// When its thread entered the call that launches its operation in its place where small grids are one kernel, or
+    /// small copies one copy.
     leader: Option<u64>,
     /// What tracing added to it if it waited for nothing, nanoseconds.
     tracing: u32,
@@ -54,9 +57,9 @@ struct Run {
     start: u64,
     end: u64,
     copy: bool,
-    /// When it ends, in every scenario.
+    /// When it ends, in every world.
     done: Clocks,
-    /// When its stream goes on, in every scenario: earlier than `done` if it runs beside the stream.
+    /// When its stream goes on, in every world: earlier than `done` if it runs beside the stream.
     free: Clocks,
 }
 
@@ -69,14 +72,114 @@ struct Stream {
     newest: usize,
     /// When the last operation that ran beside the stream ends.
     beside: Clocks,
-    /// The call that launched the newest operation that is not in the batch of another one, and when that begins where
-    /// small grids are one kernel.
-    leader: (Option<(ThreadId, u64)>, f64),
+    /// The call that launched the newest operation that is not in the batch of another one, and when that begins.
+    leader: (Option<(ThreadId, u64)>, Clocks),
 }
 
 impl Stream {
     fn new(key: (DeviceId, StreamId)) -> Self {
-        Self { key, runs: [None, None], newest: 0, beside: [f64::MIN; SCENARIO_COUNT], leader: (None, f64::MIN) }
+        Self {
+            key,
+            runs: [None, None],
+            newest: 0,
+            beside: [f64::MIN; WORLD_COUNT],
+            leader: (None, [f64::MIN; WORLD_COUNT]),
+        }
+    }
+
+    /// The newest operation that ended before `start`.
+    fn before(&self, start: u64) -> Option<&Run> {
+        self.runs().find(|run| run.end <= start)
+    }
+
+    /// Runs an operation that can be `ready` for its stream then. Gives its end and its begin.
+    fn append(
+        &mut self,
+        operation: &Operation,
+        ready: &Clocks,
+        edges: &Edges,
+        launch: Option<&Launch>,
+        worlds: &Worlds,
+    ) -> (Clocks, Clocks) {
+        let (start, end) = (operation.start, operation.end.max(operation.start));
+        let copies = operation.class.is_copy();
+        let mut begin = *ready;
+        if let Some(run) = self.before(start) {
+            begin = latest(&begin, &plus(&run.free, edges.untraced_stream_lag));
+            let base = ScenarioKind::Base as usize;
+            begin[base] = later(ready[base], run.free[base] + as_clock(edges.stream_lag));
+            if !run.copy && !copies {
+                let lag = as_clock(between_nodes(edges.stream_lag, edges.usual).min(edges.untraced_stream_lag));
+                worlds
+                    .without(ScenarioKind::LaunchesFree)
+                    .for_each(|world| begin[world] = later(ready[world], run.free[world] + lag));
+            }
+        }
+        if let Some((free, lag)) = &edges.event {
+            begin = latest(&begin, &plus(free, *lag));
+        }
+        let newest = self.runs[self.newest].as_ref();
+        let beside = operation.class.beside();
+        for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
+            // A copy from the host needs nothing that the device computed.
+            let after = if operation.class == OperationClass::CopyFromHost { ready[world] } else { begin[world] };
+            begin[world] = later(after, self.beside[world]);
+        }
+        let leader = launch.and_then(|launch| Some((launch.thread, launch.leader?)));
+        let batched = leader.is_some() && leader == self.leader.0 && edges.event.is_none();
+        let nanos = end - start;
+        let mut done = plus(&begin, nanos);
+        match newest.filter(|_| batched) {
+            // A joined copy is longer by what its bytes need.
+            Some(newest) if copies => worlds.without(ScenarioKind::CopiesJoined).for_each(|world| {
+                begin[world] = self.leader.1[world];
+                done[world] = newest.done[world] + as_clock(joined_nanos(operation));
+            }),
+            // A batch ends with the last of its kernels.
+            Some(newest) => worlds.without(ScenarioKind::GridsFilled).for_each(|world| {
+                begin[world] = self.leader.1[world];
+                done[world] = later(begin[world] + as_clock(nanos), newest.done[world]);
+            }),
+            None => {}
+        }
+        if copies {
+            shorten(operation, &begin, &mut done, worlds);
+        }
+        let mut free = done;
+        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
+        if let Some(newest) = newest.filter(|run| run.end > start) {
+            free = latest(&done, &newest.free);
+        }
+        for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
+            free[world] = newest.map_or(f64::MIN, |run| run.free[world]);
+        }
+        if operation.class == OperationClass::CopyToHost && operation.bytes <= READBACK_BYTES {
+            // It is not there: what comes next finds the stream as this operation did.
+            for world in worlds.without(ScenarioKind::NoReadbacks) {
+                free[world] = newest.map_or(f64::MIN, |run| run.free[world]);
+                done[world] = newest.map_or(f64::MIN, |run| run.done[world]);
+                begin[world] = done[world];
+            }
+        }
+        for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
+            self.beside[world] = later(self.beside[world], done[world]);
+        }
+        if !batched {
+            self.leader = (launch.map(|launch| (launch.thread, launch.start)), begin);
+        }
+        self.newest = 1 - self.newest;
+        self.runs[self.newest] = Some(Run { start, end, copy: copies, done, free });
+        (done, begin)
+    }
+
+    /// Shows all clocks to `change`.
+    fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        for run in self.runs.iter_mut().flatten() {
+            change(&mut run.done);
+            change(&mut run.free);
+        }
+        change(&mut self.beside);
+        change(&mut self.leader.1);
     }
 
     /// The newest first.
@@ -85,12 +188,44 @@ impl Stream {
     }
 }
 
+/// What an operation waited for.
+#[derive(Clone, Debug)]
+struct Edges {
+    /// From the entry of its launch to its begin, as far as the launch explains it, nanoseconds.
+    issue: u64,
+    /// The same without tracing.
+    untraced_issue: u64,
+    /// From the end of the operation before on its stream, nanoseconds.
+    stream_lag: u64,
+    /// The same without tracing.
+    untraced_stream_lag: u64,
+    /// The shortest gap within a stream that can be expected, nanoseconds.
+    usual: u64,
+    /// When the operation on another stream was done that it waited for, and how long it then took to begin.
+    event: Option<(Clocks, u64)>,
+    /// No operation of its stream is known.
+    first: bool,
+}
+
+/// Where a copy that begins at `begin` takes less time than it did, it is `done` sooner.
+fn shorten(operation: &Operation, begin: &Clocks, done: &mut Clocks, worlds: &Worlds) {
+    let nanos = operation.end.saturating_sub(operation.start);
+    if operation.excess != 0 {
+        let pinned = as_clock(nanos.saturating_sub(operation.excess.into()));
+        worlds.without(ScenarioKind::CopiesOverlapped).for_each(|world| done[world] = begin[world] + pinned);
+    }
+    if operation.class == OperationClass::CopyToHost && operation.bytes > READBACK_BYTES {
+        let small = as_clock(nanos.min(SMALL_COPY_NANOS));
+        worlds.without(ScenarioKind::ReadsReduced).for_each(|world| done[world] = begin[world] + small);
+    }
+}
+
 /// The sum of one device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     /// Real end of everything so far.
     pub(super) real: u64,
-    /// The same in every scenario.
+    /// The same in every world.
     pub(super) clocks: Clocks,
     /// Time that operations waited for nothing known while the device was idle, nanoseconds.
     pub(super) unexplained: u64,
@@ -98,7 +233,7 @@ pub(super) struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { real: 0, clocks: [f64::MIN; SCENARIO_COUNT], unexplained: 0 }
+        Self { real: 0, clocks: [f64::MIN; WORLD_COUNT], unexplained: 0 }
     }
 }
 
@@ -112,7 +247,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Runs an operation in every scenario and adds it to its device's `progress` and `gaps`. Gives its begin when
+    /// Runs an operation in every world and adds it to its device's `progress` and `gaps`. Gives its begin when
     /// its launching call had not returned.
     pub(super) fn run(
         &mut self,
@@ -121,11 +256,46 @@ impl Streams {
         progress: &mut Progress,
         gaps: &mut QueuedGaps,
         origin: Origin,
+        worlds: &Worlds,
     ) -> Option<Begun> {
         let place = self.place((operation.device, operation.stream));
-        let stream = &self.rows[place];
+        let edges = self.edges(place, operation, launch, progress, gaps);
+        // The same sums in every world, and then what is different in some: most operations are kernels that compute,
+        // and this is the innermost loop of the simulation.
+        let ready: Clocks = match launch {
+            Some(launch) => {
+                let (traced, untraced) = (as_clock(edges.issue), as_clock(edges.untraced_issue));
+                let issue = |world: usize| if is_traced(world) { traced } else { untraced };
+                worlds.each(|world, gone| launch.entered[world] + if gone.launches_free() { 0.0 } else { issue(world) })
+            }
+            // Neither launch nor predecessor: it came when everything before it was done, or first of all.
+            None if edges.first && progress.real == 0 => [origin.clock(operation.start); WORLD_COUNT],
+            None if edges.first => {
+                let start = origin.clock(operation.start);
+                progress.clocks.map(|done| if done < start { done } else { start })
+            }
+            None => [f64::MIN; WORLD_COUNT],
+        };
+        let (done, begin) = self.rows[place].append(operation, &ready, &edges, launch, worlds);
         let (start, end) = (operation.start, operation.end.max(operation.start));
-        let before = stream.runs().find(|run| run.end <= start);
+        progress.clocks = latest(&progress.clocks, &done);
+        progress.real = progress.real.max(end);
+        // Only a call that has not returned can have waited for it.
+        launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin })
+    }
+
+    /// What an operation waited for, really. Exactly one edge carries the real lag: the one that came last. The order
+    /// within a stream costs the device its gap in every case, but never makes an operation later than it was.
+    fn edges(
+        &self,
+        place: usize,
+        operation: &Operation,
+        launch: Option<&Launch>,
+        progress: &mut Progress,
+        gaps: &mut QueuedGaps,
+    ) -> Edges {
+        let start = operation.start;
+        let before = self.rows[place].before(start);
         let stream_free = before.map_or(0, |run| run.end);
         // How long after its entry the launch had been issued.
         let issued = launch.map(|launch| {
@@ -139,9 +309,6 @@ impl Streams {
         let known = stream_free.max(issued.unwrap_or(0));
         let event =
             if known.saturating_add(EVENT_SUSPECTED_NANOS) < start { self.ended_before(place, start) } else { None };
-
-        // Exactly one edge carries the real lag: the one that came last. The order within a stream costs the device its
-        // gap in every case, but never makes an operation later than it was.
         let (mut launch_lag, mut event_lag) = (0, 0);
         let usual = gaps.before(operation.class);
         let mut stream_lag = usual.min(start - stream_free);
@@ -163,88 +330,28 @@ impl Streams {
             lag(progress.real, 0);
         }
         let within = issued.zip(launch).map(|(issued, launch)| (issued - launch.start, u64::from(launch.tracing)));
-        let issue = within.map_or(0, |(within, _)| within.saturating_add(launch_lag));
-        let untraced_issue =
-            within.map_or(0, |(within, tracing)| within.saturating_sub(tracing).saturating_add(launch_lag));
-        let untraced_lag = untraced(stream_lag, usual, operation.tracing_ns.into(), operation.node);
-
-        // The same sums in every scenario, and then what is different in some: most operations are kernels that
-        // compute, and this is the innermost loop of the simulation.
-        let ready: Clocks = match launch {
-            Some(launch) => {
-                let (issue, untraced) = (as_clock(issue), as_clock(untraced_issue));
-                let issue = |kind: ScenarioKind| if kind.is_traced() { issue } else { untraced };
-                each(|kind| launch.entered[kind as usize] + if kind.launches_free() { 0.0 } else { issue(kind) })
-            }
-            // Neither launch nor predecessor: it came when everything before it was done, or first of all.
-            None if before.is_none() && progress.real == 0 => [origin.clock(start); SCENARIO_COUNT],
-            None if before.is_none() => {
-                let start = origin.clock(start);
-                progress.clocks.map(|done| if done < start { done } else { start })
-            }
-            None => [f64::MIN; SCENARIO_COUNT],
+        let issue = |tracing_counts: bool| {
+            let of =
+                |(within, tracing): (u64, u64)| if tracing_counts { within } else { within.saturating_sub(tracing) };
+            within.map_or(0, |within| of(within).saturating_add(launch_lag))
         };
-        let mut begin = ready;
-        if let Some(run) = before {
-            begin = latest(&begin, &plus(&run.free, untraced_lag));
-            let base = ScenarioKind::Base as usize;
-            begin[base] = later(ready[base], run.free[base] + as_clock(stream_lag));
-            if !run.copy && !operation.class.is_copy() {
-                let lag = as_clock(between_nodes(stream_lag, usual).min(untraced_lag));
-                let index = ScenarioKind::LaunchesFree as usize;
-                begin[index] = later(ready[index], run.free[index] + lag);
-            }
+        Edges {
+            issue: issue(true),
+            untraced_issue: issue(false),
+            stream_lag,
+            untraced_stream_lag: untraced(stream_lag, usual, operation.tracing_ns.into(), operation.node),
+            usual,
+            event: event.map(|(_, free)| (free, event_lag)),
+            first: before.is_none(),
         }
-        if let Some((_, free)) = &event {
-            begin = latest(&begin, &plus(free, event_lag));
-        }
-        let newest = stream.runs[stream.newest].as_ref();
-        let beside = operation.class.beside().map(|kind| kind as usize);
-        if let Some(index) = beside {
-            // A copy from the host needs nothing that the device computed.
-            let after = if operation.class == OperationClass::CopyFromHost { ready[index] } else { begin[index] };
-            begin[index] = later(after, stream.beside[index]);
-        }
-        let filled = ScenarioKind::GridsFilled as usize;
-        let leader = launch.and_then(|launch| Some((launch.thread, launch.leader?)));
-        let batched = leader.is_some() && leader == stream.leader.0 && event.is_none();
-        if batched {
-            begin[filled] = stream.leader.1;
-        }
-        let nanos = end - start;
-        let mut done = plus(&begin, nanos);
-        if let Some(newest) = newest.filter(|_| batched) {
-            // A batch ends with the last of its kernels.
-            done[filled] = later(done[filled], newest.done[filled]);
-        }
-        if operation.excess != 0 && operation.class.is_copy() {
-            let index = ScenarioKind::CopiesOverlapped as usize;
-            done[index] = begin[index] + as_clock(nanos.saturating_sub(operation.excess.into()));
-        }
-        let mut free = done;
-        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
-        if let Some(newest) = newest.filter(|run| run.end > start) {
-            free = latest(&done, &newest.free);
-        }
-        if let Some(index) = beside {
-            free[index] = newest.map_or(f64::MIN, |run| run.free[index]);
-        }
-        progress.clocks = latest(&progress.clocks, &done);
-        let stream = &mut self.rows[place];
-        if let Some(index) = beside {
-            stream.beside[index] = later(stream.beside[index], done[index]);
-        }
-        if !batched {
-            stream.leader = (launch.map(|launch| (launch.thread, launch.start)), begin[filled]);
-        }
-        stream.newest = 1 - stream.newest;
-        stream.runs[stream.newest] = Some(Run { start, end, copy: operation.class.is_copy(), done, free });
-        progress.real = progress.real.max(end);
-        // Only a call that has not returned can have waited for it.
-        launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin })
     }
 
-    /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every scenario.
+    /// Shows the clocks of all streams to `change`.
+    pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        self.rows.iter_mut().for_each(|stream| stream.change_clocks(change));
+    }
+
+    /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every world.
     pub(super) fn ended_within(&self, from: u64, to: u64) -> Option<(u64, &Clocks)> {
         let runs = self.rows.iter().flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
         let within = runs.filter(|(_, run)| run.end > from && run.end <= to);

@@ -6,8 +6,11 @@
 use std::fmt;
 
 use super::ceiling::Ceiling;
+use super::combinations::Combined;
+use super::intervals::{interval, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
+use super::worlds::Removed;
 use crate::attribution::leaf::Leaves;
 
 /// Largest median error of the base simulation. Published simulations of training traces err by 3 to 14 %.
@@ -60,7 +63,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What the program could gain at most.
+/// What the program could gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
     /// Complete steps looked at: all after start-up that were simulated.
@@ -79,11 +82,13 @@ pub struct WhatIf {
     pub untraced: Option<f64>,
     /// One for each scenario that could be judged, but for the two in which no cost of the program's is gone.
     pub ceilings: Vec<Ceiling>,
+    /// How the steps are without several costs at once, as far as that was simulated.
+    pub combined: Vec<Combined>,
 }
 
 impl WhatIf {
     /// Judges these steps.
-    pub(super) fn of(rows: &[StepTimes]) -> Self {
+    pub(super) fn of(rows: &[StepTimes], combined: &[Combined]) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, represented_steps, real) =
             (sum(&|row| row.steps), sum(&|row| row.represented_steps), sum(&|row| row.real));
@@ -100,17 +105,22 @@ impl WhatIf {
             let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
             let base = replayed(ScenarioKind::Base).max(1);
             // The base error is in both, so the ratio is better than either.
-            let step = |kind: ScenarioKind| {
-                (real as f64 * replayed(kind) as f64 / base as f64 / represented_steps as f64) as u64
-            };
+            let possible =
+                |kind: ScenarioKind| real as f64 * replayed(kind) as f64 / base as f64 / represented_steps as f64;
             let without = replayed(ScenarioKind::Untraced);
             untraced = Some((without as f64 / base as f64).min(1.0));
-            let now = if without < base { step(ScenarioKind::Untraced) } else { real / represented_steps };
-            let gains = |kind: &ScenarioKind| !matches!(kind, ScenarioKind::Base | ScenarioKind::Untraced);
-            ceilings
-                .extend(ScenarioKind::ALL.into_iter().filter(gains).map(|kind| Ceiling::new(kind, now, step(kind))));
+            let now = possible(ScenarioKind::Untraced) as u64;
+            for kind in ScenarioKind::ALL.into_iter().filter(|kind| kind.is_change()) {
+                let pair = |row: &StepTimes| {
+                    (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Untraced as usize] as f64)
+                };
+                let spread = spread(&rows.iter().map(pair).collect::<Vec<_>>());
+                ceilings.push(Ceiling::simulated(kind, now, possible(kind) as u64, spread));
+            }
         }
-        Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings }
+        let believed = |set: &&Combined| refused.is_none() && set.steps >= FEWEST_STEPS as u64;
+        let combined = combined.iter().filter(believed).copied().collect();
+        Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings, combined }
     }
 
     /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the
@@ -142,6 +152,19 @@ impl WhatIf {
         let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
         let now = ceiling.step_ns as f64 * ceiling.speedup;
         self.refused.is_none().then(|| (now / self.untraced.unwrap_or(1.0)).round() as u64)
+    }
+
+    /// How many times as fast the program could become without all of `removed`, and the interval of that; `None` where
+    /// it was not simulated. The first of `removed` that is known alone is where the others are added.
+    #[must_use]
+    pub fn without(&self, removed: Removed) -> Option<(f64, (f64, f64))> {
+        let first = self.ceiling(removed.kinds().next()?)?;
+        if removed.count() == 1 {
+            return Some((first.speedup, first.interval?));
+        }
+        let set = self.combined.iter().find(|set| set.removed == removed)?;
+        let speedup = first.speedup * set.gain_after(first.kind);
+        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0)))
     }
 
     /// The ceiling of one scenario, if it could be judged.

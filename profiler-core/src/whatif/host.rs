@@ -11,8 +11,10 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::batches::Batches;
-use super::input::{Call, CallClass, SmallGrid};
-use super::scenario::{Clocks, Origin, SCENARIO_COUNT, ScenarioKind, as_clock, each, latest};
+use super::copies::{CopyCall, CopyCalls};
+use super::input::{Call, CallClass, Launched};
+use super::scenario::{SCENARIO_COUNT, ScenarioKind};
+use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, earlier, later, latest};
 use crate::record::ThreadId;
 use crate::thresholds::DISPATCH_NANOS;
 
@@ -23,6 +25,8 @@ const LAUNCHING_THREAD: u32 = 6;
 const THREAD_LIMIT: usize = 1_024;
 /// Waits for input remembered for a thread until the call that ends the host gap comes.
 const INPUT_LIMIT: usize = 1_024;
+/// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
+pub(super) const SHORT_CALL_NANOS: u64 = 12_000;
 
 /// One host thread.
 #[derive(Clone, Debug)]
@@ -30,11 +34,12 @@ pub(super) struct Thread {
     id: ThreadId,
     /// The call that it is in.
     pub(super) open: Option<Call>,
-    /// When that was entered, in every scenario.
+    /// When that was entered, in every world.
     pub(super) entered: Clocks,
     /// The newest operation of that call, if one has begun.
     pub(super) begun: Option<Begun>,
-    /// When the call was entered that launches its kernel in its place where small grids are one kernel.
+    /// When the call was entered that launches its operation in its place where small grids are one kernel, or small
+    /// copies one copy.
     pub(super) leader: Option<u64>,
     /// The call before moved its copy through a staging buffer.
     pub(super) staged: bool,
@@ -43,6 +48,7 @@ pub(super) struct Thread {
     clocks: Clocks,
     launches: u32,
     pub(super) batches: Batches,
+    pub(super) copies: CopyCalls,
 }
 
 /// The begin of an operation.
@@ -50,7 +56,7 @@ pub(super) struct Thread {
 pub(super) struct Begun {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When it begins, in every scenario.
+    /// When it begins, in every world.
     pub(super) clocks: Clocks,
 }
 
@@ -60,6 +66,104 @@ struct Newest {
     id: ThreadId,
     returned: u64,
     clocks: Clocks,
+}
+
+impl Thread {
+    /// What the open call launches in other worlds: corrects when it is `entered` there, `own_gap` nanoseconds after
+    /// the thread returned from the call before.
+    fn join(&mut self, call: &Call, launched: Option<Launched>, own_gap: u64, entered: &mut Clocks, worlds: &Worlds) {
+        let (grid, copy) = match launched {
+            Some(Launched::Grid(grid)) => (Some(grid), None),
+            Some(Launched::Copy(copy)) => (None, Some(copy)),
+            None => (None, None),
+        };
+        self.leader = None;
+        if let Some((leader, returned)) = self.batches.enter(call, grid, own_gap) {
+            self.leader = Some(leader);
+            worlds.without(ScenarioKind::GridsFilled).for_each(|world| entered[world] = returned[world]);
+        }
+        if let Some((leader, returned)) = self.copies.enter(call, copy, own_gap) {
+            self.leader = Some(leader);
+            worlds.without(ScenarioKind::CopiesJoined).for_each(|world| entered[world] = returned[world]);
+        }
+        if self.copies.open.of_readback && own_gap <= DISPATCH_NANOS {
+            worlds.without(ScenarioKind::NoReadbacks).for_each(|world| entered[world] = self.clocks[world]);
+        }
+    }
+
+    /// Adds what it costs to enter the open `call` and to return from it, `gap` nanoseconds after what it waited for
+    /// and of which `input` were a wait for data. Rough: costs may lie beside each other.
+    fn add_costs(&self, call: &Call, gap: u64, input: u64, costs: &mut [f64; SCENARIO_COUNT]) {
+        let lasted = call.end - call.start;
+        let mut add = |kind: ScenarioKind, nanos: u64| costs[kind as usize] += as_clock(nanos);
+        add(ScenarioKind::DataReady, input);
+        let work = if gap > DISPATCH_NANOS { ScenarioKind::NoHostWork } else { ScenarioKind::LaunchesFree };
+        add(work, gap - input);
+        match call.class {
+            CallClass::Launch => add(ScenarioKind::LaunchesFree, lasted.min(DISPATCH_NANOS)),
+            CallClass::Wait => add(ScenarioKind::NoSyncs, lasted),
+            CallClass::Memory => add(ScenarioKind::NoAllocations, lasted),
+            CallClass::Other => {}
+        }
+        let CopyCall { of_readback, joined, .. } = self.copies.open;
+        if of_readback {
+            add(ScenarioKind::NoReadbacks, lasted);
+        }
+        if joined {
+            add(ScenarioKind::CopiesJoined, lasted.saturating_add(gap));
+        } else if self.leader.is_some() {
+            add(ScenarioKind::GridsFilled, lasted.saturating_add(gap));
+        }
+    }
+
+    /// Corrects when it returns from the open `call` in worlds in which that does something else. `may_have_waited`: it
+    /// took so long that it may have waited for the device; `released` then is when that let it go, and how long after
+    /// it returned really.
+    pub(super) fn correct_return(
+        &self,
+        call: &Call,
+        may_have_waited: bool,
+        released: Option<(&Clocks, u64)>,
+        clocks: &mut Clocks,
+        worlds: &Worlds,
+    ) {
+        let entered = &self.entered;
+        let CopyCall { of_readback, large_read, joined } = self.copies.open;
+        if joined {
+            let (copied, wake_up) = released.filter(|_| call.class == CallClass::Wait).unwrap_or((entered, 0));
+            for world in worlds.without(ScenarioKind::CopiesJoined) {
+                clocks[world] = later(entered[world], copied[world] + as_clock(wake_up));
+            }
+        } else if self.leader.is_some() {
+            // Its kernel comes with another launch.
+            worlds.without(ScenarioKind::GridsFilled).for_each(|world| clocks[world] = entered[world]);
+        } else if call.class == CallClass::Launch && self.begun.is_none() && self.batches.leave_room() {
+            for world in worlds.without(ScenarioKind::GridsFilled) {
+                clocks[world] = earlier(clocks[world], entered[world] + as_clock(SHORT_CALL_NANOS));
+            }
+        }
+        if let Some(begun) = self.begun.as_ref().filter(|_| large_read && may_have_waited) {
+            // It waits for a small copy only.
+            for world in worlds.without(ScenarioKind::ReadsReduced) {
+                let copied = later(entered[world], begun.clocks[world]) + as_clock(SHORT_CALL_NANOS);
+                clocks[world] = earlier(clocks[world], copied);
+            }
+        }
+        if of_readback {
+            worlds.without(ScenarioKind::NoReadbacks).for_each(|world| clocks[world] = entered[world]);
+        }
+    }
+
+    /// Shows all clocks to `change`.
+    fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        change(&mut self.entered);
+        change(&mut self.clocks);
+        if let Some(begun) = &mut self.begun {
+            change(&mut begun.clocks);
+        }
+        self.batches.change_clocks(change);
+        self.copies.change_clocks(change);
+    }
 }
 
 /// All threads.
@@ -72,6 +176,8 @@ pub(super) struct Threads {
     asked: usize,
     /// Waits for input that no call has ended yet. Apart from the threads, whose clocks begin with their first call.
     inputs: FxHashMap<ThreadId, VecDeque<(u64, u64)>>,
+    /// How much time each cost took the host, nanoseconds.
+    pub(super) costs: [f64; SCENARIO_COUNT],
 }
 
 impl Threads {
@@ -89,7 +195,15 @@ impl Threads {
 
     /// Forgets all threads, but not the waits for input that are still to come.
     pub(super) fn forget_clocks(&mut self) {
-        *self = Self { inputs: std::mem::take(&mut self.inputs), ..Self::default() };
+        *self = Self { inputs: std::mem::take(&mut self.inputs), costs: self.costs, ..Self::default() };
+    }
+
+    /// Shows the clocks of all threads to `change`.
+    pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        self.rows.iter_mut().for_each(|thread| thread.change_clocks(change));
+        if let Some(newest) = &mut self.newest {
+            change(&mut newest.clocks);
+        }
     }
 
     /// A thread that was seen before and is not forgotten.
@@ -98,9 +212,15 @@ impl Threads {
         self.rows.get_mut(place)
     }
 
-    /// Enters an outermost call, which launches `grid` if it launches a small one: advances the thread's clocks over
-    /// the host gap before it.
-    pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, origin: Origin) -> &Thread {
+    /// Enters an outermost call, of which `launched` was told: advances the thread's clocks over the host gap before
+    /// it.
+    pub(super) fn enter(
+        &mut self,
+        call: &Call,
+        launched: Option<Launched>,
+        origin: Origin,
+        worlds: &Worlds,
+    ) -> &Thread {
         let place = self.place(call.thread, call.start, origin);
         let thread = &mut self.rows[place];
         let own_gap = call.start.saturating_sub(thread.returned);
@@ -123,17 +243,16 @@ impl Threads {
                 self.inputs.remove(&call.thread);
             }
         }
+        // What is gone along with the call before is of this thread.
+        let joined_gap = if handed_over.is_some() { u64::MAX } else { own_gap };
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
-        let mut entered = each(|kind| clocks[kind as usize] + as_clock(kind.host_gap(host_gap, input)));
+        let mut entered = worlds.each(|world, gone| clocks[world] + as_clock(gone.host_gap(host_gap, input)));
         if handed_over.is_some() && thread.returned < call.start {
             // Whoever it waited for, a thread cannot be earlier than itself.
             entered = latest(&entered, &thread.clocks);
         }
-        thread.leader = None;
-        if let Some((leader, returned)) = thread.batches.enter(call, grid, own_gap) {
-            thread.leader = Some(leader);
-            entered[ScenarioKind::GridsFilled as usize] = returned;
-        }
+        thread.join(call, launched, joined_gap, &mut entered, worlds);
+        thread.add_costs(call, host_gap, input, &mut self.costs);
         thread.entered = entered;
         thread.open = Some(*call);
         thread.begun = None;
@@ -149,7 +268,8 @@ impl Threads {
         thread.staged = staged;
         thread.returned = call.end;
         thread.clocks = clocks;
-        thread.batches.leave(call, clocks[ScenarioKind::GridsFilled as usize]);
+        thread.batches.leave(call, &clocks);
+        thread.copies.leave(call, &clocks);
         thread.launches = thread.launches.saturating_add(u32::from(call.class == CallClass::Launch));
         if thread.launches >= LAUNCHING_THREAD && newest.as_ref().is_none_or(|newest| newest.returned <= call.end) {
             *newest = Some(Newest { id: call.thread, returned: call.end, clocks });
@@ -172,14 +292,15 @@ impl Threads {
         let thread = Thread {
             id,
             open: None,
-            entered: [0.0; SCENARIO_COUNT],
+            entered: [0.0; WORLD_COUNT],
             begun: None,
             leader: None,
             staged: false,
             returned: at,
-            clocks: [origin.clock(at); SCENARIO_COUNT],
+            clocks: [origin.clock(at); WORLD_COUNT],
             launches: 0,
             batches: Batches::default(),
+            copies: CopyCalls::default(),
         };
         let place = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(thread);

@@ -75,7 +75,9 @@ pub enum OperationClass {
     Communication,
     /// A copy from the host: needs nothing that the device computed.
     CopyFromHost,
-    /// Any other copy: carries what the device computed.
+    /// A copy to the host: carries what the device computed.
+    CopyToHost,
+    /// Any other copy.
     CopyOther,
     /// A memset.
     Memset,
@@ -89,6 +91,7 @@ impl OperationClass {
             Leaf::Compute => Some(Self::Compute),
             Leaf::Communication => Some(Self::Communication),
             Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther => Some(Self::CopyFromHost),
+            Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther => Some(Self::CopyToHost),
             Leaf::Memset => Some(Self::Memset),
             _ if leaf.is_busy() => Some(Self::CopyOther),
             _ => None,
@@ -97,7 +100,7 @@ impl OperationClass {
 
     /// Whether it moves data from or to the host, or on the device.
     pub(super) const fn is_copy(self) -> bool {
-        matches!(self, Self::CopyFromHost | Self::CopyOther)
+        matches!(self, Self::CopyFromHost | Self::CopyToHost | Self::CopyOther)
     }
 }
 
@@ -156,4 +159,46 @@ pub struct Operation {
     pub tracing_ns: u16,
     /// Whether a graph launched it.
     pub node: bool,
+    /// How much a copy moves, bytes; [`MOST_BYTES`] stands for more as well. 0 for what is no copy.
+    pub bytes: u16,
+}
+
+/// A copy of so many bytes or more is not told apart from a larger one.
+pub const MOST_BYTES: u16 = u16::MAX;
+/// A copy to the host of at most so many bytes, a page, is one that the host waits for to read a value or a few:
+/// `.item()` copies 1 to 8 bytes, a vector of losses some hundred.
+pub const READBACK_BYTES: u16 = 4_096;
+
+/// A copy between host and device that a call makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where it runs.
+    pub device: DeviceId,
+    /// Stream it runs on.
+    pub stream: StreamId,
+    /// Whether it goes to the host, and not from it.
+    pub to_host: bool,
+    /// As [`Operation::bytes`].
+    pub bytes: u16,
+}
+
+impl Transfer {
+    /// Whether the host reads no more than a few values with it.
+    pub(super) const fn is_readback(&self) -> bool {
+        self.to_host && self.bytes <= READBACK_BYTES
+    }
+
+    /// Whether it reads more than that.
+    pub(super) const fn is_large_read(&self) -> bool {
+        self.to_host && self.bytes > READBACK_BYTES
+    }
+}
+
+/// What a call launches, as far as a scenario must know it when the call is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launched {
+    /// A kernel with a small grid.
+    Grid(SmallGrid),
+    /// A copy to the host, or a small one from it.
+    Copy(Transfer),
 }

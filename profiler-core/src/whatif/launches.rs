@@ -1,14 +1,15 @@
 //! The newest launching calls, for their operations to find.
 //!
-//! An entry is large (one clock in every scenario), so the entries lie in a ring in the order of their calls and the
+//! An entry is large (one clock in every world), so the entries lie in a ring in the order of their calls and the
 //! map by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later than that
 //! is simulated as one whose launch is not known.
 
 use super::device::Launch;
+use super::worlds::Clocks;
 use crate::collections::correlation_map::Correlated;
 use crate::record::CorrelationId;
 
-/// Launching calls remembered (128 bytes each). A stream takes about a thousand launches before the host has to wait.
+/// Launching calls remembered (176 bytes each). A stream takes about a thousand launches before the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
 
 /// See the [module](self).
@@ -41,5 +42,10 @@ impl Launches {
 
     pub(super) fn get(&self, correlation: CorrelationId) -> Option<&Launch> {
         self.ring.get(*self.places.get(correlation.0)? as usize).map(|(_, launch)| launch)
+    }
+
+    /// Shows the clocks of all launches to `change`.
+    pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        self.ring.iter_mut().for_each(|(_, launch)| change(&mut launch.entered));
     }
 }

@@ -1,7 +1,7 @@
 //! What if: how fast the program would be if one of its costs were gone.
 //!
-//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each of ten
-//! scenarios) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
+//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each
+//! scenario) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
 //! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
 //! own weights:
 //!
@@ -21,8 +21,8 @@
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Simulation::call`];
 //! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
-//! 3. a small grid that has been joined with its launch: [`Simulation::small_grid`], before the watermark passes that
-//!    launch;
+//! 3. a small grid or a copy between host and device that has been joined with its launch: [`Simulation::launches`],
+//!    before the watermark passes that launch;
 //!    Likewise an operation of a graph whose record costs its launch time: [`Simulation::graph_node`];
 //! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle
 //!    part of it;
@@ -36,35 +36,45 @@
 
 mod batches;
 mod ceiling;
+mod combinations;
+mod copies;
 mod device;
 mod estimate;
 mod gaps;
 mod host;
 mod input;
+mod intervals;
 mod launches;
 mod nodes;
 mod queue;
 mod sampling;
 mod scenario;
 mod steps;
+mod told;
+mod worlds;
 
-pub(crate) use ceiling::about;
-pub use ceiling::{Ceiling, WORTH_SHOWING};
+pub use ceiling::{Ceiling, WORTH_DOING, WORTH_SHOWING};
+pub(crate) use ceiling::{about, faster};
+pub use combinations::Combined;
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
-pub use input::{Call, CallClass, LaunchedBy, Operation, OperationClass, SmallGrid};
+pub use input::{
+    Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
+};
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
+pub use worlds::Removed;
 
-use self::batches::SmallGrids;
+use self::combinations::Combinations;
 use self::device::{Launch, Progress, Streams};
 use self::gaps::QueuedGaps;
-use self::host::{Begun, Threads};
+use self::host::{Begun, SHORT_CALL_NANOS, Threads};
 use self::launches::Launches;
 use self::nodes::GraphNodes;
 use self::queue::{Event, Queue, StepMark};
 use self::sampling::Sampling;
-use self::scenario::{Clocks, Origin, as_clock, each, later};
 use self::steps::Steps;
+use self::told::Told;
+use self::worlds::{CHOSEN_COUNT, Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later};
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
 use crate::steps::StepSeries;
@@ -72,8 +82,6 @@ use crate::steps::StepSeries;
 /// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
 /// takes some microseconds to some tens.
 pub const RELEASE_NANOS: u64 = 40_000;
-/// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
-const SHORT_CALL_NANOS: u64 = 12_000;
 /// Devices of one process; operations on others are not simulated.
 const DEVICE_LIMIT: usize = 256;
 
@@ -94,8 +102,10 @@ pub struct Simulation {
     devices: Vec<Device>,
     origin: Origin,
     launches: Launches,
-    grids: SmallGrids,
     nodes: GraphNodes,
+    told: Told,
+    worlds: Worlds,
+    combinations: Combinations,
     sampling: Sampling,
     /// The newest watermark.
     position: u64,
@@ -153,11 +163,11 @@ impl Simulation {
         }
     }
 
-    /// The call that `thread` enters at `launch` launches a small grid. Told when the watermark has passed it, or
-    /// for a launch that is not told itself, it changes nothing.
-    pub fn small_grid(&mut self, thread: ThreadId, launch: u64, grid: SmallGrid) {
+    /// The call that `thread` enters at `launch` launches this. Told when the watermark has passed it, or for a launch
+    /// that is not told itself, it changes nothing.
+    pub fn launches(&mut self, thread: ThreadId, launch: u64, launched: Launched) {
         if !self.skips(launch) {
-            self.grids.tell(thread, launch, grid, self.position);
+            self.told.tell(thread, launch, launched, self.position);
         }
     }
 
@@ -236,7 +246,8 @@ impl Simulation {
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         let device = self.device(device)?;
         let rows = device.steps.rows(series);
-        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..]))
+        let combined = self.combinations.results((device.id, series));
+        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], combined))
     }
 
     /// The steps of a device in order, several in one when there are many.
@@ -249,7 +260,8 @@ impl Simulation {
     /// pause of the simulation, counted from the real end of the newest one.
     #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
-        self.device(device).map(|device| device.progress.clocks.map(|clock| self.origin.time(clock)))
+        let clocks = self.device(device)?.progress.clocks;
+        Some(std::array::from_fn(|world| self.origin.time(clocks[world])))
     }
 
     fn device(&self, id: DeviceId) -> Option<&Device> {
@@ -262,9 +274,30 @@ impl Simulation {
         if !self.sampling.counts(devices) {
             return;
         }
-        device.steps.boundary(&device.progress, series, self.sampling.stands_for());
+        let step = device.steps.boundary(&device.progress, series, self.sampling.stands_for());
+        let of = (device.id, series);
+        if let Some(sets) = step.and_then(|step| self.combinations.step(of, &step, &self.threads.costs)) {
+            self.choose(sets);
+        }
         if self.sampling.counted(at, devices) {
             self.restart();
+        }
+    }
+
+    /// From here on the chosen worlds are without these sets; each begins as the named world beside it.
+    fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
+        self.worlds.chosen = sets.map(|(set, _)| set);
+        let mut change = |clocks: &mut Clocks| {
+            for (place, (_, start)) in sets.into_iter().enumerate() {
+                clocks[SCENARIO_COUNT + place] = clocks[start];
+            }
+        };
+        self.threads.change_clocks(&mut change);
+        self.streams.change_clocks(&mut change);
+        self.launches.change_clocks(&mut change);
+        for device in &mut self.devices {
+            change(&mut device.progress.clocks);
+            device.steps.change_clocks(&mut change);
         }
     }
 
@@ -274,7 +307,7 @@ impl Simulation {
         self.streams = Streams::default();
         for device in &mut self.devices {
             device.steps.break_off();
-            device.progress.clocks = [self.origin.clock(device.progress.real); SCENARIO_COUNT];
+            device.progress.clocks = [self.origin.clock(device.progress.real); WORLD_COUNT];
         }
     }
 
@@ -297,10 +330,10 @@ impl Simulation {
             // It returned at the instant it was entered, or right now.
             self.close(&outer);
         }
-        let grid = self.grids.take(call);
+        let launched = self.told.take(call);
         let nodes = self.nodes.take(call);
         let call = &Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
-        let thread = self.threads.enter(call, grid, self.origin);
+        let thread = self.threads.enter(call, launched, self.origin, &self.worlds);
         if call.class != CallClass::Other {
             let launch = Launch::of(call, thread);
             self.launches.insert(call.correlation, launch);
@@ -329,27 +362,21 @@ impl Simulation {
         let stages = released.as_ref().is_some_and(|released| released.staged);
         // A framework waits right behind such a copy, because its memory may be used again when the call returns.
         let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
-        let mut clocks = match released {
-            Some(Released { at, clocks, .. }) => each(|kind| {
-                let entered = entered[kind as usize];
-                let from = if kind.never_waits(call.class) { entered } else { later(entered, clocks[kind as usize]) };
-                let returned = from + as_clock(kind.wake_up(call.end - at, call.class));
+        let mut clocks = match &released {
+            &Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
+                let entered = entered[world];
+                let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[world]) };
+                let returned = from + as_clock(gone.wake_up(call.end - at, call.class));
                 let issued = entered + as_clock(SHORT_CALL_NANOS);
-                if for_copy && kind.stages_nothing() && issued < returned { issued } else { returned }
+                if for_copy && gone.stages_nothing() && issued < returned { issued } else { returned }
             }),
-            None => each(|kind| {
-                let lasted = if kind.is_traced() { lasted } else { untraced };
-                entered[kind as usize] + as_clock(kind.call(lasted, call.class))
+            None => self.worlds.each(|world, gone| {
+                let lasted = if is_traced(world) { lasted } else { untraced };
+                entered[world] + as_clock(gone.call(lasted, call.class))
             }),
         };
-        let filled = ScenarioKind::GridsFilled as usize;
-        if thread.leader.is_some() {
-            // Its kernel comes with another launch.
-            clocks[filled] = entered[filled];
-        } else if call.class == CallClass::Launch && begun.is_none() && thread.batches.leave_room() {
-            let issued = entered[filled] + as_clock(SHORT_CALL_NANOS);
-            clocks[filled] = if issued < clocks[filled] { issued } else { clocks[filled] };
-        }
+        let released = released.as_ref().map(|released| (released.clocks, call.end - released.at));
+        thread.correct_return(call, may_have_waited, released, &mut clocks, &self.worlds);
         self.threads.leave(call, clocks, stages);
     }
 
@@ -368,7 +395,21 @@ impl Simulation {
         if launch.is_some() || launched_by.is_none() {
             self.sampling.caught_up();
         }
-        let begun = self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin);
+        let took = as_clock(operation.end.saturating_sub(operation.start));
+        match operation.class {
+            OperationClass::CopyToHost if operation.bytes > READBACK_BYTES => {
+                self.threads.costs[ScenarioKind::ReadsReduced as usize] += took;
+            }
+            OperationClass::Communication => {
+                self.threads.costs[ScenarioKind::CommunicationHidden as usize] += took;
+            }
+            _ => {}
+        }
+        if operation.class.is_copy() {
+            self.threads.costs[ScenarioKind::CopiesOverlapped as usize] += took;
+        }
+        let begun =
+            self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin, &self.worlds);
         if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)
             && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)

@@ -1,83 +1,14 @@
-//! The worlds that are simulated side by side: the real one, the one without tracing, and eight more in which one cost
-//! is gone besides.
+//! The kinds of scenarios: the real run, the one without tracing, and one for each cost that can be gone besides.
 //!
-//! A scenario is nothing but a set of weights that become zero in the recurrence. That keeps it honest (every edge
-//! that is not named here stays) and makes it monotone: a max-plus system with smaller weights cannot end later.
+//! A scenario is nothing but a set of weights that become zero in the recurrence ([`Removed`](super::worlds::Removed)).
+//! That keeps it honest (every edge that is not named there stays) and makes it monotone: a max-plus system with
+//! smaller weights cannot end later.
 
-use super::input::{CallClass, OperationClass};
+use super::input::OperationClass;
 use crate::attribution::leaf::Group;
-use crate::thresholds::DISPATCH_NANOS;
 
 /// Number of scenarios, the base included.
 pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
-
-/// One clock in every scenario, nanoseconds since the [`Origin`]. Floating point because every x86-64 processor adds
-/// and compares two of those at once, and no 64-bit integers; whole nanoseconds are exact for 104 days (2^53).
-pub(super) type Clocks = [f64; SCENARIO_COUNT];
-
-/// A clock for every scenario.
-#[inline]
-pub(super) fn each(clock: impl Fn(ScenarioKind) -> f64) -> Clocks {
-    let mut clocks = [0.0; SCENARIO_COUNT];
-    for kind in ScenarioKind::ALL {
-        clocks[kind as usize] = clock(kind);
-    }
-    clocks
-}
-
-/// Every clock later by `nanos`.
-#[inline]
-pub(super) fn plus(clocks: &Clocks, nanos: u64) -> Clocks {
-    let (mut sums, nanos) = (*clocks, as_clock(nanos));
-    for sum in &mut sums {
-        *sum += nanos;
-    }
-    sums
-}
-
-/// The later one in every scenario.
-#[inline]
-pub(super) fn latest(a: &Clocks, b: &Clocks) -> Clocks {
-    let mut latest = *a;
-    for (clock, &other) in latest.iter_mut().zip(b) {
-        *clock = later(*clock, other);
-    }
-    latest
-}
-
-/// Not `f64::max`, which has to look for what is no number.
-#[inline]
-pub(super) const fn later(a: f64, b: f64) -> f64 {
-    if a > b { a } else { b }
-}
-
-/// A length in nanoseconds as clocks have it.
-#[inline]
-pub(super) const fn as_clock(nanos: u64) -> f64 {
-    // Signed: processors convert that in one step.
-    nanos as i64 as f64
-}
-
-/// The zero of all clocks: the first time that the simulation was told.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Origin(Option<u64>);
-
-impl Origin {
-    /// `at` is told.
-    pub(super) fn tell(&mut self, at: u64) {
-        self.0.get_or_insert(at);
-    }
-
-    /// A real time as a clock in any scenario.
-    pub(super) fn clock(self, at: u64) -> f64 {
-        as_clock(at.wrapping_sub(self.0.unwrap_or(0)))
-    }
-
-    /// The real time that a clock stands for.
-    pub(super) fn time(self, clock: f64) -> u64 {
-        self.0.unwrap_or(0).wrapping_add(clock as i64 as u64)
-    }
-}
 
 /// A world to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,13 +36,24 @@ pub enum ScenarioKind {
     /// Equal kernels with small grids, launched one after the other, are one launch of all their blocks, up to a block
     /// for each multiprocessor.
     GridsFilled,
+    /// The host reads no small values back: copies to the host of at most
+    /// [`READBACK_BYTES`](super::input::READBACK_BYTES), the calls that make them, the waits behind them and the short
+    /// host gaps before both are gone.
+    NoReadbacks,
+    /// Small copies in one direction, one after the other, are one copy: their calls, the waits right behind them and
+    /// the host gaps between them are gone but for the first; their bytes still cross the link.
+    CopiesJoined,
+    /// The larger copies to the host are as short as small ones, because what they carry was reduced on the device.
+    ReadsReduced,
+    /// The host does nothing between launches that takes longer than the work of a framework for one operation.
+    NoHostWork,
     /// The host costs nothing at all: what the device alone needs.
     DeviceOnly,
 }
 
 impl ScenarioKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Base,
         Self::Untraced,
         Self::DataReady,
@@ -121,7 +63,26 @@ impl ScenarioKind {
         Self::CopiesOverlapped,
         Self::CommunicationHidden,
         Self::GridsFilled,
+        Self::NoReadbacks,
+        Self::CopiesJoined,
+        Self::ReadsReduced,
+        Self::NoHostWork,
         Self::DeviceOnly,
+    ];
+
+    /// Those without one cost that a fix can take away.
+    pub const FIXES: [Self; 11] = [
+        Self::DataReady,
+        Self::LaunchesFree,
+        Self::NoSyncs,
+        Self::NoAllocations,
+        Self::CopiesOverlapped,
+        Self::CommunicationHidden,
+        Self::GridsFilled,
+        Self::NoReadbacks,
+        Self::CopiesJoined,
+        Self::ReadsReduced,
+        Self::NoHostWork,
     ];
 
     /// The scenario in which what `group` stands for is gone; `None` where that is not a matter of simulation.
@@ -152,6 +113,10 @@ impl ScenarioKind {
             Self::CopiesOverlapped => "copies_overlapped",
             Self::CommunicationHidden => "communication_hidden",
             Self::GridsFilled => "grids_filled",
+            Self::NoReadbacks => "no_readbacks",
+            Self::CopiesJoined => "copies_joined",
+            Self::ReadsReduced => "reads_reduced",
+            Self::NoHostWork => "no_host_work",
             Self::DeviceOnly => "device_only",
         }
     }
@@ -169,59 +134,18 @@ impl ScenarioKind {
             Self::CopiesOverlapped => "copies used pinned memory and ran beside the kernels",
             Self::CommunicationHidden => "communication ran beside the kernels",
             Self::GridsFilled => "equal small kernels in a row were one",
+            Self::NoReadbacks => "the CPU read no single values back from the GPU",
+            Self::CopiesJoined => "small copies in a row were one",
+            Self::ReadsReduced => "results were reduced on the GPU before they are copied to the CPU",
+            Self::NoHostWork => "the CPU did no other work between launches",
             Self::DeviceOnly => "the CPU cost no time at all",
         }
     }
 
-    /// Whether it has the time that tracing takes.
-    pub(super) const fn is_traced(self) -> bool {
-        matches!(self, Self::Base)
-    }
-
-    /// Host time of a host gap of `nanos` between two calls, of which `input` was a wait for data.
-    pub(super) const fn host_gap(self, nanos: u64, input: u64) -> u64 {
-        match self {
-            Self::DataReady => nanos.saturating_sub(input),
-            Self::LaunchesFree if nanos <= DISPATCH_NANOS => 0,
-            Self::DeviceOnly => 0,
-            _ => nanos,
-        }
-    }
-
-    /// Whether entering and returning from a launching call, and the latency behind it, cost nothing.
-    pub(super) const fn launches_free(self) -> bool {
-        matches!(self, Self::LaunchesFree | Self::DeviceOnly)
-    }
-
-    /// Host time of a call of `nanos` that waited for nothing. Short calls that do not launch (event record, attribute
-    /// queries) are part of what a framework does for one launch.
-    pub(super) const fn call(self, nanos: u64, class: CallClass) -> u64 {
-        match self {
-            Self::LaunchesFree if matches!(class, CallClass::Launch) || nanos <= DISPATCH_NANOS => 0,
-            Self::NoAllocations if matches!(class, CallClass::Memory) => 0,
-            Self::DeviceOnly => 0,
-            _ => nanos,
-        }
-    }
-
-    /// Host time of `nanos` from the end of what a call of `class` waited for to its return.
-    pub(super) const fn wake_up(self, nanos: u64, class: CallClass) -> u64 {
-        match self {
-            Self::NoAllocations if matches!(class, CallClass::Memory) => 0,
-            Self::DeviceOnly => 0,
-            _ => nanos,
-        }
-    }
-
-    /// Whether the host goes on where it really waited for the device in a call of `class`.
-    pub(super) const fn never_waits(self, class: CallClass) -> bool {
-        matches!(self, Self::NoSyncs | Self::DeviceOnly)
-            || (matches!(self, Self::NoAllocations) && matches!(class, CallClass::Memory))
-    }
-
-    /// Whether a call that stages a copy from ordinary memory returns at once, as it does for page-locked memory.
-    pub(super) const fn stages_nothing(self) -> bool {
-        matches!(self, Self::CopiesOverlapped | Self::DeviceOnly)
+    /// Whether a cost of the program is gone in it, and not only tracing.
+    #[must_use]
+    pub const fn is_change(self) -> bool {
+        !matches!(self, Self::Base | Self::Untraced)
     }
 }
 
@@ -229,7 +153,7 @@ impl OperationClass {
     /// The scenario in which such an operation does not keep later ones of its stream waiting.
     pub(super) const fn beside(self) -> Option<ScenarioKind> {
         match self {
-            Self::CopyFromHost | Self::CopyOther => Some(ScenarioKind::CopiesOverlapped),
+            Self::CopyFromHost | Self::CopyToHost | Self::CopyOther => Some(ScenarioKind::CopiesOverlapped),
             Self::Communication => Some(ScenarioKind::CommunicationHidden),
             Self::Compute | Self::Memset => None,
         }

@@ -9,12 +9,14 @@
 //! faster than over a second; and where a step that is found is part of the program's own, an allocator that is emptied
 //! after every sixteenth is in few of them.
 
+use super::combinations::StepOf;
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
+use super::worlds::Clocks;
 use crate::steps::StepSeries;
 use crate::steps::ledger::SERIES_LIMIT;
 
-/// Rows kept of a series (136 bytes each). Even, so that neighbors can be joined in pairs.
+/// Rows kept of a series (168 bytes each). Even, so that neighbors can be joined in pairs.
 const ROW_LIMIT: usize = 128;
 
 /// Consecutive steps: how long they took and how long they would have taken, nanoseconds.
@@ -75,15 +77,16 @@ struct Series {
 
 impl Steps {
     /// A step of `id` begins: everything before it is in `now`, and the one before stands for `stands_for` steps. What
-    /// is between steps of different series is none.
-    pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries, stands_for: u64) {
+    /// is between steps of different series is none. Gives the one before, if that is one.
+    pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries, stands_for: u64) -> Option<StepOf> {
         if now.real == 0 {
-            return; // Nothing has run: the first step has no begin yet.
+            return None; // Nothing has run: the first step has no begin yet.
         }
+        let mut step = None;
         if let Some((_, last)) = self.last.filter(|&(series, _)| series == id) {
             let real = now.real - last.real;
             if real == 0 {
-                return; // Nothing ran in between: not a step.
+                return None; // Nothing ran in between: not a step.
             }
             let replayed: [u64; SCENARIO_COUNT] =
                 std::array::from_fn(|index| (now.clocks[index] - last.clocks[index]) as u64);
@@ -97,8 +100,17 @@ impl Steps {
                 error: times(replayed[ScenarioKind::Base as usize].abs_diff(real)),
                 unexplained: times(now.unexplained - last.unexplained),
             });
+            step = Some(StepOf::between(&last, now));
         }
         self.last = Some((id, *now));
+        step
+    }
+
+    /// Shows the clocks at the begin of the open step to `change`.
+    pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
+        if let Some((_, last)) = &mut self.last {
+            change(&mut last.clocks);
+        }
     }
 
     /// The open step is none.
@@ -149,6 +161,7 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use super::super::worlds::WORLD_COUNT;
     use super::*;
     use crate::steps::StepSource;
 
@@ -157,7 +170,7 @@ mod tests {
     #[test]
     fn every_step_is_in_one_row_however_many_there_are() {
         let mut steps = Steps::default();
-        let mut now = Progress { real: 1_000, clocks: [0.0; SCENARIO_COUNT], ..Progress::default() };
+        let mut now = Progress { real: 1_000, clocks: [0.0; WORLD_COUNT], ..Progress::default() };
         steps.boundary(&now, PERIOD, 1);
         for count in 1..=5_000u64 {
             now.real += count;
@@ -182,7 +195,7 @@ mod tests {
     fn neither_what_broke_off_nor_what_is_between_two_series_is_a_step() {
         let other = StepSeries { period: 7, ..PERIOD };
         let mut steps = Steps::default();
-        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
+        let mut at = |real, id| _ = steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
         at(10, PERIOD);
         at(20, PERIOD);
         at(50, other);
@@ -190,7 +203,7 @@ mod tests {
         at(70, PERIOD);
         at(80, PERIOD);
         steps.break_off();
-        let mut at = |real, id| steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
+        let mut at = |real, id| _ = steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
         at(200, PERIOD);
         at(210, PERIOD);
         let times = |id| steps.rows(id).iter().map(|row| (row.began, row.real)).collect::<Vec<_>>();

@@ -79,6 +79,7 @@ pub fn load(name: &str) -> Option<Trace> {
                     excess: 0,
                     tracing_ns: 0,
                     node: false,
+                    bytes: 0,
                 });
             }
             "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {

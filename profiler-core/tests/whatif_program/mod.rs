@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
-use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Simulation, SmallGrid};
+use profiler_core::whatif::{
+    Call, CallClass, Launched, LaunchedBy, Operation, OperationClass, Simulation, SmallGrid, Transfer,
+};
 
 pub const DEVICE: DeviceId = DeviceId(0);
 pub const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
@@ -26,6 +28,10 @@ pub enum Act {
     Launch(u32, u64, OperationClass),
     /// Launches a kernel of so many nanoseconds on a stream, of which so many fit on the device at once.
     Small(u32, u64, u32),
+    /// Copies between host and device on a stream for so many nanoseconds, so many bytes, to the host or from it.
+    Copy(u32, u64, u16, bool),
+    /// As [`Act::Copy`], and the call returns when the copy is done, as for ordinary memory.
+    BlockingCopy(u32, u64, u16, bool),
     /// The next launch on the first stream waits for what is on the second one.
     StreamWait(u32, u32),
     /// Waits until the device has done everything.
@@ -67,7 +73,7 @@ pub struct Recording {
     pub operations: Vec<Operation>,
     pub inputs: Vec<(ThreadId, u64, u64)>,
     /// The thread and the entry of the call that launches it.
-    pub grids: Vec<(ThreadId, u64, SmallGrid)>,
+    pub told: Vec<(ThreadId, u64, Launched)>,
     /// Begin of the first operation of each step.
     pub boundaries: Vec<u64>,
     /// When the device had done everything, at the end of each step.
@@ -97,13 +103,20 @@ impl Machine {
                     });
                     *now = end;
                 };
-                let act = match act {
+                let blocks = matches!(act, Act::BlockingCopy(..));
+                let (act, moved) = match act {
                     Act::Small(stream, nanos, fit) => {
                         let grid = SmallGrid { device: DEVICE, stream: StreamId(stream), kernel: fit, fit };
-                        seen.grids.push((ThreadId(thread), now, grid));
-                        Act::Launch(stream, nanos, OperationClass::Compute)
+                        seen.told.push((ThreadId(thread), now, Launched::Grid(grid)));
+                        (Act::Launch(stream, nanos, OperationClass::Compute), 0)
                     }
-                    other => other,
+                    Act::Copy(stream, nanos, bytes, to_host) | Act::BlockingCopy(stream, nanos, bytes, to_host) => {
+                        let copy = Transfer { device: DEVICE, stream: StreamId(stream), to_host, bytes };
+                        seen.told.push((ThreadId(thread), now, Launched::Copy(copy)));
+                        let class = if to_host { OperationClass::CopyToHost } else { OperationClass::CopyFromHost };
+                        (Act::Launch(stream, nanos, class), bytes)
+                    }
+                    other => (other, 0),
                 };
                 match act {
                     Act::Work(nanos) => now += nanos,
@@ -116,12 +129,14 @@ impl Machine {
                         let entered = now;
                         let oldest = seen.operations.len().checked_sub(self.queue);
                         let room = oldest.map_or(0, |oldest| seen.operations[oldest].end);
-                        call(&mut now, room.max(entered + self.launch), CallClass::Launch, correlation);
-                        let ready = now + self.latency;
+                        let issued = room.max(entered + self.launch);
+                        let ready = issued + self.latency;
                         let in_order = free.get(&stream).map_or(0, |free| free + self.between);
                         let waited = waits.remove(&stream).map_or(0, |ended| ended + self.event);
                         let start = ready.max(in_order).max(waited) + std::mem::take(&mut unexplained);
                         free.insert(stream, start + nanos);
+                        let returned = if blocks { start + nanos + self.wake_up } else { issued };
+                        call(&mut now, returned, CallClass::Launch, correlation);
                         let launch = LaunchedBy { correlation: CorrelationId(correlation), start: entered };
                         seen.operations.push(Operation {
                             start,
@@ -133,6 +148,7 @@ impl Machine {
                             excess: 0,
                             tracing_ns: 0,
                             node: false,
+                            bytes: moved,
                         });
                     }
                     Act::StreamWait(waiting, producer) => {
@@ -157,7 +173,7 @@ impl Machine {
                     }
                     Act::Thread(other) => thread = other,
                     Act::Unexplained(nanos) => unexplained = nanos,
-                    Act::Small(..) => unreachable!("it is a launch"),
+                    Act::Small(..) | Act::Copy(..) | Act::BlockingCopy(..) => unreachable!("it is a launch"),
                 }
             }
             seen.boundaries.extend(seen.operations[first..].iter().map(|operation| operation.start).min());
@@ -192,7 +208,7 @@ impl Recording {
     }
 
     fn replayed(&self, mut replay: Simulation) -> Simulation {
-        self.grids.iter().for_each(|&(thread, launch, grid)| replay.small_grid(thread, launch, grid));
+        self.told.iter().for_each(|&(thread, launch, launched)| replay.launches(thread, launch, launched));
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));
         self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
@@ -209,13 +225,17 @@ impl Recording {
         let mut to = ORIGIN;
         let (mut calls, mut operations, mut boundaries) =
             (self.calls.iter().peekable(), self.operations.iter().peekable(), self.boundaries.iter().peekable());
-        let mut grids = self.grids.iter().peekable();
+        let mut told = self.told.iter().peekable();
+        let mut inputs = self.inputs.iter().peekable();
         while from < end {
             while let Some(call) = calls.next_if(|call| call.start < to) {
                 replay.call(call);
             }
-            while let Some(&(thread, launch, grid)) = grids.next_if(|&&(_, launch, _)| launch < to) {
-                replay.small_grid(thread, launch, grid);
+            while let Some(&(thread, launch, launched)) = told.next_if(|&&(_, launch, _)| launch < to) {
+                replay.launches(thread, launch, launched);
+            }
+            while let Some(&(thread, start, end)) = inputs.next_if(|&&(_, start, _)| start < to) {
+                replay.input_wait(thread, start, end);
             }
             while let Some(operation) = operations.next_if(|operation| operation.start < to) {
                 replay.operation(operation);

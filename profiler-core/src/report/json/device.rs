@@ -38,7 +38,7 @@ pub(super) struct DeviceJson {
     copy_overlap: CopyOverlapJson,
 }
 
-/// Ceilings: what could be gained at most.
+/// Ceilings: what could be gained.
 #[derive(Debug, Serialize)]
 struct WhatIfJson {
     simulated: bool,
@@ -54,6 +54,8 @@ struct ScenarioJson {
     kind: &'static str,
     step_ns: u64,
     speedup: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -211,6 +213,8 @@ fn what_if(from: &WhatIf) -> WhatIfJson {
         kind: ceiling.kind.name(),
         step_ns: ceiling.step_ns,
         speedup: Some(ceiling.speedup).filter(|speedup| speedup.is_finite()),
+        low: ceiling.interval.map(|(low, _)| low),
+        high: ceiling.interval.map(|(_, high)| high),
     };
     WhatIfJson {
         simulated: from.refused.is_none(),

@@ -22,7 +22,8 @@ use self::host::HostJson;
 use self::launches::{KernelLinesJson, LibraryJson, library};
 use self::memory::MemoryJson;
 use self::ranges::RangesJson;
-use super::{CaptureRow, Ranked, Report};
+use super::{CaptureRow, PlanStep, Ranked, Report};
+use crate::attribution::leaf::Group;
 use crate::process_info::End;
 use crate::record::Loss;
 
@@ -130,6 +131,19 @@ struct VerdictJson {
     basis: Option<BasisJson>,
     evidence: Vec<String>,
     recommendation: String,
+    plan: Vec<PlanJson>,
+}
+
+/// A fix of the plan.
+#[derive(Debug, Serialize)]
+struct PlanJson {
+    kind: &'static str,
+    action: &'static str,
+    because: Option<&'static str>,
+    speedup: f64,
+    low: f64,
+    high: f64,
+    then: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,11 +202,17 @@ impl Document {
                 }),
                 evidence: report.verdict.evidence.iter().chain(&report.verdict.details).cloned().collect(),
                 recommendation: report.verdict.recommendation.clone(),
+                plan: report.verdict.plan.iter().map(plan_step).collect(),
             },
             capture: report.captures.shown,
             captures: report.captures.rows.iter().map(capture).collect(),
         }
     }
+}
+
+fn plan_step(from: &PlanStep) -> PlanJson {
+    let PlanStep { kind, action, because, speedup, interval: (low, high), then } = *from;
+    PlanJson { kind: kind.name(), action, because, speedup, low, high, then: then.map(Group::name) }
 }
 
 fn ranked(from: &Ranked) -> RankedJson {

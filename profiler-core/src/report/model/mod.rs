@@ -24,7 +24,7 @@ pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, Librar
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use sequence::{Sequence, StepMeaning};
-pub use verdict::{Ranked, RecoverableBy, StepBasis, Verdict};
+pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};

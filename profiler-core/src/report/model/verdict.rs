@@ -2,6 +2,7 @@
 
 use crate::attribution::leaf::Group;
 use crate::steps::TimeShare;
+use crate::whatif::ScenarioKind;
 
 /// What the report concludes.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,26 @@ pub struct Verdict {
     pub details: Vec<String>,
     /// What to do, and what must hold for it to help.
     pub recommendation: String,
+    /// Fixes in the order in which to make them, up to three; empty where no fix could be simulated or none is worth
+    /// it.
+    pub plan: Vec<PlanStep>,
+}
+
+/// One fix of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanStep {
+    /// The scenario that is without the cost that the fix takes away.
+    pub kind: ScenarioKind,
+    /// What to do.
+    pub action: &'static str,
+    /// Why it comes first, where it is not about the verdict's group.
+    pub because: Option<&'static str>,
+    /// How many times as fast as now the program is with this fix and those before it.
+    pub speedup: f64,
+    /// Between which factors that will come out in nine of ten programs.
+    pub interval: (f64, f64),
+    /// The bottleneck then; `None` where that was not simulated.
+    pub then: Option<Group>,
 }
 
 /// Steps that a verdict rests on.

@@ -51,7 +51,7 @@ fn device_lines(out: &mut Page, device: &DeviceReport) {
     }
     if let Some(what_if) = &device.what_if {
         for line in what_if.to_string().lines() {
-            wrapped(out, if line.starts_with("up to") { "  - Best case: " } else { "  - Best cases are " }, line);
+            wrapped(out, if line.contains(" faster") { "  - Best case: " } else { "  - Best cases are " }, line);
         }
     }
     if share(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE {

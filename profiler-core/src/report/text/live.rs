@@ -18,7 +18,7 @@ const LONGEST: usize = 120;
 const STARTING_UP: u64 = 5_000_000_000;
 
 /// Time, step, verdict:
-/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), up to
+/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), about
 /// 4.1x faster without`.
 #[must_use]
 pub(in crate::report) fn live_line(report: &Report) -> String {
@@ -54,7 +54,7 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
             }
             let gain = report.ceiling(group).filter(|&speedup| speedup >= WORTH_SHOWING);
             if let Some(gain) = gain.map(about) {
-                let _ = write!(line, ", up to {} faster without", gain.trim_start_matches("about "));
+                let _ = write!(line, ", {gain} faster without");
             }
         }
     }

@@ -18,7 +18,7 @@ use super::{Part, Report, StepMeaning, Verdict, captures, cost, untraced};
 use crate::attribution::leaf::Group;
 use crate::steps::{StepSource, Steps, ToldBy};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
-use crate::whatif::{WORTH_SHOWING, about};
+use crate::whatif::faster;
 use crate::words;
 
 /// Sentences of evidence on the first screen, beside the one in the line of the verdict.
@@ -61,6 +61,10 @@ fn first_screen(out: &mut Page, report: &Report) {
         wrapped(out, "  - ", sentence);
     }
     wrapped(out, "What to do: ", &verdict.recommendation);
+    // One step that is about the bottleneck says no more than the lines above.
+    if verdict.plan.len() > 1 || verdict.plan.iter().any(|step| step.because.is_some()) {
+        plan_lines(out, verdict);
+    }
     for device in report.devices.iter().take(DEVICES_SHOWN) {
         share_line(out, report, device);
     }
@@ -84,6 +88,19 @@ fn first_screen(out: &mut Page, report: &Report) {
     completeness::write(out, report);
 }
 
+/// The fixes in their order, each with what it brings and what the bottleneck is then.
+fn plan_lines(out: &mut Page, verdict: &Verdict) {
+    for (index, step) in verdict.plan.iter().enumerate() {
+        let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
+        let gain = faster(step.speedup, Some(step.interval));
+        let gain = if index == 0 { gain } else { gain.replacen(" faster", " faster in all", 1) };
+        let then =
+            step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
+        let action = words::capitalized(step.action);
+        wrapped(out, &format!("Fix {}: ", index + 1), &format!("{action}{because}: {gain}.{then}"));
+    }
+}
+
 /// The sentences for which the first screen has no room.
 fn hidden_evidence(verdict: &Verdict) -> &[String] {
     verdict.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
@@ -99,9 +116,9 @@ fn conclusion(report: &Report) -> String {
         group if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(group)),
         group => format!("Bottleneck: {}.", words::bottleneck(group)),
     };
-    let best = match (report.ceiling(verdict.group), verdict.group) {
-        (Some(speedup), _) if speedup >= WORTH_SHOWING && speedup.is_finite() => {
-            format!(" Best case without it: {} faster.", about(speedup))
+    let best = match (report.best_case(verdict.group), verdict.group) {
+        (Some(ceiling), _) if ceiling.is_worth_showing() && ceiling.speedup.is_finite() => {
+            format!(" Best case without it: {}.", ceiling.faster())
         }
         (Some(_), Group::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
         (Some(_), group) if group != Group::GpuCompute => {

@@ -6,14 +6,11 @@
 use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::text_format::percent;
-use crate::whatif::about;
+use crate::whatif::{Ceiling, WORTH_DOING};
 
 /// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
 /// that has two others in a hundred would have to be captured anew each time.
 pub const GRAPH_MATCH: f64 = 0.98;
-
-/// From this speed-up on, advice does not say that there is none.
-const WORTH_NAMING: f64 = 1.05;
 
 /// What the records say about CUDA graphs.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +43,17 @@ impl GraphFit {
         self.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH)
     }
 
+    /// What to do about launches, in few words.
+    pub(super) fn action(self) -> &'static str {
+        if self.used() {
+            "make the operations within the graphs fewer and larger"
+        } else if self.fits() {
+            "capture the step in a CUDA graph"
+        } else {
+            "launch fewer, larger operations (torch.compile)"
+        }
+    }
+
     /// Whether most of the work comes from graphs already.
     fn used(self) -> bool {
         self.by_graphs.max(self.time_of_graphs) > 0.5
@@ -64,16 +72,20 @@ pub(super) const JOIN_COPIES: &str = "Join the small copies into one: one buffer
 pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying (argmax or sum there, copy the result, use \
      smaller types), or keep the data there. There is little to run beside these copies.";
 
+/// For large copies to the host that it waits for.
+pub(super) const REDUCE_FIRST: &str = "Copy less to the CPU: reduce on the GPU first (argmax, sum or a slice there, then copy \
+     the result), or use smaller types. This helps when the CPU does not need all of what is copied.";
+
 /// What reads of a few bytes mean for a CUDA graph.
 pub(super) const READS_FIRST: &str =
     " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
 
-/// What is left beside computation, by the largest ceiling that is not about kernels.
-pub(super) fn beside_compute(speedup: f64) -> String {
-    if speedup < WORTH_NAMING {
-        return " Nothing on the CPU will make this faster.".to_owned();
+/// What is left beside computation: the largest gain that is not about kernels, if that is worth a step of a plan.
+pub(super) fn beside_compute(ceiling: Option<&Ceiling>) -> String {
+    match ceiling.filter(|ceiling| ceiling.speedup >= WORTH_DOING) {
+        None => " Nothing on the CPU will make this faster.".to_owned(),
+        Some(ceiling) => format!(" Beside the kernels: {} if {}.", ceiling.faster(), ceiling.kind.condition()),
     }
-    format!(" Work outside of the kernels: up to {} faster, see --full.", about(speedup))
 }
 
 /// What the launches say about CUDA graphs.

@@ -12,8 +12,8 @@ use crate::steps::Step;
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
 use crate::thresholds::WORTH_SHARE;
-use crate::whatif::{Ceiling, ScenarioKind, WhatIf, about};
-use crate::words;
+use crate::whatif::{Ceiling, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
+use crate::words::{self, capitalized};
 
 /// The longest name of a kernel in a sentence.
 const NAME_WIDTH: usize = 72;
@@ -112,8 +112,8 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
     }
     if let Some((_, ceiling)) = small_grids(devices) {
         return Some(format!(
-            "Many kernels are too small to fill the GPU: {} faster if {}. Less where memory is the limit.",
-            about(ceiling.speedup),
+            "Many kernels are too small to fill the GPU: {} if {}. Less where memory is the limit.",
+            ceiling.faster(),
             ceiling.kind.condition(),
         ));
     }
@@ -122,7 +122,7 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
     let row = ranked.iter().filter(large).max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(format!(
         "{} takes {} of the time, but without it only {} would be saved (simulated): something else is as late.",
-        words::capitalized(words::bottleneck(row.group)),
+        capitalized(words::bottleneck(row.group)),
         percent(row.share),
         percent(row.recoverable),
     ))
@@ -131,17 +131,17 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
 /// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
 fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
     let (what_if, ceiling) = tightest_ceiling(group, devices)?;
-    let (gain, condition) = (about(ceiling.speedup), ceiling.kind.condition());
+    let (gain, condition) = (capitalized(&ceiling.faster()), ceiling.kind.condition());
     if let Some(reason) = what_if.refused {
         let bound = match group {
             Group::Copy => "its time subtracted, down to what a known link needs for the bytes",
             _ => "its time subtracted",
         };
-        return Some(format!("Up to {gain} faster if {condition}: {bound} (a rough bound, not simulated: {reason})."));
+        return Some(format!("{gain} if {condition}: {bound} (a rough bound, not simulated: {reason})."));
     }
-    if group == Group::Copy && devices.iter().any(copies_without_link) {
+    if ceiling.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link) {
         return Some(format!(
-            "Up to {gain} faster if copies ran beside the kernels at the same speed. From pinned memory they are faster; \
+            "{gain} if copies ran beside the kernels at the same speed. From pinned memory they are faster; \
              by how much is unknown without a description of the link."
         ));
     }
@@ -164,7 +164,7 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     // What remains was measured with cold caches, beside what would be gone.
     let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
     let rest = simulated(what_if, ceiling);
-    Some(format!("Up to {gain} faster if {condition}: {rest}{compared}{more}."))
+    Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
 }
 
 /// What `ceiling` takes away of the steps that were replayed.
@@ -190,25 +190,44 @@ fn copies_without_link(device: &DeviceReport) -> bool {
         && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
 }
 
-/// The smallest ceiling of `group` that the advice on it could reach; `None` where that is not known.
-pub(in crate::report) fn ceiling_if_fixed(group: Group, devices: &[DeviceReport]) -> Option<f64> {
-    let known = group != Group::Copy || !devices.iter().any(copies_without_link);
-    tightest_ceiling(group, devices).filter(|_| known).map(|(_, ceiling)| ceiling.speedup)
+/// The ceiling of what the advice on `group` takes away; `None` where that is not known.
+pub(in crate::report) fn ceiling_if_fixed(group: Group, devices: &[DeviceReport]) -> Option<Ceiling> {
+    let (_, ceiling) = tightest_ceiling(group, devices)?;
+    let unknown = ceiling.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link);
+    (!unknown).then_some(*ceiling)
 }
 
-/// The smallest ceiling of `group` over the devices, since all must get there, and what it is from.
-fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
-    match group {
+/// The smallest ceiling of `group` over the devices, since all must get there, and what it is from: of the scenario of
+/// the group, or of one that takes away more of it by naming what to change.
+pub(super) fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
+    let usual = match group {
         Group::GpuCompute => small_grids(devices),
         _ => tightest_of(ScenarioKind::without(group)?, devices),
-    }
+    };
+    let named: &[ScenarioKind] = match group {
+        Group::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
+        Group::Sync => &[ScenarioKind::NoReadbacks],
+        Group::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
+        _ => &[],
+    };
+    let simulated = |found: &(&WhatIf, &Ceiling)| found.0.refused.is_none();
+    named.iter().filter_map(|&kind| tightest_of(kind, devices)).filter(simulated).fold(usual, |best, found| {
+        let better = best.is_none_or(|best| found.1.speedup > best.1.speedup.max(WORTH_SHOWING));
+        if better { Some(found) } else { best }
+    })
 }
 
-/// The largest of the ceilings that are not about kernels, 1 without any.
-pub(super) fn beside_compute(devices: &[DeviceReport]) -> f64 {
-    let kinds = ScenarioKind::ALL.into_iter().filter(|kind| *kind != ScenarioKind::GridsFilled);
-    let speedups = kinds.filter_map(|kind| tightest_of(kind, devices)).map(|(_, ceiling)| ceiling.speedup);
-    speedups.fold(1.0, f64::max)
+/// The largest of the ceilings that are not about kernels. That of the device alone says less of what to do than
+/// another one, so it is named only where no other is worth it.
+pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&Ceiling> {
+    let largest = |kinds: &[ScenarioKind]| {
+        let of = kinds.iter().filter_map(|&kind| tightest_of(kind, devices)).map(|(_, ceiling)| ceiling);
+        of.max_by(|a, b| a.speedup.total_cmp(&b.speedup))
+    };
+    let kinds =
+        ScenarioKind::FIXES.map(|kind| if kind == ScenarioKind::GridsFilled { ScenarioKind::Base } else { kind });
+    let named = largest(&kinds).filter(|ceiling| ceiling.speedup >= WORTH_DOING);
+    named.or_else(|| largest(&[ScenarioKind::DeviceOnly]))
 }
 
 /// Copies of small size, if they are most of what is launched: how many, of how many operations, and their mean size,
@@ -307,6 +326,9 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Lea
                         .to_owned(),
                 );
             }
+            if group == Group::Sync {
+                evidence.extend(read_sentence(devices));
+            }
             evidence.extend(cause_sentences(group, devices));
         }
     }
@@ -329,14 +351,19 @@ fn kernel_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     rows.iter().zip(&names).map(sentence).collect()
 }
 
+/// How often the host read a value back, if it did so again and again.
+fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
+    let (count, each) = small_reads(devices)?;
+    let (times, each) = (counted(count, "time"), bytes(each));
+    Some(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does, and waited for it."))
+}
+
 /// What is launched, and how long the GPU waits for it.
 fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut evidence = Vec::new();
-    if let Some((count, each)) = small_reads(devices) {
-        let (times, each) = (counted(count, "time"), bytes(each));
-        evidence.push(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does."));
-    }
-    if let Some((small, all, each)) = small_copies(devices) {
+    evidence.extend(read_sentence(devices));
+    let small_copies = small_copies(devices);
+    if let Some((small, all, each)) = small_copies {
         let each = bytes(each);
         evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
     }
@@ -352,7 +379,7 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     // Launches are counted after warm-up, as the waits are.
     let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
     let waited = Group::Launch.total(whole);
-    if launched > 0 && count > 0 {
+    if launched > 0 && count > 0 && small_copies.is_none() {
         evidence.push(format!(
             "A {what} runs for {} on average, and the GPU waits {} for each launch.",
             duration(total / count.max(1)),

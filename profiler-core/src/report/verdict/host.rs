@@ -6,7 +6,8 @@
 use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
 use crate::report::{HostReport, LineRow};
-use crate::text_format::{duration, percent};
+use crate::text_format::{counted, duration, percent};
+use crate::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf, about};
 use crate::words::{activity, capitalized};
 
 /// Host samples must speak for this part of a group's time to replace what is inferred without them.
@@ -31,9 +32,38 @@ pub(super) fn speaking(host: Option<&HostReport>, group: Group, group_ns: u64) -
     (seen > 0 && seen as f64 >= SPEAKING_SHARE * group_ns as f64).then_some(host)
 }
 
-/// Sentences about what was seen, the most telling first.
-pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
-    let mut sentences: Vec<String> = host.lines_of(group).take(2).map(line_sentence).collect();
+/// Fewest samples at which the thread waited for workers that tell how many there are.
+const FEWEST_WAITS: u64 = 10;
+
+/// How many workers of a data loader would keep up. A batch is ready each time that the step goes on, so they prepare
+/// as many in the time of a step as it takes; twice as many prepare twice as many, while they have cores and storage.
+/// The loader hands out further batches before it waits, so a thread that waits has given work to all of them.
+fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
+    let totals = &host.totals;
+    let (step, ready) = (what_if.step_ns()?, what_if.ceiling(Scenario::DataReady)?.step_ns);
+    let waits: u64 = host.seen_with(&WAITS);
+    if totals.waits_for_workers < FEWEST_WAITS || 2 * waits < host.seen_with(&LOADER) || ready == 0 {
+        return None;
+    }
+    let workers = (totals.workers as f64 / totals.waits_for_workers as f64).round();
+    let enough = (workers * step as f64 / ready as f64).ceil();
+    (enough > workers).then(|| {
+        let (count, step, ready) = (counted(workers as u64, "worker"), duration(step), duration(ready));
+        let prepare = if workers > 1.0 { "prepare" } else { "prepares" };
+        format!(
+            "{count} {prepare} the data of a step in {step}, and the step takes {ready} without waiting: about \
+             {enough:.0} workers keep up."
+        )
+    })
+}
+
+/// Sentences about what was seen, the most telling first. `what_if` is that of the device with the most time.
+pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf>) -> Vec<String> {
+    let most = what_if.and_then(|what_if| what_if.ceiling(Scenario::DeviceOnly)).map_or(1.0, |most| most.speedup);
+    let without = |row: &LineRow| if group == Group::HostCpu { line_gain(row, most) } else { String::new() };
+    let lines = if group == Group::HostCpu { 3 } else { 2 };
+    let mut sentences: Vec<String> =
+        host.lines_of(group).take(lines).map(|row| line_sentence(row, &without(row))).collect();
     if group == Group::DataLoading {
         if sentences.is_empty() {
             // No stack was seen: the program's own ranges say it.
@@ -42,6 +72,8 @@ pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
                 of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
             sentences.push(format!("By the program's own ranges around its data loader: {}.", parts.join(", ")));
         }
+        let enough = what_if.and_then(|what_if| workers_sentence(host, what_if));
+        sentences.splice(sentences.len().min(1)..sentences.len().min(1), enough);
         let waited = host.seen_with(&WAITS);
         let known = waited - host.seen_with(&[Cause::LoaderWait]);
         if known > 0 {
@@ -65,11 +97,20 @@ pub(super) fn sentences(host: &HostReport, group: Group) -> Vec<String> {
     sentences
 }
 
-fn line_sentence(row: &LineRow) -> String {
+/// What the program could gain without a line: the time that devices stood still for it, but never more than `most`
+/// (without any cost of the host).
+fn line_gain(row: &LineRow, most: f64) -> String {
+    let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
+    if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup)) }
+}
+
+fn line_sentence(row: &LineRow, without: &str) -> String {
     let (doing, place) = (capitalized(activity(row.cause)), row.place());
     match row.step_ns {
-        Some(nanos) => format!("{doing} at {place} takes {} a step ({}).", duration(nanos), percent(row.share)),
-        None => format!("{doing} at {place} takes {} of the time.", percent(row.share)),
+        Some(nanos) => {
+            format!("{doing} at {place} takes {} a step ({}){without}.", duration(nanos), percent(row.share))
+        }
+        None => format!("{doing} at {place} takes {} of the time{without}.", percent(row.share)),
     }
 }
 

@@ -8,6 +8,7 @@ mod advice;
 mod evidence;
 mod host;
 mod live;
+mod plan;
 mod ranking;
 mod recoverable;
 
@@ -22,7 +23,7 @@ use crate::attribution::Attributor;
 use crate::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use crate::completeness::Completeness;
 use crate::text_format::{counted, duration, percent};
-use crate::whatif::WORTH_SHOWING;
+use crate::whatif::ScenarioKind;
 use crate::words;
 
 /// Beyond this share of steady time without a known cause there is no verdict.
@@ -51,8 +52,8 @@ pub fn verdict_of(
     if let Some((group, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
         let share = if group == Group::NoWork { 1.0 } else { unknown };
         let (evidence, recommendation) = (vec![reason], advice.to_owned());
-        let (live, details, ranking) = ((group, share), Vec::new(), Vec::new());
-        return Verdict { group, share, ranking, basis: None, live, evidence, details, recommendation };
+        let (live, details, ranking, plan) = ((group, share), Vec::new(), Vec::new(), Vec::new());
+        return Verdict { group, share, ranking, basis: None, live, evidence, details, recommendation, plan };
     }
     let group = ranking.first();
     let interval = ranking.share(group);
@@ -61,7 +62,11 @@ pub fn verdict_of(
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
     let seen = host::speaking(host, group, group.total(&whole));
     match seen {
-        Some(seen) => evidence.extend(host::sentences(seen, group)),
+        Some(seen) => {
+            let longest = devices.iter().max_by_key(|device| device.window_ns);
+            let what_if = longest.and_then(|device| device.what_if.as_ref());
+            evidence.extend(host::sentences(seen, group, what_if));
+        }
         None => evidence.extend(evidence::group_evidence(group, devices, &whole).into_iter().take(3)),
     }
     if group == Group::Launch {
@@ -86,7 +91,8 @@ pub fn verdict_of(
         None => without_samples(group, &whole, graphs, devices),
     };
     let (share, ranking) = (interval.share, ranking.ranked());
-    Verdict { group, share, ranking, basis, live: (group, share), evidence, details, recommendation }
+    let plan = plan::plan(group, devices, graphs);
+    Verdict { group, share, ranking, basis, live: (group, share), evidence, details, recommendation, plan }
 }
 
 /// Advice where nobody has looked at the launching threads.
@@ -97,9 +103,12 @@ fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[De
         Group::GpuCompute => usual.to_owned() + &advice::beside_compute(evidence::beside_compute(devices)),
         Group::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
         Group::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
-        Group::Copy if ceiling_if_fixed(group, devices).is_some_and(|speedup| speedup < WORTH_SHOWING) => {
-            advice::COPY_LESS.to_owned()
-        }
+        Group::Copy => match ceiling_if_fixed(group, devices) {
+            Some(ceiling) if ceiling.kind == ScenarioKind::CopiesJoined => advice::JOIN_COPIES.to_owned(),
+            Some(ceiling) if ceiling.kind == ScenarioKind::ReadsReduced => advice::REDUCE_FIRST.to_owned(),
+            Some(ceiling) if !ceiling.is_worth_showing() => advice::COPY_LESS.to_owned(),
+            _ => usual.to_owned(),
+        },
         _ => usual.to_owned(),
     }
 }

@@ -34,7 +34,11 @@ pub(super) fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>)
         return None;
     }
     let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
-    let gain = what_if.ceiling(kind)?.saved();
+    let mut gain = what_if.ceiling(kind)?.saved();
+    if kind == ScenarioKind::NoSyncs {
+        // Where the waits are for values that are read, what remains of the reads without the waits is gone too.
+        gain = what_if.ceiling(ScenarioKind::NoReadbacks).map_or(gain, |reads| gain.max(reads.saved()));
+    }
     Some(if group == Group::Launch { gain + between_kernels(device, steady) } else { gain })
 }
 
