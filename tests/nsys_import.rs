@@ -8,9 +8,9 @@ use crate::support::{GPUWHY, Stage, report, stderr};
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// What such a file does not hold of the process: all but its id, its program's name and its host.
-const NOT_KEPT: [&str; 6] =
-    ["parent_pid", "command", "gpuwhy_version", "driver_version", "driver_cuda_version", "cupti_version"];
+/// What such a file does not hold of the process: all but its id, its program's name, its host
+/// and which gpuwhy recorded it.
+const NOT_KEPT: [&str; 5] = ["parent_pid", "command", "driver_version", "driver_cuda_version", "cupti_version"];
 
 /// Where two documents differ. Sums of fractions are made in another order, so those may differ in their last digits.
 fn differences(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {

@@ -89,7 +89,7 @@ wire! {
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
-        steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>,
+        steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>, untraced: Option<Untraced>,
         host_lead: HostLead, gaps: Vec<Gap>, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
@@ -109,6 +109,7 @@ wire! {
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
     StepKinds { group: String, more: StepKind, less: StepKind }
+    Untraced { step_ns: u64, share_of_tracing: f64, source: String }
     StepKind { steps: u64, median_ns: u64, group_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {

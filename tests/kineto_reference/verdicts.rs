@@ -44,7 +44,8 @@ fn assert_agrees(report: &Report) {
         before = step.speedup;
     }
     if let Some(first) = verdict.plan.first() {
-        let of_group = ScenarioKind::without(verdict.group) == Some(first.kind);
+        let of_group = ScenarioKind::without(verdict.group) == Some(first.kind)
+            || (verdict.group == Group::GpuCompute && first.kind == ScenarioKind::GridsFilled);
         assert!(of_group || first.because.is_some() || verdict.group == Group::HostCpu, "{verdict:?}");
     }
     assert!(report.summary().lines().count() <= 20, "{report}");

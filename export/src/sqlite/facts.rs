@@ -83,6 +83,8 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
         ("EXPORT_SCHEMA_VERSION_MINOR", "20"),
         ("EXPORT_SCHEMA_VERSION_MICRO", "3"),
         ("EXPORT_HOST", &session.host),
+        // Which gpuwhy recorded it, for what its tracing costs; empty for the records of another profiler.
+        ("GPUWHY_VERSION", &session.gpuwhy_version),
     ] {
         connection.execute("INSERT INTO META_DATA_EXPORT VALUES (?, ?)", params![name, value])?;
     }

@@ -162,6 +162,7 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
         process_id: process.id(),
         command: vec![name.unwrap_or_else(|| "Nsight Systems".to_owned())],
         host: meta("EXPORT_HOST")?.unwrap_or_default(),
+        gpuwhy_version: meta("GPUWHY_VERSION")?.unwrap_or_default(),
         start: Timestamp::from_nanos(
             start.and_then(|start| u64::try_from(start).ok()).filter(|&start| start > 0).unwrap_or(START_UNKNOWN),
         ),

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::loaders::is_library;
+use super::loaders::{self, is_library};
 use crate::dictionary::Dictionary;
 use crate::record::{Frame, NameId, StackId};
 
@@ -112,11 +112,13 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
 
 /// Whether a frame is native: those of an interpreter have a line, or a file that is source.
 fn is_native(file: &str, line: u32) -> bool {
-    line == 0 && !file.ends_with(".py") && !file.starts_with('<')
+    line == 0 && (file.is_empty() || loaders::is_native(file))
 }
 
 fn is_shared_library(file: &str) -> bool {
-    file.ends_with(".so") || file.contains(".so.")
+    // Behind the name of a file without symbols stands its build id.
+    let name = file.split(' ').next().unwrap_or(file);
+    name.ends_with(".so") || name.contains(".so.")
 }
 
 /// Files that every launch goes through, and those of the system.

@@ -88,7 +88,9 @@ impl Plan<'_> {
         let worth = |kind: &ScenarioKind| self.alone(*kind) >= WORTH_DOING;
         let of_group = fixes(group, self.copies).iter().copied().filter(worth);
         let best = of_group
-            .reduce(|best, kind| if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best });
+            .reduce(|best, kind| if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best })
+            // Where the GPU is busy, the fix that gains most comes first, whatever it is about.
+            .filter(|_| group != Group::GpuCompute);
         let overall = || {
             let kinds = ScenarioKind::FIXES.into_iter().filter(worth);
             kinds.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)))

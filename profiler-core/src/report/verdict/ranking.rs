@@ -110,9 +110,9 @@ fn can_be_first(group: Group) -> bool {
 }
 
 impl Row {
-    /// The share of `group` on each device (of the time of its steady steps, else of its steady time) and what could be
-    /// had back of it, weighted by the steady time of the devices; `without` what tracing takes of each. So are the ends
-    /// of the interval, as if all devices were at the same end of theirs.
+    /// The share of `group` on each device (of the time of its steady steps, else of its steady time) and what could
+    /// be had back of it, weighted by the steady time of the devices; `without` what tracing takes of each. The ends of
+    /// the interval are weighted as well, as if all devices were at the same end of theirs.
     fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
         let mut share = TimeShare::default();
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
