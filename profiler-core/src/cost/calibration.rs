@@ -87,7 +87,7 @@ pub fn processor_in(cpuinfo: &str) -> String {
 ///
 /// # Errors
 ///
-/// When it is not what [`write`] gives, or of a newer version.
+/// When it is not what [`write()`] gives, or of a newer version.
 pub fn read(text: &str) -> Result<Vec<Entry>, BadFile> {
     let file = Json::of(text).ok_or(BadFile::Malformed)?;
     let version = file.get("version").and_then(Json::number).ok_or(BadFile::Malformed)?;
