@@ -67,6 +67,8 @@ fn line(cause: Cause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
         line,
         function: "main".to_owned(),
         within: None,
+        samples: 40,
+        sampled_ns: (share * 1e9) as u64,
         total_ns: (share * 1e9) as u64,
         within_ns: (share * 1e9) as u64,
         share,
@@ -122,6 +124,20 @@ fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
          waiting for a lock or queue 80.0 ms, in input or output 20.0 ms."
         ]
     );
+}
+
+#[test]
+fn a_line_that_stands_for_gaps_without_a_sample_is_called_an_estimate() {
+    let mut mostly_unseen = line(Cause::Code, 42, 0.3, Some(3_000_000));
+    mostly_unseen.sampled_ns = mostly_unseen.total_ns / 3;
+    let verdict = judge(Leaf::HostCpu, &[(Cause::Code, 300)], &[mostly_unseen, line(Cause::Code, 43, 0.1, None)]);
+    for sentence in [
+        "at train.py:42 (main) takes 3.0 ms a step (30 %, estimated from 40 samples)",
+        "at train.py:43 (main) takes 10 % of the time",
+    ] {
+        assert!(says(&verdict, sentence), "{:?}", verdict.evidence);
+    }
+    assert!(!says(&verdict, "10 % of the time, estimated"), "{:?}", verdict.evidence);
 }
 
 #[test]

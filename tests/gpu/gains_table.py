@@ -14,7 +14,6 @@ import statistics
 import sys
 
 import gains
-from checks.real import real_table
 from harness import read_lines
 
 
@@ -58,7 +57,6 @@ def main() -> int:
     tables = {
         "gains": gains.gains_table(found) if found else "",
         "untraced": gains.untraced_table(untraced) if untraced else "",
-        "real": real_table(list({line["name"]: line for line in lines if line["kind"] == "real"}.values())),
         "native": native_table([line for line in lines if line["kind"] == "native_cost"])}
     tables = {name: text for name, text in tables.items() if text.count("\n") > 2}
     print(*tables.values(), sep="\n")

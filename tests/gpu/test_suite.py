@@ -34,7 +34,8 @@ def row(name: str, real_gain: float, predicted: float | None = None, low: float 
     """One intervention whose runs before the fix had 10 steps a second."""
     return {
         "kind": "intervention", "name": name, "fix": "a fix", "held_out": held_out, "scenario": "copies_overlapped",
-        "bare_before": [9.0, 10.0, 14.0], "bare_after": [10 * real_gain, 1.0, 1e4], "speedup": predicted, "low": low,
+        "bare_before": [9.8, 10.0, 10.2], "bare_after": [9.8 * real_gain, 10 * real_gain, 10.2 * real_gain], "traced_ns": 1.01e8,
+        "predicted_untraced_ns": 1e8, "speedup": predicted, "low": low,
         "high": high, "verdict": verdict, "expected": ["copy"], "plan": []}
 
 
@@ -43,6 +44,7 @@ class Gains(unittest.TestCase):
         found = gains.gain(row("one", 2.0, 2.2, 1.9, 2.1))
         self.assertAlmostEqual(found.real, 2.0)
         self.assertAlmostEqual(found.error, 0.1)
+        self.assertAlmostEqual(found.after_error, 2.0 / 2.2 - 1)
         self.assertTrue(found.covered)
         self.assertFalse(found.exceeded)
 
@@ -65,7 +67,8 @@ class Gains(unittest.TestCase):
         self.assertAlmostEqual(gains.gains([row("one", 2.0), row("one", 3.0)])[0].real, 3.0)
 
     def test_nine_of_ten_in_their_interval_and_five_per_cent(self) -> None:
-        good = [row(f"{number}", 2.0, 2.08, 1.9, 2.2) for number in range(9)]
+        good = [row(f"{number}", 2.0, 2.08, 2.05, 2.2) for number in range(9)]
+        self.assertEqual((gains.summarize(gains.gains(good)).covered, gains.summarize(gains.gains(good)).reached), (0, 9))
         outside = row("outside", 2.0, 2.5, 2.4, 2.6)
         self.assertTrue(gains.is_calibrated(gains.summarize(gains.gains([*good, outside]))))
         also = {**outside, "name": "also outside"}
@@ -78,8 +81,8 @@ class Gains(unittest.TestCase):
         text = gains.gains_table(gains.gains([row("one", 2.0, 2.0, 1.9, 2.1), row("two", 3.0, 2.0, 1.9, 2.1, held_out=True)]))
         first, second = text.split("**Held out:**")
         self.assertIn("`one`", first)
-        self.assertIn("| 1.90 to 2.10 | 2.00x | yes | +0.0% |", first)
-        self.assertIn("| 1.90 to 2.10 | 3.00x | no | -33.3% |", second)
+        self.assertIn("| 1.90 to 2.10 | 2.00x | 1.92 to 2.08 | yes | +0.0% | +0.0% |", first)
+        self.assertIn("| 1.90 to 2.10 | 3.00x | 2.88 to 3.12 | no | -33.3% | +50.0% |", second)
 
     def test_the_table_of_untraced_steps(self) -> None:
         measured = {"name": "one", "bare_ns": 1e6, "traced_ns": 1.1e6, "predicted_untraced_ns": 1.02e6}

@@ -8,9 +8,10 @@
 //!
 //! **What a simulation leaves out.** Predictions were compared with programs that had the fix
 //! (docs/design/attribution.md, "Predicted and measured gains"). [`MODEL`] holds how far these came out below and above
-//! the predicted rate, rounded up to whole hundredths, and a fifth for scenarios that no program was measured for.
-//! These are errors of gains from
-//! 1.3x to 14x; where little is removed, as much as remains was measured, and the error is smaller in proportion.
+//! the predicted gain, rounded up to whole hundredths. Scenarios that one program or none was measured for have
+//! [`UNMEASURED`], which nine of ten of all these errors were below. These are errors of gains from 1.2x to 14x; where
+//! little is removed, as much as remains was measured, and the error is smaller in proportion. Half of the programs
+//! that were measured took no part in this table.
 //!
 //! Where more than nine tenths of a step are removed, what is left decides, and that was measured with cold caches and
 //! beside what would be gone: such programs became 1.7 to 2.6 times as fast as predicted, and others were as predicted.
@@ -26,31 +27,32 @@ const REST_IS_FASTER: f64 = 2.6;
 /// Below this part of the step, the error of a model is smaller in proportion. Loading data was predicted to be 22 %
 /// and 34 % of a step and was 18 % and 29 %.
 const FULL_ERROR: f64 = 1.0 / 3.0;
-/// The error of a model that was compared with no program.
-const UNMEASURED: f64 = 0.20;
+/// The error of a model that was compared with too few programs to have its own: below, and above.
+const UNMEASURED: (f64, f64) = (0.27, 0.36);
 
 /// How far the measured gain was below and above the predicted one, as parts of it.
 const MODEL: [(ScenarioKind, f64, f64); 7] = [
-    // 4.20x: +3 %; 4.50x: as predicted; 1.29x and 1.52x: -5 and -8 %.
-    (ScenarioKind::DataReady, 0.10, 0.10),
-    // 2.8x to 3.7x: -3 to +3 %; 6.22x: -12 %.
+    // 4.20x: +3 %; 4.50x: as predicted; 1.29x and 1.52x: -5 and -8 %; 4.96x: -11 %.
+    (ScenarioKind::DataReady, 0.12, 0.10),
+    // 2.8x to 4.3x: -3 to +3 %; 1.23x: -1 %; 6.22x: -12 %.
     (ScenarioKind::LaunchesFree, 0.12, 0.05),
-    // 1.88x and 1.90x: +6 and +8 %.
+    // 1.88x and 1.90x: +6 and +8 %; 1.75x: +2 %.
     (ScenarioKind::NoSyncs, 0.05, 0.10),
-    // 5.52x: +4 %; 6.34x: -8 %.
-    (ScenarioKind::NoAllocations, 0.10, 0.06),
-    // 7.51x and 8.67x: -6 and -1 %; 4.28x: +4 %.
-    (ScenarioKind::CopiesOverlapped, 0.08, 0.06),
-    // 13.84x: +5 %, with rows that stay in the cache; the rest of it is not in the records.
-    (ScenarioKind::GridsFilled, 0.20, 0.10),
+    // 5.52x: +4 %; 6.34x: -8 %; 6.68x: -27 %; 1.46x: +23 %. The driver's calls scatter most of all.
+    (ScenarioKind::NoAllocations, 0.28, 0.26),
+    // 7.51x and 8.67x: -6 and -1 %; 4.28x: +4 %; 1.45x: as predicted; 8.01x: -11 %. Not covered: 1.13x was 2.28x where
+    // copies are so small that the calls that make them limit the step.
+    (ScenarioKind::CopiesOverlapped, 0.12, 0.06),
+    // 13.84x: +5 %; 7.23x: twice that, with rows that stay in the cache; the rest of it is not in the records.
+    (ScenarioKind::GridsFilled, 0.20, 1.00),
     // Of one rank; the others are not in its records.
-    (ScenarioKind::CommunicationHidden, 0.25, 0.20),
+    (ScenarioKind::CommunicationHidden, 0.27, 0.36),
 ];
 
 /// How far the gain of `kind` may be off below and above, as parts of it.
 fn model_error(kind: ScenarioKind) -> (f64, f64) {
     let known = MODEL.iter().find(|(known, ..)| *known == kind);
-    known.map_or((UNMEASURED, UNMEASURED), |&(_, below, above)| (below, above))
+    known.map_or(UNMEASURED, |&(_, below, above)| (below, above))
 }
 
 /// The interval in which nine of ten programs should come out that were predicted to be `speedup` times as fast without
@@ -109,6 +111,20 @@ mod tests {
             (DataReady, 11.3, 11.3 * 312.0 / 120.0),
             (DataReady, 14.9, 14.9 * 356.0 / 162.0),
             (GridsFilled, 13.84, 13.84 * 17_943.0 / 17_043.0),
+            // One H100; medians of three turns before and after.
+            (LaunchesFree, 4.25, 4.31),
+            (LaunchesFree, 1.23, 1.22),
+            (NoSyncs, 1.75, 1.78),
+            (NoAllocations, 6.68, 4.90),
+            (NoAllocations, 1.457, 1.80),
+            (DataReady, 4.96, 4.41),
+            (CopiesOverlapped, 1.45, 1.45),
+            (CopiesOverlapped, 8.01, 7.15),
+            (GridsFilled, 7.23, 14.34),
+            (NoReadbacks, 1.40, 1.45),
+            (ReadsReduced, 1.76, 2.29),
+            (NoHostWork, 2.95, 2.91),
+            (NoHostWork, 17.94, 19.58),
         ] {
             let (low, high) = of(kind, predicted, 0.0);
             assert!(low <= measured && measured <= high, "{kind:?} {predicted}: {low} to {high}, {measured}");

@@ -14,7 +14,7 @@ pub struct HostReport {
     pub outside_cuda_ns: u64,
     /// The part of it for which a sample speaks.
     pub sampled_ns: u64,
-    /// That part by what was seen, the largest first.
+    /// All of it by what was seen, the largest first; only that part where there are too few samples.
     pub causes: Vec<CauseRow>,
     /// The same by line of code, the largest first; at most 32.
     pub lines: Vec<LineRow>,
@@ -25,7 +25,8 @@ pub struct HostReport {
 pub struct CauseRow {
     /// What the launching thread was seen to do.
     pub cause: HostCause,
-    /// Steady idle time of all devices, nanoseconds.
+    /// Steady idle time of all devices, nanoseconds. Where there are enough samples, an estimate with this cause's part
+    /// of the time without one.
     pub total_ns: u64,
 }
 
@@ -45,7 +46,11 @@ pub struct LineRow {
     pub within: Option<(String, String)>,
     /// The part of [`total_ns`](Self::total_ns) in the function that is named there, nanoseconds; otherwise all of it.
     pub within_ns: u64,
-    /// Steady idle time of all devices, nanoseconds.
+    /// Gaps in which a sample saw the thread there.
+    pub samples: u64,
+    /// Steady idle time of all devices for which these samples speak, nanoseconds.
+    pub sampled_ns: u64,
+    /// The same with this line's part of the idle time without a sample: an estimate, nanoseconds.
     pub total_ns: u64,
     /// Part of the steady time of all devices, 0 to 1.
     pub share: f64,

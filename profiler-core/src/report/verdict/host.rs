@@ -106,11 +106,17 @@ fn line_gain(row: &LineRow, most: f64) -> String {
 
 fn line_sentence(row: &LineRow, without: &str) -> String {
     let (doing, place) = (capitalized(activity(row.cause)), row.place());
+    // Most of it was in gaps without a sample.
+    let estimate = if row.total_ns > 2 * row.sampled_ns {
+        format!(", estimated from {}", counted(row.samples, "sample"))
+    } else {
+        String::new()
+    };
     match row.step_ns {
         Some(nanos) => {
-            format!("{doing} at {place} takes {} a step ({}){without}.", duration(nanos), percent(row.share))
+            format!("{doing} at {place} takes {} a step ({}{estimate}){without}.", duration(nanos), percent(row.share))
         }
-        None => format!("{doing} at {place} takes {} of the time{without}.", percent(row.share)),
+        None => format!("{doing} at {place} takes {} of the time{estimate}{without}.", percent(row.share)),
     }
 }
 
