@@ -315,6 +315,7 @@ fn what_a_layer_hardly_has_tells_a_step() {
         for launch in 0..6_000 {
             let work = match special {
                 "input" if launch % 30 == 0 => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                "copies" => gpu(0).h2d(MemoryKind::Pinned, 4_096),
                 "multi_tensor_apply_kernel" if launch % 30 == 29 => gpu(0).kernel(special),
                 _ => gpu(0).kernel(&format!("k{}", launch % 30)),
             };
@@ -326,6 +327,7 @@ fn what_a_layer_hardly_has_tells_a_step() {
     assert_eq!(told("input"), Some(ToldBy::Input));
     assert_eq!(told("multi_tensor_apply_kernel"), Some(ToldBy::Optimizer));
     assert_eq!(told(""), None);
+    assert_eq!(told("copies"), None, "a copy that repeats is not the begin of a step");
 }
 
 #[test]

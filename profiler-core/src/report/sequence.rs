@@ -48,13 +48,15 @@ impl StepMeaning {
         };
         let from_host = |leaf| matches!(leaf, Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther);
         let inside = facts.and_then(|facts| facts.inside);
+        // A copy begins or ends a step of other work; where there is nothing else, it is what repeats.
+        let computes = has(&|leaf| !leaf.is_host_copy());
         let told_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
             Some(ToldBy::Optimizer)
-        } else if has(&from_host) {
+        } else if computes && has(&from_host) {
             Some(ToldBy::Input)
         } else if 2 * account.graph_operations() > account.operations() {
             Some(ToldBy::Graph)
-        } else if has(&Leaf::is_host_copy) {
+        } else if computes && has(&Leaf::is_host_copy) {
             Some(ToldBy::Readback)
         } else if facts.is_some_and(|facts| facts.waits) {
             Some(ToldBy::Wait)
