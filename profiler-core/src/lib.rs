@@ -19,6 +19,7 @@ pub mod demangle;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
+pub mod kernels;
 pub mod loss;
 pub mod process_info;
 pub mod ranks;
