@@ -55,6 +55,7 @@ pub(crate) fn report_of_part(
     let Accounts { mut captures, assembly, loss, end, last, window } = accounts;
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
+    assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
     let mut notes = assembly.damage(blocks.damage()).sentences();
     notes.extend(stopped);

@@ -11,6 +11,7 @@
 use crate::attribution::Attributor;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
+use crate::kernels::{KernelProfile, KernelsReport};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -55,6 +56,7 @@ pub struct Captures {
     what_if_stopped: bool,
     cost: Option<Cost>,
     gauges: Utilization,
+    kernel_profiles: Vec<KernelProfile>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
 }
@@ -142,6 +144,11 @@ impl Captures {
         self.gauges.take(reading);
     }
 
+    /// What measuring a kernel came to, for the report.
+    pub fn kernel_profile(&mut self, profile: KernelProfile) {
+        self.kernel_profiles.push(profile);
+    }
+
     /// Whether a capture has launched device work that has not come yet.
     #[must_use]
     pub fn awaits_work(&self, number: u32) -> bool {
@@ -182,6 +189,7 @@ impl Captures {
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {

@@ -76,6 +76,8 @@ pub struct Settings {
     pub sampling: Sampling,
     /// Native functions in the stacks of host threads.
     pub native_stacks: NativeStacks,
+    /// Which kernels are measured with hardware counters; `None` for none.
+    pub kernels: Option<KernelRequest>,
     /// [`WHAT_IF`].
     pub what_if: WhatIf,
     /// What is measured.
@@ -121,6 +123,7 @@ impl Settings {
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
             native_stacks: reader.get(&table::NATIVE_STACKS),
+            kernels: read_kernels(&mut reader),
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             command_line: reader.get(&table::COMMAND_LINE),
@@ -199,6 +202,31 @@ impl Reader<'_> {
         });
         setting.default_value()
     }
+}
+
+/// What is measured of kernels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelRequest {
+    /// Kernels at most.
+    pub most: usize,
+    /// Which.
+    pub names: Option<profiler_core::kernels::Pattern>,
+    /// Metrics, in groups that are measured one after the other.
+    pub groups: Vec<Vec<String>>,
+    /// Launches of a kernel at most.
+    pub launches: u32,
+    /// How long the program may be held up, in all.
+    pub stall: Duration,
+}
+
+/// All variables are read, so that every one that is wrong is told.
+fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
+    let most = reader.get(&table::KERNELS);
+    let names = reader.get(&table::KERNEL_NAMES);
+    let groups = reader.get(&table::KERNEL_METRICS);
+    let launches = reader.get(&table::KERNEL_LAUNCHES);
+    let stall = reader.get(&table::KERNEL_STALL);
+    Some(KernelRequest { most: most?, names, groups, launches, stall })
 }
 
 /// What is to be measured. A range without a name is an error, and then the whole run is measured.

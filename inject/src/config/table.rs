@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::cost::Mode;
+use profiler_core::kernels::sets;
 
 use crate::config::choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 use crate::config::pattern::Pattern;
@@ -386,6 +387,59 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
     parse: NativeStacks::parse,
 };
 
+/// [`variable::KERNELS`]
+pub const KERNELS: Setting<Option<usize>> = Setting {
+    name: variable::KERNELS,
+    default: "off",
+    expected: "a number from 1 to 64, or `off`",
+    meaning: "Measures so many kernels with the hardware counters of the GPU, while the program runs (`gpuwhy kernels`): those that \
+                  take most time and are farthest from what the GPU can do. A launch that is measured waits some 20 ms. Kernels that \
+                  communicate, cooperative ones, those of a second or longer and nodes of CUDA graphs are never measured.",
+    parse: |text| or_off(text, |text| text.parse().ok().filter(|count| (1..=64).contains(count))),
+};
+
+/// [`variable::KERNEL_NAMES`]
+pub const KERNEL_NAMES: Setting<Option<profiler_core::kernels::Pattern>> = Setting {
+    name: variable::KERNEL_NAMES,
+    default: "all",
+    expected: "a regular expression such as `gemm|softmax`, or `all`",
+    meaning: "Only kernels whose name matches are measured: a regular expression with literals, `.`, `[a-z]`, `*`, `+`, `?`, `\\|`, \
+                  groups, `^` and `$`.",
+    parse: |text| if text == "all" { Some(None) } else { profiler_core::kernels::Pattern::new(text).ok().map(Some) },
+};
+
+/// [`variable::KERNEL_METRICS`]
+pub const KERNEL_METRICS: Setting<Vec<Vec<String>>> = Setting {
+    name: variable::KERNEL_METRICS,
+    default: "full",
+    expected: "sets (core, sol, memory, stalls, full) and names of metrics, separated by commas",
+    meaning: "What is measured of a kernel: sets (`core`, `sol`, `memory`, `stalls`, `full`) and names of metrics, separated by \
+                  commas. `gpuwhy kernels --query-metrics` lists them. They are measured in this order, a few at each launch; of a \
+                  program that ends before, the first are there.",
+    parse: sets::groups,
+};
+
+/// [`variable::KERNEL_LAUNCHES`]
+pub const KERNEL_LAUNCHES: Setting<u32> = Setting {
+    name: variable::KERNEL_LAUNCHES,
+    default: "100",
+    expected: "a number from 1 to 10000",
+    meaning: "At most so many launches of a kernel are measured.",
+    parse: |text| text.parse().ok().filter(|count| (1..=10_000).contains(count)),
+};
+
+/// [`variable::KERNEL_STALL`]
+pub const KERNEL_STALL: Setting<Duration> = Setting {
+    name: variable::KERNEL_STALL,
+    default: "5s",
+    expected: "a duration from 10ms to 10m such as 5s",
+    meaning: "Measuring kernels may hold the program up for at most about this long in all.",
+    parse: |text| {
+        let range = Duration::from_millis(10)..=Duration::from_secs(600);
+        parse_duration(text).filter(|limit| range.contains(limit))
+    },
+};
+
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
     OUTPUT.variable(),
@@ -419,6 +473,11 @@ pub const VARIABLES: &[Variable] = &[
     BUFFER_MEMORY.variable(),
     SAMPLING.variable(),
     NATIVE_STACKS.variable(),
+    KERNELS.variable(),
+    KERNEL_NAMES.variable(),
+    KERNEL_METRICS.variable(),
+    KERNEL_LAUNCHES.variable(),
+    KERNEL_STALL.variable(),
 ];
 
 /// The table as Markdown: the contents of `docs/guide/environment.md`.

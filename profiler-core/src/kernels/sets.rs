@@ -114,6 +114,37 @@ const WORK: [&str; 10] = [
     "sm__inst_executed_pipe_xu.sum",
 ];
 
+/// The metrics that `text` names, in the groups that are measured one after the other: sets and names of metrics,
+/// separated by commas. The most important ones come first and nothing comes twice, so that a program that ends early
+/// leaves whole groups. `None` for a name that is neither, and for more than 200 metrics.
+#[must_use]
+pub fn groups(text: &str) -> Option<Vec<Vec<String>>> {
+    let (mut groups, mut others): (Vec<Vec<String>>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut add = |metrics: Vec<String>| {
+        let new: Vec<_> =
+            metrics.into_iter().filter(|metric| !groups.iter().flatten().any(|known| known == metric)).collect();
+        if !new.is_empty() {
+            groups.push(new);
+        }
+    };
+    for word in text.split(',').map(str::trim) {
+        match Set::named(word) {
+            Some(set) => {
+                let parts = if set == Set::Full { &Set::ALL[..] } else { &[Set::Core, set] };
+                parts.iter().for_each(|part| add(part.metrics()));
+            }
+            None if is_metric_name(word) => {
+                if !others.iter().any(|known| known == word) {
+                    others.push(word.to_owned());
+                }
+            }
+            None => return None,
+        }
+    }
+    add(others);
+    (groups.iter().map(Vec::len).sum::<usize>() <= MOST_METRICS).then_some(groups)
+}
+
 /// The metric of a stall reason.
 #[must_use]
 pub fn stall_metric(reason: &str) -> String {
@@ -227,6 +258,24 @@ mod tests {
             assert_eq!(Set::named(set.name()), Some(set));
         }
         assert_eq!(Set::named("everything"), None);
+    }
+
+    #[test]
+    fn groups_are_measured_in_order_and_nothing_twice() {
+        let full = groups("full").unwrap();
+        assert_eq!(full.len(), 5);
+        assert_eq!(full[0], Set::Core.metrics());
+        let all: Vec<_> = full.concat();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(all.len(), Set::Full.metrics().len());
+        let mixed = groups("core, sm__cycles_active.avg,a__b.sum,a__b.sum").unwrap();
+        assert_eq!(mixed, [Set::Core.metrics(), vec!["a__b.sum".to_owned()]]);
+        assert_eq!(groups("stalls").unwrap().len(), 2);
+        for bad in ["", "core,", "everything", "core;memory"] {
+            assert_eq!(groups(bad), None, "{bad}");
+        }
+        let many: Vec<_> = (0..=MOST_METRICS).map(|number| format!("a__{number}.sum")).collect();
+        assert_eq!(groups(&many.join(",")), None);
     }
 
     #[test]

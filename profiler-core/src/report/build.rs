@@ -14,6 +14,7 @@ use super::{
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
+use crate::kernels::KernelsReport;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{Device, Loss};
 use crate::utilization::Utilization;
@@ -49,6 +50,7 @@ impl Report {
             verdict,
             cost: None,
             gauges: Utilization::default(),
+            kernels: KernelsReport::default(),
             part: None,
             captures: CaptureTable::default(),
         }

@@ -46,6 +46,8 @@ pub(super) mod kind {
     pub(in crate::trace) const UTILIZATION: u16 = 9;
     /// The report that a long run ended with.
     pub(in crate::trace) const ANSWER: u16 = 10;
+    /// What measuring one kernel came to.
+    pub(in crate::trace) const KERNEL_PROFILE: u16 = 24;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

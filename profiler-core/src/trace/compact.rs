@@ -87,6 +87,9 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     if !damage.is_empty() {
         return Err(CompactError::Damaged(damage));
     }
+    for profile in reader.kernel_profiles() {
+        writer.kernel_profile(profile, reader.dictionary()).map_err(CompactError::Write)?;
+    }
     let (bytes, sink) = match end {
         Some((how, at)) => writer.finish_counted(how, at, &loss, reader.dictionary()),
         None => writer.break_off(&loss, reader.dictionary()),

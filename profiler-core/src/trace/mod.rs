@@ -7,7 +7,7 @@
 //!
 //! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`,
-//! `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
+//! `kernels`, `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
@@ -19,6 +19,7 @@ mod entry;
 mod error;
 mod events;
 mod gauges;
+mod kernels;
 mod marks;
 mod meta;
 mod pack;

@@ -12,9 +12,10 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, gauges, meta, stored_report};
+use super::{StoredReport, gauges, kernels, meta, stored_report};
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
+use crate::kernels::KernelProfile;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
@@ -187,6 +188,20 @@ impl<W: Write> TraceWriter<W> {
             writer.stage_chunk(dictionary)?;
             gauges::encode(reading, &mut writer.body);
             writer.stage(kind::UTILIZATION, 0, (at.nanos(), at.nanos()))
+        })
+    }
+
+    /// Writes everything that waits and what measuring one kernel came to; `dictionary` must hold its launch
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers.
+    pub fn kernel_profile(&mut self, profile: &KernelProfile, dictionary: &Dictionary) -> io::Result<()> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            kernels::encode(profile, &mut writer.body);
+            writer.stage(kind::KERNEL_PROFILE, 0, (profile.begin.nanos(), profile.end.nanos()))
         })
     }
 

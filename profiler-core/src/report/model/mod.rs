@@ -28,6 +28,7 @@ pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};
+use crate::kernels::KernelsReport;
 use crate::process_info::ProcessInfo;
 use crate::utilization::Utilization;
 
@@ -60,6 +61,8 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
     pub gauges: Utilization,
+    /// Kernels by launch configuration, and what measuring some of them came to. Filled in by [`crate::capture`].
+    pub kernels: KernelsReport,
     /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.
     pub part: Option<Part>,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].
