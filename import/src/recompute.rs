@@ -140,6 +140,12 @@ impl Accounts {
                 Item::Cost(_) | Item::Utilization(_) if self.window.is_some() => {}
                 Item::Cost(cost) => self.captures.cost(cost),
                 Item::Utilization(reading) => self.captures.utilization(reading),
+                Item::Counters(ref event) => {
+                    let inside = |window: &Window| event.span().is_none_or(|(begin, end)| window.contains(begin, end));
+                    if self.window.as_ref().is_none_or(inside) {
+                        self.captures.counters(event);
+                    }
+                }
                 Item::End(how, at) => {
                     self.end = how;
                     self.last = self.last.max(at);

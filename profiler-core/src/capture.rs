@@ -10,6 +10,7 @@
 
 use crate::attribution::Attributor;
 use crate::cost::Cost;
+use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
 use crate::kernels::{KernelProfile, KernelsReport};
 use crate::process_info::{End, ProcessInfo};
@@ -56,6 +57,7 @@ pub struct Captures {
     what_if_stopped: bool,
     cost: Option<Cost>,
     gauges: Utilization,
+    counters: CounterLog,
     kernel_profiles: Vec<KernelProfile>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
@@ -142,6 +144,12 @@ impl Captures {
     /// What the gauges of devices said so far, for the report.
     pub fn utilization(&mut self, reading: UtilizationReading) {
         self.gauges.take(reading);
+    }
+
+    /// A sample of hardware counters, a reading of gauges, or what is known of them; in the order in which they came.
+    /// Samples come before the flush that passes them, or some flushes later.
+    pub fn counters(&mut self, event: &CounterEvent) {
+        self.counters.take(event);
     }
 
     /// What measuring a kernel came to, for the report.

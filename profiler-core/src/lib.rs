@@ -15,6 +15,7 @@ pub mod capture;
 mod collections;
 pub mod completeness;
 pub mod cost;
+pub mod counters;
 pub mod demangle;
 pub mod dictionary;
 pub mod diff;

@@ -11,7 +11,7 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, events, gauges, kernels, meta, pack};
+use super::{Damage, Item, TraceError, counters, events, gauges, kernels, meta, pack};
 use crate::kernels::KernelProfile;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
@@ -131,7 +131,7 @@ impl<R: Read> BlockReader<R> {
 
     fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(None) };
-        let known = ((kind::SESSION..=kind::ANSWER).contains(&header.kind) || header.kind == kind::KERNEL_PROFILE)
+        let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind) || header.kind == kind::KERNEL_PROFILE)
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -143,7 +143,10 @@ impl<R: Read> BlockReader<R> {
         let mut content = Content::Items(Vec::new());
         if !known {
             self.source.damage.unknown_blocks += 1;
-        } else if header.kind == kind::EVENTS && header.t_max > 0 && self.window.is_some_and(outside) {
+        } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS)
+            && header.t_max > 0
+            && self.window.is_some_and(outside)
+        {
             // Checked, and passed over.
         } else {
             match self.take_apart(&header) {
@@ -191,6 +194,12 @@ impl<R: Read> BlockReader<R> {
             kind::EVENTS => {
                 let mut items = self.spare.pop().unwrap_or_default();
                 let unknown = events::decode(body, header.t_min, |item| items.push(item))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok(Content::Items(items));
+            }
+            kind::COUNTERS => {
+                let mut items = self.spare.pop().unwrap_or_default();
+                let unknown = counters::decode(body, header.t_min, |event| items.push(Item::Counters(event)))?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok(Content::Items(items));
             }
