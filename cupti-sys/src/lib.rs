@@ -38,7 +38,7 @@ pub mod walk;
 
 pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
 pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, oldest_lent};
-pub use callbacks::{ActivityHandler, ResourceHandler, count_by_library};
+pub use callbacks::{ActivityHandler, KernelLaunch, LAUNCHES, ResourceHandler, count_by_library};
 pub use cupti::{Cupti, Error};
 pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};

@@ -10,6 +10,7 @@
 //! | [`host`] | metrics and passes of a chip, and values from counters; needs no GPU |
 //! | [`sets`] | which metrics are sampled on a chip |
 //! | [`sampling`] | samples of a whole device at a fixed interval |
+//! | [`range`] | counters of one launch at a time |
 //! | [`refusal`] | why the hardware is not to be had, in words |
 //!
 //! The counters of a device belong to one owner at a time: sampling, ranges, program counters, and other processes
@@ -18,6 +19,7 @@
 
 pub mod abi;
 pub mod host;
+pub mod range;
 pub mod refusal;
 pub mod sampling;
 pub mod sets;
