@@ -4,6 +4,7 @@ use std::error::Error;
 
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::host::{Collection, Host, MetricKind};
+use cupti_sys::counters::range::RangePlan;
 use cupti_sys::counters::sets::{self, Links};
 use cupti_sys::{Cupti, Search};
 
@@ -41,5 +42,16 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
         println!("duration {} {}", properties.hardware, properties.unit);
         println!("unknown {}", host.properties("there_is_no_such_metric.sum").is_err());
     }
+    Ok(())
+}
+
+/// Prints how many launches each group of metrics takes on a chip, and which metrics it does not have.
+pub fn describe_ranges(path: &str, chip: &str, groups: &[String]) -> Result<(), Box<dyn Error>> {
+    let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
+    let groups: Vec<Vec<String>> = groups.iter().map(|group| group.split(',').map(str::to_owned).collect()).collect();
+    let plan = RangePlan::new(Counters::of(cupti), chip, &groups)?;
+    let passes: Vec<_> = (0..plan.groups()).map(|group| plan.passes(group).to_string()).collect();
+    println!("passes {}", passes.join(" "));
+    println!("missing {}", plan.missing().join(" "));
     Ok(())
 }

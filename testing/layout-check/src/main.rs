@@ -2,7 +2,7 @@
 //!
 //! A program of its own because two copies of libcupti in one process fight, and because some versions crash the
 //! process when there is no driver: with `--symbols` nothing in the library is called. With `--counters` it prints what
-//! there is of the counter interfaces instead. It is the child of the tests over released libraries and does not judge what it prints.
+//! there is of the counter interfaces instead, with `--ranges` how many passes groups of metrics take on a chip. It is the child of the tests over released libraries and does not judge what it prints.
 
 mod counters;
 
@@ -34,8 +34,9 @@ fn main() -> ExitCode {
         [path] => (path, describe(path, false)),
         [path, flag] if flag == "--symbols" => (path, describe(path, true)),
         [path, flag] if flag == "--counters" => (path, counters::describe(path)),
+        [path, flag, chip, groups @ ..] if flag == "--ranges" => (path, counters::describe_ranges(path, chip, groups)),
         _ => {
-            eprintln!("usage: cupti-layout-check LIBCUPTI [--symbols | --counters]");
+            eprintln!("usage: cupti-layout-check LIBCUPTI [--symbols | --counters | --ranges CHIP METRIC,METRIC...]");
             return ExitCode::from(2);
         }
     };

@@ -3,4 +3,5 @@
 mod counters;
 mod cudarc;
 mod numbers;
+mod ranges;
 mod released;
