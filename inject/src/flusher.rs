@@ -30,6 +30,10 @@ use crate::utilization::UtilizationReader;
 /// after that. Once in the life of a process, and only while something is missing.
 const STRAGGLERS: Duration = Duration::from_millis(50);
 
+/// The thread that reads counters may take so long to end at the end of the program: closing takes 50 ms a device, and
+/// opening, which it may be at, 300 ms (H200).
+const COUNTERS_TIMEOUT: Duration = Duration::from_millis(600);
+
 /// A mark is held back so long for a buffer that CUPTI keeps: as long as the engine waits for a launch. Records that
 /// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
 const WITHHELD_NANOS: u64 = 2_000_000_000;
@@ -98,6 +102,9 @@ pub fn run(
             utilization.tick(|reading| {
                 let _ = shared.messages.try_send(Message::Utilization(reading));
             });
+        }
+        if stopping && !shared.counters.stop(COUNTERS_TIMEOUT) {
+            tracing::debug!("the thread of the counters does not end");
         }
         let at = clock::now(cupti);
         cupti_sys::mark_lent(at.nanos());

@@ -24,6 +24,8 @@ use crate::config::request::{Range, Request};
 use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError, WhatIf};
 use crate::control::server::{self, Control};
 use crate::cost::CallbackTimer;
+use crate::counters::Reader;
+use crate::counters::stop::Stop;
 use crate::cupti::callbacks::Callbacks;
 use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::kinds;
@@ -137,6 +139,8 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let collecting = start_thread("gpuwhy-collect")?;
     let flushing = start_thread("gpuwhy-flush")?;
     let sampling = if settings.sampling == Sampling::Off { None } else { Some(start_thread("gpuwhy-sample")?) };
+    let reader = Reader::prepare(settings.gpu_metrics, settings.mode);
+    let reading = reader.map(|reader| Ok((reader, start_thread("gpuwhy-counters")?))).transpose()?;
     let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };
     // The subscriber hears of cudaProfilerStart, and of the end of cuInit. Monitor mode needs neither: a subscriber
     // that is never called slows eight launching threads down by a tenth.
@@ -166,6 +170,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         flusher: 0.into(),
         launchers: Launchers::new(),
         sample_queue: SampleQueue::default(),
+        counters: Stop::default(),
         meters: CallbackTimer::default(),
     });
     let full = settings.mode == Mode::Full;
@@ -235,6 +240,10 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     if let Some((sampler, worker)) = sampler.zip(sampling) {
         let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
         worker.work(move || sampler.run(cupti, &shared, &controller));
+    }
+    if let Some((reader, worker)) = reading {
+        let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
+        worker.work(move || reader.run(cupti, &shared, &controller, &shared.counters));
     }
     if let Some(worker) = controlling {
         match Control::open() {

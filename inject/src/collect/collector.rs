@@ -15,6 +15,7 @@ use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
+use profiler_core::counters::CounterEvent;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{ApiCall, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::text_format::printable;
@@ -53,6 +54,8 @@ pub struct Collector {
     pub(super) events: Vec<RangeEvent>,
     /// Records that come before there is a trace, and alone are no reason for one.
     pub(super) early: Vec<Record>,
+    /// What is sampled and what was lost of it, for a trace that begins later.
+    pub(super) known_counters: Vec<CounterEvent>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
     pub(super) account: CostTracker,
@@ -112,6 +115,7 @@ impl Collector {
             routed: Vec::new(),
             events: Vec::new(),
             early: Vec::new(),
+            known_counters: Vec::new(),
             own: None,
             account,
             graph_nodes,
@@ -142,6 +146,7 @@ impl Collector {
                 Message::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
                 Message::Samples(batch) => self.samples(&batch),
                 Message::Utilization(reading) => self.utilization(reading),
+                Message::Counters(events) => self.counters(&events),
                 Message::Graph { id, nodes } => {
                     if let Some(graph_nodes) = &mut self.graph_nodes {
                         graph_nodes.instantiated(id, nodes);
@@ -233,6 +238,9 @@ impl Collector {
                 self.catch_up();
                 session.begin(&self.loss);
                 self.decoder.describe_devices();
+                for event in &self.known_counters {
+                    session.counters(*event, self.decoder.dictionary());
+                }
                 self.own = Some(session);
                 let _ = done.send(());
             }

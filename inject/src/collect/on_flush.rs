@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use profiler_core::counters::CounterEvent;
 use profiler_core::record::Timestamp;
 use profiler_core::utilization::UtilizationReading;
 
@@ -29,6 +30,29 @@ impl Collector {
             // In a run that is only watched CUPTI does not.
             self.decoder.describe_devices();
             self.open_trace();
+        }
+    }
+
+    /// Samples and gauges open no trace: that takes something that the program did with the device.
+    pub(super) fn counters(&mut self, events: &[CounterEvent]) {
+        for &event in events {
+            self.captures.counters(&event);
+            let dictionary = self.decoder.dictionary();
+            self.trace.write(|trace| trace.counters(event, dictionary));
+            if let Some(own) = &mut self.own {
+                own.counters(event, dictionary);
+            }
+            let device = match event {
+                CounterEvent::Set(set) => set.device,
+                CounterEvent::Loss(loss) => loss.device,
+                CounterEvent::Sample(_) | CounterEvent::Gauges(_) => continue,
+            };
+            self.known_counters.retain(|known| match (known, &event) {
+                (CounterEvent::Set(known), CounterEvent::Set(_)) => known.device != device,
+                (CounterEvent::Loss(known), CounterEvent::Loss(_)) => known.device != device,
+                _ => true,
+            });
+            self.known_counters.push(event);
         }
     }
 

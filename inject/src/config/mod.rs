@@ -23,7 +23,7 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{Range, RangeKind, Request};
 use crate::config::table::Setting;
 
-pub use choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
+pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::parse_duration;
@@ -76,6 +76,8 @@ pub struct Settings {
     pub sampling: Sampling,
     /// Native functions in the stacks of host threads.
     pub native_stacks: NativeStacks,
+    /// What is read of devices.
+    pub gpu_metrics: GpuMetrics,
     /// [`WHAT_IF`].
     pub what_if: WhatIf,
     /// What is measured.
@@ -121,6 +123,7 @@ impl Settings {
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
             native_stacks: reader.get(&table::NATIVE_STACKS),
+            gpu_metrics: reader.get(&table::GPU_METRICS),
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             command_line: reader.get(&table::COMMAND_LINE),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use profiler_core::cost::Mode;
 
-use crate::config::choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
+use crate::config::choices::{
+    CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
+};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
@@ -386,6 +388,20 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
     parse: NativeStacks::parse,
 };
 
+/// [`variable::GPU_METRICS`]
+pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
+    name: variable::GPU_METRICS,
+    default: "gauges",
+    expected: "auto, off, gauges, on or on:HZ with 10 to 1000 samples a second",
+    meaning: "What is read of the GPUs themselves. `gauges`: power, temperature, clocks and what lowers them, memory in use and traffic, \
+                  ten times a second by NVML. `auto` also samples hardware counters, 200 times a second, where no other tool has them and \
+                  the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
+                  counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
+                  the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. `gpuwhy run` \
+                  sets `auto`. With GPUWHY_MODE=monitor there are gauges only.",
+    parse: GpuMetrics::parse,
+};
+
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
     OUTPUT.variable(),
@@ -419,6 +435,7 @@ pub const VARIABLES: &[Variable] = &[
     BUFFER_MEMORY.variable(),
     SAMPLING.variable(),
     NATIVE_STACKS.variable(),
+    GPU_METRICS.variable(),
 ];
 
 /// The table as Markdown: the contents of `docs/guide/environment.md`.

@@ -44,6 +44,8 @@ pub const BUFFER_MEMORY: &str = "GPUWHY_BUFFER_MEMORY";
 pub const SAMPLING: &str = "GPUWHY_SAMPLING";
 /// Whether stacks of host threads have native functions.
 pub const NATIVE_STACKS: &str = "GPUWHY_NATIVE_STACKS";
+/// Whether hardware counters and gauges of devices are read.
+pub const GPU_METRICS: &str = "GPUWHY_GPU_METRICS";
 
 /// How much of the command line is kept.
 pub const COMMAND_LINE: &str = "GPUWHY_COMMAND_LINE";
