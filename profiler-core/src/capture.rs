@@ -12,7 +12,7 @@ use crate::attribution::Attributor;
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
-use crate::kernels::{KernelProfile, KernelsReport};
+use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -31,6 +31,11 @@ pub const OPEN_LIMIT: usize = 64;
 /// those before it are over; what an engine holds grows with what it takes.
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
+
+/// Kernels are chosen to be measured after so many steps: the first ones warm up.
+const STEPS_TO_CHOOSE: u64 = 5;
+/// Or when the program has been observed for so long, nanoseconds.
+const NANOS_TO_CHOOSE: u64 = 2_000_000_000;
 
 /// One capture and its engine.
 #[derive(Debug)]
@@ -155,6 +160,27 @@ impl Captures {
     /// What measuring a kernel came to, for the report.
     pub fn kernel_profile(&mut self, profile: KernelProfile) {
         self.kernel_profiles.push(profile);
+    }
+
+    /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None` before,
+    /// and while none can be measured.
+    #[must_use]
+    pub fn kernels_to_measure(
+        &self,
+        most: usize,
+        names: Option<&Pattern>,
+        dictionary: &Dictionary,
+    ) -> Option<Vec<Choice>> {
+        let attributor = &self.shown()?.attributor;
+        let steps = attributor.devices().map(|account| account.steps().seen).max()?;
+        if steps < STEPS_TO_CHOOSE && attributor.observed_ns() < NANOS_TO_CHOOSE {
+            return None;
+        }
+        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
+        let first = chosen.first()?.candidate.device;
+        // The counters are opened in one context.
+        let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
+        Some(on_first.collect())
     }
 
     /// Whether a capture has launched device work that has not come yet.

@@ -7,52 +7,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::cost::Mode;
-use profiler_core::kernels::sets;
 
-use crate::config::choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
+use crate::config::choices::{
+    CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
+};
+use crate::config::kernels;
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
+use crate::config::setting::Setting;
+pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
 use crate::log::Level;
-
-/// A setting whose values are a `T`.
-#[derive(Debug)]
-pub struct Setting<T> {
-    /// Its environment variable.
-    pub name: &'static str,
-    /// What holds when it is not set.
-    pub default: &'static str,
-    /// What it takes, for the message about a value that is not understood.
-    pub expected: &'static str,
-    /// What it does, with units.
-    pub meaning: &'static str,
-    /// Reads a value.
-    pub parse: fn(&str) -> Option<T>,
-}
-
-/// A setting, without the type of its values.
-#[derive(Clone, Copy, Debug)]
-pub struct Variable {
-    /// Its environment variable.
-    pub name: &'static str,
-    /// What holds when it is not set.
-    pub default: &'static str,
-    /// What it does, with units and the values it takes.
-    pub meaning: &'static str,
-}
-
-impl<T> Setting<T> {
-    const fn variable(&self) -> Variable {
-        Variable { name: self.name, default: self.default, meaning: self.meaning }
-    }
-
-    /// The value of its default.
-    #[expect(clippy::expect_used, reason = "a test reads every default")]
-    pub fn default_value(&self) -> T {
-        (self.parse)(self.default).expect("the default is understood")
-    }
-}
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
     Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
@@ -387,57 +353,18 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
     parse: NativeStacks::parse,
 };
 
-/// [`variable::KERNELS`]
-pub const KERNELS: Setting<Option<usize>> = Setting {
-    name: variable::KERNELS,
-    default: "off",
-    expected: "a number from 1 to 64, or `off`",
-    meaning: "Measures so many kernels with the hardware counters of the GPU, while the program runs (`gpuwhy kernels`): those that \
-                  take most time and are farthest from what the GPU can do. A launch that is measured waits some 20 ms. Kernels that \
-                  communicate, cooperative ones, those of a second or longer and nodes of CUDA graphs are never measured.",
-    parse: |text| or_off(text, |text| text.parse().ok().filter(|count| (1..=64).contains(count))),
-};
-
-/// [`variable::KERNEL_NAMES`]
-pub const KERNEL_NAMES: Setting<Option<profiler_core::kernels::Pattern>> = Setting {
-    name: variable::KERNEL_NAMES,
-    default: "all",
-    expected: "a regular expression such as `gemm|softmax`, or `all`",
-    meaning: "Only kernels whose name matches are measured: a regular expression with literals, `.`, `[a-z]`, `*`, `+`, `?`, `\\|`, \
-                  groups, `^` and `$`.",
-    parse: |text| if text == "all" { Some(None) } else { profiler_core::kernels::Pattern::new(text).ok().map(Some) },
-};
-
-/// [`variable::KERNEL_METRICS`]
-pub const KERNEL_METRICS: Setting<Vec<Vec<String>>> = Setting {
-    name: variable::KERNEL_METRICS,
-    default: "full",
-    expected: "sets (core, sol, memory, stalls, full) and names of metrics, separated by commas",
-    meaning: "What is measured of a kernel: sets (`core`, `sol`, `memory`, `stalls`, `full`) and names of metrics, separated by \
-                  commas. `gpuwhy kernels --query-metrics` lists them. They are measured in this order, a few at each launch; of a \
-                  program that ends before, the first are there.",
-    parse: sets::groups,
-};
-
-/// [`variable::KERNEL_LAUNCHES`]
-pub const KERNEL_LAUNCHES: Setting<u32> = Setting {
-    name: variable::KERNEL_LAUNCHES,
-    default: "100",
-    expected: "a number from 1 to 10000",
-    meaning: "At most so many launches of a kernel are measured.",
-    parse: |text| text.parse().ok().filter(|count| (1..=10_000).contains(count)),
-};
-
-/// [`variable::KERNEL_STALL`]
-pub const KERNEL_STALL: Setting<Duration> = Setting {
-    name: variable::KERNEL_STALL,
-    default: "5s",
-    expected: "a duration from 10ms to 10m such as 5s",
-    meaning: "Measuring kernels may hold the program up for at most about this long in all.",
-    parse: |text| {
-        let range = Duration::from_millis(10)..=Duration::from_secs(600);
-        parse_duration(text).filter(|limit| range.contains(limit))
-    },
+/// [`variable::GPU_METRICS`]
+pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
+    name: variable::GPU_METRICS,
+    default: "gauges",
+    expected: "auto, off, gauges, on or on:HZ with 10 to 1000 samples a second",
+    meaning: "What is read of the GPUs themselves. `gauges`: power, temperature, clocks and what lowers them, memory in use and traffic, \
+                  ten times a second by NVML. `auto` also samples hardware counters, 200 times a second, where no other tool has them and \
+                  the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
+                  counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
+                  the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. `gpuwhy run` \
+                  sets `auto`. With GPUWHY_MODE=monitor there are gauges only.",
+    parse: GpuMetrics::parse,
 };
 
 /// Every variable that libprof.so reads.
@@ -473,11 +400,12 @@ pub const VARIABLES: &[Variable] = &[
     BUFFER_MEMORY.variable(),
     SAMPLING.variable(),
     NATIVE_STACKS.variable(),
-    KERNELS.variable(),
-    KERNEL_NAMES.variable(),
-    KERNEL_METRICS.variable(),
-    KERNEL_LAUNCHES.variable(),
-    KERNEL_STALL.variable(),
+    kernels::KERNELS.variable(),
+    kernels::KERNEL_NAMES.variable(),
+    kernels::KERNEL_METRICS.variable(),
+    kernels::KERNEL_LAUNCHES.variable(),
+    kernels::KERNEL_STALL.variable(),
+    GPU_METRICS.variable(),
 ];
 
 /// The table as Markdown: the contents of `docs/guide/environment.md`.

@@ -54,6 +54,8 @@ pub const KERNEL_METRICS: &str = "GPUWHY_KERNEL_METRICS";
 pub const KERNEL_LAUNCHES: &str = "GPUWHY_KERNEL_LAUNCHES";
 /// How long that may hold the program up.
 pub const KERNEL_STALL: &str = "GPUWHY_KERNEL_STALL";
+/// Whether hardware counters and gauges of devices are read.
+pub const GPU_METRICS: &str = "GPUWHY_GPU_METRICS";
 
 /// How much of the command line is kept.
 pub const COMMAND_LINE: &str = "GPUWHY_COMMAND_LINE";

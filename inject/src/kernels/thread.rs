@@ -104,7 +104,11 @@ impl KernelProfiler {
             }
         };
         for choice in &chosen.choices {
-            tracing::info!("{}: {:.0} % of kernel time, to be measured", choice.candidate.demangled, choice.share * 100.0);
+            tracing::info!(
+                "{}: {:.0} % of kernel time, to be measured",
+                choice.candidate.demangled,
+                choice.share * 100.0
+            );
         }
         let limits = Limits {
             launches: self.request.launches,
@@ -118,7 +122,7 @@ impl KernelProfiler {
                 *self.state.lock() = Some(State { measurement, plan: Some(plan) });
                 self.is_armed.store(true, Ordering::Release);
                 self.listen(controller, true);
-                self.wait(messages);
+                self.wait(controller, messages);
                 self.listen(controller, false);
                 self.is_armed.store(false, Ordering::Release);
                 // Whoever samples may go on.
@@ -161,12 +165,17 @@ impl KernelProfiler {
     }
 
     /// Hands on what is finished until all is.
-    fn wait(&self, messages: &Sender<Message>) {
+    fn wait(&self, controller: &CaptureController, messages: &Sender<Message>) {
         loop {
             thread::sleep(PERIOD);
             let mut state = self.state.lock();
             let Some(State { measurement, .. }) = state.as_mut() else { return };
-            measurement.tick(clock::now(self.cupti).nanos());
+            // Between two captures nothing is measured, and no kernel is given up.
+            let is_on = controller.is_on() && !self.is_over.load(Ordering::Relaxed);
+            self.is_armed.store(is_on, Ordering::Release);
+            if is_on {
+                measurement.tick(clock::now(self.cupti).nanos());
+            }
             hand_on(measurement, messages);
             if measurement.is_over() && !measurement.is_in_pass() {
                 let open = state.take();

@@ -72,7 +72,7 @@ fn refused(code: u32) -> String {
             .to_owned(),
         26 => "something on this machine holds the counters of the GPU; end it and repeat".to_owned(),
         17 => {
-            "this GPU does not have one of the metrics; `gpuwhy kernels --query-metrics` lists those it has".to_owned()
+            "this GPU does not have one of the metrics; choose another --set".to_owned()
         }
         33 | 40..=45 => {
             format!(
@@ -83,7 +83,8 @@ fn refused(code: u32) -> String {
     }
 }
 
-/// One kernel of one shape, measured. Values are missing where [`Outcome`] is not [`Measured`](Outcome::Measured).
+/// One kernel of one shape, measured. Where [`Outcome`] is not [`Measured`](Outcome::Measured), values of the groups of
+/// metrics that were complete by then are there, or none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelProfile {
     /// Where it ran.

@@ -27,7 +27,8 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
         wrapped(
             &mut out,
             "",
-            "No kernel was measured in this run. To measure the five most worthwhile ones: gpuwhy kernels -- COMMAND",
+            "No kernel was measured in this run: that takes `gpuwhy kernels -- COMMAND`, and a program that runs for more than \
+             2 s or 5 steps.",
         );
     } else {
         let held = duration(report.stall_ns);
@@ -83,7 +84,10 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
         ),
     );
     if let Some(why) = view.profile.outcome.sentence() {
-        wrapped_as(out, Paint::Yellow, "    not measured: ", &why);
+        let lead = if view.profile.values.is_empty() { "    not measured: " } else { "    measured in part: " };
+        wrapped_as(out, Paint::Yellow, lead, &why);
+    }
+    if view.profile.values.is_empty() {
         return;
     }
     speed(out, view);

@@ -66,7 +66,7 @@ impl KernelView {
             geometry: geometry.as_ref(),
             room: room.as_ref(),
         };
-        let findings = if profile.outcome.sentence().is_none() { findings(&evidence) } else { Vec::new() };
+        let findings = if profile.values.is_empty() { Vec::new() } else { findings(&evidence) };
         Self {
             name: crate::demangle::without_parameters(&symbol),
             symbol,

@@ -37,6 +37,8 @@ pub enum Rule {
     LateGraphTrace,
     /// Records had to be written while no buffer callbacks were registered.
     NoCallbacks,
+    /// A function of hardware counters from inside a callback: most take milliseconds, which the program would wait.
+    CountersInCallback,
     /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
     CallAfterFork,
 }
@@ -57,6 +59,7 @@ impl Rule {
             Self::EarlyKernelDisable => "kernel records disabled in a library that can deadlock on it",
             Self::LateGraphTrace => "graph records enabled where launches of older graphs crash",
             Self::NoCallbacks => "records to deliver but no buffer callbacks",
+            Self::CountersInCallback => "counter function called from inside a callback",
             Self::CallAfterFork => "called in the child of a fork",
         }
     }

@@ -53,12 +53,8 @@ impl Counter for Fake {
 }
 
 fn choice(config: u32, name: &str) -> Choice {
-    let launch = LaunchConfig {
-        grid: [10, 1, 1],
-        block: [128, 1, 1],
-        dynamic_shared_bytes: 64,
-        ..LaunchConfig::default()
-    };
+    let launch =
+        LaunchConfig { grid: [10, 1, 1], block: [128, 1, 1], dynamic_shared_bytes: 64, ..LaunchConfig::default() };
     let candidate = Candidate {
         device: DeviceId(0),
         config: LaunchConfigId(config),
@@ -87,8 +83,7 @@ fn launch(name: &str) -> Launch<'_> {
 
 fn measurement(fake: Fake, limits: Limits) -> Measurement<Fake> {
     let context = |id, device| Context { id: ContextId(id), device: DeviceId(device), ..Context::default() };
-    let mut measurement =
-        Measurement::new(&[choice(4, "a"), choice(5, "b")], &[context(1, 0), context(2, 1)], limits);
+    let mut measurement = Measurement::new(&[choice(4, "a"), choice(5, "b")], &[context(1, 0), context(2, 1)], limits);
     measurement.open(fake);
     measurement
 }
