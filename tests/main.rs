@@ -19,6 +19,7 @@ mod cupti_sharing;
 mod export;
 mod hostile;
 mod inputs;
+mod kernels;
 mod kineto;
 mod kineto_reference;
 mod lessons;

@@ -159,6 +159,11 @@ impl Captures {
 
     /// What measuring a kernel came to, for the report.
     pub fn kernel_profile(&mut self, profile: KernelProfile) {
+        if profile.launches > 0 {
+            for capture in self.open.iter_mut().chain(&mut self.kept) {
+                capture.attributor.disturbed(profile.begin, profile.end);
+            }
+        }
         self.kernel_profiles.push(profile);
     }
 

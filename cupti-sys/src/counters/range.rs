@@ -172,12 +172,23 @@ impl fmt::Debug for RangeProfiler {
 
 impl RangeProfiler {
     /// Opens it for `context`, which must be current on this thread. Asks first whether the counters are free. After
-    /// [`Counters::initialize`].
+    /// [`Counters::initialize`]. The plan comes back with an error: dropping it takes a call for each group.
     ///
     /// # Errors
     /// [`CuptiResult::HARDWARE_BUSY`] while somebody else has the counters,
     /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others.
-    pub fn open(counters: &'static Counters, context: ContextHandle, plan: RangePlan) -> Result<Self, Error> {
+    pub fn open(
+        counters: &'static Counters,
+        context: ContextHandle,
+        plan: RangePlan,
+    ) -> Result<Self, (Error, RangePlan)> {
+        match Self::enable(counters, context) {
+            Ok(object) => Ok(Self { counters, object, context, plan }),
+            Err(error) => Err((error, plan)),
+        }
+    }
+
+    fn enable(counters: &'static Counters, context: ContextHandle) -> Result<Object, Error> {
         let functions = &counters.functions;
         let context_pointer = context.raw();
         let mut asked =
@@ -190,21 +201,7 @@ impl RangeProfiler {
         if enable.object.is_null() {
             return Err(Error { function: functions.range_enable.name(), code: CuptiResult::UNKNOWN });
         }
-        let mut profiler = Self { counters, object: enable.object, context, plan };
-        for group in &mut profiler.plan.groups {
-            let mut size = RangeGetCounterDataSize {
-                object: profiler.object,
-                names: group.names.as_ptr(),
-                count: group.names.len(),
-                ranges: 1,
-                nodes: 1,
-                ..RangeGetCounterDataSize::new()
-            };
-            // SAFETY: the object is alive, and so are that many terminated texts.
-            unsafe { functions.range_data_size.call(&mut size) }?;
-            group.image = vec![0; size.size];
-        }
-        Ok(profiler)
+        Ok(enable.object)
     }
 
     /// The context that it was opened for.
@@ -228,6 +225,19 @@ impl RangeProfiler {
         let Some(group) = self.plan.groups.get_mut(group) else {
             return Err(Error { function: functions.range_set_config.name(), code: CuptiResult::INVALID_PARAMETER });
         };
+        if group.image.is_empty() {
+            let mut size = RangeGetCounterDataSize {
+                object,
+                names: group.names.as_ptr(),
+                count: group.names.len(),
+                ranges: 1,
+                nodes: 1,
+                ..RangeGetCounterDataSize::new()
+            };
+            // SAFETY: the object is alive, and so are that many terminated texts.
+            unsafe { functions.range_data_size.call(&mut size) }?;
+            group.image = vec![0; size.size];
+        }
         let (image, image_size) = (group.image.as_mut_ptr(), group.image.len());
         let mut initialize = RangeImageInitialize { object, size: image_size, image, ..RangeImageInitialize::new() };
         // SAFETY: the object is alive, and the image is as long as the struct says.

@@ -17,7 +17,7 @@ use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
 use profiler_core::counters::CounterEvent;
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{ApiCall, Loss, RangeEvent, Record, Timestamp};
+use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::text_format::printable;
 use profiler_core::utilization::Utilization;
 
@@ -32,7 +32,7 @@ use crate::cost::CostTracker;
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::graphs::GraphNodeBudget;
 use crate::cupti::recorder;
-use crate::kernels::KernelProfiler;
+use crate::kernels::{self, KernelProfiler};
 use crate::message::{Message, RunOutcome, SessionCommand, Shared};
 use crate::nvtx;
 use crate::sampler::launchers::CallCounter;
@@ -186,6 +186,7 @@ impl Collector {
             match self.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.
                 Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_canary(&call) => {}
+                Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(&kernel) => self.loss.own_kernels += 1,
                 Decoded::Record(record) => {
                     self.account.record(&record);
                     if let Some(graph_nodes) = &mut self.graph_nodes
@@ -227,6 +228,12 @@ impl Collector {
         let dictionary = self.decoder.dictionary();
         let function = dictionary.api_function(call.function);
         function.is_some_and(|function| dictionary.name(function.name) == recorder::CANARY_FUNCTION)
+    }
+
+    /// Whether CUPTI's range profiler launched it, as it does around passes.
+    fn is_own_kernel(&self, kernel: &Kernel) -> bool {
+        let dictionary = self.decoder.dictionary();
+        self.kernels.is_some() && kernels::is_of_cupti(dictionary.name(dictionary.launch_config(kernel.config).name))
     }
 
     /// Nothing is recorded, but the program may say what it does.

@@ -16,5 +16,11 @@ mod hook;
 mod measurement;
 mod thread;
 
+/// Whether a kernel of this name is one of the range profiler's: it waits for some microseconds around each pass (H200,
+/// CUPTI 13.0).
+pub fn is_of_cupti(name: &str) -> bool {
+    name == "WaitNs" || name.starts_with("_Z6WaitNs")
+}
+
 pub use hook::kernel_launched;
 pub use thread::KernelProfiler;

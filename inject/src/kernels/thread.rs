@@ -201,9 +201,11 @@ impl KernelProfiler {
             // Once, 150 ms: it needs the context, which is current here.
             match RangeProfiler::open(Counters::of(self.cupti), context, plan) {
                 Ok(profiler) => state.measurement.open(profiler),
-                Err(error) => {
+                Err((error, plan)) => {
                     tracing::warn!("kernels are not measured: {error}");
                     state.measurement.refuse(error.code.0);
+                    // The thread drops it.
+                    state.plan = Some(plan);
                     return false;
                 }
             }

@@ -188,6 +188,11 @@ impl Attributor {
         accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
+    /// The profiler itself held the program up in this time: steps of then are not typical ones, on any device.
+    pub fn disturbed(&mut self, from: Timestamp, to: Timestamp) {
+        self.timelines.iter_mut().for_each(|timeline| timeline.account.disturb(from, to));
+    }
+
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         let at = at.nanos().max(self.newest_flush);

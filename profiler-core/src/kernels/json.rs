@@ -27,7 +27,8 @@ struct ShapeJson {
     grid: [u32; 3],
     block: [u32; 3],
     registers_per_thread: u16,
-    shared_bytes: u32,
+    static_shared_bytes: u32,
+    dynamic_shared_bytes: u32,
     local_bytes_per_thread: u32,
     launches: u64,
     total_ns: u64,
@@ -123,11 +124,8 @@ impl KernelsJson {
                 grid: row.kernel.launch.grid,
                 block: row.kernel.launch.block,
                 registers_per_thread: row.kernel.launch.registers_per_thread,
-                shared_bytes: row
-                    .kernel
-                    .launch
-                    .static_shared_bytes
-                    .saturating_add(row.kernel.launch.dynamic_shared_bytes),
+                static_shared_bytes: row.kernel.launch.static_shared_bytes,
+                dynamic_shared_bytes: row.kernel.launch.dynamic_shared_bytes,
                 local_bytes_per_thread: row.kernel.launch.local_bytes_per_thread,
                 launches: row.kernel.launches,
                 total_ns: row.kernel.total_ns,
@@ -155,7 +153,8 @@ fn measured(view: &KernelView) -> MeasuredJson {
             grid: view.launch.grid,
             block: view.launch.block,
             registers_per_thread: view.launch.registers_per_thread,
-            shared_bytes: view.launch.static_shared_bytes.saturating_add(view.launch.dynamic_shared_bytes),
+            static_shared_bytes: view.launch.static_shared_bytes,
+            dynamic_shared_bytes: view.launch.dynamic_shared_bytes,
             local_bytes_per_thread: view.launch.local_bytes_per_thread,
             launches: view.launches,
             total_ns: view.total_ns,

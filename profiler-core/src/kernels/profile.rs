@@ -71,9 +71,7 @@ fn refused(code: u32) -> String {
                NVreg_RestrictProfilingToAdminUsers=0"
             .to_owned(),
         26 => "something on this machine holds the counters of the GPU; end it and repeat".to_owned(),
-        17 => {
-            "this GPU does not have one of the metrics; choose another --set".to_owned()
-        }
+        17 => "this GPU does not have one of the metrics; choose another --set".to_owned(),
         33 | 40..=45 => {
             format!(
                 "counters cannot be read in this environment, such as MIG, MPS, vGPU or confidential computing ({code})"

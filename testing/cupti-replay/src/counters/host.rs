@@ -8,12 +8,21 @@ use cupti_sys::CuptiResult;
 use cupti_sys::counters::abi::{
     DeviceGetChipName, HostConfigAddMetrics, HostDeinitialize, HostEvaluateToGpuValues, HostGetConfigImage,
     HostGetConfigImageSize, HostGetNumOfPasses, HostGetSupportedChips, HostInitialize, ProfilerInitialize,
+    RANGE_PROFILER,
 };
 
+use super::Recorded;
 use super::image;
-use super::parameters::{bytes, checked, names};
+use super::parameters::{bytes, checked, checked_anywhere, names};
 use super::unit::HostObject;
+use crate::ffi;
 use crate::instance::answer;
+use crate::violation::Rule;
+
+/// Each call opens a pass of its own, and ranges take as many as the file says.
+fn passes(host: &HostObject, recorded: &Recorded) -> u8 {
+    if host.of_ranges { recorded.passes(host.metrics.len()).saturating_add(host.calls - 1) } else { host.calls }
+}
 
 /// `cuptiProfilerInitialize`
 ///
@@ -81,7 +90,9 @@ pub unsafe extern "C" fn cuptiProfilerHostInitialize(parameters: *mut HostInitia
         }
         let mut objects = player.unit.objects();
         let handle = objects.handle();
-        objects.hosts.insert(handle, HostObject::default());
+        objects
+            .hosts
+            .insert(handle, HostObject { of_ranges: parameters.kind == RANGE_PROFILER, ..HostObject::default() });
         parameters.object = ptr::without_provenance_mut(handle);
         Ok(())
     })
@@ -138,7 +149,7 @@ pub unsafe extern "C" fn cuptiProfilerHostGetConfigImageSize(parameters: *mut Ho
         let parameters = unsafe { checked(player, name, parameters, HostGetConfigImageSize::SIZE) }?;
         let mut objects = player.unit.objects();
         let host = objects.host(parameters.object.addr())?;
-        parameters.size = image::configuration(host.calls, &host.metrics).len();
+        parameters.size = image::configuration(passes(host, player.unit.recorded()?), &host.metrics).len();
         Ok(())
     })
 }
@@ -155,7 +166,7 @@ pub unsafe extern "C" fn cuptiProfilerHostGetConfigImage(parameters: *mut HostGe
         let parameters = unsafe { checked(player, name, parameters, HostGetConfigImage::SIZE) }?;
         let mut objects = player.unit.objects();
         let host = objects.host(parameters.object.addr())?;
-        let image = image::configuration(host.calls, &host.metrics);
+        let image = image::configuration(passes(host, player.unit.recorded()?), &host.metrics);
         if parameters.image.is_null() || parameters.size < image.len() {
             return Err(CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT);
         }
@@ -184,7 +195,7 @@ pub unsafe extern "C" fn cuptiProfilerHostGetNumOfPasses(parameters: *mut HostGe
     })
 }
 
-/// `cuptiProfilerHostEvaluateToGpuValues`: of samples.
+/// `cuptiProfilerHostEvaluateToGpuValues`: of samples, and of ranges from inside a callback too.
 ///
 /// # Safety
 /// NULL or a struct with counter data, texts and room for values as long as it says.
@@ -193,11 +204,15 @@ pub unsafe extern "C" fn cuptiProfilerHostEvaluateToGpuValues(parameters: *mut H
     answer("cuptiProfilerHostEvaluateToGpuValues", |player| {
         let name = "cuptiProfilerHostEvaluateToGpuValues";
         // SAFETY: as promised by the caller.
-        let parameters = unsafe { checked(player, name, parameters, HostEvaluateToGpuValues::SIZE) }?;
+        let parameters = unsafe { checked_anywhere(parameters, HostEvaluateToGpuValues::SIZE) }?;
         // SAFETY: as promised by the caller.
         let (data, wanted) =
             unsafe { (bytes(parameters.image, parameters.size)?, names(parameters.names, parameters.count)?) };
-        let known = player.unit.objects().host(parameters.object.addr())?.metrics.clone();
+        let HostObject { metrics: known, of_ranges, .. } =
+            player.unit.objects().host(parameters.object.addr())?.clone();
+        if let Some(callback) = ffi::callback_on_this_thread().filter(|_| !of_ranges) {
+            player.violations.note(Rule::CountersInCallback, || format!("{name}, from {callback}"));
+        }
         let sample = image::Data::read(data).sample(parameters.index).ok_or(CuptiResult::INVALID_PARAMETER)?;
         for (place, metric) in wanted.iter().enumerate() {
             let found = known.iter().position(|known| known == metric).and_then(|at| sample.2.get(at));

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use cupti_sys::CuptiResult;
 
+use super::image::Data;
 use crate::ffi;
 use crate::player::Player;
 use crate::violation::Rule;
@@ -22,6 +23,15 @@ pub unsafe fn checked<P>(
     if let Some(callback) = ffi::callback_on_this_thread() {
         player.violations.note(Rule::CountersInCallback, || format!("{function}, from {callback}"));
     }
+    // SAFETY: as promised by the caller.
+    unsafe { checked_anywhere(parameters, size) }
+}
+
+/// As [`checked`], of a function that may be called from inside a callback.
+///
+/// # Safety
+/// As [`checked`].
+pub unsafe fn checked_anywhere<P>(parameters: *mut P, size: usize) -> Result<&'static mut P, CuptiResult> {
     if parameters.is_null() {
         return Err(CuptiResult::INVALID_PARAMETER);
     }
@@ -56,4 +66,15 @@ pub unsafe fn names(names: *const *const c_char, count: usize) -> Result<Vec<Str
     // SAFETY: as promised by the caller.
     let text = |index| unsafe { CStr::from_ptr(names.add(index).read()) }.to_string_lossy().into_owned();
     Ok((0..count).map(text).collect())
+}
+
+/// Stores counter data.
+///
+/// # Safety
+/// `size` bytes at `address` are writable.
+pub unsafe fn store(address: *mut u8, size: usize, data: &Data) {
+    for (place, byte) in data.bytes().take(size).enumerate() {
+        // SAFETY: below the size, as the caller says.
+        unsafe { address.add(place).write(byte) };
+    }
 }

@@ -8,8 +8,11 @@
 //! metrics gpc__cycles_elapsed.avg.per_second sm__cycles_active.avg.pct_of_peak_sustained_elapsed
 //! silent nvlrx__bytes.sum.per_second
 //! sample 0 5000000 1.98e9 75
+//! metrics_in_a_pass 8
+//! kernel _Z4copyPf gpu__time_duration.sum 80000
 //! ```
 //! Times are nanoseconds after the start of the recording, values are in the order of `metrics`. A metric that is
+//! `kernel` gives values of a kernel for ranges; of what it does not name a range has no number. A metric that is
 //! `silent` is known to the chip and sends nothing, so that no sample with it completes.
 
 use std::ffi::CString;
@@ -40,6 +43,10 @@ pub struct Recorded {
     pub silent: Vec<String>,
     /// By time.
     pub rows: Vec<Row>,
+    /// How many metrics of a range are counted at a launch; 0: all of them.
+    pub metrics_in_a_pass: usize,
+    /// Kernel, metric and value.
+    pub kernels: Vec<(String, String, f64)>,
 }
 
 /// The samples in a file.
@@ -81,7 +88,18 @@ fn parse(text: &str) -> Result<Recorded, (usize, String)> {
                 }
                 recorded.rows.push(row);
             }
-            _ => return Err(fail("expected chip, interval, metrics, silent or sample with its values")),
+            ("metrics_in_a_pass", [count]) => {
+                recorded.metrics_in_a_pass = count.parse().map_err(|_| fail("no number"))?;
+            }
+            ("kernel", [kernel, metric, value]) => {
+                let value = value.parse().map_err(|_| fail("a value is no number"))?;
+                recorded.kernels.push(((*kernel).to_owned(), (*metric).to_owned(), value));
+            }
+            _ => {
+                return Err(fail(
+                    "expected chip, interval, metrics, silent, sample, metrics_in_a_pass or kernel with its values",
+                ));
+            }
         }
     }
     if recorded.chip.is_empty() || recorded.interval == 0 || recorded.metrics.is_empty() {
@@ -94,7 +112,22 @@ impl Recorded {
     /// Whether the chip knows this metric.
     #[must_use]
     pub fn knows(&self, metric: &str) -> bool {
-        self.metrics.iter().chain(&self.silent).any(|known| known == metric)
+        let of_kernels = self.kernels.iter().map(|(_, metric, _)| metric);
+        self.metrics.iter().chain(&self.silent).chain(of_kernels).any(|known| known == metric)
+    }
+
+    /// The value of a metric of a kernel; not a number where the file has none.
+    #[must_use]
+    pub fn kernel_value(&self, kernel: &str, metric: &str) -> f64 {
+        let found = self.kernels.iter().find(|(name, of, _)| name == kernel && of == metric);
+        found.map_or(f64::NAN, |&(_, _, value)| value)
+    }
+
+    /// Passes of so many metrics of a range.
+    #[must_use]
+    pub fn passes(&self, metrics: usize) -> u8 {
+        let in_a_pass = if self.metrics_in_a_pass == 0 { metrics.max(1) } else { self.metrics_in_a_pass };
+        u8::try_from(metrics.div_ceil(in_a_pass)).unwrap_or(u8::MAX)
     }
 
     /// The value of a metric in a row; not a number where nothing was sent.

@@ -10,7 +10,7 @@ use cupti_sys::counters::abi::{
 };
 
 use super::image;
-use super::parameters::{bytes, checked, names};
+use super::parameters::{bytes, checked, names, store};
 use super::unit::SamplingObject;
 use crate::instance::answer;
 use crate::player::Player;
@@ -242,15 +242,4 @@ pub unsafe extern "C" fn cuptiPmSamplingCounterDataGetSampleInfo(parameters: *mu
         (parameters.start, parameters.end) = (begin, end);
         Ok(())
     })
-}
-
-/// Stores counter data.
-///
-/// # Safety
-/// `size` bytes at `address` are writable.
-unsafe fn store(address: *mut u8, size: usize, data: &image::Data) {
-    for (place, byte) in data.bytes().take(size).enumerate() {
-        // SAFETY: below the size, as the caller says.
-        unsafe { address.add(place).write(byte) };
-    }
 }

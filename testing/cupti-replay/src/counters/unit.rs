@@ -21,6 +21,8 @@ pub struct HostObject {
     pub metrics: Vec<String>,
     /// Calls that added some: each opens a pass of its own.
     pub calls: u8,
+    /// Whether they are for ranges, which take several passes.
+    pub of_ranges: bool,
 }
 
 /// A device that is sampled, or is about to be.
@@ -37,6 +39,27 @@ pub struct SamplingObject {
     has_given: bool,
 }
 
+/// A range profiler.
+#[derive(Clone, Debug, Default)]
+pub struct RangeObject {
+    /// What is measured; empty before it is configured.
+    pub metrics: Vec<String>,
+    /// Launches that it takes, and how many there were.
+    pub passes: usize,
+    /// As above.
+    pub done: usize,
+    /// Address and size of the client's image.
+    pub image: Option<(usize, usize)>,
+    /// Between start and stop.
+    pub is_started: bool,
+    /// Kernels launched since the start.
+    pub launched: Vec<String>,
+    /// The kernel of the first pass.
+    pub kernel: Option<String>,
+    /// Ranges that did not fit.
+    pub dropped: usize,
+}
+
 /// What clients have opened.
 #[derive(Debug, Default)]
 pub struct Objects {
@@ -45,6 +68,8 @@ pub struct Objects {
     pub hosts: HashMap<usize, HostObject>,
     /// Samplers.
     pub samplers: HashMap<usize, SamplingObject>,
+    /// Range profilers.
+    pub ranges: HashMap<usize, RangeObject>,
 }
 
 /// What there is to count, and who does.
@@ -75,6 +100,13 @@ impl Unit {
         self.recorded.as_ref().ok_or(CuptiResult::API_NOT_IMPLEMENTED)
     }
 
+    /// A kernel is launched.
+    pub fn launched(&self, symbol: &str) {
+        for range in self.objects().ranges.values_mut().filter(|range| range.is_started) {
+            range.launched.push(symbol.to_owned());
+        }
+    }
+
     /// What clients have opened.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,10 +120,26 @@ impl Objects {
         self.next
     }
 
-    /// Whether somebody samples.
+    /// Whether somebody samples or measures ranges.
     #[must_use]
     pub fn is_taken(&self) -> bool {
+        self.is_taken_but_by(0)
+    }
+
+    /// The same, by another one than this range profiler.
+    #[must_use]
+    pub fn is_taken_but_by(&self, handle: usize) -> bool {
+        let others = self.ranges.iter().filter(|(other, _)| **other != handle);
         self.samplers.values().any(|sampler| !sampler.metrics.is_empty())
+            || others.map(|(_, range)| range).any(|range| !range.metrics.is_empty())
+    }
+
+    /// A range profiler.
+    ///
+    /// # Errors
+    /// For a handle that is none, or not any more.
+    pub fn range(&mut self, handle: usize) -> Result<&mut RangeObject, CuptiResult> {
+        self.ranges.get_mut(&handle).ok_or(CuptiResult::INVALID_PARAMETER)
     }
 
     /// The metrics of a chip.

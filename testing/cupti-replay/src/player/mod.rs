@@ -8,6 +8,9 @@
 //! given speed its records are dropped and counted, as CUPTI does.
 
 mod flush;
+mod launches;
+
+pub use launches::Launch;
 
 use std::borrow::Cow;
 use std::ops::Range;
