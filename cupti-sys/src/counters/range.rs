@@ -2,8 +2,9 @@
 //!
 //! Auto range and user replay: CUPTI makes a range of every kernel between [`RangeProfiler::start`] and
 //! [`RangeProfiler::stop`], and counts one pass of the metrics in it. Whoever uses it starts and stops around another
-//! launch of the same kernel for each pass. Nothing is saved, restored or run twice, and activity records stay whole but
-//! for records of a kernel `WaitNs` of CUPTI's own. Starting and stopping takes 2 to 20 ms, opening 150 ms (H200, CUPTI
+//! launch of the same kernel for each pass. Nothing is saved, restored or run twice, and activity records stay whole
+//! but for records of a kernel `WaitNs` of CUPTI's own. Starting and stopping takes 2 to 20 ms, opening 150 ms (H200,
+//! CUPTI
 //! 13.0); CUPTI waits for the device meanwhile.
 
 use std::fmt;
@@ -47,8 +48,9 @@ pub struct RangePlan {
     missing: Vec<String>,
 }
 
-// SAFETY: the raw pointers in it are CUPTI's host objects and texts of its own. CUPTI keeps no state of theirs by thread:
-// they were used in callbacks on any thread of a program (H200, CUPTI 13.0). One thread at a time has the value.
+// SAFETY: the raw pointers in it are CUPTI's host objects and texts of its own. CUPTI keeps no state of theirs by
+// thread: they were used in callbacks on any thread of a program (H200, CUPTI 13.0). One thread at a time has the
+// value.
 unsafe impl Send for RangePlan {}
 
 impl fmt::Debug for RangePlan {

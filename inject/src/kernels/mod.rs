@@ -5,9 +5,9 @@
 //! program's thread, in its launching call: matches? ──start──launch──stop──> next pass, next group, next kernel
 //! gpuwhy-kernels: finished profiles ──> collector ──> trace, report
 //! ```
-//! One pass of the counters is measured at each launch of the same shape, so nothing is run twice. Callbacks of launches
-//! are enabled only while a kernel is wanted. Launches of other threads are not held up: what they launch into a pass
-//! makes CUPTI drop a range, and the pass is repeated.
+//! One pass of the counters is measured at each launch of the same shape, so nothing is run twice. Callbacks of
+//! launches are enabled only while a kernel is wanted. Launches of other threads are not held up: what they launch into
+//! a pass makes CUPTI drop a range, and the pass is repeated.
 //!
 //! `measurement` decides, without a clock or a library; `hook` is what runs in the program's calls; `thread` does the
 //! rest.

@@ -1,7 +1,7 @@
 //! Tables as `ncu --csv` prints them, so that scripts for its output go on.
 //!
-//! Column names, units row and metric names are those of Nsight Compute 2025.3 (`--page raw`, `--page details`); columns
-//! that gpuwhy does not know are empty. Values are plain numbers without separators of thousands.
+//! Column names, units row and metric names are those of Nsight Compute 2025.3 (`--page raw`, `--page details`);
+//! columns that gpuwhy does not know are empty. Values are plain numbers without separators of thousands.
 
 use std::fmt::Write as _;
 

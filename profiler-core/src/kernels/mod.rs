@@ -8,6 +8,7 @@
 //! Metric names are those of NVIDIA's profiling libraries, so that results can be compared with those of Nsight
 //! Compute. Nothing here has heard of the library that counts.
 
+mod axes;
 mod candidates;
 mod choice;
 mod csv;
@@ -25,6 +26,7 @@ mod svg;
 mod text;
 mod view;
 
+pub use axes::{DataType, Level};
 pub use candidates::candidates;
 pub use choice::{Candidate, Choice, Excluded, choose};
 pub use csv::{Page as CsvPage, csv};
@@ -33,7 +35,7 @@ pub use occupancy::{Reduction, Resource, reductions};
 pub use pattern::{BadPattern, Pattern};
 pub use peaks::Peaks;
 pub use profile::{KernelProfile, Outcome};
-pub use roofline::{DataType, Level, Point, Roofline};
+pub use roofline::{Point, Roofline};
 pub use svg::svg;
 pub use text::{query_text, text};
 pub use view::{KernelView, KernelsReport, Unmeasured};

@@ -2,8 +2,8 @@
 //!
 //! `libprof.so` matches names inside the measured process and loads no library for it. The usual notation: literals,
 //! `.`, `[a-z]`, `[^a-z]`, `*`, `+`, `?`, `|`, groups, `^`, `$`, and `\` before a character that is meant as itself. A
-//! pattern matches anywhere in a name. All states are followed at once (Thompson's construction), so the time is bounded
-//! by the length of the pattern times that of the name, whatever the pattern.
+//! pattern matches anywhere in a name. All states are followed at once (Thompson's construction), so the time is
+//! bounded by the length of the pattern times that of the name, whatever the pattern.
 
 use std::fmt;
 

@@ -1,9 +1,10 @@
 //! What a device can do at most, for the roofs of a roofline.
 //!
 //! Sources: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" for FP32; NVIDIA's
-//! architecture white papers for the tensor pipes (dense operations of a multiprocessor in a cycle: a multiplication and
-//! an addition are two). Consumer GPUs of capability 8.6 and 8.9 halve the tensor rate with FP32 accumulation, which no
-//! record tells; their roofs are those of the professional parts. Capabilities that are not listed have no compute roofs.
+//! architecture white papers for the tensor pipes (dense operations of a multiprocessor in a cycle: a multiplication
+//! and an addition are two). Consumer GPUs of capability 8.6 and 8.9 halve the tensor rate with FP32 accumulation,
+//! which no record tells; their roofs are those of the professional parts. Capabilities that are not listed have no
+//! compute roofs.
 
 use super::DataType;
 use crate::record::Device;

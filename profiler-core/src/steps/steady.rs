@@ -58,7 +58,8 @@ impl Steady {
         std::array::from_fn(sum)
     }
 
-    /// These, without steps that something of the profiler's own disturbed: those that touch one of these spans of time.
+    /// These, without steps that something of the profiler's own disturbed: those that touch one of these spans of
+    /// time.
     #[must_use]
     pub(crate) fn without(mut self, disturbed: &[(Timestamp, Timestamp)]) -> Self {
         let is_whole = |step: &Step| disturbed.iter().all(|&(from, to)| step.end < from || step.start > to);

@@ -1,6 +1,6 @@
 //! Rules about memory access, divergence and stalls.
 
-use super::{Check, Evidence, Rule, percent};
+use super::rule::{Check, Evidence, Rule, percent};
 use crate::geometry::WARP_THREADS;
 use crate::kernels::Roof;
 

@@ -1,6 +1,6 @@
 //! Rules about how blocks and warps fill the device.
 
-use super::{Check, Evidence, Rule, percent};
+use super::rule::{Check, Evidence, Rule, percent};
 use crate::geometry::WARP_THREADS;
 
 pub(super) const RULES: &[Rule] = &[

@@ -1,6 +1,6 @@
 //! Rules about the unit that limits a kernel, the path of its work through the tensor pipes, and its clock.
 
-use super::{Check, Evidence, Rule, percent};
+use super::rule::{Check, Evidence, Rule, percent};
 use crate::kernels::{DataType, Roof};
 
 pub(super) const RULES: &[Rule] = &[
@@ -36,7 +36,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Best use of a unit that libraries reach: cuBLAS reached 0.9 of the tensor pipes of an H200, copies 0.93 of its memory.
+/// Best use of a unit that libraries reach: cuBLAS reached 0.9 of the tensor pipes of an H200, copies 0.93 of its
+/// memory.
 const BEST_SEEN: f64 = 0.92;
 
 const NO_ROOFS: &str = "the use of the units (--set core)";

@@ -1,6 +1,7 @@
 use super::*;
-use crate::kernels::{DataType, KernelProfile, Roof};
-use crate::record::Device;
+use crate::geometry::{Geometry, Multiprocessors};
+use crate::kernels::{DataType, Figures, KernelProfile, Peaks, Roof, Roofline};
+use crate::record::{Device, LaunchConfig};
 
 struct Case {
     launch: LaunchConfig,
@@ -49,7 +50,7 @@ impl Case {
             room: room.as_ref(),
         };
         let rule = all().into_iter().find(|rule| rule.name == name).unwrap();
-        let check = (rule.check)(&evidence, rule.threshold);
+        let check = rule.check(&evidence);
         let listed = findings(&evidence).into_iter().find(|finding| finding.rule == name);
         assert_eq!(listed.map_or(Check::Clear, |finding| finding.check), check, "the list has what the rule says");
         check
@@ -130,7 +131,7 @@ fn imbalance_is_what_the_mean_lacks() {
 }
 
 #[test]
-fn sectors_beyond_those_of_wide_accesses_are_wasted() {
+fn sectors_above_those_of_wide_accesses_are_wasted() {
     let loads = |sectors: f64| {
         roofs(0.0, 80.0, 10.0)
             .with("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 100.0)

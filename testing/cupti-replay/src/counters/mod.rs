@@ -1,7 +1,8 @@
 //! Hardware counters: metrics of a chip and samples of a device, played from a file (`GPUWHY_REPLAY_COUNTERS`).
 //!
 //! Without that file every function answers as in a library that is too old. `recorded` has the file, `unit` who may
-//! count and what comes of it, `image` the bytes that go through the client, `host`, `sampling` and `ranges` the C functions.
+//! count and what comes of it, `image` the bytes that go through the client, `host`, `sampling` and `ranges` the C
+//! functions.
 
 pub mod host;
 pub mod image;
