@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
 use profiler_core::kernels::CsvPage;
 
@@ -44,8 +44,8 @@ pub struct KernelsArgs {
     #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present_any = ["command", "query_metrics"])]
     files: Vec<PathBuf>,
     /// Measure this many kernels
-    #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_of(config::KERNELS))]
-    top: String,
+    #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_parser!(u8).range(1..=64))]
+    top: u8,
     /// Measure only kernels whose name matches
     #[arg(long, value_name = "REGEX", requires = "command", value_parser = value_of(config::KERNEL_NAMES))]
     kernel: Option<String>,
@@ -107,7 +107,7 @@ impl From<KernelsArgs> for kernels::Props {
             (set, metrics) => set.or(metrics),
         };
         let variables = [
-            (config::KERNELS, Some(args.top)),
+            (config::KERNELS, Some(args.top.to_string())),
             (config::KERNEL_NAMES, args.kernel),
             (config::KERNEL_METRICS, metrics),
             (config::KERNEL_LAUNCHES, args.launches),

@@ -8,7 +8,7 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
-use crate::attribution::Attributor;
+use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
@@ -34,8 +34,8 @@ const LARGE_RECORDS: u64 = 1 << 14;
 
 /// Kernels are chosen to be measured after so many steps: the first ones warm up.
 const STEPS_TO_CHOOSE: u64 = 5;
-/// Or when the program has been observed for so long, nanoseconds.
-const NANOS_TO_CHOOSE: u64 = 2_000_000_000;
+/// Or after so much time behind the start-up, nanoseconds.
+const NANOS_TO_CHOOSE: u64 = 1_000_000_000;
 
 /// One capture and its engine.
 #[derive(Debug)]
@@ -177,8 +177,11 @@ impl Captures {
         dictionary: &Dictionary,
     ) -> Option<Vec<Choice>> {
         let attributor = &self.shown()?.attributor;
-        let steps = attributor.devices().map(|account| account.steps().seen).max()?;
-        if steps < STEPS_TO_CHOOSE && attributor.observed_ns() < NANOS_TO_CHOOSE {
+        let enough = |account: &DeviceAccount| {
+            account.window_ns().saturating_sub(account.start_up_ns()) >= NANOS_TO_CHOOSE
+                || account.steps().seen >= STEPS_TO_CHOOSE
+        };
+        if !attributor.devices().any(enough) {
             return None;
         }
         let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);

@@ -28,7 +28,7 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
             &mut out,
             "",
             "No kernel was measured in this run: that takes `gpuwhy kernels -- COMMAND`, and a program that runs for more than \
-             2 s or 5 steps.",
+             5 steps or 1 s after its start-up.",
         );
     } else {
         let held = duration(report.stall_ns);
