@@ -105,7 +105,7 @@ impl Counters {
         }
     }
 
-    /// How long a kernel that takes `nanos` would take at what the best kernels reach of its nearest roof, by the samples
+    /// How long a kernel of `nanos` would take at what the best kernels reach of its nearest roof, by the samples
     /// so far; 0 when that is not known.
     #[must_use]
     pub fn at_roof(&self, device: DeviceId, config: LaunchConfigId, nanos: u64) -> u32 {

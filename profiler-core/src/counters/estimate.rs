@@ -2,8 +2,8 @@
 //!
 //! A sample is the sum over what ran of the part of the sample in which it ran, times its mean. Some hundred samples
 //! and the records of what ran give the means by least squares, of kernels shorter than a sample too. Kernels are told
-//! apart by launch configuration; those with little of the time are one unknown together, and so are copies, memsets, and the
-//! time in which nothing ran. Kernels that run at once share a row.
+//! apart by launch configuration; those with little of the time are one unknown together, and so are copies, memsets,
+//! and the time in which nothing ran. Kernels that run at once share a row.
 //!
 //! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 6 MiB a device.
 

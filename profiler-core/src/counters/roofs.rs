@@ -2,8 +2,8 @@
 //!
 //! Of a kernel, `u` is the largest of its units' use, as a part of their peak. That part of its time is at a roof; the
 //! part in which multiprocessors had no warp is idle; in the rest no unit was near its peak: warps waited (latency).
-//! Where the clock is lowered, the part at a roof would be shorter at the highest clock by as much: that is the clock's,
-//! except for device memory, which has a clock of its own. The parts sum to the time to the nanosecond.
+//! Where the clock is lowered, the part at a roof would be shorter at the highest clock by as much: that is the
+//! clock's, except for device memory, which has a clock of its own. The parts sum to the time to the nanosecond.
 //!
 //! Source: docs/design/counters.md, with the measurements on an H200 against 10 kHz samples and the range profiler.
 
