@@ -31,6 +31,9 @@ pub const OPEN_LIMIT: usize = 64;
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
 
+/// Counter events that wait for the first record: as many samples as wait for their records.
+const EARLY_LIMIT: usize = 1 << 13;
+
 /// One capture and its engine.
 #[derive(Debug)]
 struct Capture {
@@ -57,6 +60,9 @@ pub struct Captures {
     cost: Option<Cost>,
     gauges: Utilization,
     counters: CounterLog,
+    /// What came before the first capture began.
+    early: Vec<CounterEvent>,
+    begun: bool,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
 }
@@ -148,6 +154,14 @@ impl Captures {
     /// Samples come before the flush that passes them, or some flushes later.
     pub fn counters(&mut self, event: &CounterEvent) {
         self.counters.take(event);
+        if !self.begun {
+            // Samples may come before the first record.
+            if self.early.len() < EARLY_LIMIT {
+                self.early.push(*event);
+            }
+            return;
+        }
+        self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
     }
 
     /// Whether a capture has launched device work that has not come yet.
@@ -190,6 +204,7 @@ impl Captures {
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.counter_losses = self.counters.losses().to_vec();
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {
@@ -260,6 +275,12 @@ impl Captures {
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
+        attributor.begin(at);
+        if self.begun {
+            self.counters.sets().iter().for_each(|set| attributor.push_counters(&CounterEvent::Set(*set)));
+        }
+        std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
+        self.begun = true;
         if self.what_if_stopped {
             attributor.stop_what_if();
         }
