@@ -17,6 +17,7 @@ mod cli_run_pytorch;
 mod control;
 mod cupti_sharing;
 mod export;
+mod gpu_metrics;
 mod hostile;
 mod inputs;
 mod kernels;

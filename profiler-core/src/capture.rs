@@ -32,6 +32,8 @@ pub const OPEN_LIMIT: usize = 64;
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
 
+/// Counter events that wait for the first record: as many samples as wait for their records.
+const EARLY_LIMIT: usize = 1 << 13;
 /// Kernels are chosen to be measured after so many steps: the first ones warm up.
 const STEPS_TO_CHOOSE: u64 = 5;
 /// Or after so much time behind the start-up, nanoseconds.
@@ -63,6 +65,9 @@ pub struct Captures {
     cost: Option<Cost>,
     gauges: Utilization,
     counters: CounterLog,
+    /// What came before the first capture began.
+    early: Vec<CounterEvent>,
+    begun: bool,
     kernel_profiles: Vec<KernelProfile>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
@@ -155,6 +160,14 @@ impl Captures {
     /// Samples come before the flush that passes them, or some flushes later.
     pub fn counters(&mut self, event: &CounterEvent) {
         self.counters.take(event);
+        if !self.begun {
+            // Samples may come before the first record.
+            if self.early.len() < EARLY_LIMIT {
+                self.early.push(*event);
+            }
+            return;
+        }
+        self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
     }
 
     /// What measuring a kernel came to, for the report.
@@ -231,6 +244,7 @@ impl Captures {
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.counter_losses = self.counters.losses().to_vec();
         report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
@@ -302,6 +316,12 @@ impl Captures {
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
+        attributor.begin(at);
+        if self.begun {
+            self.counters.sets().iter().for_each(|set| attributor.push_counters(&CounterEvent::Set(*set)));
+        }
+        std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
+        self.begun = true;
         if self.what_if_stopped {
             attributor.stop_what_if();
         }

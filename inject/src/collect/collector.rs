@@ -55,7 +55,7 @@ pub struct Collector {
     pub(super) events: Vec<RangeEvent>,
     /// Records that come before there is a trace, and alone are no reason for one.
     pub(super) early: Vec<Record>,
-    /// What is sampled and what was lost of it, for a trace that begins later.
+    /// What is sampled, what was lost of it, and the newest reading of energy, for a trace that begins later.
     pub(super) known_counters: Vec<CounterEvent>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,

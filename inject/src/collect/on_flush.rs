@@ -46,11 +46,14 @@ impl Collector {
             let device = match event {
                 CounterEvent::Set(set) => set.device,
                 CounterEvent::Loss(loss) => loss.device,
+                // Energy is read seldom, so a trace that begins later needs the newest reading.
+                CounterEvent::Gauges(gauges) if gauges.energy_mj.is_some() => gauges.device,
                 CounterEvent::Sample(_) | CounterEvent::Gauges(_) => continue,
             };
             self.known_counters.retain(|known| match (known, &event) {
                 (CounterEvent::Set(known), CounterEvent::Set(_)) => known.device != device,
                 (CounterEvent::Loss(known), CounterEvent::Loss(_)) => known.device != device,
+                (CounterEvent::Gauges(known), CounterEvent::Gauges(_)) => known.device != device,
                 _ => true,
             });
             self.known_counters.push(event);

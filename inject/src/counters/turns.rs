@@ -79,11 +79,11 @@ impl Turns {
         state.waiting += 1;
         while state.owner.is_some() && !self.changed.wait_until(&mut state, deadline).timed_out() {}
         state.waiting -= 1;
-        let is_free = state.owner.is_none();
-        if is_free {
-            state.owner = Some(wanted);
+        if state.owner.is_some() {
+            return None;
         }
-        is_free.then_some(Turn(self))
+        state.owner = Some(wanted);
+        Some(Turn(self))
     }
 }
 

@@ -64,8 +64,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample with the first values from `values`, rounded to 13 significant bits (a relative error of 1.2e-4 at most,
-    /// far below what counters are good for), so that traces are small. The others are not there.
+    /// A sample with the first values from `values`, rounded to 13 significant bits (a relative error of 1.2e-4 at
+    /// most, far below what counters are good for), so that traces are small. The others are not there.
     #[must_use]
     pub fn new(device: DeviceId, begin: Timestamp, end: Timestamp, values: &[f32]) -> Self {
         let mut all = [f32::NAN; METRIC_LIMIT];
