@@ -6,6 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::Candidate;
 use crate::attribution::Attributor;
+use crate::counters::engine::DeviceCounters;
+use crate::counters::estimate::Activity;
+use crate::counters::roofs::KernelLimits;
 use crate::demangle::without_parameters;
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
@@ -13,13 +16,15 @@ use crate::record::NameId;
 /// Configurations that are looked at, those with the most time: names are demangled for each.
 const MOST: usize = 128;
 
-/// The kernels of all devices with the most time, each with its time on its device. What uses which unit is not known
-/// here, so [`Candidate::nearest_roof`] is `None`.
+/// The kernels of all devices with the most time, each with its time on its device. How near a kernel is to a roof is
+/// known where the device was sampled and the samples tell it apart.
 #[must_use]
 pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candidate> {
     let mut found = Vec::new();
     for account in attributor.devices() {
         let statistics = account.statistics();
+        let estimator = attributor.counters().device(account.id()).and_then(DeviceCounters::estimator);
+        let sampled = estimator.map(|estimator| (estimator.solve(), estimator.set()));
         let names: FxHashMap<NameId, (bool, f64)> = statistics
             .kernels()
             .filter_map(|(name, row)| {
@@ -42,7 +47,10 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
                 launches: tally.count,
                 total_ns: tally.total_ns,
                 graph_share,
-                nearest_roof: None,
+                nearest_roof: sampled.as_ref().and_then(|(estimates, set)| {
+                    let limits = KernelLimits::of(Activity::Kernel(id), estimates, set);
+                    limits.roof.filter(|_| limits.own).map(|(_, used, _)| used)
+                }),
             }
         }));
     }

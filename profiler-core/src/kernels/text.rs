@@ -309,17 +309,22 @@ fn picture(out: &mut Page, report: &KernelsReport) {
         let part = (performance.log10() - bottom) / (top - bottom);
         (rows - 1).saturating_sub((part * (rows - 1) as f64).round().max(0.0) as usize)
     };
+    let mut put = |row: usize, column: usize, letter: char| {
+        if let Some(cell) = cells.get_mut(row).and_then(|line| line.get_mut(column)) {
+            *cell = letter;
+        }
+    };
     for column in 0..columns {
         let intensity = 10f64.powf(left + (right - left) * column as f64 / (columns - 1) as f64);
         let roof = (intensity * rate).min(peak);
         if roof.log10() >= bottom {
-            cells[row_of(roof)][column] = if roof < peak { '/' } else { '-' };
+            put(row_of(roof), column, if roof < peak { '/' } else { '-' });
         }
     }
     for (number, point, _) in &points {
         let part = (point.intensity.log10() - left) / (right - left);
         let column = ((part * (columns - 1) as f64).round().max(0.0) as usize).min(columns - 1);
-        cells[row_of(point.performance)][column] = char::from_digit((number % 36) as u32, 36).unwrap_or('*');
+        put(row_of(point.performance), column, char::from_digit((number % 36) as u32, 36).unwrap_or('*'));
     }
     let _ = writeln!(out, "\n== roofline: operations a second over operations for each byte of device memory (log)");
     for (number, line) in cells.iter().enumerate() {
