@@ -180,8 +180,8 @@ impl Captures {
         self.kernel_profiles.push(profile);
     }
 
-    /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None` before,
-    /// and while none can be measured.
+    /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
+    /// before, and while none can be measured.
     #[must_use]
     pub fn kernels_to_measure(
         &self,

@@ -99,7 +99,6 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
         stalls.map(|stall| (Paint::Plain, format!("{} {}", stall.reason, percent(stall.share)))).collect();
     if !stalls.is_empty() {
         listed(out, "    warps wait   ", &stalls);
-        let _ = writeln!(out);
     }
     if !view.profile.missing.is_empty() {
         wrapped(out, "    missing      ", &view.profile.missing.join(", "));
@@ -123,14 +122,9 @@ fn speed(out: &mut Page, view: &KernelView) {
     }
     items.push((
         Paint::Plain,
-        format!(
-            "{}, {}",
-            counted(view.profile.passes.into(), "pass").replace("passs", "passes"),
-            counted(view.profile.launches.into(), "launch")
-        ),
+        format!("{}, {}", passes(view.profile.passes), counted(view.profile.launches.into(), "launch")),
     ));
     listed(out, "    measured     ", &items);
-    let _ = writeln!(out);
     let nearest = figures.nearest_roof().map(|(roof, _)| roof);
     let roofs: Vec<_> = Roof::ALL
         .iter()
@@ -142,8 +136,12 @@ fn speed(out: &mut Page, view: &KernelView) {
         .collect();
     if !roofs.is_empty() {
         listed(out, "    units used   ", &roofs);
-        let _ = writeln!(out);
     }
+}
+
+/// Launches that all metrics take.
+fn passes(count: u32) -> String {
+    if count == 1 { "1 pass".to_owned() } else { format!("{count} passes") }
 }
 
 fn occupancy(out: &mut Page, view: &KernelView) {
@@ -170,7 +168,6 @@ fn occupancy(out: &mut Page, view: &KernelView) {
         items.push((Paint::Plain, format!("{what}: {}", percent(reduction.occupancy))));
     }
     listed(out, "    occupancy    ", &items);
-    let _ = writeln!(out);
 }
 
 /// Operations a second with three digits.
@@ -192,8 +189,8 @@ fn roofline(out: &mut Page, view: &KernelView) {
             (Paint::Plain, format!("{} {:.2} operations a byte{of}", point.level.name(), point.intensity))
         })
         .collect();
-    listed(out, &format!("    {:<11}  ", first.of.name()), &items);
-    let _ = writeln!(out, " | {}", operations(first.performance));
+    let rate = std::iter::once((Paint::Plain, operations(first.performance)));
+    listed(out, &format!("    {:<11}  ", first.of.name()), &rate.chain(items).collect::<Vec<_>>());
 }
 
 fn memory(out: &mut Page, figures: &Figures) {
@@ -224,7 +221,6 @@ fn memory(out: &mut Page, figures: &Figures) {
     }
     if !items.is_empty() {
         listed(out, "    memory       ", &items);
-        let _ = writeln!(out);
     }
 }
 

@@ -71,8 +71,7 @@ pub unsafe extern "C" fn cuptiRangeProfilerDisable(parameters: *mut RangeDisable
         let parameters = unsafe { checked_anywhere(parameters, RangeDisable::SIZE) }?;
         let removed = player.unit.objects().ranges.remove(&parameters.object.addr());
         let object = removed.ok_or(CuptiResult::INVALID_PARAMETER)?;
-        // A stop that was refused on purpose leaves it open.
-        if object.is_started && player.faults.struck() == 0 {
+        if object.is_started {
             player.violations.note(Rule::OpenPass, || "disabled between start and stop".to_owned());
         }
         Ok(())
