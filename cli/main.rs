@@ -15,6 +15,7 @@ mod export;
 mod inputs;
 mod install_paths;
 mod interrupt;
+mod kernels;
 mod merge;
 mod message;
 mod progress;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     let (outcome, failure) = match cli.command {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
+        Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),

@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod kernels;
 mod merge;
 mod query;
 mod report;
@@ -26,6 +27,7 @@ use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
@@ -54,6 +56,9 @@ pub enum Command {
     /// Print the report of a trace
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
+    /// Measure kernels with hardware counters and tell what limits them
+    #[command(after_help = KERNELS_HELP)]
+    Kernels(Box<KernelsArgs>),
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
@@ -112,6 +117,7 @@ EXAMPLES:
   gpuwhy run -- python train.py                  profile a program; the report comes at its end
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
+  gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard

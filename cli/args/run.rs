@@ -104,6 +104,9 @@ pub struct RunArgs {
     /// Record pages of managed memory that a GPU missed; costly [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::UM_GPU_PAGE_FAULTS))]
     cuda_um_gpu_page_faults: Option<String>,
+    /// Read GPU counters: auto, off, gauges, on or on:HZ [default: auto]
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::GPU_METRICS))]
+    gpu_metrics: Option<String>,
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
     cupti: Option<PathBuf>,
@@ -192,6 +195,7 @@ impl From<RunArgs> for run::Props {
                 (config::MEMORY_USAGE, args.cuda_memory_usage),
                 (config::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
                 (config::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
+                (config::GPU_METRICS, args.gpu_metrics),
                 (config::MODE, args.mode),
                 (config::MAX_OVERHEAD, args.max_overhead),
                 (config::CUDA_GRAPH_TRACE, args.cuda_graph_trace),

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use cupti_sys::{Candidate, FoundBy, Search, Skip, discover};
 
 use super::check::Check;
+use super::counters;
 use super::driver;
 use super::probe::{self, Outcome};
 
@@ -23,7 +24,9 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         .or_else(|| env::var_os("GPUWHY_CUPTI_PATH").filter(|value| !value.is_empty()).map(PathBuf::from));
     if let Some(path) = named {
         let path = path.canonicalize().unwrap_or(path);
-        checks.push(assess(&path, &FoundBy::Override, &probed(&path), cuda_version));
+        let outcome = probed(&path);
+        checks.push(assess(&path, &FoundBy::Override, &outcome, cuda_version));
+        checks.extend(counters::assess(&outcome));
         return;
     }
     let mut search = Search { driver_cuda_version: cuda_version, ..Search::for_this_process() };
@@ -49,6 +52,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
                 let outcome = probed(&candidate.path);
                 if outcome.loaded.is_some() || candidate.found_by != FoundBy::Linker {
                     checks.push(assess(&candidate.path, &candidate.found_by, &outcome, cuda_version));
+                    checks.extend(counters::assess(&outcome));
                 }
                 // The program takes the first that loads, whether it works or not.
                 chosen = outcome.loaded.is_some();
@@ -132,6 +136,7 @@ mod tests {
             subscribed: error.is_none(),
             error: error.map(str::to_owned),
             busy: false,
+            counters: None,
         }
     }
 

@@ -7,6 +7,7 @@
 
 pub mod calibrate;
 pub mod check;
+mod counters;
 mod cupti;
 mod driver;
 mod environment;

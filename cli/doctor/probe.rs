@@ -13,6 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use cupti_sys::counters::Counters;
+use cupti_sys::counters::refusal::Refusal;
+use cupti_sys::counters::sets::{self, Links};
 use cupti_sys::{Cupti, CuptiResult, FoundBy, ResourceHandler, Search};
 
 use super::check;
@@ -28,6 +31,8 @@ const LOADED: &str = "loaded";
 const VERSION: &str = "version";
 const SUBSCRIBED: &str = "subscribed";
 const BUSY: &str = "busy";
+const COUNTERS: &str = "counters";
+const NO_COUNTERS: &str = "no-counters";
 const ERROR: &str = "error";
 
 /// What to probe.
@@ -69,7 +74,14 @@ pub fn run(props: &Props) -> Result<u8> {
         cupti.subscribe::<Ignore>()?.unsubscribe()
     });
     match outcome {
-        Ok(()) => say(SUBSCRIBED, "")?,
+        Ok(()) => {
+            say(SUBSCRIBED, "")?;
+            // Last of all: what goes wrong with it is no failure of the rest.
+            match counters(cupti) {
+                Ok(found) => say(COUNTERS, &found)?,
+                Err(why) => say(NO_COUNTERS, &why)?,
+            }
+        }
         Err(error) => {
             if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
                 say(BUSY, "")?;
@@ -79,6 +91,27 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Whether hardware counters of the first device can be sampled, and which; or why not. Nothing is taken.
+fn counters(cupti: &'static Cupti) -> Result<String, String> {
+    const FIRST: u32 = 0;
+    let counters = Counters::of(cupti);
+    if !counters.can_sample() {
+        return Err(Refusal::OldLibrary.to_string());
+    }
+    let refusal = |error: cupti_sys::Error| Refusal::of(&error).to_string();
+    counters.initialize().map_err(refusal)?;
+    counters.sampling_availability(FIRST).map_err(refusal)?;
+    let chip = counters.chip_name(FIRST).map_err(refusal)?;
+    if let Some((library, problem)) = counters.missing_libraries().next() {
+        return Err(format!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display()));
+    }
+    let links = Links { pcie: true, nvlink: true };
+    match sets::choose(counters, &chip, links) {
+        Ok(Some(set)) => Ok(format!("of {chip}: {} quantities in one pass, free and permitted", set.quantities.len())),
+        Ok(None) | Err(_) => Err(Refusal::NoMetrics.to_string()),
+    }
 }
 
 /// Loads this file and no other: the search goes on after an override that fails, and its success would say
@@ -107,6 +140,8 @@ pub struct Outcome {
     pub subscribed: bool,
     /// Whether another profiler has it.
     pub busy: bool,
+    /// What of the hardware's counters can be sampled, or why nothing; `None` when that was not asked.
+    pub counters: Option<Result<String, String>>,
     /// What went wrong.
     pub error: Option<String>,
 }
@@ -156,6 +191,8 @@ fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
             VERSION => outcome.version = Some(value.to_owned()),
             SUBSCRIBED => outcome.subscribed = true,
             BUSY => outcome.busy = true,
+            COUNTERS => outcome.counters = Some(Ok(value.to_owned())),
+            NO_COUNTERS => outcome.counters = Some(Err(value.to_owned())),
             ERROR => outcome.error = Some(value.to_owned()),
             _ => {}
         }
@@ -164,7 +201,11 @@ fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
     match status {
         None => outcome.error = Some(format!("no answer for {} s after \"{last}\"", PROBE_TIMEOUT.as_secs())),
         Some(status) => {
-            if let Some(signal) = status.signal() {
+            if let Some(signal) = status.signal().filter(|_| outcome.subscribed) {
+                // Everything but the counters works.
+                let why = format!("CUPTI crashed with signal {signal} when asked for them; use a newer libcupti");
+                outcome.counters = Some(Err(why));
+            } else if let Some(signal) = status.signal() {
                 outcome.error = Some(format!("crashed with signal {signal} after \"{last}\""));
             } else if !status.success() && outcome.error.is_none() {
                 outcome.error = Some(format!("ended with {status} after \"{last}\""));
@@ -194,6 +235,16 @@ mod tests {
         let error = outcome.error.unwrap();
         assert!(error.contains("signal 11") && error.contains("loaded"), "{error}");
         assert!(!outcome.subscribed);
+    }
+
+    #[test]
+    fn counters_are_free_or_refused_and_a_crash_over_them_spares_the_rest() {
+        let rest = "loaded /x\nversion 1\nsubscribed \n";
+        let of = |last: &str, status| interpret(&format!("{rest}{last}"), Some(ExitStatus::from_raw(status))).counters;
+        assert_eq!(of("counters of GH100: 12\n", 0), Some(Ok("of GH100: 12".into())));
+        assert_eq!(of("no-counters busy; end it\n", 0), Some(Err("busy; end it".into())));
+        let crashed = interpret(rest, Some(ExitStatus::from_raw(11)));
+        assert!(crashed.error.is_none() && crashed.counters.unwrap().unwrap_err().contains("signal 11"));
     }
 
     #[test]

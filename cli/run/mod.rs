@@ -63,6 +63,20 @@ pub struct Props {
 /// When `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be
 /// made absolute.
 pub fn run(props: &Props) -> Result<u8> {
+    let mut command = match prepare(props)? {
+        Ok(command) => command,
+        Err(refused) => return Ok(refused),
+    };
+    let error = command.exec();
+    Ok(cannot_start(command.get_program(), &error))
+}
+
+/// What is to be started, with its environment; `Err` with the exit code where the settings are refused.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
     let Some((program, arguments)) = props.command.split_first() else {
         bail!("no command given");
     };
@@ -84,12 +98,18 @@ pub fn run(props: &Props) -> Result<u8> {
              nothing. Run the two tools separately, or pass --force."
         );
     }
-    let options = variables(props)?;
+    let mut options = variables(props)?;
+    // A person asked for a profile of this program: counters of the GPU belong to it, where they are to be had.
+    if std::env::var_os(config::GPU_METRICS).is_none_or(|value| value.is_empty())
+        && !options.iter().any(|(variable, _)| *variable == config::GPU_METRICS)
+    {
+        options.push((config::GPU_METRICS, "auto".into()));
+    }
     let (settings, complaints) = settings(&options);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
     if complaints.iter().any(SettingsError::is_serious) {
         message::say("the program was not started");
-        return Ok(BAD_SETTINGS);
+        return Ok(Err(BAD_SETTINGS));
     }
     let mut command = Command::new(program);
     command.args(arguments).env(INJECTION, &library).envs(options);
@@ -117,15 +137,19 @@ pub fn run(props: &Props) -> Result<u8> {
     for (name, value) in command.get_envs() {
         debug!(?name, ?value, "environment of the program");
     }
-    let error = command.exec();
+    Ok(Ok(command))
+}
+
+/// Says why `program` did not start, and answers with the exit code for it.
+pub fn cannot_start(program: &OsStr, error: &io::Error) -> u8 {
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
         // The kernel answers the same when the interpreter in a script's first line is what is missing.
         message::say(&format!("cannot start {program}: the command or its interpreter was not found"));
-        Ok(NOT_FOUND)
+        NOT_FOUND
     } else {
         message::say(&format!("cannot start {program}: {error}"));
-        Ok(CANNOT_EXECUTE)
+        CANNOT_EXECUTE
     }
 }
 

@@ -7,8 +7,10 @@
 use crate::abi::{self, Attribute, CuptiResult, Domain, Kind, ThreadIdType, UnifiedMemoryCounter};
 use crate::search::FoundBy;
 use crate::symbols::Symbols;
+use libloading::os::unix::Library;
 use std::ffi::CStr;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +45,8 @@ pub struct Cupti {
     pub(crate) symbols: Symbols,
     pub(crate) path: PathBuf,
     pub(crate) found_by: FoundBy,
+    /// Never closed.
+    pub(crate) library: ManuallyDrop<Library>,
     /// Held during `cuptiActivityFlushAll`: two calls at once deadlock in some versions.
     pub(crate) flushing: Mutex<()>,
 }

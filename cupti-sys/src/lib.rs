@@ -1,4 +1,4 @@
-//! Run-time-loaded bindings to NVIDIA CUPTI's activity API, CUDA 11.8 to 13.x in one binary.
+//! Run-time-loaded bindings to NVIDIA CUPTI's activity and counter interfaces, CUDA 11.8 to 13.x in one binary.
 //!
 //! CUPTI writes the newest record layout of whichever library is in the process, and that library is often not
 //! ours to choose (PyTorch brings its own). So nothing here is generated from one version's headers: numbers are
@@ -9,6 +9,7 @@
 //! | raw ABI | [`abi`] | names for numbers, types of function pointers; nothing is called |
 //! | library table | [`search`], [`library`], [`driver`], [`devices`] | which libcupti, why that one, and its functions, loaded once and never unloaded; what the driver says of itself |
 //! | safe API | [`cupti`], [`subscriber`], [`callbacks`], [`buffer`], [`sizes`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses into C; no read behind a record's end |
+//! | counters | [`counters`] | what the hardware counts, from CUDA 12.6 on; the same promises |
 //!
 //! It does not know what the records are used for, does not own a thread, and keeps no global state beyond the
 //! loaded library, the list of lent buffers, and the lock that keeps flushes apart.
@@ -22,6 +23,7 @@ compile_error!("cupti-sys needs 64-bit little-endian Linux");
 pub mod abi;
 pub mod buffer;
 pub mod callbacks;
+pub mod counters;
 pub mod cupti;
 pub mod devices;
 pub mod driver;
@@ -36,7 +38,7 @@ pub mod walk;
 
 pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
 pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, oldest_lent};
-pub use callbacks::{ActivityHandler, ResourceHandler, count_by_library};
+pub use callbacks::{ActivityHandler, KernelLaunch, LAUNCHES, ResourceHandler, count_by_library};
 pub use cupti::{Cupti, Error};
 pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};
 pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};

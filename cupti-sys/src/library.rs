@@ -12,7 +12,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -102,11 +102,10 @@ fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
         // The linker's own words are one level down.
         Failure::NotLoaded(error.source().map_or_else(|| error.to_string(), ToString::to_string))
     })?;
-    let symbols = Symbols::resolve(&library).map_err(Failure::MissingFunctions);
-    std::mem::forget(library);
-    let symbols = symbols?;
+    let library = ManuallyDrop::new(library);
+    let symbols = Symbols::resolve(&library).map_err(Failure::MissingFunctions)?;
     let path = file_of(symbols.get_version as *const c_void).unwrap_or_else(|| candidate.path.clone());
-    Ok(Cupti { symbols, path, found_by: candidate.found_by.clone(), flushing: Mutex::new(()) })
+    Ok(Cupti { symbols, path, found_by: candidate.found_by.clone(), library, flushing: Mutex::new(()) })
 }
 
 /// The file that a function was loaded from: what a bare name led to.

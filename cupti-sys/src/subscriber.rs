@@ -72,7 +72,7 @@ impl Subscriber {
     }
 
     /// Also has the handler told of each call of this API function, before and after. Every such call pays for it, so
-    /// it is not for functions that launch.
+    /// functions that launch are enabled for as long as needed and no longer.
     ///
     /// # Errors
     /// When this library does not know the function.
@@ -80,9 +80,21 @@ impl Subscriber {
         self.enable(domain, callback_id)
     }
 
+    /// Has the handler told of it no more.
+    ///
+    /// # Errors
+    /// When this library does not know the function.
+    pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.switch(0, domain, callback_id)
+    }
+
     fn enable(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.switch(1, domain, callback_id)
+    }
+
+    fn switch(&self, on: u32, domain: Domain, callback_id: u32) -> Result<(), Error> {
         // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`, which consumes `self`.
-        let code = unsafe { (self.cupti.symbols.enable_callback)(1, self.handle, domain, callback_id) };
+        let code = unsafe { (self.cupti.symbols.enable_callback)(on, self.handle, domain, callback_id) };
         check("cuptiEnableCallback", code)
     }
 

@@ -44,6 +44,7 @@ pub fn attributed_beside(
             Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
             Item::Cost(cost) => captures.cost(*cost),
             Item::Utilization(reading) => captures.utilization(*reading),
+            Item::Counters(event) => captures.counters(event),
             Item::End(_, at) => last = last.max(*at),
         }
         Ok::<_, ExportError>(())

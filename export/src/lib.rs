@@ -8,6 +8,7 @@
 mod attributed;
 mod chrome;
 mod correlations;
+mod counters;
 mod destination;
 mod enum_names;
 mod error;

@@ -9,6 +9,7 @@ use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload
 use profiler_core::trace::Item;
 use serde_json::{Value, json};
 
+use crate::counters::{CounterValue, CounterValues};
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::options::ExportOutcome;
@@ -21,10 +22,17 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
     let mut output = Output::create(to)?;
     let mut outcome = ExportOutcome::default();
     let mut has_begun = false;
+    let mut values = CounterValues::default();
     let passed = trace.pass(progress, |item, scope| {
         if !has_begun {
             has_begun = true;
             line(&mut output, &session(scope)).map_err(|error| output.failed(error))?;
+        }
+        if let Item::Counters(event) = item {
+            for value in values.of(event) {
+                outcome.written += 1;
+                line(&mut output, &metric(&value)).map_err(|error| output.failed(error))?;
+            }
         }
         if let Item::Record(record) = item {
             outcome.written += 1;
@@ -149,6 +157,15 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             })
         }
     }
+}
+
+/// A sample of a hardware counter, or a reading of a gauge.
+fn metric(value: &CounterValue) -> Value {
+    let CounterValue { device, counter, begin, end, value } = *value;
+    json!({
+        "kind": "gpu_metric", "start_ns": begin.nanos(), "end_ns": end.nanos(), "device": device.0,
+        "metric": counter.name(), "unit": counter.unit(), "value": value,
+    })
 }
 
 fn payload(payload: Payload) -> Value {

@@ -56,6 +56,10 @@ pub fn slice(
             Item::Capture(mark) => writer.capture(*mark, dictionary),
             Item::Cost(cost) => writer.cost(at, cost, dictionary),
             Item::Utilization(reading) => writer.utilization(at, reading, dictionary),
+            Item::Counters(event) if event.span().is_none_or(|(begin, end)| kept.overlaps(begin, end)) => {
+                writer.counters(*event, dictionary)
+            }
+            Item::Counters(_) => Ok(()),
         }
         .map_err(written)
     })?;

@@ -55,6 +55,7 @@ pub(crate) fn report_of_part(
     let Accounts { mut captures, assembly, loss, end, last, window } = accounts;
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
+    assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
     let mut notes = assembly.damage(blocks.damage()).sentences();
     notes.extend(stopped);
@@ -139,6 +140,12 @@ impl Accounts {
                 Item::Cost(_) | Item::Utilization(_) if self.window.is_some() => {}
                 Item::Cost(cost) => self.captures.cost(cost),
                 Item::Utilization(reading) => self.captures.utilization(reading),
+                Item::Counters(ref event) => {
+                    let inside = |window: &Window| event.span().is_none_or(|(begin, end)| window.contains(begin, end));
+                    if self.window.as_ref().is_none_or(inside) {
+                        self.captures.counters(event);
+                    }
+                }
                 Item::End(how, at) => {
                     self.end = how;
                     self.last = self.last.max(at);

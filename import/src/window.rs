@@ -92,6 +92,11 @@ impl Window {
         }
     }
 
+    /// Whether the part has all of this time: the records beside a sample of counters must be there.
+    pub(crate) fn contains(&self, begin: Timestamp, end: Timestamp) -> bool {
+        begin >= self.from && end <= self.to
+    }
+
     /// Everything up to `at` has come.
     pub(crate) fn flushed(&mut self, at: Timestamp) {
         self.flushed = self.flushed.max(at);

@@ -11,6 +11,8 @@
 //! | `cupti` | what CUPTI calls, what it is asked for, and what its records mean | application threads, CUPTI's worker, `gpuwhy-flush` |
 //! | `flusher`, `utilization` | makes CUPTI hand over its buffers; reads NVML | `gpuwhy-flush` |
 //! | `sampler` | what launching threads do outside of CUDA | `gpuwhy-sample` |
+//! | `counters` | gauges and hardware counters of devices | `gpuwhy-counters` |
+//! | `kernels` | hardware counters of chosen kernels | application threads, `gpuwhy-kernels` |
 //! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
 //! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
@@ -28,9 +30,11 @@ mod command_line;
 pub mod config;
 pub mod control;
 mod cost;
+mod counters;
 mod cupti;
 mod entry;
 mod flusher;
+mod kernels;
 mod lifecycle;
 mod log;
 mod message;

@@ -24,12 +24,15 @@ use crate::config::request::{Range, Request};
 use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError, WhatIf};
 use crate::control::server::{self, Control};
 use crate::cost::CallbackTimer;
+use crate::counters::Reader;
+use crate::counters::stop::Stop;
 use crate::cupti::callbacks::Callbacks;
 use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::pool::Pool;
 use crate::cupti::recorder::{self, ActivityRecorder, NO_UNIFIED_MEMORY};
+use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::nvtx::{self, range_watch};
 use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
@@ -137,6 +140,9 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let collecting = start_thread("gpuwhy-collect")?;
     let flushing = start_thread("gpuwhy-flush")?;
     let sampling = if settings.sampling == Sampling::Off { None } else { Some(start_thread("gpuwhy-sample")?) };
+    let reader = Reader::prepare(settings.gpu_metrics, settings.mode);
+    let reading = reader.map(|reader| Ok((reader, start_thread("gpuwhy-counters")?))).transpose()?;
+    let measuring = settings.kernels.as_ref().map(|_| start_thread("gpuwhy-kernels")).transpose()?;
     let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };
     // The subscriber hears of cudaProfilerStart, and of the end of cuInit. Monitor mode needs neither: a subscriber
     // that is never called slows eight launching threads down by a tenth.
@@ -166,6 +172,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         flusher: 0.into(),
         launchers: Launchers::new(),
         sample_queue: SampleQueue::default(),
+        counters: Stop::default(),
         meters: CallbackTimer::default(),
     });
     let full = settings.mode == Mode::Full;
@@ -189,7 +196,9 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
     let controller =
         Arc::new(CaptureController::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
+    let measured_kernels = settings.kernels.clone().map(|request| KernelProfiler::new(cupti, request));
     let profiler = Profiler {
+        kernels: measured_kernels.as_ref().map(|(kernels, _)| Arc::clone(kernels)),
         cupti,
         shared: Arc::clone(&shared),
         controller: Arc::clone(&controller),
@@ -229,12 +238,21 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
     let session = process_info::describe(cupti, clock::now(cupti), notes);
-    let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller));
+    let kernels = measured_kernels.as_ref().map(|(kernels, _)| Arc::clone(kernels));
+    let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller), kernels);
     let period = settings.flush;
     collecting.work(move || collector.run(&take, &tell));
     if let Some((sampler, worker)) = sampler.zip(sampling) {
         let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
         worker.work(move || sampler.run(cupti, &shared, &controller));
+    }
+    if let Some((reader, worker)) = reading {
+        let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
+        worker.work(move || reader.run(cupti, &shared, &controller, &shared.counters));
+    }
+    if let Some(((kernels, chosen), worker)) = measured_kernels.zip(measuring) {
+        let (messages, controller) = (give.clone(), Arc::clone(&controller));
+        worker.work(move || kernels.run(&chosen, &controller, &messages));
     }
     if let Some(worker) = controlling {
         match Control::open() {

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crossbeam_channel::Sender;
 use cupti_sys::{CompletedBuffer, RecordSizes};
 use profiler_core::cost::Mode;
+use profiler_core::counters::CounterEvent;
+use profiler_core::kernels::KernelProfile;
 use profiler_core::process_info::End;
 use profiler_core::record::CaptureMark;
 use profiler_core::record::Timestamp;
@@ -16,6 +18,7 @@ use profiler_core::utilization::UtilizationReading;
 
 use crate::collect::session_trace::SessionTrace;
 use crate::cost::CallbackTimer;
+use crate::counters::stop::Stop;
 use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::pool::Pool;
 use crate::sampler::launchers::Launchers;
@@ -30,6 +33,10 @@ pub enum Message {
     Samples(SampleBatch),
     /// What gauges of a device say, while the program is only watched.
     Utilization(UtilizationReading),
+    /// Samples of hardware counters and readings of gauges, those of each device in the order of their times.
+    Counters(Vec<CounterEvent>),
+    /// What measuring a kernel came to.
+    KernelProfile(Box<KernelProfile>),
     /// A CUDA graph is ready to run.
     Graph {
         /// What its records call it.
@@ -94,6 +101,8 @@ pub struct Shared {
     pub launchers: Launchers,
     /// What it saw.
     pub sample_queue: SampleQueue,
+    /// The end of the thread that reads counters.
+    pub counters: Stop,
 }
 
 impl Shared {

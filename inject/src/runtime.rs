@@ -11,6 +11,7 @@ use cupti_sys::{Cupti, CuptiResult};
 
 use crate::capture::controller::CaptureController;
 use crate::config::{self, ReportStyle};
+use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::process;
 
@@ -66,6 +67,8 @@ pub struct Profiler {
     pub cupti: &'static Cupti,
     pub shared: Arc<Shared>,
     pub controller: Arc<CaptureController>,
+    /// Measures chosen kernels, where that is wanted.
+    pub kernels: Option<Arc<KernelProfiler>>,
     pub commands: Sender<FlusherCommand>,
     pub outcome: Receiver<RunOutcome>,
     /// The process that is measured: a child made without fork handlers has all this in its memory too.

@@ -71,11 +71,48 @@ pub struct GpmMetricsGet {
     pub metrics: [GpmMetric; METRIC_CAPACITY],
 }
 
+/// `nvmlMemory_t`, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Memory {
+    /// All.
+    pub total: u64,
+    /// Not in use.
+    pub free: u64,
+    /// In use, by whomever.
+    pub used: u64,
+}
+
+/// `nvmlFieldValue_t`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FieldValue {
+    /// Asked for.
+    pub id: c_uint,
+    /// Of which part of the device.
+    pub scope: c_uint,
+    /// When the driver read it, microseconds since the Unix epoch.
+    pub timestamp: i64,
+    /// How long that took, microseconds.
+    pub latency: i64,
+    /// Type of the value: `nvmlValueType_t`.
+    pub kind: c_uint,
+    /// Whether the value is valid: `nvmlReturn_t`.
+    pub status: c_uint,
+    /// The value: a union of 8 bytes.
+    pub value: u64,
+}
+
 pub(crate) type Init = unsafe extern "C" fn() -> u32;
 pub(crate) type GetHandleByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> u32;
 pub(crate) type GetUtilization = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> u32;
 pub(crate) type GetMigMode = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut c_uint) -> u32;
 pub(crate) type GetNumber = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> u32;
+pub(crate) type GetLong = unsafe extern "C" fn(*mut c_void, *mut u64) -> u32;
+pub(crate) type GetTemperature = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> u32;
+pub(crate) type GetClock = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> u32;
+pub(crate) type GetMemoryInfo = unsafe extern "C" fn(*mut c_void, *mut Memory) -> u32;
+pub(crate) type GetFieldValues = unsafe extern "C" fn(*mut c_void, c_int, *mut FieldValue) -> u32;
 pub(crate) type QuerySupport = unsafe extern "C" fn(*mut c_void, *mut GpmSupport) -> u32;
 pub(crate) type SampleAlloc = unsafe extern "C" fn(*mut *mut c_void) -> u32;
 pub(crate) type SampleFree = unsafe extern "C" fn(*mut c_void) -> u32;

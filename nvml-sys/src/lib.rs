@@ -1,15 +1,17 @@
 //! Devices as NVIDIA's management library (NVML) tells of them: utilization as whole-percent rates on every GPU and as
-//! GPM metrics, read from hardware counters, on Hopper and later; and the link to the host.
+//! GPM metrics, read from hardware counters, on Hopper and later; gauges of power, temperature, clocks, memory and
+//! traffic; and the link to the host.
 //!
 //! The library belongs to the driver and may be absent, older than a function, or refuse: each of these is a value,
 //! never a failure to load the program. It is loaded at run time, initialized once, and neither shut down nor unloaded:
 //! the program may use it too. A call may take milliseconds and may wait for the kernel driver, so none belongs on a
 //! thread that works for the program. No type here is `Send`: one thread opens, asks and keeps.
 //!
-//! Not here: memory, clocks, power, processes, MIG instances.
+//! Not here: processes, MIG instances.
 #![expect(unsafe_code, reason = "calls a C library")]
 
 mod abi;
+mod gauges;
 mod gpm;
 
 use std::ffi::{CString, c_void};
@@ -17,7 +19,8 @@ use std::fmt;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-pub use abi::{GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Utilization};
+pub use abi::{FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, Utilization};
+pub use gauges::{Field, FieldReading};
 pub use gpm::{Metric, Sample};
 
 /// The library, by the name under which the driver installs it.
@@ -77,6 +80,7 @@ pub struct Nvml {
     link_generation: Option<abi::GetNumber>,
     link_lanes: Option<abi::GetNumber>,
     gpm: Option<gpm::Functions>,
+    gauges: gauges::Functions,
 }
 
 impl Nvml {
@@ -95,6 +99,7 @@ impl Nvml {
             link_generation: function(&library, "nvmlDeviceGetMaxPcieLinkGeneration"),
             link_lanes: function(&library, "nvmlDeviceGetMaxPcieLinkWidth"),
             gpm: gpm::Functions::of(&library),
+            gauges: gauges::Functions::of(&library),
         };
         // The functions live as long as the library does.
         std::mem::forget(library);

@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
-use nvml_sys::{GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Metric, Utilization};
+use nvml_sys::{Field, FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, Metric, Utilization};
 
 const VERSION: &str = "13.615.71";
 
@@ -15,17 +15,22 @@ const VERSION: &str = "13.615.71";
 const SCRIPT: &str = "
 import ctypes, pynvml as n
 m, g = n.c_nvmlGpmMetric_t, n.c_nvmlGpmMetricsGet_t
+f, b = n.c_nvmlFieldValue_t, n.c_nvmlMemory_t
 print((
     ctypes.sizeof(n.c_nvmlUtilization_t), n.c_nvmlUtilization_t.memory.offset,
     ctypes.sizeof(n.c_nvmlGpmSupport_t), n.c_nvmlGpmSupport_t.isSupportedDevice.offset,
     ctypes.sizeof(m), m.metricId.offset, m.nvmlReturn.offset, m.value.offset, m.metricInfo.offset,
     g.version.offset, g.numMetrics.offset, g.sample1.offset, g.sample2.offset, g.metrics.offset,
+    ctypes.sizeof(f), f.fieldId.offset, f.scopeId.offset, f.timestamp.offset, f.latencyUsec.offset,
+    f.valueType.offset, f.nvmlReturn.offset, f.value.offset, ctypes.sizeof(b), b.used.offset,
     n.NVML_GPM_METRICS_GET_VERSION, n.NVML_GPM_SUPPORT_VERSION,
     n.NVML_GPM_METRIC_GRAPHICS_UTIL, n.NVML_GPM_METRIC_SM_UTIL, n.NVML_GPM_METRIC_SM_OCCUPANCY,
     n.NVML_GPM_METRIC_ANY_TENSOR_UTIL, n.NVML_GPM_METRIC_DRAM_BW_UTIL, n.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
     n.NVML_GPM_METRIC_PCIE_RX_PER_SEC, n.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
     n.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, n.NVML_ERROR_NOT_SUPPORTED, n.NVML_ERROR_NOT_FOUND,
-    n.NVML_ERROR_FUNCTION_NOT_FOUND), n.NVML_GPM_METRIC_MAX)
+    n.NVML_ERROR_FUNCTION_NOT_FOUND, n.NVML_FI_DEV_MEMORY_TEMP, n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, n.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, n.NVML_FI_DEV_PCIE_COUNT_RX_BYTES),
+    n.NVML_GPM_METRIC_MAX)
 ";
 
 #[test]
@@ -48,6 +53,16 @@ fn structs_and_numbers_are_those_of_nvidias_bindings() {
         offset_of!(GpmMetricsGet, earlier),
         offset_of!(GpmMetricsGet, later),
         offset_of!(GpmMetricsGet, metrics),
+        size_of::<FieldValue>(),
+        offset_of!(FieldValue, id),
+        offset_of!(FieldValue, scope),
+        offset_of!(FieldValue, timestamp),
+        offset_of!(FieldValue, latency),
+        offset_of!(FieldValue, kind),
+        offset_of!(FieldValue, status),
+        offset_of!(FieldValue, value),
+        size_of::<Memory>(),
+        offset_of!(Memory, used),
         1,
         1,
     ];
@@ -65,6 +80,9 @@ fn structs_and_numbers_are_those_of_nvidias_bindings() {
     let statuses =
         [nvml_sys::Status::NOT_SUPPORTED.0, nvml_sys::Status::NOT_FOUND.0, nvml_sys::Status::FUNCTION_NOT_FOUND.0];
     let numbers = ours.into_iter().chain(metrics.iter().map(|metric| metric.0 as usize));
+    let fields =
+        [Field::MEMORY_TEMPERATURE, Field::NVLINK_SENT, Field::NVLINK_RECEIVED, Field::PCIE_SENT, Field::PCIE_RECEIVED];
+    let statuses = statuses.into_iter().chain(fields.map(|field| field.0));
     let numbers: Vec<_> = numbers.chain(statuses.map(|status| status as usize)).map(|n| n.to_string()).collect();
     assert_eq!(format!("({})", numbers.join(", ")), layout);
 }

@@ -8,9 +8,11 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
-use crate::attribution::Attributor;
+use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
+use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -29,6 +31,13 @@ pub const OPEN_LIMIT: usize = 64;
 /// those before it are over; what an engine holds grows with what it takes.
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
+
+/// Counter events that wait for the first record: as many samples as wait for their records.
+const EARLY_LIMIT: usize = 1 << 13;
+/// Kernels are chosen to be measured after so many steps: the first ones warm up.
+const STEPS_TO_CHOOSE: u64 = 5;
+/// Or after so much time behind the start-up, nanoseconds.
+const NANOS_TO_CHOOSE: u64 = 1_000_000_000;
 
 /// One capture and its engine.
 #[derive(Debug)]
@@ -55,6 +64,11 @@ pub struct Captures {
     what_if_stopped: bool,
     cost: Option<Cost>,
     gauges: Utilization,
+    counters: CounterLog,
+    /// What came before the first capture began.
+    early: Vec<CounterEvent>,
+    begun: bool,
+    kernel_profiles: Vec<KernelProfile>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
 }
@@ -142,6 +156,54 @@ impl Captures {
         self.gauges.take(reading);
     }
 
+    /// A sample of hardware counters, a reading of gauges, or what is known of them; in the order in which they came.
+    /// Samples come before the flush that passes them, or some flushes later.
+    pub fn counters(&mut self, event: &CounterEvent) {
+        self.counters.take(event);
+        if !self.begun {
+            // Samples may come before the first record.
+            if self.early.len() < EARLY_LIMIT {
+                self.early.push(*event);
+            }
+            return;
+        }
+        self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
+    }
+
+    /// What measuring a kernel came to, for the report.
+    pub fn kernel_profile(&mut self, profile: KernelProfile) {
+        if profile.launches > 0 {
+            for capture in self.open.iter_mut().chain(&mut self.kept) {
+                capture.attributor.disturbed(profile.begin, profile.end);
+            }
+        }
+        self.kernel_profiles.push(profile);
+    }
+
+    /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
+    /// before, and while none can be measured.
+    #[must_use]
+    pub fn kernels_to_measure(
+        &self,
+        most: usize,
+        names: Option<&Pattern>,
+        dictionary: &Dictionary,
+    ) -> Option<Vec<Choice>> {
+        let attributor = &self.shown()?.attributor;
+        let enough = |account: &DeviceAccount| {
+            account.window_ns().saturating_sub(account.start_up_ns()) >= NANOS_TO_CHOOSE
+                || account.steps().seen >= STEPS_TO_CHOOSE
+        };
+        if !attributor.devices().any(enough) {
+            return None;
+        }
+        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
+        let first = chosen.first()?.candidate.device;
+        // The counters are opened in one context.
+        let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
+        Some(on_first.collect())
+    }
+
     /// Whether a capture has launched device work that has not come yet.
     #[must_use]
     pub fn awaits_work(&self, number: u32) -> bool {
@@ -182,6 +244,8 @@ impl Captures {
         let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.counter_losses = self.counters.losses().to_vec();
+        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {
@@ -252,6 +316,12 @@ impl Captures {
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
+        attributor.begin(at);
+        if self.begun {
+            self.counters.sets().iter().for_each(|set| attributor.push_counters(&CounterEvent::Set(*set)));
+        }
+        std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
+        self.begun = true;
         if self.what_if_stopped {
             attributor.stop_what_if();
         }

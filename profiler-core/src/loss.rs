@@ -50,7 +50,7 @@ impl LossKind {
 impl Loss {
     /// All counters, in the order of the JSON.
     #[must_use]
-    pub fn kinds(&self) -> [LossKind; 10] {
+    pub fn kinds(&self) -> [LossKind; 11] {
         use Wording::{Counted, Elsewhere, Unobserved};
         // Whoever adds a counter is told here.
         let Self {
@@ -64,6 +64,7 @@ impl Loss {
             failed_samples,
             dictionary_overflow,
             unobserved_ns,
+            own_kernels,
         } = *self;
         let blocks = |name, count, wording| LossKind { name, count, blocks_judgment: true, wording };
         let allows = |name, count, wording| LossKind { name, count, blocks_judgment: false, wording };
@@ -84,6 +85,11 @@ impl Loss {
                 Counted("Too many names: counted without theirs", "record", ""),
             ),
             allows("unobserved_ns", unobserved_ns, Unobserved),
+            allows(
+                "own_kernels",
+                own_kernels,
+                Counted("Measuring kernels ran", "kernel", "of CUPTI's own, which are left out"),
+            ),
         ]
     }
 

@@ -19,6 +19,7 @@ mod attribution_steps;
 mod attribution_tables;
 mod attribution_verdicts;
 mod captures;
+mod counters;
 mod diff;
 mod diff_prediction;
 mod geometry;

@@ -33,7 +33,7 @@ fn names_stay() {
     assert_eq!(
         joined(&ScenarioKind::ALL, ScenarioKind::name),
         "base untraced data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden \
-         grids_filled no_readbacks copies_joined reads_reduced no_host_work device_only"
+         grids_filled no_readbacks copies_joined reads_reduced no_host_work device_only kernels_at_roof"
     );
     let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
     assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");

@@ -15,6 +15,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.
 const GOLDEN_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.2.bin");
 const GOLDEN_1_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.3.bin");
 const GOLDEN_1_4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.4.bin");
+const GOLDEN_1_5: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.5.bin");
 const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/trace-format.md");
 
 #[test]
@@ -67,9 +68,22 @@ fn version_1_4_is_read_as_it_was_written() {
 }
 
 #[test]
+fn version_1_5_is_read_as_it_was_written() {
+    let golden = fs::read(GOLDEN_1_5).unwrap();
+    let (dictionary, now) = crate::trace_sample::since_1_4::sample();
+    let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
+    assert!(old.damage.is_none(), "{:?}", old.damage);
+    // A value that is not there is unequal to itself.
+    assert_eq!(format!("{:?}", old.items), format!("{:?}", new.items));
+    // 8 counter events, 2 kernels, a flush and the end.
+    assert_eq!(old.items.len(), 8 + 2 + 2);
+    assert_same_dictionary(&old.dictionary, &dictionary);
+}
+
+#[test]
 #[ignore = "writes the golden file of a new version; refuses when it is there"]
 fn write_golden_file() {
-    File::create_new(GOLDEN_1_4).unwrap().write_all(&crate::trace_sample::since_1_3::sample().1).unwrap();
+    File::create_new(GOLDEN_1_5).unwrap().write_all(&crate::trace_sample::since_1_4::sample().1).unwrap();
 }
 
 /// The trace that the specification takes apart.

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod chrome;
+mod counters;
 mod hta;
 mod lines;
 mod merge;

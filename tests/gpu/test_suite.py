@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -18,11 +19,12 @@ import unittest
 
 import gains
 import suite
-from checks import interventions, native_cost, real, untraced
+from checks import counters, interventions, native_cost, real, untraced
 from gains_table import main as print_tables
-from harness import Mode, Status, Suite, read_lines
+from harness import Mode, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
 from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from record_counters import convert
 from rehearse import REPORT
 from trace_report import Trace
 
@@ -249,6 +251,24 @@ class Turns(unittest.TestCase):
         (line,) = native_cost.compare(self.suite, "launch", self.started(**plans))
         self.assertEqual(line.status, Status.PASS, line.detail)
         self.assertIn("time with native stacks over without, by round: 1.000 (1.000 to 1.000)", line.detail)
+
+    def test_costs_of_counters_are_read_from_what_programs_and_tables_say(self) -> None:
+        def said(text: str) -> Run:
+            return Run([], self.folder, 0, text, "", 1.0)
+
+        self.assertEqual(counters.time_of(said("time_per_operation_ns=2210.5 best_ns=2200.0\n")), 2210.5)
+        self.assertEqual(counters.time_of(said('{"ms_per_step": 31.25, "pid": 1}\n')), 31.25)
+        self.assertEqual(counters.time_of(said("nothing\n")), 0.0)
+        self.assertEqual(counters.rows("metric,count\nsm_active,12\n\"a, b\",3\n"), [["sm_active", "12"], ["a, b", "3"]])
+        self.assertIsNone(counters.thread_seconds(os.getpid()))
+
+    def test_samples_of_a_trace_become_a_file_for_the_replay_library(self) -> None:
+        rows = [["90", "100", "issue", "1"], ["100", "110", "issue", "2.5"], ["100", "110", "core_clock", "1e9"], ["110", "120", "issue", ""],
+                ["100", "100", "power", "650"]]
+        self.assertEqual(convert("GH100", 100, rows).splitlines(), [
+            "chip GH100", "interval 10",
+            "metrics gpc__cycles_elapsed.avg.per_second sm__inst_executed_realtime.avg.pct_of_peak_sustained_elapsed",
+            "sample 0 10 1e9 2.5", "sample 10 20 nan nan"])
 
     def test_the_tables_come_from_the_file_and_go_between_their_markers(self) -> None:
         steps = {"bare_ns": 1e6, "traced_ns": 1e6, "predicted_untraced_ns": 1e6}

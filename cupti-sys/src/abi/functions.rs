@@ -69,12 +69,28 @@ pub type GetStructSize = unsafe extern "C" fn(Kind, u32, *mut usize) -> CuptiRes
 /// `cuDriverGetVersion` of libcuda
 pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;
 
-/// The beginning of what an API callback gets to see (`CUpti_CallbackData`). The rest is not read.
+/// What an API callback gets to see (`CUpti_CallbackData`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct ApiCallbackData {
     /// Which side.
     pub site: CallbackSite,
+    /// Name of the function.
+    pub function: *const c_char,
+    /// Its parameters: a struct of their own for each function.
+    pub parameters: *const c_void,
+    /// What it returns.
+    pub result: *mut c_void,
+    /// Name of the kernel, for functions that launch one; else NULL.
+    pub symbol: *const c_char,
+    /// The context of the call.
+    pub context: Context,
+    /// Its number, as records have it.
+    pub context_id: u32,
+    /// Room for the client's own.
+    pub correlation_data: *mut u64,
+    /// Number of the call.
+    pub correlation: u32,
 }
 
 /// What a resource callback gets to see (`CUpti_ResourceData`).

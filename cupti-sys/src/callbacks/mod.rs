@@ -5,6 +5,10 @@
 //! host program goes on, the buffer in question counts as not given or is freed.
 
 use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};
+mod launch;
+
+pub use launch::{KernelLaunch, LAUNCHES};
+
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
 use crate::cupti::Cupti;
 use std::ffi::c_void;
@@ -58,6 +62,13 @@ pub trait ResourceHandler {
     /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         let _ = (domain, callback_id, site);
+    }
+
+    /// A kernel is about to be launched, or was; only for those of [`LAUNCHES`] that were given to
+    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the launching thread, in the middle of its call. Of
+    /// nested calls each is told. The one method that may call CUPTI: its range profiler is started and stopped here.
+    fn kernel_launched(launch: &KernelLaunch<'_>) {
+        let _ = launch;
     }
 }
 
@@ -163,6 +174,12 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
             // SAFETY: in this domain the data is a `CUpti_ResourceData`, and lives until the callback returns.
             if let Some(id) = unsafe { instantiated(data.cast::<ResourceData>()) } {
                 H::graph_instantiated(id);
+            }
+        }
+        (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && launch::is_launch(domain, callback) => {
+            // SAFETY: in these domains the data is a `CUpti_CallbackData`, and lives until the callback returns.
+            if let Some(launch) = unsafe { launch::launch(domain, callback, &*data.cast::<ApiCallbackData>()) } {
+                H::kernel_launched(&launch);
             }
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {

@@ -153,7 +153,8 @@ fn api_calls_reach_the_handler_with_their_site() {
         }
     }
     for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
-        let data = ApiCallbackData { site };
+        // SAFETY: all zeroes is a value of numbers and raw pointers.
+        let data = ApiCallbackData { site, ..unsafe { std::mem::zeroed() } };
         // SAFETY: the data is a live local of the type that this domain has.
         unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, (&raw const data).cast()) };
     }

@@ -18,6 +18,7 @@ use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{Device, Record};
 use profiler_core::trace::Item;
 
+use crate::counters::CounterValues;
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::json::quoted;
@@ -49,6 +50,7 @@ pub fn write(
     header.map_err(|error| output.failed(error))?;
     let mut rows = Rows::new(&prescan, &passed.session, options);
     rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
+    let mut values = CounterValues::default();
     trace.pass(&mut share(progress, 40..90), |item, scope| {
         let written = match item {
             Item::Record(record) => {
@@ -63,6 +65,7 @@ pub fn write(
                 }
                 rows.record(&mut output, record, scope.dictionary)
             }
+            Item::Counters(event) => values.of(event).iter().try_for_each(|value| rows.counter(&mut output, value)),
             Item::Flush(_) => rows.flush(&mut output, scope.dictionary),
             _ => Ok(()),
         };

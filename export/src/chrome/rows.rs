@@ -16,6 +16,7 @@ use super::arguments::{annotation, bandwidth, graph, shape};
 use super::steps::HostStep;
 
 use crate::correlations::Correlations;
+use crate::counters::CounterValue;
 use crate::json::{Micros, quoted};
 use crate::names::{Names, demangled};
 use crate::options::Options;
@@ -145,6 +146,22 @@ impl<'a> Rows<'a> {
             },
             Record::Sample(_) | Record::Memory(_) | Record::Managed(_) => Ok(()),
         }
+    }
+
+    /// A value of a counter of a device, as a counter track. From before the first record there is none.
+    pub fn counter(&mut self, output: &mut impl Write, value: &CounterValue) -> io::Result<()> {
+        let CounterValue { device, counter, begin, value, .. } = *value;
+        if begin < self.prescan.base || !value.is_finite() {
+            return Ok(());
+        }
+        self.next(output)?;
+        write!(
+            output,
+            r#"{{"ph": "C", "name": "{} ({})", "pid": {device}, "tid": 0, "ts": {}, "args": {{"value": {value}}}}}"#,
+            counter.name(),
+            counter.unit(),
+            Micros(begin.since(self.prescan.base)),
+        )
     }
 
     /// Everything that one delivery brought has come: writes what waited for it.

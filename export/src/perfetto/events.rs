@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
 use crate::correlations::Correlations;
+use crate::counters::CounterValue;
 use crate::names::{Names, demangled};
 use crate::order::Order;
 use crate::prescan::Prescan;
@@ -36,6 +37,7 @@ pub(super) mod kind {
     pub const MEMORY: u64 = 11;
     pub const STEPS: u64 = 12;
     pub const LEAF: u64 = 13;
+    pub const SAMPLED: u64 = 14;
 }
 
 /// A track of a kind, about two numbers: 8, 24 and 32 bits.
@@ -59,6 +61,8 @@ pub struct Events<'a, W> {
     order: Order<(Timestamp, Track, i64)>,
     memory: Order<MemoryEvent>,
     holdings: Holdings,
+    /// Counters of devices that have a track.
+    sampled: FxHashSet<Track>,
 }
 
 impl<'a, W: Write> Events<'a, W> {
@@ -78,6 +82,7 @@ impl<'a, W: Write> Events<'a, W> {
             order: Order::default(),
             memory: Order::default(),
             holdings: Holdings::default(),
+            sampled: FxHashSet::default(),
         }
     }
 
@@ -186,6 +191,16 @@ impl<'a, W: Write> Events<'a, W> {
             Record::Sync(_) | Record::Event(_) | Record::Sample(_) | Record::Managed(_) => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Writes a value of a counter of a device.
+    pub fn sampled(&mut self, value: &CounterValue) -> io::Result<()> {
+        let CounterValue { device, counter, begin, value, .. } = *value;
+        let place = track(kind::SAMPLED, counter.number(), device.0);
+        if self.sampled.insert(place) {
+            self.counter(track(kind::DEVICE, 0, device.0), place, counter.name(), counter.unit())?;
+        }
+        self.packets.real_counter(place, begin, value)
     }
 
     /// Writes what waits; how much of it came late.

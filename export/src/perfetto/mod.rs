@@ -16,6 +16,7 @@ use std::io;
 use profiler_core::trace::Item;
 
 use crate::attributed::attributed;
+use crate::counters::CounterValues;
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::options::ExportOutcome;
@@ -87,7 +88,11 @@ fn write_part(
     for device in &report.devices {
         events.steps(device).map_err(failed)?;
     }
+    let mut values = CounterValues::default();
     trace.pass(&mut share(progress, 15..100), |item, scope| {
+        if let Item::Counters(event) = item {
+            values.of(event).iter().try_for_each(|value| events.sampled(value)).map_err(failed)?;
+        }
         let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,

@@ -146,6 +146,16 @@ impl<'a, W: Write> Packets<'a, W> {
         self.event(at, &event, &Message::default())
     }
 
+    /// As [`counter`](Self::counter), for a value that is not whole.
+    pub fn real_counter(&mut self, track: Track, at: Timestamp, value: f64) -> io::Result<()> {
+        let mut event = Message::default();
+        event
+            .number(field::event::TYPE, COUNTER)
+            .number(field::event::TRACK_UUID, self.place.uuid(track))
+            .fixed64(field::event::DOUBLE_COUNTER_VALUE, value.to_bits());
+        self.event(at, &event, &Message::default())
+    }
+
     fn named(
         &mut self,
         kind: u64,

@@ -5,6 +5,7 @@
 //! Two passes: times count from the start of tracing, and nothing may be before it.
 
 mod facts;
+mod gpu_metrics;
 mod insert;
 mod managed;
 mod rows;
@@ -22,7 +23,9 @@ use gpuwhy_import::{Progress, TraceFile};
 use self::rows::Inserts;
 
 /// Left out when empty: nsys's scripts take a table that exists for data that was traced.
-const OPTIONAL: [&str; 6] = [
+const OPTIONAL: [&str; 8] = [
+    "GPU_METRICS",
+    "TARGET_INFO_GPU_METRICS",
     "CUPTI_ACTIVITY_KIND_OVERHEAD",
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -47,7 +50,11 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
     let mut end = Timestamp::ZERO;
     let passed = {
         let mut inserts = Inserts::new(&connection).map_err(failed)?;
+        let mut metrics = gpu_metrics::Inserts::new(&connection).map_err(failed)?;
         let passed = trace.pass(progress, |item, scope| {
+            if let Item::Counters(event) = item {
+                metrics.event(event, scope.session.start).map_err(failed)?;
+            }
             let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
             match inserts.record(record, scope).map_err(failed)? {
                 Some(at) => {

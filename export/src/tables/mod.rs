@@ -17,6 +17,7 @@ use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use crate::attributed::attributed;
+use crate::counters::CounterValues;
 use crate::error::ExportError;
 use crate::names::Names;
 use crate::ranges::OpenRanges;
@@ -88,6 +89,8 @@ all! {
     Memory = "memory", records::MEMORY;
     /// Migrations and page faults of managed memory.
     Managed = "managed", records::MANAGED;
+    /// Samples of hardware counters and readings of gauges, a row for each value.
+    GpuMetrics = "gpu_metrics", records::GPU_METRICS;
     /// The process, and the verdict about it.
     Processes = "processes", reported::PROCESSES;
     /// Threads that the program named.
@@ -104,6 +107,10 @@ all! {
     KernelLibraries = "kernel_libraries", reported::KERNEL_LIBRARIES;
     /// Kernel time by the line that launched it, as samples tell it.
     KernelLines = "kernel_lines", reported::KERNEL_LINES;
+    /// Computation by what limits it, where hardware counters were sampled.
+    ComputeLimits = "compute_limits", reported::COMPUTE_LIMITS;
+    /// Kernels and the unit that they use most, where hardware counters were sampled.
+    KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
     /// What was received, lost or doubtful.
     Completeness = "completeness", reported::COMPLETENESS;
 }
@@ -178,12 +185,21 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     let mut kernels: FxHashMap<NameId, KernelName> = FxHashMap::default();
     let mut calls = Names::new(|name| without_suffix(name).to_owned());
     let mut stacks = records::Stacks::default();
+    let mut counters = CounterValues::default();
     let mut last = Timestamp::ZERO;
     let passed = trace.pass(progress, |item, scope| {
         let record = match item {
             Item::Record(record) => record,
             Item::Flush(at) | Item::End(_, at) => {
                 last = last.max(*at);
+                return Ok(());
+            }
+            Item::Counters(event) if sink.wants(Table::GpuMetrics) => {
+                for value in counters.of(event) {
+                    let mut cells = Vec::with_capacity(Table::GpuMetrics.columns().len());
+                    records::gpu_metric(&value, &mut cells);
+                    sink.row(Table::GpuMetrics, &cells)?;
+                }
                 return Ok(());
             }
             _ => return Ok(()),

@@ -11,6 +11,7 @@ use profiler_core::record::{
 use rustc_hash::FxHashMap;
 
 use super::cell::{Cell, Column, Kind};
+use crate::counters::CounterValue;
 use crate::names::demangled;
 use crate::{enum_names, kineto_names};
 
@@ -263,6 +264,18 @@ table! {
             = Some(row.value).filter(|_| row.kind == ManagedKind::HostFault);
         "cause" Integer "of a migration: 1 asked for, 2 coherence, 3 prefetch, 4 eviction, 5 access counters; of a \
             device's fault: 1 read, 2 write, 3 atomic, 4 prefetch; empty: unknown" = some(row.cause);
+    }
+}
+
+table! {
+    /// A row of [`GPU_METRICS`].
+    GPU_METRICS, gpu_metric(row: &CounterValue) {
+        "start_ns" Integer "begin of the time that the value is about" = row.begin.nanos();
+        "end_ns" Integer "its end; the same for a reading of a gauge" = row.end.nanos();
+        "device" Integer "ordinal of the device" = row.device.0;
+        "metric" Text "name of the counter or gauge" = row.counter.name();
+        "unit" Text "%: of the peak, of elapsed cycles" = row.counter.unit();
+        "value" Real "mean over the time; of the whole device, whichever process used it" = row.value;
     }
 }
 

@@ -1,12 +1,13 @@
 //! The tables that the engine fills: what `gpuwhy report` says, as rows.
 
 use profiler_core::attribution::leaf::{Leaf, Leaves};
+use profiler_core::counters::roofs::Limit;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Device, PcieLink, ThreadName};
 use profiler_core::report::json::Document;
 use profiler_core::report::library::Library;
-use profiler_core::report::{DeviceReport, KernelLineRow, LibraryRow, Report};
+use profiler_core::report::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, LibraryRow, NamedLimits, Report};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 
@@ -145,6 +146,46 @@ table! {
 }
 
 table! {
+    /// A row of [`COMPUTE_LIMITS`].
+    COMPUTE_LIMITS, compute_limit(device: u32, limit: Limit, limits: &ComputeLimits) {
+        "device" Integer "joins with devices.device" = device;
+        "limit" Text "tensor, memory, issue, latency, occupancy, idle_multiprocessors, lowered_clock, not_told_apart"
+            = limit.name();
+        "steady_ns" Integer "of the computation after start-up; exact sum" = limits.steady.times[limit as usize];
+        "step_ns" Integer "of the mean typical step; empty without" = limits.step.map(|step| step.times[limit as usize]);
+        "share" Real "of the computation of a step, else of steady time, 0 to 1" = limits.share(limit);
+    }
+}
+
+table! {
+    /// A row of [`KERNEL_LIMITS`].
+    KERNEL_LIMITS, kernel_limit(device: u32, row: &'a KernelRow, limits: &NamedLimits) {
+        "device" Integer "joins with devices.device" = device;
+        "name" Text "demangled, with parameters" = row.name.as_str();
+        "total_ns" Integer "time of its launches" = row.durations.total();
+        "roof" Text "the unit that it uses most: tensor, dram, l2, l1, issue; empty when it is not told apart"
+            = limits.limits.roof.map(|(roof, ..)| roof.name());
+        "used" Real "of the peak of that unit, 0 to 1" = limits.limits.roof.map(|(_, used, _)| used);
+        "standard_error" Real "of used" = limits.limits.roof.map(|(.., error)| error);
+        "sm_active" Real "multiprocessors with a warp, 0 to 1" = limits.limits.active;
+        "clock_hz" Real "core clock while it ran" = limits.limits.clock_hz;
+        "own" Flag "false: the mean of kernels that are not told apart" = limits.limits.own;
+        "tensor" Real "part of its time, 0 to 1" = limits.limits.parts[Limit::Tensor as usize];
+        "memory" Real "part of its time" = limits.limits.parts[Limit::Memory as usize];
+        "issue" Real "part of its time" = limits.limits.parts[Limit::Issue as usize];
+        "latency" Real "part of its time" = limits.limits.parts[Limit::Latency as usize];
+        "occupancy" Real "part of its time" = limits.limits.parts[Limit::Occupancy as usize];
+        "idle_multiprocessors" Real "part of its time" = limits.limits.parts[Limit::IdleMultiprocessors as usize];
+        "lowered_clock" Real "part of its time" = limits.limits.parts[Limit::LoweredClock as usize];
+        "not_told_apart" Real "part of its time" = limits.limits.parts[Limit::NotToldApart as usize];
+        "step_speedup_at_80" Real "of a step if it used 80 % of that unit; by subtraction"
+            = limits.gains.map(|(gain, _)| gain);
+        "step_speedup_at_90" Real "of a step if it used 90 % of that unit; by subtraction"
+            = limits.gains.map(|(_, gain)| gain);
+    }
+}
+
+table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
         "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests" = name;
@@ -204,6 +245,20 @@ pub fn rows(
             Table::KernelLines => {
                 for row in report.kernel_lines.iter().flat_map(|lines| &lines.rows) {
                     rows.hand(|cells| kernel_line(row, cells))?;
+                }
+            }
+            Table::ComputeLimits => {
+                for (of, limits) in report.devices.iter().filter_map(|row| Some((row, row.limits.as_ref()?))) {
+                    for limit in Limit::ALL {
+                        rows.hand(|cells| compute_limit(of.device.id.0, limit, limits, cells))?;
+                    }
+                }
+            }
+            Table::KernelLimits => {
+                for of in &report.devices {
+                    for (row, limits) in of.kernels.iter().filter_map(|row| Some((row, row.limits.as_ref()?))) {
+                        rows.hand(|cells| kernel_limit(of.device.id.0, row, limits, cells))?;
+                    }
                 }
             }
             _ => {

@@ -135,6 +135,13 @@ impl CaptureController {
         any
     }
 
+    /// Has the handler told of a function, or no more; `None` while the subscriber is left to others.
+    pub fn listen_to(&self, domain: Domain, id: u32, on: bool) -> Option<Result<(), Error>> {
+        self.switch
+            .ownership()
+            .with(|subscriber| if on { subscriber.enable_api(domain, id) } else { subscriber.disable_api(domain, id) })
+    }
+
     /// A call that was listened to. On the calling thread, inside a CUPTI callback.
     pub fn api_called(&self, domain: Domain, id: u32, site: CallbackSite) {
         let event = match self.profiler_calls.get().and_then(|calls| calls.meaning(domain, id, site)) {

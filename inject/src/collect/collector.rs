@@ -15,8 +15,9 @@ use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
+use profiler_core::counters::CounterEvent;
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{ApiCall, Loss, RangeEvent, Record, Timestamp};
+use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::text_format::printable;
 use profiler_core::utilization::Utilization;
 
@@ -31,6 +32,7 @@ use crate::cost::CostTracker;
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::graphs::GraphNodeBudget;
 use crate::cupti::recorder;
+use crate::kernels::{self, KernelProfiler};
 use crate::message::{Message, RunOutcome, SessionCommand, Shared};
 use crate::nvtx;
 use crate::sampler::launchers::CallCounter;
@@ -53,6 +55,8 @@ pub struct Collector {
     pub(super) events: Vec<RangeEvent>,
     /// Records that come before there is a trace, and alone are no reason for one.
     pub(super) early: Vec<Record>,
+    /// What is sampled, what was lost of it, and the newest reading of energy, for a trace that begins later.
+    pub(super) known_counters: Vec<CounterEvent>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
     pub(super) account: CostTracker,
@@ -70,6 +74,8 @@ pub struct Collector {
     pub(super) what_if: WhatIf,
     pub(super) foreign_buffers_logged: bool,
     pub(super) shortage_logged: bool,
+    /// Measures chosen kernels, where that is wanted.
+    pub(super) kernels: Option<Arc<KernelProfiler>>,
 }
 
 impl Collector {
@@ -80,6 +86,7 @@ impl Collector {
         session: ProcessInfo,
         shared: Arc<Shared>,
         controller: Arc<CaptureController>,
+        kernels: Option<Arc<KernelProfiler>>,
     ) -> Self {
         let raw = settings.record.as_ref().and_then(|pattern| {
             let path = pattern.expand(session.process_id, &session.host).path;
@@ -112,6 +119,7 @@ impl Collector {
             routed: Vec::new(),
             events: Vec::new(),
             early: Vec::new(),
+            known_counters: Vec::new(),
             own: None,
             account,
             graph_nodes,
@@ -130,6 +138,7 @@ impl Collector {
             what_if: settings.what_if,
             foreign_buffers_logged: false,
             shortage_logged: false,
+            kernels,
         }
     }
 
@@ -142,6 +151,8 @@ impl Collector {
                 Message::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
                 Message::Samples(batch) => self.samples(&batch),
                 Message::Utilization(reading) => self.utilization(reading),
+                Message::Counters(events) => self.counters(&events),
+                Message::KernelProfile(profile) => self.kernel_profile(*profile),
                 Message::Graph { id, nodes } => {
                     if let Some(graph_nodes) = &mut self.graph_nodes {
                         graph_nodes.instantiated(id, nodes);
@@ -175,6 +186,7 @@ impl Collector {
             match self.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.
                 Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_canary(&call) => {}
+                Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(&kernel) => self.loss.own_kernels += 1,
                 Decoded::Record(record) => {
                     self.account.record(&record);
                     if let Some(graph_nodes) = &mut self.graph_nodes
@@ -218,6 +230,12 @@ impl Collector {
         function.is_some_and(|function| dictionary.name(function.name) == recorder::CANARY_FUNCTION)
     }
 
+    /// Whether CUPTI's range profiler launched it, as it does around passes.
+    fn is_own_kernel(&self, kernel: &Kernel) -> bool {
+        let dictionary = self.decoder.dictionary();
+        self.kernels.is_some() && kernels::is_of_cupti(dictionary.name(dictionary.launch_config(kernel.config).name))
+    }
+
     /// Nothing is recorded, but the program may say what it does.
     fn idle(&mut self) {
         self.catch_up();
@@ -233,6 +251,9 @@ impl Collector {
                 self.catch_up();
                 session.begin(&self.loss);
                 self.decoder.describe_devices();
+                for event in &self.known_counters {
+                    session.counters(*event, self.decoder.dictionary());
+                }
                 self.own = Some(session);
                 let _ = done.send(());
             }
@@ -269,6 +290,7 @@ impl Collector {
         }
         self.conclude_drained(before);
         self.watch_steps(before);
+        self.choose_kernels();
         self.shed_load();
         self.choose_graph_records(before);
         self.update_cost(before);

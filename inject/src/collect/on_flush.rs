@@ -5,6 +5,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use profiler_core::counters::CounterEvent;
+use profiler_core::kernels::KernelProfile;
 use profiler_core::record::Timestamp;
 use profiler_core::utilization::UtilizationReading;
 
@@ -29,6 +31,49 @@ impl Collector {
             // In a run that is only watched CUPTI does not.
             self.decoder.describe_devices();
             self.open_trace();
+        }
+    }
+
+    /// Samples and gauges open no trace: that takes something that the program did with the device.
+    pub(super) fn counters(&mut self, events: &[CounterEvent]) {
+        for &event in events {
+            self.captures.counters(&event);
+            let dictionary = self.decoder.dictionary();
+            self.trace.write(|trace| trace.counters(event, dictionary));
+            if let Some(own) = &mut self.own {
+                own.counters(event, dictionary);
+            }
+            let device = match event {
+                CounterEvent::Set(set) => set.device,
+                CounterEvent::Loss(loss) => loss.device,
+                // Energy is read seldom, so a trace that begins later needs the newest reading.
+                CounterEvent::Gauges(gauges) if gauges.energy_mj.is_some() => gauges.device,
+                CounterEvent::Sample(_) | CounterEvent::Gauges(_) => continue,
+            };
+            self.known_counters.retain(|known| match (known, &event) {
+                (CounterEvent::Set(known), CounterEvent::Set(_)) => known.device != device,
+                (CounterEvent::Loss(known), CounterEvent::Loss(_)) => known.device != device,
+                (CounterEvent::Gauges(known), CounterEvent::Gauges(_)) => known.device != device,
+                _ => true,
+            });
+            self.known_counters.push(event);
+        }
+    }
+
+    /// What measuring a kernel came to. The kernel has run, so there is a trace.
+    pub(super) fn kernel_profile(&mut self, profile: KernelProfile) {
+        let dictionary = self.decoder.dictionary();
+        self.trace.write(|trace| trace.kernel_profile(&profile, dictionary));
+        self.captures.kernel_profile(profile);
+    }
+
+    /// Chooses kernels to be measured, once enough has run.
+    pub(super) fn choose_kernels(&mut self) {
+        let Some(kernels) = &self.kernels else { return };
+        let Some(request) = kernels.request() else { return };
+        let dictionary = self.decoder.dictionary();
+        if let Some(choices) = self.captures.kernels_to_measure(request.most, request.names.as_ref(), dictionary) {
+            kernels.choose(choices, dictionary.contexts().to_vec());
         }
     }
 

@@ -98,10 +98,16 @@ impl Collector {
 
     /// There is something to write.
     pub(super) fn open_trace(&mut self) {
+        let was_waiting = self.trace.is_waiting();
         self.trace.open(&self.session);
         let dictionary = self.decoder.dictionary();
         for early in self.early.drain(..) {
             self.trace.write(|trace| trace.push(&early, dictionary));
+        }
+        if was_waiting {
+            for event in &self.known_counters {
+                self.trace.write(|trace| trace.counters(*event, dictionary));
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
+use profiler_core::counters::CounterEvent;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Record, Timestamp};
@@ -85,6 +86,11 @@ impl SessionTrace {
         let routed = &mut self.routed;
         self.router.route(record, |_, record| routed.push(*record));
         self.store(dictionary);
+    }
+
+    /// Takes a sample of hardware counters, a reading of gauges, or what is known of them.
+    pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) {
+        write(&mut self.writer, |writer| writer.counters(event, dictionary));
     }
 
     fn store(&mut self, dictionary: &Dictionary) {

@@ -78,6 +78,48 @@ pub enum NativeStacks {
     Off,
 }
 
+/// What is read of the devices themselves: `GPUWHY_GPU_METRICS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuMetrics {
+    /// Nothing.
+    Off,
+    /// Gauges: power, temperature, clocks, memory, traffic.
+    Gauges,
+    /// Gauges, and samples of hardware counters where they are to be had.
+    Auto,
+    /// The same, and what is not to be had is said at once; at this rate, samples a second, where one is named.
+    On(Option<u32>),
+}
+
+impl GpuMetrics {
+    /// Slowest and fastest rates that can be named, samples a second. Below 10 a step has too few samples; above 1000
+    /// decoding takes more than 5 % of a core (docs/design/overhead.md).
+    const RATES: std::ops::RangeInclusive<u32> = 10..=1000;
+
+    /// From its text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "gauges" => Some(Self::Gauges),
+            _ if is_off(text) => Some(Self::Off),
+            _ => match text.split_once(':') {
+                Some((on, rate)) => {
+                    let rate = rate.parse().ok().filter(|rate| Self::RATES.contains(rate))?;
+                    (on_or_off(on)?).then_some(Self::On(Some(rate)))
+                }
+                None => on_or_off(text)?.then_some(Self::On(None)),
+            },
+        }
+    }
+
+    /// Whether hardware counters are wanted.
+    #[must_use]
+    pub const fn samples(self) -> bool {
+        matches!(self, Self::Auto | Self::On(_))
+    }
+}
+
 /// How much of the program's command line is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandLine {
@@ -155,4 +197,23 @@ pub enum ReportStyle {
     Summary,
     /// Everything.
     Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_of_devices_may_name_a_rate() {
+        assert_eq!(GpuMetrics::parse("on:500"), Some(GpuMetrics::On(Some(500))));
+        assert_eq!(GpuMetrics::parse("on"), Some(GpuMetrics::On(None)));
+        assert_eq!(GpuMetrics::parse("gauges"), Some(GpuMetrics::Gauges));
+        assert_eq!(
+            [GpuMetrics::parse("auto"), GpuMetrics::parse("0")],
+            [Some(GpuMetrics::Auto), Some(GpuMetrics::Off)]
+        );
+        for bad in ["on:0", "on:9", "on:1001", "on:", "off:100", "gauges:10", "fast", ""] {
+            assert_eq!(GpuMetrics::parse(bad), None, "{bad}");
+        }
+    }
 }

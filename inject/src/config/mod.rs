@@ -6,8 +6,10 @@
 
 mod choices;
 mod error;
+mod kernels;
 pub(crate) mod pattern;
 pub(crate) mod request;
+mod setting;
 mod table;
 mod value;
 mod variable;
@@ -21,10 +23,11 @@ use profiler_core::cost::Mode;
 
 use crate::config::pattern::Pattern;
 use crate::config::request::{Range, RangeKind, Request};
-use crate::config::table::Setting;
+use crate::config::setting::Setting;
 
-pub use choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
+pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
+pub use kernels::KernelRequest;
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::parse_duration;
 pub use variable::*;
@@ -76,6 +79,10 @@ pub struct Settings {
     pub sampling: Sampling,
     /// Native functions in the stacks of host threads.
     pub native_stacks: NativeStacks,
+    /// Which kernels are measured with hardware counters; `None` for none.
+    pub kernels: Option<KernelRequest>,
+    /// What is read of devices.
+    pub gpu_metrics: GpuMetrics,
     /// [`WHAT_IF`].
     pub what_if: WhatIf,
     /// What is measured.
@@ -121,6 +128,8 @@ impl Settings {
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
             native_stacks: reader.get(&table::NATIVE_STACKS),
+            kernels: read_kernels(&mut reader),
+            gpu_metrics: reader.get(&table::GPU_METRICS),
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             command_line: reader.get(&table::COMMAND_LINE),
@@ -199,6 +208,16 @@ impl Reader<'_> {
         });
         setting.default_value()
     }
+}
+
+/// All variables are read, so that every one that is wrong is told.
+fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
+    let most = reader.get(&kernels::KERNELS);
+    let names = reader.get(&kernels::KERNEL_NAMES);
+    let groups = reader.get(&kernels::KERNEL_METRICS);
+    let launches = reader.get(&kernels::KERNEL_LAUNCHES);
+    let stall = reader.get(&kernels::KERNEL_STALL);
+    Some(KernelRequest { most: most?, names, groups, launches, stall })
 }
 
 /// What is to be measured. A range without a name is an error, and then the whole run is measured.

@@ -8,50 +8,17 @@ use std::time::Duration;
 
 use profiler_core::cost::Mode;
 
-use crate::config::choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
+use crate::config::choices::{
+    CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
+};
+use crate::config::kernels;
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
+use crate::config::setting::Setting;
+pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
 use crate::log::Level;
-
-/// A setting whose values are a `T`.
-#[derive(Debug)]
-pub struct Setting<T> {
-    /// Its environment variable.
-    pub name: &'static str,
-    /// What holds when it is not set.
-    pub default: &'static str,
-    /// What it takes, for the message about a value that is not understood.
-    pub expected: &'static str,
-    /// What it does, with units.
-    pub meaning: &'static str,
-    /// Reads a value.
-    pub parse: fn(&str) -> Option<T>,
-}
-
-/// A setting, without the type of its values.
-#[derive(Clone, Copy, Debug)]
-pub struct Variable {
-    /// Its environment variable.
-    pub name: &'static str,
-    /// What holds when it is not set.
-    pub default: &'static str,
-    /// What it does, with units and the values it takes.
-    pub meaning: &'static str,
-}
-
-impl<T> Setting<T> {
-    const fn variable(&self) -> Variable {
-        Variable { name: self.name, default: self.default, meaning: self.meaning }
-    }
-
-    /// The value of its default.
-    #[expect(clippy::expect_used, reason = "a test reads every default")]
-    pub fn default_value(&self) -> T {
-        (self.parse)(self.default).expect("the default is understood")
-    }
-}
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
     Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
@@ -386,6 +353,20 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
     parse: NativeStacks::parse,
 };
 
+/// [`variable::GPU_METRICS`]
+pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
+    name: variable::GPU_METRICS,
+    default: "gauges",
+    expected: "auto, off, gauges, on or on:HZ with 10 to 1000 samples a second",
+    meaning: "What is read of the GPUs themselves. `gauges`: power, temperature, clocks and what lowers them, memory in use and traffic, \
+                  ten times a second by NVML. `auto` also samples hardware counters, 200 times a second, where no other tool has them and \
+                  the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
+                  counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
+                  the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. `gpuwhy run` \
+                  sets `auto`. With GPUWHY_MODE=monitor there are gauges only.",
+    parse: GpuMetrics::parse,
+};
+
 /// Every variable that libprof.so reads.
 pub const VARIABLES: &[Variable] = &[
     OUTPUT.variable(),
@@ -419,6 +400,12 @@ pub const VARIABLES: &[Variable] = &[
     BUFFER_MEMORY.variable(),
     SAMPLING.variable(),
     NATIVE_STACKS.variable(),
+    kernels::KERNELS.variable(),
+    kernels::KERNEL_NAMES.variable(),
+    kernels::KERNEL_METRICS.variable(),
+    kernels::KERNEL_LAUNCHES.variable(),
+    kernels::KERNEL_STALL.variable(),
+    GPU_METRICS.variable(),
 ];
 
 /// The table as Markdown: the contents of `docs/guide/environment.md`.

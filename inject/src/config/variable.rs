@@ -44,6 +44,18 @@ pub const BUFFER_MEMORY: &str = "GPUWHY_BUFFER_MEMORY";
 pub const SAMPLING: &str = "GPUWHY_SAMPLING";
 /// Whether stacks of host threads have native functions.
 pub const NATIVE_STACKS: &str = "GPUWHY_NATIVE_STACKS";
+/// How many kernels are measured with hardware counters.
+pub const KERNELS: &str = "GPUWHY_KERNELS";
+/// Which of them.
+pub const KERNEL_NAMES: &str = "GPUWHY_KERNEL_NAMES";
+/// What is measured of them.
+pub const KERNEL_METRICS: &str = "GPUWHY_KERNEL_METRICS";
+/// How many launches of one.
+pub const KERNEL_LAUNCHES: &str = "GPUWHY_KERNEL_LAUNCHES";
+/// How long that may hold the program up.
+pub const KERNEL_STALL: &str = "GPUWHY_KERNEL_STALL";
+/// Whether hardware counters and gauges of devices are read.
+pub const GPU_METRICS: &str = "GPUWHY_GPU_METRICS";
 
 /// How much of the command line is kept.
 pub const COMMAND_LINE: &str = "GPUWHY_COMMAND_LINE";

@@ -7,9 +7,10 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, ResourceHandler};
+use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler};
 
 use crate::cupti::ownership;
+use crate::kernels;
 use crate::message::Message;
 use crate::runtime::Profiler;
 
@@ -92,6 +93,12 @@ impl ResourceHandler for Callbacks {
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         if let Some(profiler) = Profiler::running() {
             profiler.controller().api_called(domain, callback_id, site);
+        }
+    }
+
+    fn kernel_launched(launch: &KernelLaunch<'_>) {
+        if let Some(kernels) = Profiler::running().and_then(|profiler| profiler.kernels.as_ref()) {
+            kernels::kernel_launched(kernels, launch);
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct DeviceAccount {
     /// Where steps broke off since these were last taken: the device had no work any more, or it was no step.
     pub(super) breaks: Vec<u64>,
     named_steps: bool,
+    /// When the profiler itself held the program up.
+    disturbed: Vec<(Timestamp, Timestamp)>,
 }
 
 impl DeviceAccount {
@@ -75,7 +77,13 @@ impl DeviceAccount {
             boundaries: Vec::new(),
             breaks: Vec::new(),
             named_steps: false,
+            disturbed: Vec::new(),
         }
+    }
+
+    /// The profiler itself held the program up in this time: what ran then is not typical.
+    pub(super) fn disturb(&mut self, from: Timestamp, to: Timestamp) {
+        self.disturbed.push((from, to));
     }
 
     /// Ordinal of the device.
@@ -149,7 +157,8 @@ impl DeviceAccount {
     /// little.
     #[must_use]
     pub fn typical_steps(&self) -> Option<Steady> {
-        self.steps.steps().steady(self.steady_start()).if_typical(self.steady_leaves().iter().sum())
+        let steady = self.steps.steps().steady(self.steady_start()).without(&self.disturbed);
+        steady.if_typical(self.steady_leaves().iter().sum())
     }
 
     /// The newest windows of at least [`WINDOW_NANOS`](crate::steps::WINDOW_NANOS), whatever steps there are.

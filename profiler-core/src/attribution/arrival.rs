@@ -12,6 +12,7 @@ use super::statistics::CopyPath;
 use super::subject::Subject;
 use super::{Attributor, is_no_time};
 use crate::completeness::Completeness;
+use crate::counters::estimate::Activity;
 use crate::dictionary::Dictionary;
 use crate::record::{Copy, CopyKind, DeviceId, Kernel, Memset};
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
@@ -25,7 +26,7 @@ impl Attributor {
         self.completeness.kernels += 1;
         let KernelClass { name, communication, optimizer, symbol, blocks } =
             self.kernel_classes.get(kernel.config, dictionary);
-        let operation = Operation {
+        let mut operation = Operation {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
@@ -35,7 +36,11 @@ impl Attributor {
             fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },
             ..Operation::new(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
         };
+        if self.counters.is_sampled() {
+            operation.at_roof = self.counters.at_roof(kernel.device, kernel.config, kernel.end.since(kernel.start));
+        }
         if let Some((index, nanos)) = self.arrive(operation) {
+            self.sampled(&operation, Activity::Kernel(kernel.config));
             let of_graph = kernel.graph_id != 0;
             self.timelines[index].account.statistics.add_kernel(kernel.config, (name, communication), of_graph, nanos);
             if of_graph {
@@ -59,6 +64,7 @@ impl Attributor {
             ..Operation::new(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         };
         if let Some((index, nanos)) = self.arrive(operation) {
+            self.sampled(&operation, Activity::Copy);
             let path = CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination };
             self.timelines[index].account.statistics.add_copy(path, copy.bytes, nanos);
         }
@@ -74,7 +80,17 @@ impl Attributor {
             symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
             ..Operation::new(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
         };
-        self.arrive(operation);
+        if self.arrive(operation).is_some() {
+            self.sampled(&operation, Activity::Memset);
+        }
+    }
+
+    /// Tells the counters what ran, where there are any.
+    #[inline]
+    fn sampled(&mut self, operation: &Operation, activity: Activity) {
+        if self.counters.is_sampled() {
+            self.counters.ran(operation.device, activity, operation.start, operation.end);
+        }
     }
 
     /// Puts an operation aside; gives the index of its timeline and its duration when it has times.

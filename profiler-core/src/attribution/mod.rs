@@ -87,6 +87,8 @@ use self::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::completeness::Completeness;
 use crate::cost::{PriceSource, Prices};
+use crate::counters::CounterEvent;
+use crate::counters::engine::Counters;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::steps::LoggedStep;
@@ -124,6 +126,7 @@ pub struct Attributor {
     timelines: Vec<Timeline>,
     marks: StepMarks,
     simulation: SimulationFeed,
+    counters: Counters,
     completeness: Completeness,
     /// First begin and last end of what has times.
     observed: Option<(u64, u64)>,
@@ -188,6 +191,22 @@ impl Attributor {
         accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
+    /// What is measured begins at `at`: samples of counters from before are left out.
+    pub fn begin(&mut self, at: Timestamp) {
+        self.counters.begin(at);
+    }
+
+    /// Takes a sample of hardware counters, a reading of gauges, or what is known of them. Samples come in the order of
+    /// their times, before the flush that passes them or some flushes later.
+    pub fn push_counters(&mut self, event: &CounterEvent) {
+        self.counters.take(event);
+    }
+
+    /// The profiler itself held the program up in this time: steps of then are not typical ones, on any device.
+    pub fn disturbed(&mut self, from: Timestamp, to: Timestamp) {
+        self.timelines.iter_mut().for_each(|timeline| timeline.account.disturb(from, to));
+    }
+
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         let at = at.nanos().max(self.newest_flush);
@@ -211,6 +230,7 @@ impl Attributor {
         if self.timelines.iter().map(Timeline::pending).sum::<usize>() > PENDING_LIMIT {
             watermark = horizon;
         }
+        self.counters.advance(watermark);
         self.advance(watermark);
         self.flush += 1;
         self.count_waiting();
@@ -230,6 +250,8 @@ impl Attributor {
         self.place_ranges(u64::MAX);
         self.join_begun(u64::MAX);
         self.launches.give_up_all();
+        // A sample behind the end has none of what ran then.
+        self.counters.advance(at.nanos());
         self.advance(u64::MAX);
         self.flush += 1;
     }

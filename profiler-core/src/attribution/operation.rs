@@ -36,6 +36,8 @@ pub(super) struct Operation {
     /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that
     /// is not known.
     pub(super) link: u32,
+    /// How long a kernel takes at what can be reached of its nearest roof, nanoseconds; 0 when that is not known.
+    pub(super) at_roof: u32,
     /// How much a copy moves, bytes, at most [`MOST_BYTES`](crate::whatif::MOST_BYTES); 0 for what is no copy.
     pub(super) bytes: u16,
 }
@@ -69,13 +71,19 @@ impl Operation {
             late: false,
             fit: 0,
             link: 0,
+            at_roof: 0,
             bytes: 0,
         }
     }
 
     /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when
     /// that is not known.
+    ///
+    /// For a kernel, what it takes longer than at its nearest roof.
     pub(super) fn excess(&self) -> u32 {
+        if self.leaf == Leaf::Compute && self.at_roof != 0 {
+            return u32::try_from((self.end - self.start).saturating_sub(self.at_roof.into())).unwrap_or(u32::MAX);
+        }
         if self.link == 0 || !self.leaf.is_pageable() {
             return 0;
         }

@@ -12,6 +12,7 @@ use super::{
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
 use crate::cost::PriceSource;
+use crate::counters::engine::Counters;
 use crate::record::{ApiFunctionId, DeviceId, Timestamp};
 use crate::steps::PeriodFacts;
 use crate::whatif::WhatIf;
@@ -84,6 +85,12 @@ impl Attributor {
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = self.devices().find(|account| account.id() == device)?;
         self.simulation.what_if(account)
+    }
+
+    /// Hardware counters and gauges.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.

@@ -131,6 +131,8 @@ pub struct Loss {
     /// Time of captures in which nothing could be recorded, because another tool held the tracing library or because
     /// that refused; nanoseconds.
     pub unobserved_ns: u64,
+    /// Kernels that the tracing library launched itself while kernels were measured; they are none of the program's.
+    pub own_kernels: u64,
 }
 
 impl Loss {
@@ -154,6 +156,7 @@ impl Loss {
             failed_samples: self.failed_samples.saturating_sub(earlier.failed_samples),
             dictionary_overflow: self.dictionary_overflow.saturating_sub(earlier.dictionary_overflow),
             unobserved_ns: self.unobserved_ns.saturating_sub(earlier.unobserved_ns),
+            own_kernels: self.own_kernels.saturating_sub(earlier.own_kernels),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::compute;
 use super::copies;
 use super::gaps;
 use super::library::Library;
+use super::limits::limits;
 use super::names;
 use super::verdict::verdict_of;
 use super::waits;
@@ -14,6 +15,7 @@ use super::{
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::completeness::Completeness;
 use crate::dictionary::Dictionary;
+use crate::kernels::KernelsReport;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{Device, Loss};
 use crate::utilization::Utilization;
@@ -33,6 +35,8 @@ impl Report {
         let completeness = Completeness { loss: *loss, whole_until, end, damage, ..attributor.completeness() };
         let devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
+        let mut ranges = RangesReport::of(attributor, dictionary);
+        ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
         let verdict = verdict_of(attributor, &devices, host.as_ref(), &completeness);
         Self {
@@ -44,11 +48,13 @@ impl Report {
             host,
             kernel_libraries: LibraryRow::all(attributor, dictionary),
             kernel_lines: KernelLines::of(attributor, dictionary),
-            ranges: RangesReport::of(attributor, dictionary),
+            ranges,
             memory: MemoryReport::of(attributor, dictionary),
             verdict,
             cost: None,
             gauges: Utilization::default(),
+            counter_losses: Vec::new(),
+            kernels: KernelsReport::default(),
             part: None,
             captures: CaptureTable::default(),
         }
@@ -61,6 +67,8 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         dictionary.device(account.id()).cloned().unwrap_or_else(|| Device { id: account.id(), ..Device::default() });
     let sequence = Sequence::of(attributor, account.id(), dictionary);
     let (compute, geometries) = compute::split(account, &device, dictionary);
+    let limits = limits(account, attributor, &device, dictionary);
+    let named = |name| limits.as_ref().and_then(|(_, named)| named.get(&name).copied());
     let mut kernels: Vec<_> = statistics
         .kernels()
         .map(|(name, row)| KernelRow {
@@ -69,6 +77,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
             communication: row.communication,
             durations: row.durations.clone(),
             geometry: name.and_then(|id| geometries.get(&id).copied()),
+            limits: name.and_then(named),
         })
         .collect();
     kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
@@ -95,6 +104,12 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         kernels,
         copies: copies::rows(statistics.copies(), dictionary.link(account.id())),
         compute,
+        limits: limits.map(|(limits, _)| limits),
+        gauges: attributor
+            .counters()
+            .device(account.id())
+            .map(|device| device.gauges.clone())
+            .filter(|gauges| gauges.readings > 0),
         copy_overlap: CopyOverlap::of(account.leaves(), account.overlap()),
     }
 }

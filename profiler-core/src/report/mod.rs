@@ -18,6 +18,7 @@ mod host;
 pub mod json;
 mod launches;
 pub mod library;
+mod limits;
 mod memory;
 mod model;
 pub(crate) mod monitor;
@@ -30,12 +31,13 @@ mod untraced;
 pub(crate) mod verdict;
 mod waits;
 
+pub(crate) use model::loss_sentence;
 pub use model::{
-    ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow,
-    DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow,
-    LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, Part, PeakBy, PlanStep, RangeRow,
-    RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
-    Verdict,
+    ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap,
+    CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines,
+    KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, NamedLimits, Part, PeakBy,
+    PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning,
+    TypicalSteps, Untraced, Verdict,
 };
 pub use verdict::verdict_of;
 

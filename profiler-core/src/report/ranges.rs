@@ -225,6 +225,7 @@ fn row(tally: RangeTally, inside: RangeInside, dictionary: &Dictionary) -> Range
         device_ns: inside.device_ns,
         idle: inside.idle,
         kernels,
+        limits: None,
     }
 }
 

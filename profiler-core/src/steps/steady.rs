@@ -58,6 +58,16 @@ impl Steady {
         std::array::from_fn(sum)
     }
 
+    /// These, without steps that something of the profiler's own disturbed: those that touch one of these spans of
+    /// time.
+    #[must_use]
+    pub(crate) fn without(mut self, disturbed: &[(Timestamp, Timestamp)]) -> Self {
+        let is_whole = |step: &Step| disturbed.iter().all(|&(from, to)| step.end < from || step.start > to);
+        self.rows.retain(is_whole);
+        self.set_aside.retain(is_whole);
+        self
+    }
+
     /// These, if they may speak for `whole` nanoseconds of steady time.
     #[must_use]
     pub(crate) fn if_typical(self, whole: u64) -> Option<Self> {
@@ -165,6 +175,12 @@ mod tests {
         assert_eq!((found.rows.len(), found.set_aside.len()), (8, 1), "what they were found by came first");
         let windows = Steps { source: StepSource::Window, ..steps(9, &durations) };
         assert!(windows.steady(Timestamp::ZERO).rows.is_empty());
+        let whole = steps(9, &durations).steady(Timestamp::ZERO);
+        let second = whole.rows[1];
+        let rest = whole.clone().without(&[(second.start, second.start)]);
+        assert_eq!(rest.rows, [&whole.rows[..0], &whole.rows[2..]].concat(), "it touches the end of the first one");
+        assert_eq!(rest.set_aside, whole.set_aside);
+        assert_eq!(whole.clone().without(&[]), whole);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::TraceError;
 /// Starts every file. The non-ASCII first byte and both line ends show transfers that were not binary-safe.
 pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
 /// Major and minor version that is written, and the newest that is read.
-pub(super) const VERSION: (u16, u16) = (1, 4);
+pub(super) const VERSION: (u16, u16) = (1, 5);
 /// Bytes of the file header.
 pub(super) const FILE_HEADER: usize = 16;
 /// Bytes of a block header.
@@ -46,6 +46,10 @@ pub(super) mod kind {
     pub(in crate::trace) const UTILIZATION: u16 = 9;
     /// The report that a long run ended with.
     pub(in crate::trace) const ANSWER: u16 = 10;
+    /// Samples of hardware counters, readings of gauges, and what was lost of them.
+    pub(in crate::trace) const COUNTERS: u16 = 11;
+    /// What measuring one kernel came to.
+    pub(in crate::trace) const KERNEL_PROFILE: u16 = 24;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

@@ -11,7 +11,8 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, events, gauges, meta, pack};
+use super::{Damage, Item, TraceError, counters, events, gauges, kernels, meta, pack};
+use crate::kernels::KernelProfile;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
@@ -37,6 +38,7 @@ impl Block {
             + match &self.content {
                 Content::ProcessInfo(_) => size_of::<ProcessInfo>(),
                 Content::Dictionary(body) => body.len(),
+                Content::KernelProfile(profile) => size_of::<KernelProfile>() + size_of_val(profile.values.as_slice()),
                 Content::Items(items) => size_of_val(items.as_slice()),
             }
     }
@@ -48,6 +50,8 @@ pub(super) enum Content {
     ProcessInfo(Box<ProcessInfo>),
     /// New rows of the dictionary, which have to be put behind those that there are.
     Dictionary(Vec<u8>),
+    /// Few, and larger than an item.
+    KernelProfile(Box<KernelProfile>),
     Items(Vec<Item>),
 }
 
@@ -127,7 +131,7 @@ impl<R: Read> BlockReader<R> {
 
     fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(None) };
-        let known = (kind::SESSION..=kind::ANSWER).contains(&header.kind)
+        let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind) || header.kind == kind::KERNEL_PROFILE)
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -139,7 +143,10 @@ impl<R: Read> BlockReader<R> {
         let mut content = Content::Items(Vec::new());
         if !known {
             self.source.damage.unknown_blocks += 1;
-        } else if header.kind == kind::EVENTS && header.t_max > 0 && self.window.is_some_and(outside) {
+        } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS)
+            && header.t_max > 0
+            && self.window.is_some_and(outside)
+        {
             // Checked, and passed over.
         } else {
             match self.take_apart(&header) {
@@ -190,6 +197,13 @@ impl<R: Read> BlockReader<R> {
                 self.source.damage.unknown_rows += unknown;
                 return Ok(Content::Items(items));
             }
+            kind::COUNTERS => {
+                let mut items = self.spare.pop().unwrap_or_default();
+                let unknown = counters::decode(body, header.t_min, |event| items.push(Item::Counters(event)))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok(Content::Items(items));
+            }
+            kind::KERNEL_PROFILE => return Ok(Content::KernelProfile(Box::new(kernels::decode(body)?))),
             kind::LOSS => Item::Loss(meta::decode_loss(body)?),
             kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
             kind::COST => Item::Cost(meta::decode_cost(body)?),

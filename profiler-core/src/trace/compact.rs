@@ -76,6 +76,7 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
             Item::Capture(mark) => writer.capture(mark, dictionary),
             Item::Cost(cost) => writer.cost(at, &cost, dictionary),
             Item::Utilization(reading) => writer.utilization(at, &reading, dictionary),
+            Item::Counters(event) => writer.counters(event, dictionary),
             Item::End(how, at) => {
                 end = Some((how, at));
                 Ok(())
@@ -86,6 +87,9 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     let damage = reader.damage().sentences();
     if !damage.is_empty() {
         return Err(CompactError::Damaged(damage));
+    }
+    for profile in reader.kernel_profiles() {
+        writer.kernel_profile(profile, reader.dictionary()).map_err(CompactError::Write)?;
     }
     let (bytes, sink) = match end {
         Some((how, at)) => writer.finish_counted(how, at, &loss, reader.dictionary()),
@@ -160,7 +164,12 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
                     writer.flush(at, &loss, dictionary).map_err(CompactError::Write)?;
                 }
             }
-            Item::Loss(_) | Item::Capture(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
+            Item::Loss(_)
+            | Item::Capture(_)
+            | Item::Cost(_)
+            | Item::Utilization(_)
+            | Item::Counters(_)
+            | Item::End(..) => {}
         }
     }
     let mut written = Vec::new();

@@ -124,6 +124,7 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
         loss.failed_samples,
         loss.dictionary_overflow,
         loss.unobserved_ns,
+        loss.own_kernels,
     ] {
         varint::put(body, counter);
     }
@@ -143,6 +144,7 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         failed_samples: cursor.optional()?,
         dictionary_overflow: cursor.optional()?,
         unobserved_ns: cursor.optional()?,
+        own_kernels: cursor.optional()?,
     })
 }
 

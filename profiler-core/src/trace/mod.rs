@@ -7,7 +7,7 @@
 //!
 //! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`,
-//! `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
+//! `counters`, `kernels`, `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
@@ -15,10 +15,12 @@ mod block;
 mod blocks;
 mod column;
 pub mod compact;
+mod counters;
 mod entry;
 mod error;
 mod events;
 mod gauges;
+mod kernels;
 mod marks;
 mod meta;
 mod pack;
@@ -37,6 +39,7 @@ pub use stored_report::{STORED_REPORT_FROM, StoredReport};
 pub use writer::TraceWriter;
 
 use crate::cost::Cost;
+use crate::counters::CounterEvent;
 use crate::process_info::End;
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
@@ -59,6 +62,8 @@ pub enum Item {
     Cost(Cost),
     /// What the gauges of devices said so far. Totals; the last one of a device counts.
     Utilization(UtilizationReading),
+    /// Samples of hardware counters and readings of gauges.
+    Counters(CounterEvent),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

@@ -9,8 +9,12 @@ use super::blocks::{Block, BlockReader, Content};
 use super::entry::Rebuilt;
 use super::{Damage, Item, TraceError};
 use crate::dictionary::Dictionary;
+use crate::kernels::KernelProfile;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
+
+/// Profiles of kernels that are kept; a writer measures some dozens.
+const MAX_PROFILES: usize = 1_024;
 
 /// What the blocks of a trace add up to, taken in order.
 #[derive(Default)]
@@ -18,6 +22,7 @@ pub struct Assembly {
     session: ProcessInfo,
     has_session: bool,
     rebuilt: Rebuilt,
+    kernel_profiles: Vec<KernelProfile>,
     /// Blocks that were whole and made no sense behind those before them.
     rejected: Damage,
 }
@@ -30,6 +35,13 @@ impl Assembly {
             // A second one is damage, and counted as such; the records are those of the first.
             Content::ProcessInfo(_) if self.has_session => {}
             Content::ProcessInfo(session) => (self.session, self.has_session) = (*session, true),
+            Content::KernelProfile(profile) => {
+                if self.kernel_profiles.len() < MAX_PROFILES {
+                    self.kernel_profiles.push(*profile);
+                } else {
+                    self.rejected.reject(block.offset, block.bytes);
+                }
+            }
             Content::Dictionary(body) => {
                 if self.rebuilt.apply(&body).is_err() {
                     self.rejected.reject(block.offset, block.bytes);
@@ -49,6 +61,12 @@ impl Assembly {
     #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         &self.rebuilt.dictionary
+    }
+
+    /// What measuring kernels came to, in the order of the file.
+    #[must_use]
+    pub fn kernel_profiles(&self) -> &[KernelProfile] {
+        &self.kernel_profiles
     }
 
     /// What was missing or unreadable so far, on top of what the reader of the blocks met.
@@ -103,6 +121,12 @@ impl<R: Read> TraceReader<R> {
     #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         self.assembly.dictionary()
+    }
+
+    /// What measuring kernels came to, of the blocks read so far.
+    #[must_use]
+    pub fn kernel_profiles(&self) -> &[KernelProfile] {
+        self.assembly.kernel_profiles()
     }
 
     /// What was missing or unreadable so far.

@@ -68,6 +68,11 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
+    /// Bytes that are left.
+    pub(super) const fn rest(&self) -> usize {
+        self.rest.len()
+    }
+
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
         let (&first, rest) = self.rest.split_first().ok_or(Malformed)?;

@@ -12,9 +12,11 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, gauges, meta, stored_report};
+use super::{StoredReport, counters, gauges, kernels, meta, stored_report};
 use crate::cost::Cost;
+use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
+use crate::kernels::KernelProfile;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
@@ -28,6 +30,8 @@ const ZSTD_LEVEL: i32 = 1;
 const COMPACT_ROWS: usize = 128 << 10;
 /// As [`ZSTD_LEVEL`] for a compacted trace.
 const COMPACT_LEVEL: i32 = 19;
+/// Counter events that wait at most: 20 s of samples at 200 Hz, 350 KB.
+const COUNTER_EVENTS: usize = 4 << 10;
 /// Bodies below this many bytes are not worth a compressor call; its own frame takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
@@ -39,6 +43,8 @@ const ZSTD_FLOOR: usize = 96;
 pub struct TraceWriter<W> {
     sink: W,
     rows: Rows,
+    /// Counter events that wait.
+    counters: Vec<CounterEvent>,
     encoder: Encoder,
     packer: Packer,
     /// What the sink is known to have. Dictionary rows that were in a failed write are written again.
@@ -94,6 +100,7 @@ impl<W: Write> TraceWriter<W> {
         let mut writer = Self {
             sink,
             rows: Rows::default(),
+            counters: Vec::new(),
             encoder,
             packer,
             written: Written::default(),
@@ -125,6 +132,17 @@ impl<W: Write> TraceWriter<W> {
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         self.rows.push(record);
         if self.rows.len() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) }
+    }
+
+    /// Adds a sample of hardware counters, a reading of gauges, or what is known of them. It is written together with
+    /// others, before the records that wait, at the latest by the next [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers when many wait and could not be written.
+    pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) -> io::Result<()> {
+        self.counters.push(event);
+        if self.counters.len() >= COUNTER_EVENTS { self.write_chunk(dictionary) } else { Ok(()) }
     }
 
     /// Writes everything that waits, `loss` if it changed, and the mark that everything which completed before
@@ -187,6 +205,20 @@ impl<W: Write> TraceWriter<W> {
             writer.stage_chunk(dictionary)?;
             gauges::encode(reading, &mut writer.body);
             writer.stage(kind::UTILIZATION, 0, (at.nanos(), at.nanos()))
+        })
+    }
+
+    /// Writes everything that waits and what measuring one kernel came to; `dictionary` must hold its launch
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers.
+    pub fn kernel_profile(&mut self, profile: &KernelProfile, dictionary: &Dictionary) -> io::Result<()> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            kernels::encode(profile, &mut writer.body);
+            writer.stage(kind::KERNEL_PROFILE, 0, (profile.begin.nanos(), profile.end.nanos()))
         })
     }
 
@@ -274,9 +306,10 @@ impl<W: Write> TraceWriter<W> {
         if result.is_err() {
             self.written = written;
             self.written_loss = written_loss;
-            self.rows_lost += self.rows.len() as u64;
+            self.rows_lost += (self.rows.len() + self.counters.len()) as u64;
         }
         self.rows.clear();
+        self.counters.clear();
         self.body.clear();
         self.out.clear();
         result
@@ -289,8 +322,14 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Stages new dictionary rows and then all rows that wait.
+    /// Stages counter events and new dictionary rows and then all rows that wait. Counter events come before the rows,
+    /// so that a reader has them when it meets the flush mark behind them, or among them.
     fn stage_chunk(&mut self, dictionary: &Dictionary) -> io::Result<()> {
+        if !self.counters.is_empty() {
+            let times = counters::times(&self.counters);
+            counters::encode(&self.counters, times.0, &mut self.body);
+            self.stage(kind::COUNTERS, 0, times)?;
+        }
         let times = self.rows.times();
         loop {
             self.written.encode_tail(dictionary, &mut self.body);

@@ -144,6 +144,9 @@ impl Stream {
         }
         if copies {
             shorten(operation, &begin, &mut done, worlds);
+        } else if operation.excess != 0 {
+            let at_roof = as_clock(nanos.saturating_sub(operation.excess.into()));
+            worlds.without(ScenarioKind::KernelsAtRoof).for_each(|world| done[world] = begin[world] + at_roof);
         }
         let mut free = done;
         // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.

@@ -111,6 +111,10 @@ impl WhatIf {
             untraced = Some((without as f64 / base as f64).min(1.0));
             let now = possible(ScenarioKind::Untraced) as u64;
             for kind in ScenarioKind::ALL.into_iter().filter(|kind| kind.is_change()) {
+                // Without counters no kernel has a known roof, and nothing is said.
+                if kind == ScenarioKind::KernelsAtRoof && replayed(kind) == without {
+                    continue;
+                }
                 let pair = |row: &StepTimes| {
                     (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Untraced as usize] as f64)
                 };

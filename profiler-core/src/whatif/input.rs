@@ -153,7 +153,8 @@ pub struct Operation {
     pub class: OperationClass,
     /// Who launched it; `None` when that is not known.
     pub launch: Option<LaunchedBy>,
-    /// What a copy from or to ordinary memory takes longer than from page-locked memory, nanoseconds; 0 when not known.
+    /// What a copy from or to ordinary memory takes longer than from page-locked memory, or a kernel longer than at its
+    /// nearest roof, nanoseconds; 0 when not known.
     pub excess: u32,
     /// What tracing added to the gap before it if it was queued behind another operation, nanoseconds.
     pub tracing_ns: u16,

@@ -49,11 +49,14 @@ pub enum ScenarioKind {
     NoHostWork,
     /// The host costs nothing at all: what the device alone needs.
     DeviceOnly,
+    /// Each kernel uses 90 % of its nearest roof ([`REACHABLE`](crate::counters::roofs::REACHABLE)), where hardware
+    /// counters tell which that is; those beyond stay as they are.
+    KernelsAtRoof,
 }
 
 impl ScenarioKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Base,
         Self::Untraced,
         Self::DataReady,
@@ -68,6 +71,7 @@ impl ScenarioKind {
         Self::ReadsReduced,
         Self::NoHostWork,
         Self::DeviceOnly,
+        Self::KernelsAtRoof,
     ];
 
     /// Those without one cost that a fix can take away.
@@ -118,6 +122,7 @@ impl ScenarioKind {
             Self::ReadsReduced => "reads_reduced",
             Self::NoHostWork => "no_host_work",
             Self::DeviceOnly => "device_only",
+            Self::KernelsAtRoof => "kernels_at_roof",
         }
     }
 
@@ -139,6 +144,7 @@ impl ScenarioKind {
             Self::ReadsReduced => "results were reduced on the GPU before they are copied to the CPU",
             Self::NoHostWork => "the CPU did no other work between launches",
             Self::DeviceOnly => "the CPU cost no time at all",
+            Self::KernelsAtRoof => "each kernel used 90 % of the unit that it uses most",
         }
     }
 

@@ -6,6 +6,7 @@
 pub mod since_1_0;
 pub mod since_1_2;
 pub mod since_1_3;
+pub mod since_1_4;
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use cupti_replay::player::Counts;
 use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 
+/// How long launches wait for somebody who listens, milliseconds.
+const PATIENCE_MS: u32 = 20_000;
 /// Longest text that is shown of an error or a violation.
 const TEXT: usize = 4096;
 
@@ -32,6 +34,7 @@ type CopyAt = unsafe extern "C" fn(usize, *mut u8, usize) -> usize;
 pub struct Replay {
     play: extern "C" fn(u64) -> i32,
     call: unsafe extern "C" fn(*const c_char) -> i32,
+    launch: unsafe extern "C" fn(*const c_char, *const u32, u32, u32) -> u32,
     error: Copy,
     violation: CopyAt,
     counts: unsafe extern "C" fn(*mut Counts) -> i32,
@@ -65,6 +68,7 @@ impl Replay {
             Ok(Self {
                 play: *library.get("gpuwhy_replay_play").map_err(missing)?,
                 call: *library.get("gpuwhy_replay_call").map_err(missing)?,
+                launch: *library.get("gpuwhy_replay_launch").map_err(missing)?,
                 error: *library.get("gpuwhy_replay_error").map_err(missing)?,
                 violation: *library.get("gpuwhy_replay_violation").map_err(missing)?,
                 counts: *library.get("gpuwhy_replay_counts").map_err(missing)?,
@@ -95,6 +99,21 @@ impl Replay {
             return Ok(());
         }
         Err(format!("the recording has no function {name}"))
+    }
+
+    /// Launches a kernel as `SYMBOL;GRID;BLOCK;SHARED;TIMES` says, sizes as `X,Y,Z`, once somebody listens.
+    pub fn launch(&self, what: &str) -> Result<(), String> {
+        let wrong = || format!("launch={what}: give SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES");
+        let fields: Vec<_> = what.split(';').collect();
+        let [symbol, grid, block, shared, times] = fields[..] else { return Err(wrong()) };
+        let numbers = [grid, block, shared].join(",");
+        let shape: Vec<u32> = numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+        let (symbol, times) = (CString::new(symbol), times.parse::<u32>());
+        let (Ok(symbol), Ok(times), 7) = (symbol, times, shape.len()) else { return Err(wrong()) };
+        // SAFETY: a terminated text and seven numbers that live until the call returns.
+        let heard = unsafe { (self.launch)(symbol.as_ptr(), shape.as_ptr(), times, PATIENCE_MS) };
+        eprintln!("gpuwhy-replay-host: {heard} of {times} launches were listened to");
+        Ok(())
     }
 
     /// What the profiler did wrong, in this process.

@@ -75,6 +75,7 @@ fn run(args: &Args) -> Result<(), Failure> {
             replay.play(*at)?;
             match function.split_once('=') {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
+                Some(("launch", what)) => replay.launch(what)?,
                 Some(("otherTool", does)) => other_tool::run_step(&replay_path()?, does)?,
                 _ if function == "nvtxRangePop" => ranges::pop(),
                 _ => replay.call(function)?,

@@ -8,9 +8,11 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::instance;
-use crate::player::Counts;
+use crate::player::{Counts, Launch};
 use crate::violation::{Rule, Violation};
 
 /// Names the recording and the speed, in place of the environment. 0 is success; otherwise see
@@ -81,6 +83,40 @@ pub unsafe extern "C" fn gpuwhy_replay_call(name: *const c_char) -> i32 {
             i32::from(!player.call(&name.to_string_lossy()))
         }
         _ => 1,
+    })
+}
+
+/// Launches the kernel `symbol` on this thread `times` times, with a shape of `grid`, `block` (three numbers each) and
+/// dynamic shared memory. Waits before each launch until somebody listens to launches, at most `patience_ms` in all.
+/// Answers how many launches somebody listened to.
+///
+/// # Safety
+/// `symbol` is NULL or a NUL-terminated text; `shape` points to seven numbers: grid, block, shared memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuwhy_replay_launch(
+    symbol: *const c_char,
+    shape: *const u32,
+    times: u32,
+    patience_ms: u32,
+) -> u32 {
+    guard(0, || match instance::player() {
+        Ok(player) if !symbol.is_null() && !shape.is_null() && !instance::is_forked() => {
+            // SAFETY: not NULL, and then a text and seven numbers as promised by the caller.
+            let (symbol, [a, b, c, d, e, f, shared_bytes]) =
+                unsafe { (CStr::from_ptr(symbol).to_owned(), *shape.cast::<[u32; 7]>()) };
+            let launch = Launch { symbol, grid: [a, b, c], block: [d, e, f], shared_bytes };
+            let deadline = Instant::now() + Duration::from_millis(patience_ms.into());
+            let mut heard = 0;
+            for number in 0..times {
+                while !player.is_heard() && Instant::now() < deadline {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                heard += u32::from(player.is_heard());
+                player.launch(&launch, 1_000_000 + number);
+            }
+            heard
+        }
+        _ => 0,
     })
 }
 

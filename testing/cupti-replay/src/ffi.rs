@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "calls the client's C functions")]
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -82,6 +82,40 @@ pub fn tell_api(subscriber: &Subscriber, domain: Domain, id: u32, site: Callback
     in_callback("an API callback", || {
         let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
         // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.
+        unsafe { (subscriber.callback)(userdata, domain, id, (&raw const data).cast()) };
+    });
+}
+
+/// What a callback about a launch gets to see.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchData {
+    /// Parameters of the function.
+    pub parameters: *const c_void,
+    /// Mangled name of the kernel.
+    pub symbol: *const c_char,
+    /// Number of the context.
+    pub context: u32,
+    /// Number of the call.
+    pub correlation: u32,
+}
+
+/// Tells the subscriber of one side of a launch.
+pub fn tell_launch(subscriber: &Subscriber, domain: Domain, id: u32, site: CallbackSite, launch: &LaunchData) {
+    let mut pointers = [ptr::null_mut(); 5];
+    pointers[1] = launch.parameters.cast_mut();
+    pointers[3] = launch.symbol.cast_mut().cast();
+    // No context of a driver: a number that is only ever handed back.
+    pointers[4] = ptr::without_provenance_mut(launch.context as usize);
+    let data = ApiData {
+        site,
+        pointers,
+        context_id: launch.context,
+        correlation_data: ptr::null_mut(),
+        correlation_id: launch.correlation,
+    };
+    in_callback("an API callback", || {
+        let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
+        // SAFETY: as for other calls; parameters and name live until the call returns.
         unsafe { (subscriber.callback)(userdata, domain, id, (&raw const data).cast()) };
     });
 }

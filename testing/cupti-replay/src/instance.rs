@@ -13,6 +13,7 @@ use std::thread;
 use cupti_sys::CuptiResult;
 
 use crate::clock::Speed;
+use crate::counters::{COUNTERS, recorded};
 use crate::fault::{BadFault, CallFault, Faults};
 use crate::load;
 use crate::player::Player;
@@ -64,7 +65,11 @@ fn start(path: Option<PathBuf>, speed: &str) -> Result<Player, String> {
     let speed: Speed = speed.parse()?;
     let path = path.ok_or_else(|| format!("{RECORDING} is not set: name the recording to play"))?;
     let faults: Faults = std::env::var(FAULT).unwrap_or_default().parse().map_err(|bad: BadFault| bad.to_string())?;
-    Ok(Player::new(load::session(&path)?, speed, faults))
+    let mut player = Player::new(load::session(&path)?, speed, faults);
+    if let Some(path) = std::env::var_os(COUNTERS) {
+        player.unit.recorded = Some(recorded::load(&PathBuf::from(path))?);
+    }
+    Ok(player)
 }
 
 /// Whether this process is the child of a fork of the one that loaded the recording.

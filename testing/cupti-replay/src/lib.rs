@@ -15,16 +15,18 @@
 //! | [`player`], [`clock`] | when which record goes out |
 //! | [`client`], [`filter`] | what the client has set up and wants |
 //! | [`loan`], [`ffi`] | the client's memory and functions |
+//! | [`counters`] | hardware counters: metrics of a chip and samples of a device, from a file |
 //! | [`load`], [`session`], [`layout`] | the recording |
 //! | [`fault`], [`corrupt`] | what goes wrong on purpose: `GPUWHY_REPLAY_FAULT` |
 //!
-//! What it does not do: API callbacks for the recorded calls (the host program can make calls of its own), markers and
-//! counters; more than one client; correlation ids that depend on the enabled kinds (they are played as recorded).
+//! What it does not do: API callbacks for the recorded calls (the host program can make calls of its own) and markers;
+//! more than one client; correlation ids that depend on the enabled kinds (they are played as recorded).
 
 pub mod client;
 pub mod clock;
 pub mod control;
 pub mod corrupt;
+pub mod counters;
 pub mod exports;
 pub mod fault;
 pub mod ffi;

@@ -37,6 +37,12 @@ pub enum Rule {
     LateGraphTrace,
     /// Records had to be written while no buffer callbacks were registered.
     NoCallbacks,
+    /// A function of hardware counters from inside a callback: most take milliseconds, which the program would wait.
+    CountersInCallback,
+    /// A range profiler was disabled while a pass was open.
+    OpenPass,
+    /// Passes of one range were of different kernels: the values belong to none of them.
+    MixedPasses,
     /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
     CallAfterFork,
 }
@@ -57,6 +63,9 @@ impl Rule {
             Self::EarlyKernelDisable => "kernel records disabled in a library that can deadlock on it",
             Self::LateGraphTrace => "graph records enabled where launches of older graphs crash",
             Self::NoCallbacks => "records to deliver but no buffer callbacks",
+            Self::CountersInCallback => "counter function called from inside a callback",
+            Self::OpenPass => "range profiler disabled while a pass was open",
+            Self::MixedPasses => "passes of different kernels in one range",
             Self::CallAfterFork => "called in the child of a fork",
         }
     }

@@ -1,8 +1,11 @@
 //! Loads the libcupti named by the first argument and prints what cupti-sys finds out about it, as `key value` lines.
 //!
 //! A program of its own because two copies of libcupti in one process fight, and because some versions crash the
-//! process when there is no driver: with `--symbols` nothing in the library is called. It is the child of the test
-//! over released libraries and does not judge what it prints.
+//! process when there is no driver: with `--symbols` nothing in the library is called. With `--counters` it prints what
+//! there is of the counter interfaces instead, with `--ranges` how many passes groups of metrics take on a chip. It is
+//! the child of the tests over released libraries and does not judge what it prints.
+
+mod counters;
 
 use cupti_sys::{
     ActivityHandler, Buffer, CompletedBuffer, Cupti, Domain, Kind, RecordSizes, ResourceHandler, Search,
@@ -28,15 +31,17 @@ impl ResourceHandler for Handler {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let (path, symbols_only) = match arguments.as_slice() {
-        [path] => (path, false),
-        [path, flag] if flag == "--symbols" => (path, true),
+    let (path, described) = match arguments.as_slice() {
+        [path] => (path, describe(path, false)),
+        [path, flag] if flag == "--symbols" => (path, describe(path, true)),
+        [path, flag] if flag == "--counters" => (path, counters::describe(path)),
+        [path, flag, chip, groups @ ..] if flag == "--ranges" => (path, counters::describe_ranges(path, chip, groups)),
         _ => {
-            eprintln!("usage: cupti-layout-check LIBCUPTI [--symbols]");
+            eprintln!("usage: cupti-layout-check LIBCUPTI [--symbols | --counters | --ranges CHIP METRIC,METRIC...]");
             return ExitCode::from(2);
         }
     };
-    match describe(path, symbols_only) {
+    match described {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{path}: {error}");

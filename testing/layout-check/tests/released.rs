@@ -9,11 +9,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// A package with a libcupti.
+pub struct Package {
+    /// Its name in the index.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Path of the library in it.
+    pub file: &'static str,
+}
+
+/// Packages of CUDA 12, without a version.
+pub const CU12: Package =
+    Package { name: "nvidia-cuda-cupti-cu12", version: "", file: "nvidia/cuda_cupti/lib/libcupti.so.12" };
+/// Packages of CUDA 13, without a version.
+pub const CU13: Package = Package { name: "nvidia-cuda-cupti", version: "", file: "nvidia/cu13/lib/libcupti.so.13" };
+
 /// A released library and what must be found out about it.
 struct Release {
-    package: &'static str,
-    version: &'static str,
-    file: &'static str,
+    package: Package,
     /// What `cuptiGetVersion` answers; `None`: it must not be asked without a driver.
     api: Option<u32>,
     /// Optional functions that came later.
@@ -31,9 +45,11 @@ const GRAPH_EXEC_ID: &str = "cuptiGetGraphExecId";
 /// synchronization 38, event 36, overhead 17, device 8, context 9, graph 51.
 const RELEASES: &[Release] = &[
     Release {
-        package: "nvidia-cuda-cupti-cu11",
-        version: "11.8.87",
-        file: "nvidia/cuda_cupti/lib/libcupti.so.11.8",
+        package: Package {
+            name: "nvidia-cuda-cupti-cu11",
+            version: "11.8.87",
+            file: "nvidia/cuda_cupti/lib/libcupti.so.11.8",
+        },
         api: Some(18),
         missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE, GRAPH_EXEC_ID],
         sizes: &[
@@ -52,9 +68,11 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: "nvidia-cuda-cupti-cu12",
-        version: "12.4.127",
-        file: "nvidia/cuda_cupti/lib/libcupti.so.12",
+        package: Package {
+            name: "nvidia-cuda-cupti-cu12",
+            version: "12.4.127",
+            file: "nvidia/cuda_cupti/lib/libcupti.so.12",
+        },
         api: Some(22),
         missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE],
         sizes: &[
@@ -73,9 +91,11 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: "nvidia-cuda-cupti-cu12",
-        version: "12.9.79",
-        file: "nvidia/cuda_cupti/lib/libcupti.so.12",
+        package: Package {
+            name: "nvidia-cuda-cupti-cu12",
+            version: "12.9.79",
+            file: "nvidia/cuda_cupti/lib/libcupti.so.12",
+        },
         api: Some(28),
         missing: &[STRUCT_SIZE],
         sizes: &[
@@ -94,9 +114,7 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: "nvidia-cuda-cupti",
-        version: "13.0.85",
-        file: "nvidia/cu13/lib/libcupti.so.13",
+        package: Package { name: "nvidia-cuda-cupti", version: "13.0.85", file: "nvidia/cu13/lib/libcupti.so.13" },
         api: Some(130_001),
         missing: &[STRUCT_SIZE],
         sizes: &[
@@ -115,9 +133,7 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: "nvidia-cuda-cupti",
-        version: "13.4.92",
-        file: "nvidia/cu13/lib/libcupti.so.13",
+        package: Package { name: "nvidia-cuda-cupti", version: "13.4.92", file: "nvidia/cu13/lib/libcupti.so.13" },
         api: None,
         missing: &[],
         sizes: &[],
@@ -134,10 +150,10 @@ const PLATFORMS: &[&str] = &[
 ];
 
 /// The library's path after fetching and unpacking, or why there is none.
-fn fetch(release: &Release) -> Result<PathBuf, String> {
+pub fn fetch(package: &Package) -> Result<PathBuf, String> {
     let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti").join(format!("{}-{}", release.package, release.version));
-    let library = folder.join(release.file);
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti").join(format!("{}-{}", package.name, package.version));
+    let library = folder.join(package.file);
     if library.exists() {
         return Ok(library);
     }
@@ -147,17 +163,17 @@ fn fetch(release: &Release) -> Result<PathBuf, String> {
     pip.args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]);
     pip.args(["--retries", "1", "--timeout", "20", "-d"]).arg(&folder);
     pip.args(PLATFORMS.iter().flat_map(|platform| ["--platform", platform]));
-    run(pip.arg(format!("{}=={}", release.package, release.version)))?;
+    run(pip.arg(format!("{}=={}", package.name, package.version)))?;
     let listing = fs::read_dir(&folder).map_err(|error| error.to_string())?;
     let wheel =
         listing.filter_map(|entry| Some(entry.ok()?.path())).find(|path| path.extension().is_some_and(|e| e == "whl"));
     let wheel = wheel.ok_or("pip left no wheel")?;
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&folder))?;
-    library.exists().then_some(library).ok_or_else(|| format!("the package holds no {}", release.file))
+    library.exists().then_some(library).ok_or_else(|| format!("the package holds no {}", package.file))
 }
 
 /// Runs to success, and answers its standard output.
-fn run(command: &mut Command) -> Result<String, String> {
+pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -175,7 +191,7 @@ fn describe(library: &Path, symbols_only: bool) -> HashMap<String, String> {
 }
 
 fn check(release: &Release, library: &Path) {
-    let what = format!("{} {}", release.package, release.version);
+    let what = format!("{} {}", release.package.name, release.package.version);
     let found = describe(library, release.api.is_none());
     let get = |key: &str| found.get(key).map(String::as_str).unwrap_or_else(|| panic!("{what}: no {key}"));
     assert_eq!(Path::new(get("path")), library, "{what}");
@@ -199,15 +215,17 @@ fn check(release: &Release, library: &Path) {
 
 #[test]
 fn released_libraries_are_read_as_measured() {
-    let fetched: Vec<_> = RELEASES.iter().map(|release| (release, fetch(release))).collect();
+    let fetched: Vec<_> = RELEASES.iter().map(|release| (release, fetch(&release.package))).collect();
     for (release, library) in &fetched {
         match library {
             Ok(library) => check(release, library),
-            Err(reason) => println!("SKIPPED {} {}: {reason}", release.package, release.version),
+            Err(reason) => println!("SKIPPED {} {}: {reason}", release.package.name, release.package.version),
         }
     }
-    let missing: Vec<_> =
-        fetched.iter().filter_map(|(release, library)| Some((release.version, library.as_ref().err()?))).collect();
+    let missing: Vec<_> = fetched
+        .iter()
+        .filter_map(|(release, library)| Some((release.package.version, library.as_ref().err()?)))
+        .collect();
     let offline = missing.len() == RELEASES.len();
     let required = std::env::var_os("CUPTI_LAYOUT_CHECK").is_some_and(|value| value == "required");
     assert!(missing.is_empty() || (offline && !required), "not fetched: {missing:?}");

@@ -12,6 +12,7 @@ use crate::steps::{StepKinds, Steps, ToldBy};
 use crate::whatif::{Ceiling, WhatIf};
 
 use super::cost::{UntracedJson, untraced};
+use super::limits::{ComputeLimitsJson, GaugeSumsJson, KernelLimitsJson, compute_limits, gauge_sums, kernel_limits};
 
 /// Steps of a device that are listed, the newest.
 const STEP_ROWS: usize = 64;
@@ -36,6 +37,10 @@ pub(super) struct DeviceJson {
     copies: Vec<CopyJson>,
     compute: ComputeJson,
     copy_overlap: CopyOverlapJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compute_limits: Option<ComputeLimitsJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gauges: Option<GaugeSumsJson>,
 }
 
 /// Ceilings: what could be gained.
@@ -146,6 +151,8 @@ struct KernelJson {
     min_ns: u64,
     max_ns: u64,
     geometry: Option<GeometryJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<KernelLimitsJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -328,6 +335,7 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
                 min_ns: row.durations.min(),
                 max_ns: row.durations.max(),
                 geometry: row.geometry.as_ref().map(geometry),
+                limits: row.limits.as_ref().map(kernel_limits),
             })
             .collect(),
         copies: from
@@ -360,6 +368,8 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
             hidden_ns: from.copy_overlap.hidden_ns,
             serial: from.copy_overlap.serial,
         },
+        compute_limits: from.limits.as_ref().map(compute_limits),
+        gauges: from.gauges.as_ref().map(|gauges| gauge_sums(gauges, from.typical.map(|typical| typical.mean_ns))),
     }
 }
 

@@ -8,6 +8,7 @@ mod device;
 mod gauges;
 mod host;
 mod launches;
+mod limits;
 mod memory;
 mod ranges;
 
@@ -20,6 +21,7 @@ use self::device::{DeviceJson, device};
 use self::gauges::{GaugesJson, gauges};
 use self::host::HostJson;
 use self::launches::{KernelLinesJson, LibraryJson, library};
+use self::limits::{CounterLossJson, counter_loss};
 use self::memory::MemoryJson;
 use self::ranges::RangesJson;
 use super::{CaptureRow, PlanStep, Ranked, Report};
@@ -89,6 +91,8 @@ struct CompletenessJson {
     complete_until_unix_ns: Option<u64>,
     flush_interval_ns: Option<u64>,
     end: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    counters: Vec<CounterLossJson>,
     damage: Vec<String>,
 }
 
@@ -282,6 +286,7 @@ fn completeness(report: &Report) -> CompletenessJson {
             End::Abrupt => "abrupt",
             End::TimedOut => "timed_out",
         },
+        counters: report.counter_losses.iter().map(counter_loss).collect(),
         damage: from.damage.clone(),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::limits::{LimitsJson, times};
 use crate::attribution::Spread;
 use crate::report::ranges::style_name;
 use crate::report::{RangeRow, RangesReport};
@@ -34,6 +35,8 @@ struct RowJson {
     device_ns: u64,
     idle: BTreeMap<&'static str, u64>,
     kernels: Vec<KernelJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits_ns: Option<LimitsJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,6 +90,7 @@ fn row(from: &RangeRow) -> RowJson {
         device_ns: from.device_ns,
         idle: from.causes().into_iter().map(|(leaf, nanos)| (leaf.name(), nanos)).collect(),
         kernels: kernels.collect(),
+        limits_ns: from.limits.as_ref().map(times),
     }
 }
 

@@ -1,10 +1,14 @@
 //! One device of a report.
 
-use super::{Awaited, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, Sequence, StepMeaning};
+use super::{
+    Awaited, ComputeLimits, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, NamedLimits, Sequence,
+    StepMeaning,
+};
 use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::Durations;
 use crate::cost::PriceSource;
+use crate::counters::power::GaugeSums;
 use crate::record::{Device, PcieLink};
 use crate::report::library::Library;
 use crate::steps::{Steady, StepKinds, Steps};
@@ -53,6 +57,10 @@ pub struct DeviceReport {
     pub copies: Vec<CopyRow>,
     /// Computation by how its grids fill the device.
     pub compute: ComputeSplit,
+    /// Computation by what limits it; `None` where hardware counters were not sampled.
+    pub limits: Option<ComputeLimits>,
+    /// What its gauges add up to; `None` where they were not read.
+    pub gauges: Option<GaugeSums>,
     /// Copies beside and beneath computation.
     pub copy_overlap: CopyOverlap,
 }
@@ -104,4 +112,6 @@ pub struct KernelRow {
     pub durations: Durations,
     /// How their grids fill the device; `None` when the records do not say.
     pub geometry: Option<KernelGeometry>,
+    /// What limits them; `None` where hardware counters were not sampled.
+    pub limits: Option<NamedLimits>,
 }

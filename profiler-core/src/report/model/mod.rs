@@ -9,6 +9,7 @@ mod device;
 mod gaps;
 mod host;
 mod launches;
+mod limits;
 mod memory;
 mod ranges;
 mod sequence;
@@ -21,6 +22,8 @@ pub use device::{DeviceReport, KernelRow, TypicalSteps, Untraced};
 pub use gaps::{Awaited, GapRow, GapSubject};
 pub use host::{CauseRow, HostReport, LineRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};
+pub(crate) use limits::loss_sentence;
+pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use sequence::{Sequence, StepMeaning};
@@ -28,6 +31,8 @@ pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};
+use crate::counters::CounterLoss;
+use crate::kernels::KernelsReport;
 use crate::process_info::ProcessInfo;
 use crate::utilization::Utilization;
 
@@ -60,6 +65,10 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
     pub gauges: Utilization,
+    /// What of the samples of hardware counters was lost, by device. Filled in by [`crate::capture`].
+    pub counter_losses: Vec<CounterLoss>,
+    /// Kernels by launch configuration, and what measuring some of them came to. Filled in by [`crate::capture`].
+    pub kernels: KernelsReport,
     /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.
     pub part: Option<Part>,
     /// The captures of the run; empty when it was measured as a whole. Filled in by [`crate::capture`].

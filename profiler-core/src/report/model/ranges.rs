@@ -3,6 +3,7 @@
 use crate::attribution::leaf::Leaves;
 use crate::attribution::statistics::Durations;
 use crate::attribution::{RangeCounts, RangeStyle, Spread};
+use crate::counters::roofs::LimitTimes;
 
 /// What is known of the ranges.
 #[derive(Clone, Debug)]
@@ -40,4 +41,7 @@ pub struct RangeRow {
     pub idle: Leaves,
     /// Kernels by total time, the largest first.
     pub kernels: Vec<(String, Durations)>,
+    /// Time of those that do not communicate by what limits them, nanoseconds; `None` where hardware counters were not
+    /// sampled.
+    pub limits: Option<LimitTimes>,
 }

@@ -1,7 +1,7 @@
 //! What was recorded, and a sentence for each kind of thing that is missing or doubtful.
 
 use crate::process_info::End;
-use crate::report::Report;
+use crate::report::{Report, loss_sentence};
 use crate::text_format::{Page, counted, duration, wrapped};
 
 /// Kinds of damage that are named; the JSON has all.
@@ -33,6 +33,7 @@ pub(super) fn write(out: &mut Page, report: &Report) {
 fn missing(report: &Report) -> Vec<String> {
     let completeness = &report.completeness;
     let mut sentences: Vec<String> = completeness.loss.sentences().collect();
+    sentences.extend(report.counter_losses.iter().filter_map(loss_sentence));
     for (count, what, before, after) in [
         (completeness.bad_timestamps, "record", "Not on the timeline:", "without usable times"),
         (completeness.launches_without_activity, "launch", "No kernel was recorded for", ""),

@@ -6,7 +6,7 @@ use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaf, Work};
 use crate::report::waits::awaited_sentence;
 use crate::report::{ComputeSplit, GridClass};
-use crate::report::{DeviceReport, Report, cost, monitor, untraced};
+use crate::report::{DeviceReport, Report, cost, limits, monitor, untraced};
 use crate::steps::{StepSource, Steps};
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::thresholds::WORTH_SHARE;
@@ -56,6 +56,9 @@ fn device_lines(out: &mut Page, device: &DeviceReport) {
     }
     if share(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE {
         compute_line(out, &device.compute);
+    }
+    for sentence in limits::details(device) {
+        wrapped(out, "  - ", &sentence);
     }
     if device.copy_overlap.serial {
         let _ = writeln!(out, "  - Copies and kernels take turns: less than 10 % of the copy time is beneath kernels.");

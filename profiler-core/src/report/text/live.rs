@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::shares::busy_share;
 use crate::attribution::leaf::Group;
 use crate::process_info::End;
-use crate::report::{Report, monitor};
+use crate::report::{Report, limits, monitor};
 use crate::steps::StepSource;
 use crate::text_format::{duration, percent, shortened};
 use crate::whatif::{WORTH_SHOWING, about};
@@ -49,9 +49,13 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
         group => {
             let _ = write!(line, "bottleneck: {} ({}", words::bottleneck(group), percent(share));
             match report.verdict.basis {
-                Some(_) => drop(write!(line, " of each {})", noun(report))),
-                None => line.push_str(" of the time)"),
+                Some(_) => drop(write!(line, " of each {}", noun(report))),
+                None => line.push_str(" of the time"),
             }
+            if let Some(limit) = limits::live_part(&report.devices).filter(|_| group == Group::GpuCompute) {
+                let _ = write!(line, "; {limit}");
+            }
+            line.push(')');
             let gain = report.ceiling(group).filter(|&speedup| speedup >= WORTH_SHOWING);
             if let Some(gain) = gain.map(about) {
                 let _ = write!(line, ", {gain} faster without");

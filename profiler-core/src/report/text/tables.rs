@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::report::{DeviceReport, KernelGeometry, Report};
+use crate::report::{DeviceReport, KernelGeometry, Report, limits};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
@@ -20,6 +20,11 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
     for device in &report.devices {
         let _ = writeln!(out, "\n== GPU {}", device.device.id);
         leaf_rows(out, device);
+        if let Some(limits) = &device.limits {
+            for line in limits::table_rows(limits) {
+                let _ = writeln!(out, "{line}");
+            }
+        }
         kernel_rows(out, device, kernels);
         copy_rows(out, device);
     }

@@ -208,6 +208,7 @@ pub(super) fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option
         Group::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
         Group::Sync => &[ScenarioKind::NoReadbacks],
         Group::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
+        Group::GpuCompute => &[ScenarioKind::KernelsAtRoof],
         _ => &[],
     };
     let simulated = |found: &(&WhatIf, &Ceiling)| found.0.refused.is_none();

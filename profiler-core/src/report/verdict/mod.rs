@@ -16,6 +16,7 @@ use self::advice::GraphFit;
 pub(in crate::report) use self::evidence::ceiling_if_fixed;
 pub(crate) use self::live::LiveVerdict;
 use self::ranking::Ranking;
+use super::limits;
 use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
 use super::{DeviceReport, HostReport, StepBasis, Verdict};
@@ -60,6 +61,9 @@ pub fn verdict_of(
     let graphs = GraphFit::of(attributor);
     let mut evidence = vec![evidence::headline(group, &ranking, devices, &whole)];
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
+    if group == Group::GpuCompute {
+        evidence.extend(limits::evidence(devices));
+    }
     let seen = host::speaking(host, group, group.total(&whole));
     match seen {
         Some(seen) => {
@@ -100,7 +104,10 @@ fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[De
     let usual = advice::advice(group, whole, graphs);
     match group {
         Group::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
-        Group::GpuCompute => usual.to_owned() + &advice::beside_compute(evidence::beside_compute(devices)),
+        Group::GpuCompute => {
+            limits::advice(devices).unwrap_or(usual).to_owned()
+                + &advice::beside_compute(evidence::beside_compute(devices))
+        }
         Group::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
         Group::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
         Group::Copy => match ceiling_if_fixed(group, devices) {

@@ -150,7 +150,9 @@ pub(super) const fn group_of(kind: ScenarioKind) -> Group {
         ScenarioKind::CopiesOverlapped | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => Group::Copy,
         ScenarioKind::CommunicationHidden => Group::Communication,
         ScenarioKind::NoHostWork | ScenarioKind::DeviceOnly => Group::HostCpu,
-        ScenarioKind::GridsFilled | ScenarioKind::Base | ScenarioKind::Untraced => Group::GpuCompute,
+        ScenarioKind::GridsFilled | ScenarioKind::KernelsAtRoof | ScenarioKind::Base | ScenarioKind::Untraced => {
+            Group::GpuCompute
+        }
     }
 }
 
@@ -182,6 +184,7 @@ fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
         ScenarioKind::CopiesJoined => "join the small copies into one",
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
         ScenarioKind::NoHostWork => "move the CPU's other work out of the loop",
+        ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
         ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly => "",
     }
 }

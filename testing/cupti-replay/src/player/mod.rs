@@ -8,6 +8,9 @@
 //! given speed its records are dropped and counted, as CUPTI does.
 
 mod flush;
+mod launches;
+
+pub use launches::Launch;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,6 +22,7 @@ use cupti_sys::{CallbackSite, CuptiResult, Domain, Kind, ResourceCallback};
 use crate::client::{BufferCallbacks, Client};
 use crate::clock::{Clock, Speed};
 use crate::corrupt::corrupt;
+use crate::counters::Unit;
 use crate::fault::{BufferFault, Faults, LATE, Phase};
 use crate::ffi::{self, Worker};
 use crate::filter::Filter;
@@ -58,6 +62,8 @@ pub struct Player {
     pub violations: Violations,
     /// What goes wrong on purpose.
     pub faults: Faults,
+    /// Hardware counters.
+    pub unit: Unit,
     /// Held while records move, callbacks included. Functions that a callback may call do not take it.
     delivery: Mutex<Delivery>,
     flushing: AtomicU32,
@@ -117,6 +123,7 @@ impl Player {
             client: Mutex::default(),
             violations: Violations::default(),
             faults,
+            unit: Unit::default(),
             delivery: Mutex::new(delivery),
             flushing: AtomicU32::new(0),
             begun: AtomicBool::new(false),

@@ -2,7 +2,10 @@
 //!
 //! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12`
 //! (percent) and `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is.
-//! `generation=5` and `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. Everything
+//! `power=700000` (mW), `temperature=60`, `hbm=70` (degrees), `clock=1755`, `memory_clock=3201`, `highest=1980` (MHz),
+//! `reasons=4`, `used=1e9` (bytes) and `energy=5e6` (mJ, and 1000 more each reading) are its gauges; `traffic=1e9` bytes go
+//! over PCI Express each way between two readings of its counters, which have 32 bits. What is not listed is not
+//! supported. `generation=5` and `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. Everything
 //! else that NVML can do is missing.
 //!
 //! It checks what it is given: a wrong handle, version or order of samples is an invalid argument, as in the real one.
@@ -11,7 +14,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nvml_sys::{GpmMetricsGet, GpmSupport, Metric, Utilization};
+use nvml_sys::{Field, FieldValue, GpmMetricsGet, GpmSupport, Memory, Metric, Utilization};
 
 const SUCCESS: u32 = 0;
 const INVALID_ARGUMENT: u32 = 2;
@@ -25,6 +28,9 @@ const DEVICE: *mut c_void = std::ptr::without_provenance_mut(0x5a5a);
 
 /// Readings so far: a later sample has a larger number.
 static READINGS: AtomicU64 = AtomicU64::new(0);
+/// Readings of energy and of fields so far.
+static ENERGIES: AtomicU64 = AtomicU64::new(0);
+static FIELD_READINGS: AtomicU64 = AtomicU64::new(0);
 
 fn list() -> String {
     std::env::var("REPLAY_NVML").unwrap_or_default()
@@ -105,6 +111,135 @@ unsafe fn answer(name: &str, device: *mut c_void, to: *mut u32) -> u32 {
     let Some(value) = number(name) else { return NOT_SUPPORTED };
     // SAFETY: the caller's promise.
     unsafe { to.write(value as u32) };
+    SUCCESS
+}
+
+/// `nvmlDeviceGetPowerUsage`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: *mut c_void, power: *mut u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { answer("power", device, power) }
+}
+
+/// `nvmlDeviceGetTemperature`: of the chip.
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTemperature(device: *mut c_void, sensor: u32, temperature: *mut u32) -> u32 {
+    if sensor != 0 {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { answer("temperature", device, temperature) }
+}
+
+/// `nvmlDeviceGetClockInfo`: of multiprocessors (1) and memory (2).
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: *mut c_void, which: u32, clock: *mut u32) -> u32 {
+    let name = match which {
+        1 => "clock",
+        2 => "memory_clock",
+        _ => return INVALID_ARGUMENT,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { answer(name, device, clock) }
+}
+
+/// `nvmlDeviceGetMaxClockInfo`: of multiprocessors.
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: *mut c_void, which: u32, clock: *mut u32) -> u32 {
+    if which != 1 {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { answer("highest", device, clock) }
+}
+
+/// # Safety
+/// A writable pointer.
+unsafe fn answer_long(name: &str, device: *mut c_void, more: u64, to: *mut u64) -> u32 {
+    if device != DEVICE {
+        return INVALID_ARGUMENT;
+    }
+    let Some(value) = number(name) else { return NOT_SUPPORTED };
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value as u64 + more) };
+    SUCCESS
+}
+
+/// `nvmlDeviceGetCurrentClocksEventReasons`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(device: *mut c_void, reasons: *mut u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { answer_long("reasons", device, 0, reasons) }
+}
+
+/// `nvmlDeviceGetTotalEnergyConsumption`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: *mut c_void, energy: *mut u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { answer_long("energy", device, 1000 * ENERGIES.fetch_add(1, Ordering::Relaxed), energy) }
+}
+
+/// `nvmlDeviceGetMemoryInfo`
+///
+/// # Safety
+/// A writable pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *mut Memory) -> u32 {
+    let mut used = 0;
+    // SAFETY: a pointer to a local.
+    let status = unsafe { answer_long("used", device, 0, &raw mut used) };
+    if status == SUCCESS {
+        // SAFETY: the caller's promise.
+        unsafe { memory.write(Memory { total: 150 << 30, free: (150 << 30) - used, used }) };
+    }
+    status
+}
+
+/// `nvmlDeviceGetFieldValues`
+///
+/// # Safety
+/// As many structs as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetFieldValues(device: *mut c_void, count: i32, fields: *mut FieldValue) -> u32 {
+    /// `NVML_VALUE_TYPE_UNSIGNED_INT`
+    const UNSIGNED_INT: u32 = 1;
+    if device != DEVICE || count <= 0 {
+        return INVALID_ARGUMENT;
+    }
+    let reading = FIELD_READINGS.fetch_add(1, Ordering::Relaxed);
+    for index in 0..count as usize {
+        // SAFETY: the caller's promise.
+        let field = unsafe { &mut *fields.add(index) };
+        let value = match Field(field.id) {
+            // The other half of the union is not ours.
+            Field::PCIE_SENT | Field::PCIE_RECEIVED => {
+                number("traffic").map(|bytes| (bytes as u64 * reading) & u64::from(u32::MAX) | 0xdead_beef << 32)
+            }
+            Field::MEMORY_TEMPERATURE => number("hbm").map(|degrees| degrees as u64),
+            _ => None,
+        };
+        field.kind = UNSIGNED_INT;
+        field.status = if value.is_some() { SUCCESS } else { NOT_SUPPORTED };
+        field.value = value.unwrap_or(0);
+    }
     SUCCESS
 }
 

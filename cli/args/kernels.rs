@@ -1,0 +1,132 @@
+//! Options of `gpuwhy kernels`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, value_parser};
+use gpuwhy_inject::config;
+use profiler_core::kernels::CsvPage;
+
+use crate::kernels;
+
+pub(super) const KERNELS_HELP: &str = "\
+With a COMMAND, gpuwhy runs it and measures its most worthwhile kernels with the GPU's hardware counters while it runs:
+those that take most time and are farthest from what the GPU can do. Every launch of a kernel measures a part of the
+metrics; nothing is run twice, and no memory is saved. A launch that is measured waits some 20 ms, so the steps with such
+launches are slow and are left out of the report. Kernels that communicate with other GPUs (NCCL, NVSHMEM), cooperative
+ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
+
+With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records tell without counters.
+
+EXIT CODES:
+  with a COMMAND those of the command, except
+  1    the command made no trace: it did not use CUDA
+  2    an option is not understood
+  125  gpuwhy failed before the command started
+  126  the command was found but could not be executed
+  127  the command was not found
+  with a TRACE
+  0    every trace was read
+  2    at least one trace could not be read
+
+EXAMPLES:
+  gpuwhy kernels -- python train.py
+  gpuwhy kernels --kernel 'flash|softmax' --set stalls -- python train.py
+  gpuwhy kernels --output traces -- python train.py
+  gpuwhy kernels traces/4711.gpuwhy
+  gpuwhy kernels --csv --page raw traces/4711.gpuwhy
+  gpuwhy kernels --svg roofline.svg traces/4711.gpuwhy
+  gpuwhy kernels --query-metrics";
+
+#[derive(Args)]
+pub struct KernelsArgs {
+    /// Traces of gpuwhy, or folders
+    #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present_any = ["command", "query_metrics"])]
+    files: Vec<PathBuf>,
+    /// Measure this many kernels
+    #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_parser!(u8).range(1..=64))]
+    top: u8,
+    /// Measure only kernels whose name matches
+    #[arg(long, value_name = "REGEX", requires = "command", value_parser = value_of(config::KERNEL_NAMES))]
+    kernel: Option<String>,
+    /// Measure these sets: core, sol, memory, stalls, full [default: full]
+    #[arg(long, value_name = "SET", requires = "command", value_parser = value_of(config::KERNEL_METRICS))]
+    set: Option<String>,
+    /// Measure these metrics, separated by commas, besides the set
+    #[arg(long, value_name = "METRICS", requires = "command", value_parser = value_of(config::KERNEL_METRICS))]
+    metrics: Option<String>,
+    /// Measure at most this many launches of a kernel [default: 100]
+    #[arg(long, value_name = "N", requires = "command", value_parser = value_of(config::KERNEL_LAUNCHES))]
+    launches: Option<String>,
+    /// Hold the program up for at most this long in all [default: 5s]
+    #[arg(long, value_name = "TIME", requires = "command", value_parser = value_of(config::KERNEL_STALL))]
+    stall: Option<String>,
+    /// Keep the traces in this folder, a file per CUDA process
+    #[arg(short, long, value_name = "FOLDER", requires = "command")]
+    output: Option<PathBuf>,
+    /// List the sets and their metrics, and do nothing else
+    #[arg(long, conflicts_with_all = ["files", "command"])]
+    query_metrics: bool,
+    /// Print JSON instead of text
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print a table as `ncu --csv` does
+    #[arg(long)]
+    csv: bool,
+    /// Choose the table of --csv
+    #[arg(long, value_name = "PAGE", default_value = "details", requires = "csv")]
+    page: PageArg,
+    /// Write the roofline of the first trace to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PageArg {
+    /// A row for each metric of each kernel
+    Details,
+    /// A row for each kernel, a column for each metric
+    Raw,
+}
+
+/// Checks a value as libprof.so will.
+fn value_of(variable: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
+    move |text| match config::expected(variable, text) {
+        None => Ok(text.to_owned()),
+        Some(expected) => Err(format!("expected {expected}")),
+    }
+}
+
+impl From<KernelsArgs> for kernels::Props {
+    fn from(args: KernelsArgs) -> Self {
+        let metrics = match (args.set, args.metrics) {
+            (Some(set), Some(metrics)) => Some(format!("{set},{metrics}")),
+            (set, metrics) => set.or(metrics),
+        };
+        let variables = [
+            (config::KERNELS, Some(args.top.to_string())),
+            (config::KERNEL_NAMES, args.kernel),
+            (config::KERNEL_METRICS, metrics),
+            (config::KERNEL_LAUNCHES, args.launches),
+            (config::KERNEL_STALL, args.stall),
+        ];
+        let show = match (args.csv, args.json, args.page) {
+            (true, _, PageArg::Raw) => kernels::Show::Csv(CsvPage::Raw),
+            (true, _, PageArg::Details) => kernels::Show::Csv(CsvPage::Details),
+            (_, true, _) => kernels::Show::Json,
+            _ => kernels::Show::Text,
+        };
+        Self {
+            files: args.files,
+            variables: variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+            output: args.output,
+            query_metrics: args.query_metrics,
+            show,
+            svg: args.svg,
+            command: args.command,
+        }
+    }
+}

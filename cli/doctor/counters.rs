@@ -1,0 +1,53 @@
+//! Whether hardware counters of the GPU can be sampled: `GPUWHY_GPU_METRICS`.
+//!
+//! The child that tries a libcupti asks it (see [`probe`](super::probe)); the kernel module tells beforehand whether it
+//! keeps counters for administrators. Gauges (power, clocks, temperature) need none of this.
+
+use cupti_sys::counters::refusal::{Refusal, restricted_to_administrators};
+
+use super::check::Check;
+use super::probe::Outcome;
+
+const NAME: &str = "GPU counters";
+
+/// The line about counters; none where CUPTI itself does not work.
+pub fn assess(outcome: &Outcome) -> Option<Check> {
+    outcome.counters.as_ref().map(|counters| words(counters, restricted_to_administrators()))
+}
+
+fn words(counters: &Result<String, String>, restricted: Option<bool>) -> Check {
+    let parameters = match restricted {
+        Some(true) => " (RmProfilingAdminOnly is 1: other users may not)",
+        Some(false) => " (RmProfilingAdminOnly is 0: all users may)",
+        None => "",
+    };
+    match counters {
+        Ok(found) => Check::ok(NAME, format!("{found}{parameters}")),
+        Err(why) => {
+            // What happened and what to do stand in one sentence.
+            let (finding, advice) = why.split_once("; ").unwrap_or((why, "see docs/guide/troubleshooting.md"));
+            let is_permission = Refusal::Permission.to_string() == *why;
+            let parameters = if is_permission { "" } else { parameters };
+            Check::warn(NAME, format!("{finding}{parameters}; gauges are read all the same"), advice)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::check::Status;
+
+    #[test]
+    fn what_was_found_and_what_to_do_are_told_apart() {
+        let good = words(&Ok("of GH100: 12 quantities".into()), Some(false));
+        assert!(good.status == Status::Ok && good.finding.ends_with("is 0: all users may)"), "{good:?}");
+        let busy = words(&Err(Refusal::Busy.to_string()), None);
+        assert_eq!(busy.status, Status::Warn);
+        assert!(busy.finding.starts_with("another tool has the GPU's counters; gauges"), "{busy:?}");
+        assert!(busy.advice.unwrap().contains("dcgmi profile --pause"));
+        let forbidden = words(&Err(Refusal::Permission.to_string()), Some(true));
+        assert!(!forbidden.finding.contains("RmProfiling"), "{forbidden:?}");
+        assert!(forbidden.advice.unwrap().contains("NVreg_RestrictProfilingToAdminUsers=0"));
+    }
+}

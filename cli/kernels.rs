@@ -1,0 +1,160 @@
+//! `gpuwhy kernels`: measures kernels of a program, and shows what was measured.
+//!
+//! Choosing kernels and counting is done by `libprof.so` in the program; meaning and words are library code. Here is
+//! only the order of processes, files, streams and exit codes.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use gpuwhy::Report;
+use gpuwhy_import::Request;
+use profiler_core::kernels::json::KernelsJson;
+use profiler_core::kernels::{CsvPage, csv, query_text, svg, text};
+use tempfile::TempDir;
+
+use crate::{inputs, interrupt, message, progress, run, terminal};
+
+/// Exit code when the command made no trace.
+const NO_TRACE: u8 = 1;
+/// Exit code when a trace could not be read.
+const UNREADABLE: u8 = 2;
+
+/// What to measure or to show.
+#[derive(Debug)]
+pub struct Props {
+    /// Traces to show, where no command is run.
+    pub files: Vec<PathBuf>,
+    /// What is measured, as variables of the library.
+    pub variables: Vec<(&'static str, String)>,
+    /// The folder that keeps the traces of the command.
+    pub output: Option<PathBuf>,
+    /// List the metrics, and do nothing else.
+    pub query_metrics: bool,
+    /// How it is shown.
+    pub show: Show,
+    /// The file for the roofline as a picture.
+    pub svg: Option<PathBuf>,
+    /// The command and its arguments; empty to show traces.
+    pub command: Vec<OsString>,
+}
+
+/// How kernels are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// For people.
+    Text,
+    /// A line of JSON for each trace.
+    Json,
+    /// As Nsight Compute does.
+    Csv(CsvPage),
+}
+
+/// Runs the command if there is one, shows the kernels, and answers with the exit code.
+///
+/// # Errors
+///
+/// When the command cannot be started, or stdout or the picture cannot be written. Traces that cannot be read are told
+/// on stderr.
+pub fn run(props: &Props) -> Result<u8> {
+    if props.query_metrics {
+        io::stdout().write_all(query_text(terminal::style()).as_bytes())?;
+        return Ok(0);
+    }
+    if props.command.is_empty() {
+        return show(props, &inputs::expanded(&props.files)?);
+    }
+    let made = TempDir::new().context("cannot make a folder for traces")?;
+    let folder = props.output.as_deref().unwrap_or(made.path());
+    fs::create_dir_all(folder).with_context(|| format!("--output {}: cannot make this folder", folder.display()))?;
+    let folder = folder.canonicalize().with_context(|| format!("--output {}", folder.display()))?;
+    let before = traces(&folder)?;
+    let code = match start(props, &folder)? {
+        Ok(code) => code,
+        Err(refused) => return Ok(refused),
+    };
+    let new: Vec<_> = traces(&folder)?.difference(&before).cloned().collect();
+    if new.is_empty() {
+        message::say("no kernel was measured: the command and what it started did not use CUDA, or were killed early");
+        return Ok(if code == 0 { NO_TRACE } else { code });
+    }
+    let shown = show(props, &new)?;
+    Ok(if code == 0 { shown } else { code })
+}
+
+/// Runs the command to its end: `Ok` with its exit code, `Err` with ours if it did not start.
+fn start(props: &Props, folder: &Path) -> Result<Result<u8, u8>> {
+    let prepared = run::prepare(&run::Props {
+        output: Some(folder.join("%p.gpuwhy").to_string_lossy().into_owned()),
+        report: Some("off".to_owned()),
+        variables: props.variables.clone(),
+        command: props.command.clone(),
+        ..run::Props::default()
+    })?;
+    let mut command = match prepared {
+        Ok(command) => command,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    // Ctrl-C is for the command, which shares the terminal with us; what it measured is shown all the same.
+    interrupt::watch()?;
+    match command.status() {
+        Err(error) => Ok(Err(run::cannot_start(&props.command[0], &error))),
+        Ok(status) => {
+            let by_signal = || status.signal().map(|signal| 128 + signal);
+            let code = status.code().or_else(by_signal).and_then(|code| u8::try_from(code).ok());
+            Ok(Ok(code.unwrap_or(run::OWN_FAILURE)))
+        }
+    }
+}
+
+/// The traces in a folder.
+fn traces(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("{}: cannot read this folder", folder.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths.filter(|path| path.extension().is_some_and(|ending| ending == "gpuwhy")).collect())
+}
+
+fn show(props: &Props, files: &[PathBuf]) -> Result<u8> {
+    let mut worst = 0;
+    for (number, file) in files.iter().enumerate() {
+        let report = match progress::opened(file, Request::default()) {
+            Ok(report) => report,
+            Err(error) => {
+                message::say(&error.to_string());
+                worst = UNREADABLE;
+                continue;
+            }
+        };
+        let mut shown = shown(props.show, &report)?;
+        if files.len() > 1 && props.show == Show::Text {
+            shown.insert_str(0, &format!("== {}\n", file.display()));
+        }
+        io::stdout().write_all(shown.as_bytes())?;
+        if let Some(path) = props.svg.as_deref().filter(|_| number == 0) {
+            match svg(&report.kernels) {
+                Some(picture) => fs::write(path, picture).with_context(|| format!("--svg {}", path.display()))?,
+                None => message::say(&format!(
+                    "{}: no roofline was written: no kernel was measured with operations and bytes",
+                    path.display()
+                )),
+            }
+        }
+    }
+    Ok(worst)
+}
+
+fn shown(show: Show, report: &Report) -> Result<String> {
+    Ok(match show {
+        Show::Text => text(&report.kernels, terminal::style()),
+        Show::Json => serde_json::to_string(&KernelsJson::new(&report.kernels))? + "\n",
+        Show::Csv(page) => {
+            let process = &report.process;
+            let program = process.command.first().map_or("", String::as_str);
+            csv(&report.kernels, page, (process.process_id, program, &process.host))
+        }
+    })
+}

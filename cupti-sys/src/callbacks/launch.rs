@@ -1,0 +1,230 @@
+//! What a callback about a kernel launch tells: which kernel, in which shape.
+//!
+//! The parameters of a call come as the struct that CUPTI's `generated_cuda*_meta.h` declares for it. Functions that
+//! launch have four kinds of them, which have not changed since CUDA 11.6; numbers of callbacks never change.
+
+use std::ffi::{CStr, c_void};
+
+use crate::abi::{ApiCallbackData, CallbackSite, Domain};
+use crate::counters::range::ContextHandle;
+
+/// How the parameters are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parameters {
+    /// `cuLaunchKernel`: grid, block and shared memory behind the function.
+    Driver,
+    /// `cudaLaunchKernel`: grid and block behind the function, shared memory behind the arguments.
+    Runtime,
+    /// `cuLaunchKernelEx`, `cudaLaunchKernelExC`: the address of a configuration.
+    Configured,
+}
+
+/// Functions that launch one kernel, not cooperatively: domain, number of the callback, name, parameters.
+pub const LAUNCHES: [(Domain, u32, &str); 10] = [
+    (Domain::DRIVER, 307, "cuLaunchKernel"),
+    (Domain::DRIVER, 442, "cuLaunchKernel_ptsz"),
+    (Domain::DRIVER, 652, "cuLaunchKernelEx"),
+    (Domain::DRIVER, 653, "cuLaunchKernelEx_ptsz"),
+    (Domain::RUNTIME, 211, "cudaLaunchKernel_v7000"),
+    (Domain::RUNTIME, 214, "cudaLaunchKernel_ptsz_v7000"),
+    (Domain::RUNTIME, 430, "cudaLaunchKernelExC_v11060"),
+    (Domain::RUNTIME, 431, "cudaLaunchKernelExC_ptsz_v11060"),
+    (Domain::RUNTIME, 505, "__cudaLaunchKernel_v13000"),
+    (Domain::RUNTIME, 506, "__cudaLaunchKernel_ptsz_v13000"),
+];
+
+const fn parameters(domain: Domain, callback: u32) -> Option<Parameters> {
+    match (domain, callback) {
+        (Domain::DRIVER, 307 | 442) => Some(Parameters::Driver),
+        (Domain::DRIVER, 652 | 653) | (Domain::RUNTIME, 430 | 431) => Some(Parameters::Configured),
+        (Domain::RUNTIME, 211 | 214 | 505 | 506) => Some(Parameters::Runtime),
+        _ => None,
+    }
+}
+
+/// Whether this callback is about a launch.
+pub(super) const fn is_launch(domain: Domain, callback: u32) -> bool {
+    parameters(domain, callback).is_some()
+}
+
+/// A launch of a kernel, before or after it.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelLaunch<'a> {
+    /// The domain of the function.
+    pub domain: Domain,
+    /// Before or after.
+    pub site: CallbackSite,
+    /// The number of the call: the same before and after.
+    pub correlation: u32,
+    /// Mangled name of the kernel, where CUPTI tells.
+    pub symbol: Option<&'a CStr>,
+    /// The context it is launched in.
+    pub context: ContextHandle,
+    /// Number of the context, as records have it.
+    pub context_id: u32,
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub shared_bytes: u32,
+    /// Whether all blocks have to be resident at once.
+    pub cooperative: bool,
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
+const COOPERATIVE: u32 = 2;
+/// Bytes of a `CUlaunchAttribute`: number, padding, 64 bytes of value.
+const ATTRIBUTE: usize = 72;
+/// Attributes that are looked at.
+const MOST_ATTRIBUTES: u32 = 64;
+
+/// Reads a 32-bit number at an offset.
+///
+/// # Safety
+/// Four bytes there are readable.
+unsafe fn number(base: *const c_void, offset: usize) -> u32 {
+    // SAFETY: as promised by the caller; `read_unaligned` needs no alignment.
+    unsafe { base.byte_add(offset).cast::<u32>().read_unaligned() }
+}
+
+/// Reads three 32-bit numbers at an offset.
+///
+/// # Safety
+/// Twelve bytes there are readable.
+unsafe fn three(base: *const c_void, offset: usize) -> [u32; 3] {
+    // SAFETY: as promised by the caller.
+    unsafe { [number(base, offset), number(base, offset + 4), number(base, offset + 8)] }
+}
+
+/// Reads an address at an offset.
+///
+/// # Safety
+/// Eight bytes there are readable.
+unsafe fn address(base: *const c_void, offset: usize) -> *const c_void {
+    // SAFETY: as promised by the caller.
+    unsafe { base.byte_add(offset).cast::<*const c_void>().read_unaligned() }
+}
+
+/// The launch that a callback is about; `None` where CUPTI gives no parameters.
+///
+/// # Safety
+/// `data` is what CUPTI passes to a callback of this number, and lives until the callback returns.
+pub(super) unsafe fn launch<'a>(domain: Domain, callback: u32, data: &'a ApiCallbackData) -> Option<KernelLaunch<'a>> {
+    let layout = parameters(domain, callback)?;
+    let base = data.parameters;
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: the parameters are the struct of this function, laid out as in CUPTI's generated headers; what its
+    // configuration points to is the program's and lives as long as its call.
+    let (grid, block, shared_bytes, cooperative) = unsafe {
+        match layout {
+            Parameters::Driver => (three(base, 8), three(base, 20), number(base, 32), false),
+            Parameters::Runtime => (three(base, 8), three(base, 20), number(base, 40), false),
+            Parameters::Configured => {
+                let config = address(base, 0);
+                if config.is_null() {
+                    return None;
+                }
+                (three(config, 0), three(config, 12), number(config, 24), is_cooperative(config))
+            }
+        }
+    };
+    // SAFETY: NULL, or a terminated text of the loaded module.
+    let symbol = (!data.symbol.is_null()).then(|| unsafe { CStr::from_ptr(data.symbol) });
+    Some(KernelLaunch {
+        domain,
+        site: data.site,
+        correlation: data.correlation,
+        symbol,
+        context: ContextHandle::new(data.context),
+        context_id: data.context_id,
+        grid,
+        block,
+        shared_bytes,
+        cooperative,
+    })
+}
+
+/// Whether the attributes of a launch configuration ask for a cooperative launch.
+///
+/// # Safety
+/// `config` points to a `CUlaunchConfig` or a `cudaLaunchConfig_t`, which have their attributes at the same place.
+unsafe fn is_cooperative(config: *const c_void) -> bool {
+    // SAFETY: as promised by the caller; there are as many attributes as the configuration says.
+    unsafe {
+        let (attributes, count) = (address(config, 40), number(config, 48));
+        !attributes.is_null()
+            && (0..count.min(MOST_ATTRIBUTES) as usize).any(|index| {
+                number(attributes, index * ATTRIBUTE) == COOPERATIVE && number(attributes, index * ATTRIBUTE + 8) != 0
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    fn read(domain: Domain, callback: u32, parameters: &[u64]) -> Option<KernelLaunch<'static>> {
+        let data = ApiCallbackData {
+            site: CallbackSite::EXIT,
+            function: ptr::null(),
+            parameters: parameters.as_ptr().cast(),
+            result: ptr::null_mut(),
+            symbol: c"_Z1kv".as_ptr(),
+            context: ptr::without_provenance_mut(0x70),
+            context_id: 3,
+            correlation_data: ptr::null_mut(),
+            correlation: 99,
+        };
+        // SAFETY: the data is of this call, and what it points to is static or the caller's.
+        let launch = unsafe { launch(domain, callback, &data) }?;
+        assert_eq!(
+            (launch.symbol.map(CStr::to_bytes), launch.context_id, launch.correlation),
+            (Some(&b"_Z1kv"[..]), 3, 99)
+        );
+        Some(KernelLaunch { symbol: None, ..launch })
+    }
+
+    fn two(low: u32, high: u32) -> u64 {
+        u64::from(low) | u64::from(high) << 32
+    }
+
+    #[test]
+    fn every_kind_of_parameters_is_read() {
+        // Function, grid x y, grid z and block x, block y z, shared memory and padding.
+        let driver = [0x1000, two(10, 11), two(12, 32), two(4, 2), two(4_096, 7), 0, 0];
+        // Function, the same, arguments, shared memory.
+        let runtime = [0x1000, two(10, 11), two(12, 32), two(4, 2), 0xdead, 4_096, 0];
+        let config = [two(10, 11), two(12, 32), two(4, 2), two(4_096, 9), 0, 0, 0];
+        let configured = [ptr::from_ref(&config).addr() as u64, 0, 0];
+        // The address is read back from a number here.
+        let _ = ptr::from_ref(&config).expose_provenance();
+        for (domain, callback, name) in LAUNCHES {
+            let parameters: &[u64] = match name {
+                name if name.contains("Ex") => &configured,
+                name if name.starts_with("cu") && !name.starts_with("cuda") => &driver,
+                _ => &runtime,
+            };
+            let launch = read(domain, callback, parameters).unwrap();
+            assert_eq!((launch.grid, launch.block, launch.shared_bytes), ([10, 11, 12], [32, 4, 2], 4_096), "{name}");
+            assert!(!launch.cooperative);
+        }
+        assert!(read(Domain::DRIVER, 1, &driver).is_none(), "no launch");
+        assert!(read(Domain::DRIVER, 652, &[0, 0]).is_none(), "no configuration");
+    }
+
+    #[test]
+    fn a_cooperative_launch_is_told() {
+        let attribute = |number: u32, value: u32| [two(number, 0), u64::from(value), 0, 0, 0, 0, 0, 0, 0];
+        for (value, expected) in [(1, true), (0, false)] {
+            let attributes = [attribute(4, 1), attribute(COOPERATIVE, value)];
+            let address = attributes.as_ptr().expose_provenance() as u64;
+            let config = [0, 0, 0, 0, 0, address, 2];
+            let configured = [config.as_ptr().expose_provenance() as u64, 0];
+            assert_eq!(read(Domain::RUNTIME, 430, &configured).unwrap().cooperative, expected);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler, PC sampling.
+//!
+//! Each function takes one struct that says its own size. The size ends with the last field, without the padding that
+//! C adds behind it, so a size is a number of its own here and not `size_of`. Libraries take older, shorter structs;
+//! the sizes here are the shortest that have every field that is used, from 12.6 on. `testing/layout-check` compares
+//! sizes and offsets with the headers of released packages.
+
+mod functions;
+mod pc;
+mod profiler;
+
+pub use functions::{Call, Function, Functions};
+pub use pc::*;
+pub use profiler::*;
+
+/// Size and fields of a parameter struct, as a test compares them with NVIDIA's headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Name of the C type.
+    pub name: &'static str,
+    /// Bytes from its start to the end of its last field.
+    pub size: usize,
+    /// Whether newer headers may declare further fields behind these.
+    pub grows: bool,
+    /// C names of the fields that are used, and their offsets in bytes.
+    pub fields: &'static [(&'static str, usize)],
+}
+
+/// Defines parameter structs. The first field of each is its size; the others are given with their C name and offset.
+macro_rules! parameters {
+    ($list:ident: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty = $c_field:literal @ $offset:literal;)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[doc = concat!("\n\n`", $c, "`")]
+            #[derive(Clone, Copy, Debug)]
+            #[repr(C)]
+            pub struct $name {
+                /// Bytes of this struct: [`Self::SIZE`].
+                pub struct_size: usize,
+                $($(#[$field_doc])* pub $field: $type,)*
+            }
+
+            impl $name {
+                /// Bytes from its start to the end of its last field.
+                pub const SIZE: usize = $size;
+                /// For a comparison with NVIDIA's headers.
+                pub const LAYOUT: $crate::counters::abi::Layout = $crate::counters::abi::Layout {
+                    name: $c,
+                    size: $size,
+                    grows: parameters!(@grows $($grows)?),
+                    fields: &[$(($c_field, $offset)),*],
+                };
+
+                /// With its size, and everything else 0.
+                #[must_use]
+                pub const fn new() -> Self {
+                    // SAFETY: all zeroes is a value of integers and raw pointers, of which every field is made.
+                    let zeroed = unsafe { std::mem::zeroed::<Self>() };
+                    Self { struct_size: $size, ..zeroed }
+                }
+            }
+
+            impl Default for $name {
+                fn default() -> Self {
+                    Self::new()
+                }
+            }
+
+            const _: () = {
+                $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
+                assert!(size_of::<$name>() >= $size && size_of::<$name>() < $size + 8);
+            };
+        )*
+
+        /// Every struct of this file.
+        pub(super) const $list: &[$crate::counters::abi::Layout] = &[$($name::LAYOUT),*];
+    };
+    (@grows) => { false };
+    (@grows grows) => { true };
+}
+pub(crate) use parameters;
+
+/// Every parameter struct.
+pub fn layouts() -> impl Iterator<Item = Layout> {
+    PROFILER_LAYOUTS.iter().chain(PC_LAYOUTS).copied()
+}

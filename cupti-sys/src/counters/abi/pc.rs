@@ -1,0 +1,194 @@
+//! Parameters and data of PC sampling: `cupti_pcsampling.h`.
+
+use std::ffi::{c_char, c_void};
+
+use super::parameters;
+use crate::abi::Context;
+
+/// `CUPTI_STALL_REASON_STRING_SIZE`: bytes of the name of a stall reason, with its NUL.
+pub const STALL_REASON_BYTES: usize = 128;
+/// `CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS`
+pub const CONTINUOUS: u32 = 1;
+
+/// Numbers of `CUpti_PCSamplingConfigurationAttributeType`.
+pub mod attribute {
+    /// The period, a power of two of cycles: 5 to 31.
+    pub const PERIOD: u32 = 1;
+    /// Which stall reasons.
+    pub const STALL_REASONS: u32 = 2;
+    /// Bytes of the scratch buffer.
+    pub const SCRATCH_BUFFER: u32 = 3;
+    /// Bytes of the hardware buffer.
+    pub const HARDWARE_BUFFER: u32 = 4;
+    /// Continuous, or one kernel at a time.
+    pub const MODE: u32 = 5;
+    /// Whether start and stop are called.
+    pub const START_STOP: u32 = 6;
+    /// Where samples go.
+    pub const DATA_BUFFER: u32 = 8;
+    /// Milliseconds that CUPTI's worker sleeps.
+    pub const WORKER_SLEEP: u32 = 9;
+}
+
+/// `CUpti_PCSamplingStallReason`
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct StallReason {
+    /// Which reason.
+    pub index: u32,
+    /// How often it was seen.
+    pub samples: u32,
+}
+
+parameters! {
+    PC_LAYOUTS:
+
+    /// Of `cuptiPCSamplingEnable`.
+    PcEnable = "CUpti_PCSamplingEnableParams", 24 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+    }
+    /// Of `cuptiPCSamplingDisable`.
+    PcDisable = "CUpti_PCSamplingDisableParams", 24 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+    }
+    /// Of `cuptiPCSamplingStart`.
+    PcStart = "CUpti_PCSamplingStartParams", 24 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+    }
+    /// Of `cuptiPCSamplingStop`.
+    PcStop = "CUpti_PCSamplingStopParams", 24 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+    }
+    /// Of `cuptiPCSamplingGetData`.
+    PcGetData = "CUpti_PCSamplingGetDataParams", 32 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+        /// A [`PcData`].
+        data: *mut c_void = "pcSamplingData" @ 24;
+    }
+    /// Of `cuptiPCSamplingGetNumStallReasons`.
+    PcGetStallReasonCount = "CUpti_PCSamplingGetNumStallReasonsParams", 32 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+        /// Filled in.
+        count: *mut usize = "numStallReasons" @ 24;
+    }
+    /// Of `cuptiPCSamplingGetStallReasons`.
+    PcGetStallReasons = "CUpti_PCSamplingGetStallReasonsParams", 48 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+        /// How many there is room for.
+        count: usize = "numStallReasons" @ 24;
+        /// Filled in.
+        indices: *mut u32 = "stallReasonIndex" @ 32;
+        /// Filled in: [`STALL_REASON_BYTES`] each.
+        names: *mut *mut c_char = "stallReasons" @ 40;
+    }
+    /// Of `cuptiPCSamplingSetConfigurationAttribute` and `cuptiPCSamplingGetConfigurationAttribute`.
+    PcConfiguration = "CUpti_PCSamplingConfigurationInfoParams", 40 {
+        /// NULL.
+        private: *mut c_void = "pPriv" @ 8;
+        /// Which context.
+        context: Context = "ctx" @ 16;
+        /// How many.
+        count: usize = "numAttributes" @ 24;
+        /// What they are.
+        attributes: *mut PcAttribute = "pPCSamplingConfigurationInfo" @ 32;
+    }
+    /// What sampling counted, and where program counters go. Its size is that of C's `sizeof`.
+    PcData = "CUpti_PCSamplingData", 80 {
+        /// Room for so many program counters.
+        capacity: usize = "collectNumPcs" @ 8;
+        /// Answer.
+        samples: u64 = "totalSamples" @ 16;
+        /// Answer: samples that the hardware dropped.
+        dropped: u64 = "droppedSamples" @ 24;
+        /// Answer: program counters that were stored.
+        count: usize = "totalNumPcs" @ 32;
+        /// Answer: program counters that are left.
+        remaining: usize = "remainingNumPcs" @ 40;
+        /// Answer.
+        range: u64 = "rangeId" @ 48;
+        /// Room for them.
+        counters: *mut PcCounter = "pPcData" @ 56;
+        /// Answer: samples in kernels of others.
+        not_of_program: u64 = "nonUsrKernelsTotalSamples" @ 64;
+        /// Answer: not 0 if it overflowed.
+        buffer_full: u8 = "hardwareBufferFull" @ 72;
+    }
+    /// A program counter. Its size is that of C's `sizeof`.
+    PcCounter = "CUpti_PCSamplingPCData", 64 {
+        /// Checksum of the module.
+        cubin_crc: u64 = "cubinCrc" @ 8;
+        /// Bytes from the start of the function.
+        offset: u64 = "pcOffset" @ 16;
+        /// Which function of the module.
+        function_index: u32 = "functionIndex" @ 24;
+        /// Its name; to be freed with `free`.
+        function: *mut c_char = "functionName" @ 32;
+        /// Stall reasons that were stored.
+        reason_count: usize = "stallReasonCount" @ 40;
+        /// Room for them.
+        reasons: *mut StallReason = "stallReason" @ 48;
+        /// 0 but where kernels are serialized.
+        correlation: u32 = "correlationId" @ 56;
+    }
+    /// Of `cuptiGetSassToSourceCorrelation`.
+    GetSourceLine = "CUpti_GetSassToSourceCorrelationParams", 64 {
+        /// The module.
+        cubin: *const c_void = "cubin" @ 8;
+        /// The function.
+        function: *const c_char = "functionName" @ 16;
+        /// Bytes of the module.
+        cubin_size: usize = "cubinSize" @ 24;
+        /// Answer.
+        line: u32 = "lineNumber" @ 32;
+        /// Bytes from the start of the function.
+        offset: u64 = "pcOffset" @ 40;
+        /// Answer; to be freed with `free`.
+        file: *mut c_char = "fileName" @ 48;
+        /// Answer; to be freed with `free`.
+        folder: *mut c_char = "dirName" @ 56;
+    }
+    /// Of `cuptiGetCubinCrc`.
+    GetCubinCrc = "CUpti_GetCubinCrcParams", 32 {
+        /// Bytes of the module.
+        cubin_size: usize = "cubinSize" @ 8;
+        /// The module.
+        cubin: *const c_void = "cubin" @ 16;
+        /// Answer.
+        crc: u64 = "cubinCrc" @ 24;
+    }
+}
+
+/// `CUpti_PCSamplingConfigurationInfo`: 32 bytes, 24 of which are a union.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PcAttribute {
+    /// One of [`attribute`].
+    pub kind: u32,
+    /// Answer: a `CUptiResult`.
+    pub status: u32,
+    /// A number in the first word; for stall reasons their count and the address of their indices.
+    pub value: [u64; 3],
+}
+
+const _: () = assert!(size_of::<PcAttribute>() == 32 && std::mem::offset_of!(PcAttribute, value) == 8);

@@ -1,0 +1,245 @@
+//! Metrics of a chip: how many passes a set of them takes, and their values from collected counters.
+//!
+//! All metrics of a set go into one configuration by one call: each further call opens a pass of its own. One pass says
+//! that the set can be sampled; it does not prove that every unit of the device sends its counters.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::ptr;
+
+use super::abi::{
+    HostConfigAddMetrics, HostDeinitialize, HostEvaluateToGpuValues, HostGetBaseMetrics, HostGetConfigImage,
+    HostGetConfigImageSize, HostGetMetricProperties, HostGetNumOfPasses, HostInitialize, Object, PM_SAMPLING,
+    RANGE_PROFILER,
+};
+use super::{Counters, text, texts};
+use crate::abi::CuptiResult;
+use crate::cupti::Error;
+
+/// What counters are collected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// The range profiler.
+    Ranges,
+    /// PM sampling.
+    Samples,
+}
+
+impl Collection {
+    const fn number(self) -> u32 {
+        match self {
+            Self::Ranges => RANGE_PROFILER,
+            Self::Samples => PM_SAMPLING,
+        }
+    }
+}
+
+/// What a base metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A number of events.
+    Counter,
+    /// One number divided by another.
+    Ratio,
+    /// The largest of several rates, in percent of the peak.
+    Throughput,
+}
+
+/// What the library says of a metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricProperties {
+    /// A sentence.
+    pub description: String,
+    /// The unit of the hardware that counts.
+    pub hardware: String,
+    /// The unit of measure.
+    pub unit: String,
+}
+
+/// Metrics that are collected together.
+#[derive(Debug)]
+pub struct Names {
+    texts: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Names {
+    /// These names, in this order. A name with a NUL in it ends there, as it would in C.
+    #[must_use]
+    pub fn new(names: &[&str]) -> Self {
+        let until_nul = |name: &&str| CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default();
+        let texts: Vec<CString> = names.iter().map(until_nul).collect();
+        let pointers = texts.iter().map(|name| name.as_ptr()).collect();
+        Self { texts, pointers }
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.pointers.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pointers.is_empty()
+    }
+
+    /// For a call, during which it stays alive.
+    #[must_use]
+    pub const fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    /// The names.
+    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
+        self.texts.iter().map(CString::as_c_str)
+    }
+}
+
+/// A set of metrics, ready to be collected.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    image: Vec<u8>,
+    passes: usize,
+}
+
+impl Configuration {
+    /// The library's own bytes. CUPTI reads them as long as a collection is open.
+    #[must_use]
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// How often the same work has to run.
+    #[must_use]
+    pub const fn passes(&self) -> usize {
+        self.passes
+    }
+}
+
+/// The metrics of one chip. Not `Send`: one thread opens, asks and drops.
+pub struct Host {
+    counters: &'static Counters,
+    object: Object,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Opens the metrics of a chip. `availability` limits them to what a device allows; without it every counter of the
+    /// chip counts as present, PCI Express and NVLink among them, which an availability of 13.0 leaves out.
+    ///
+    /// # Errors
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before CUDA 12.6, [`CuptiResult::INVALID_PARAMETER`] for an unknown chip, and
+    /// others.
+    pub fn open(
+        counters: &'static Counters,
+        collection: Collection,
+        chip: &str,
+        availability: Option<&[u8]>,
+    ) -> Result<Self, Error> {
+        let chip = CString::new(chip).unwrap_or_default();
+        let mut parameters = HostInitialize {
+            kind: collection.number(),
+            chip: chip.as_ptr(),
+            availability: availability.map_or(ptr::null(), <[u8]>::as_ptr),
+            ..HostInitialize::new()
+        };
+        let function = &counters.functions.host_initialize;
+        // SAFETY: a terminated text and an image of CUPTI's own making, both alive during the call.
+        unsafe { function.call(&mut parameters) }?;
+        if parameters.object.is_null() {
+            return Err(Error { function: function.name(), code: CuptiResult::UNKNOWN });
+        }
+        Ok(Self { counters, object: parameters.object })
+    }
+
+    /// The names of its base metrics. A metric to collect is one of them with a suffix, such as `.sum` or
+    /// `.avg.pct_of_peak_sustained_elapsed`.
+    ///
+    /// # Errors
+    /// When CUPTI refuses.
+    pub fn base_metrics(&self, kind: MetricKind) -> Result<Vec<String>, Error> {
+        let mut parameters = HostGetBaseMetrics { object: self.object, kind: kind as u32, ..HostGetBaseMetrics::new() };
+        // SAFETY: the object is alive.
+        unsafe { self.counters.functions.host_base_metrics.call(&mut parameters) }?;
+        // SAFETY: on success the answer is that many texts of the library, until the next call on this object.
+        Ok(unsafe { texts(parameters.names, parameters.count) })
+    }
+
+    /// What the library says of a metric.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_PARAMETER`] and others for one that the chip does not have.
+    pub fn properties(&self, metric: &str) -> Result<MetricProperties, Error> {
+        let name = CString::new(metric).unwrap_or_default();
+        let mut parameters =
+            HostGetMetricProperties { object: self.object, name: name.as_ptr(), ..HostGetMetricProperties::new() };
+        // SAFETY: the object and the text are alive.
+        unsafe { self.counters.functions.host_properties.call(&mut parameters) }?;
+        let [description, hardware, unit] = [parameters.description, parameters.unit, parameters.dimension].map(text);
+        Ok(MetricProperties { description, hardware, unit })
+    }
+
+    /// Prepares the collection of these metrics. Once for an object: a second configuration would have the passes of
+    /// both.
+    ///
+    /// # Errors
+    /// [`CuptiResult::UNKNOWN`] and others when the chip lacks one of the metrics.
+    pub fn configure(&mut self, names: &Names) -> Result<Configuration, Error> {
+        let functions = &self.counters.functions;
+        let (object, count) = (self.object, names.len());
+        let mut add = HostConfigAddMetrics { object, names: names.as_ptr(), count, ..HostConfigAddMetrics::new() };
+        // SAFETY: the object is alive, and so are that many terminated texts.
+        unsafe { functions.host_add_metrics.call(&mut add) }?;
+        let mut asked = HostGetConfigImageSize { object, ..HostGetConfigImageSize::new() };
+        // SAFETY: the object is alive.
+        unsafe { functions.host_config_size.call(&mut asked) }?;
+        let mut image = vec![0; asked.size];
+        let address = image.as_mut_ptr();
+        let mut get = HostGetConfigImage { object, size: image.len(), image: address, ..HostGetConfigImage::new() };
+        // SAFETY: the object is alive, and the image is as long as the struct says.
+        unsafe { functions.host_config.call(&mut get) }?;
+        let mut passes = HostGetNumOfPasses { size: image.len(), image: address, ..HostGetNumOfPasses::new() };
+        // SAFETY: the image is as long as the struct says.
+        unsafe { functions.host_passes.call(&mut passes) }?;
+        Ok(Configuration { image, passes: passes.passes })
+    }
+
+    /// Values of metrics from collected counters. A value that cannot be computed is not a number.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INVALID_PARAMETER`] when there is not one value for each name, and others when the counters do not
+    /// hold them.
+    pub fn evaluate(&self, counters: &[u8], index: usize, names: &Names, values: &mut [f64]) -> Result<(), Error> {
+        let function = &self.counters.functions.host_evaluate;
+        if values.len() != names.len() {
+            return Err(Error { function: function.name(), code: CuptiResult::INVALID_PARAMETER });
+        }
+        let mut parameters = HostEvaluateToGpuValues {
+            object: self.object,
+            image: counters.as_ptr(),
+            size: counters.len(),
+            index,
+            names: names.as_ptr(),
+            count: names.len(),
+            values: values.as_mut_ptr(),
+            ..HostEvaluateToGpuValues::new()
+        };
+        // SAFETY: the object is alive, and so are the counters, that many names and room for that many values.
+        unsafe { function.call(&mut parameters) }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let mut parameters = HostDeinitialize { object: self.object, ..HostDeinitialize::new() };
+        // SAFETY: the object is alive and not used again. What it answers changes nothing.
+        let _ = unsafe { self.counters.functions.host_deinitialize.call(&mut parameters) };
+    }
+}

@@ -1,0 +1,325 @@
+//! The range profiler: the counters of one launch at a time.
+//!
+//! Auto range and user replay: CUPTI makes a range of every kernel between [`RangeProfiler::start`] and
+//! [`RangeProfiler::stop`], and counts one pass of the metrics in it. Whoever uses it starts and stops around another
+//! launch of the same kernel for each pass. Nothing is saved, restored or run twice, and activity records stay whole
+//! but for records of a kernel `WaitNs` of CUPTI's own. Starting and stopping takes 2 to 20 ms, opening 150 ms (H200,
+//! CUPTI
+//! 13.0); CUPTI waits for the device meanwhile.
+
+use std::fmt;
+
+use super::Counters;
+use super::abi::{
+    AUTO_RANGE, Object, ProfilerGetCounterAvailability, RangeDecodeData, RangeDisable, RangeEnable,
+    RangeGetCounterDataInfo, RangeGetCounterDataSize, RangeImageInitialize, RangeSetConfig, RangeStart, RangeStop,
+    USER_REPLAY,
+};
+use super::host::{Collection, Configuration, Host, Names};
+use crate::abi::{Context, CuptiResult};
+use crate::cupti::Error;
+
+/// A context, as CUPTI names it in a callback; only ever given back to CUPTI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextHandle(usize);
+
+impl ContextHandle {
+    pub(crate) fn new(context: Context) -> Self {
+        Self(context.expose_provenance())
+    }
+
+    fn raw(self) -> Context {
+        std::ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// Metrics that are measured together.
+struct Group {
+    host: Host,
+    metrics: Vec<String>,
+    names: Names,
+    configuration: Configuration,
+    image: Vec<u8>,
+}
+
+/// What is to be measured of a kernel, for one chip: groups of metrics, one after the other.
+pub struct RangePlan {
+    groups: Vec<Group>,
+    missing: Vec<String>,
+}
+
+// SAFETY: the raw pointers in it are CUPTI's host objects and texts of its own. CUPTI keeps no state of theirs by
+// thread: they were used in callbacks on any thread of a program (H200, CUPTI 13.0). One thread at a time has the
+// value.
+unsafe impl Send for RangePlan {}
+
+impl fmt::Debug for RangePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangePlan").field("groups", &self.groups.len()).field("missing", &self.missing).finish()
+    }
+}
+
+impl RangePlan {
+    /// Prepares these groups of metrics for a chip. Needs no GPU. Metrics that the chip does not have are left out and
+    /// told by [`missing`](Self::missing); a group without any is left out as well. Takes some milliseconds, more where
+    /// metrics are missing.
+    ///
+    /// # Errors
+    /// When CUPTI does not know the chip, or none of the metrics.
+    pub fn new(counters: &'static Counters, chip: &str, groups: &[Vec<String>]) -> Result<Self, Error> {
+        let mut plan = Self { groups: Vec::new(), missing: Vec::new() };
+        let mut refused = None;
+        for metrics in groups {
+            let configured = configured(counters, chip, metrics)?;
+            let group = match configured {
+                Ok(group) => Some(group),
+                Err(error) => {
+                    refused = Some(error);
+                    plan.without_missing(counters, chip, metrics)?
+                }
+            };
+            plan.groups.extend(group);
+        }
+        match refused {
+            Some(error) if plan.groups.is_empty() => Err(error),
+            _ => Ok(plan),
+        }
+    }
+
+    /// The group of those metrics that the chip has, each tried alone.
+    fn without_missing(
+        &mut self,
+        counters: &'static Counters,
+        chip: &str,
+        metrics: &[String],
+    ) -> Result<Option<Group>, Error> {
+        let mut present = Vec::new();
+        for metric in metrics {
+            match configured(counters, chip, std::slice::from_ref(metric))? {
+                Ok(_) => present.push(metric.clone()),
+                Err(_) => self.missing.push(metric.clone()),
+            }
+        }
+        if present.is_empty() {
+            return Ok(None);
+        }
+        let group = configured(counters, chip, &present)?;
+        if group.is_err() {
+            self.missing.append(&mut present);
+        }
+        Ok(group.ok())
+    }
+
+    /// Groups in it.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Launches that a group takes.
+    #[must_use]
+    pub fn passes(&self, group: usize) -> usize {
+        self.groups.get(group).map_or(0, |group| group.configuration.passes())
+    }
+
+    /// Metrics that the chip does not have.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+/// The outer error is one of the chip, the inner one of the metrics.
+fn configured(counters: &'static Counters, chip: &str, metrics: &[String]) -> Result<Result<Group, Error>, Error> {
+    let mut host = Host::open(counters, Collection::Ranges, chip, None)?;
+    let names: Vec<&str> = metrics.iter().map(String::as_str).collect();
+    let names = Names::new(&names);
+    let configuration = host.configure(&names);
+    Ok(configuration.map(|configuration| Group {
+        host,
+        metrics: metrics.to_vec(),
+        names,
+        configuration,
+        image: Vec::new(),
+    }))
+}
+
+/// What the passes of a group came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collected {
+    /// Ranges with values; one if all went well.
+    pub ranges: usize,
+    /// Ranges that did not fit, because more than one kernel was launched in a pass.
+    pub dropped: usize,
+    /// Metrics and values of the first range; empty without one.
+    pub values: Vec<(String, f64)>,
+}
+
+/// The range profiler of one context. Closed when it is dropped.
+pub struct RangeProfiler {
+    counters: &'static Counters,
+    object: Object,
+    context: ContextHandle,
+    plan: RangePlan,
+}
+
+// SAFETY: as for `RangePlan`; start, stop and decoding were called from callbacks on any thread of a program.
+unsafe impl Send for RangeProfiler {}
+
+impl fmt::Debug for RangeProfiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeProfiler").field("context", &self.context).field("plan", &self.plan).finish()
+    }
+}
+
+impl RangeProfiler {
+    /// Opens it for `context`, which must be current on this thread. Asks first whether the counters are free. After
+    /// [`Counters::initialize`]. The plan comes back with an error: dropping it takes a call for each group.
+    ///
+    /// # Errors
+    /// [`CuptiResult::HARDWARE_BUSY`] while somebody else has the counters,
+    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others.
+    pub fn open(
+        counters: &'static Counters,
+        context: ContextHandle,
+        plan: RangePlan,
+    ) -> Result<Self, (Error, RangePlan)> {
+        match Self::enable(counters, context) {
+            Ok(object) => Ok(Self { counters, object, context, plan }),
+            Err(error) => Err((error, plan)),
+        }
+    }
+
+    fn enable(counters: &'static Counters, context: ContextHandle) -> Result<Object, Error> {
+        let functions = &counters.functions;
+        let context_pointer = context.raw();
+        let mut asked =
+            ProfilerGetCounterAvailability { context: context_pointer, ..ProfilerGetCounterAvailability::new() };
+        // SAFETY: without an image the struct points to nothing but the context, which CUPTI has just named.
+        unsafe { functions.availability.call(&mut asked) }?;
+        let mut enable = RangeEnable { context: context_pointer, ..RangeEnable::new() };
+        // SAFETY: as above.
+        unsafe { functions.range_enable.call(&mut enable) }?;
+        if enable.object.is_null() {
+            return Err(Error { function: functions.range_enable.name(), code: CuptiResult::UNKNOWN });
+        }
+        Ok(enable.object)
+    }
+
+    /// The context that it was opened for.
+    #[must_use]
+    pub const fn context(&self) -> ContextHandle {
+        self.context
+    }
+
+    /// What is measured.
+    #[must_use]
+    pub const fn plan(&self) -> &RangePlan {
+        &self.plan
+    }
+
+    /// Prepares the first pass of a group. Not between start and stop.
+    ///
+    /// # Errors
+    /// When CUPTI refuses, or there is no such group.
+    pub fn begin_group(&mut self, group: usize) -> Result<(), Error> {
+        let (functions, object) = (&self.counters.functions, self.object);
+        let Some(group) = self.plan.groups.get_mut(group) else {
+            return Err(Error { function: functions.range_set_config.name(), code: CuptiResult::INVALID_PARAMETER });
+        };
+        if group.image.is_empty() {
+            let mut size = RangeGetCounterDataSize {
+                object,
+                names: group.names.as_ptr(),
+                count: group.names.len(),
+                ranges: 1,
+                nodes: 1,
+                ..RangeGetCounterDataSize::new()
+            };
+            // SAFETY: the object is alive, and so are that many terminated texts.
+            unsafe { functions.range_data_size.call(&mut size) }?;
+            group.image = vec![0; size.size];
+        }
+        let (image, image_size) = (group.image.as_mut_ptr(), group.image.len());
+        let mut initialize = RangeImageInitialize { object, size: image_size, image, ..RangeImageInitialize::new() };
+        // SAFETY: the object is alive, and the image is as long as the struct says.
+        unsafe { functions.range_image_initialize.call(&mut initialize) }?;
+        let config = group.configuration.image();
+        let mut set = RangeSetConfig {
+            object,
+            config_size: config.len(),
+            config: config.as_ptr(),
+            image_size,
+            image,
+            range: AUTO_RANGE,
+            replay: USER_REPLAY,
+            max_ranges: 1,
+            levels: 1,
+            min_level: 1,
+            pass: 0,
+            target_level: 1,
+            ..RangeSetConfig::new()
+        };
+        // SAFETY: the object is alive; configuration and image are part of this value and are neither moved nor resized
+        // until the object is disabled.
+        unsafe { functions.range_set_config.call(&mut set) }
+    }
+
+    /// Begins a pass: what is launched from here on is counted. Waits for the device.
+    ///
+    /// # Errors
+    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others.
+    pub fn start(&mut self) -> Result<(), Error> {
+        let mut parameters = RangeStart { object: self.object, ..RangeStart::new() };
+        // SAFETY: the object is alive.
+        unsafe { self.counters.functions.range_start.call(&mut parameters) }
+    }
+
+    /// Ends a pass, and waits for what was launched in it. Answers whether it was the last one.
+    ///
+    /// # Errors
+    /// [`CuptiResult::UNKNOWN`] for what cannot be measured, such as a CUDA graph, and others.
+    pub fn stop(&mut self) -> Result<bool, Error> {
+        let mut parameters = RangeStop { object: self.object, ..RangeStop::new() };
+        // SAFETY: the object is alive.
+        unsafe { self.counters.functions.range_stop.call(&mut parameters) }?;
+        Ok(parameters.all_submitted != 0)
+    }
+
+    /// The values of a group, after the last of its passes.
+    ///
+    /// # Errors
+    /// When CUPTI refuses, or there is no such group.
+    pub fn collect(&mut self, group: usize) -> Result<Collected, Error> {
+        let functions = &self.counters.functions;
+        let Some(group) = self.plan.groups.get_mut(group) else {
+            return Err(Error { function: functions.range_decode.name(), code: CuptiResult::INVALID_PARAMETER });
+        };
+        let mut decode = RangeDecodeData { object: self.object, ..RangeDecodeData::new() };
+        // SAFETY: the object is alive; it writes to the image that it was configured with.
+        unsafe { functions.range_decode.call(&mut decode) }?;
+        let mut info = RangeGetCounterDataInfo {
+            image: group.image.as_ptr(),
+            size: group.image.len(),
+            ..RangeGetCounterDataInfo::new()
+        };
+        // SAFETY: the image is as long as the struct says.
+        unsafe { functions.range_data_info.call(&mut info) }?;
+        let mut collected = Collected { ranges: info.ranges, dropped: decode.dropped, values: Vec::new() };
+        if info.ranges > 0 {
+            let mut values = vec![0.0; group.names.len()];
+            group.host.evaluate(&group.image, 0, &group.names, &mut values)?;
+            collected.values = group.metrics.iter().cloned().zip(values).collect();
+        }
+        Ok(collected)
+    }
+}
+
+impl Drop for RangeProfiler {
+    fn drop(&mut self) {
+        let mut parameters = RangeDisable { object: self.object, ..RangeDisable::new() };
+        // SAFETY: the object is alive and not used again; images and configurations outlive this call. What it answers
+        // changes nothing: the driver may be gone.
+        let _ = unsafe { self.counters.functions.range_disable.call(&mut parameters) };
+    }
+}

@@ -1,0 +1,145 @@
+//! Why hardware counters are not to be had, in one sentence each with what to do.
+
+use std::fmt;
+use std::fs;
+
+use crate::abi::CuptiResult;
+use crate::cupti::Error;
+
+/// Where the kernel module says what it allows.
+const DRIVER_PARAMETERS: &str = "/proc/driver/nvidia/params";
+/// The line that says whether counters are for administrators only.
+const ADMINISTRATORS_ONLY: &str = "RmProfilingAdminOnly:";
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another tool or process has the counters of the device.
+    Busy,
+    /// Only administrators may.
+    Permission,
+    /// The device is divided (MIG).
+    Divided,
+    /// The virtual machine or virtual GPU does not allow it.
+    Virtual,
+    /// Confidential computing.
+    Confidential,
+    /// A device or system that has none: SLI, WSL, mining.
+    Device,
+    /// A libcupti before CUDA 12.6.
+    OldLibrary,
+    /// The libraries that metrics are computed with are not beside libcupti.
+    NoMetricLibrary,
+    /// No set of metrics for the chip.
+    NoMetrics,
+    /// Anything else.
+    Other(CuptiResult),
+}
+
+impl Refusal {
+    /// What an answer of CUPTI means.
+    #[must_use]
+    pub const fn of(error: &Error) -> Self {
+        match error.code {
+            CuptiResult::HARDWARE_BUSY => Self::Busy,
+            CuptiResult::INSUFFICIENT_PRIVILEGES => Self::Permission,
+            CuptiResult::MIG_DEVICE_NOT_SUPPORTED => Self::Divided,
+            CuptiResult::VIRTUALIZED_DEVICE_NOT_SUPPORTED | CuptiResult::VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES => {
+                Self::Virtual
+            }
+            CuptiResult::CONFIDENTIAL_COMPUTING_NOT_SUPPORTED => Self::Confidential,
+            CuptiResult::CMP_DEVICE_NOT_SUPPORTED
+            | CuptiResult::SLI_DEVICE_NOT_SUPPORTED
+            | CuptiResult::WSL_DEVICE_NOT_SUPPORTED => Self::Device,
+            CuptiResult::API_NOT_IMPLEMENTED => Self::OldLibrary,
+            code => Self::Other(code),
+        }
+    }
+
+    /// A stable word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Permission => "permission",
+            Self::Divided => "mig",
+            Self::Virtual => "virtual_machine",
+            Self::Confidential => "confidential_computing",
+            Self::Device => "device",
+            Self::OldLibrary => "old_library",
+            Self::NoMetricLibrary => "no_metric_library",
+            Self::NoMetrics => "no_metrics",
+            Self::Other(_) => "other",
+        }
+    }
+
+    /// Whether the answer may be another one later.
+    #[must_use]
+    pub const fn may_pass(self) -> bool {
+        matches!(self, Self::Busy)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => {
+                "another tool has the GPU's counters; end Nsight Compute, Nsight Systems with GPU metrics or another \
+                 gpuwhy on this GPU, or pause DCGM with `dcgmi profile --pause`"
+            }
+            Self::Permission => {
+                "only administrators may read the GPU's counters; load the NVIDIA kernel module with \
+                 NVreg_RestrictProfilingToAdminUsers=0, or run as root or with CAP_SYS_ADMIN"
+            }
+            Self::Divided => "CUPTI does not read counters of this MIG slice; use the whole GPU",
+            Self::Virtual => "the virtual machine does not allow GPU counters; enable them for this vGPU on the host",
+            Self::Confidential => "GPU counters are off under confidential computing; use the GPU without it",
+            Self::Device => "CUPTI has no GPU counters for this kind of device or system",
+            Self::OldLibrary => "this libcupti cannot sample GPU counters; use one of CUDA 12.6 or later",
+            Self::NoMetricLibrary => {
+                "libnvperf_host.so and libnvperf_target.so are not beside libcupti; install the whole \
+                 nvidia-cuda-cupti package"
+            }
+            Self::NoMetrics => "this libcupti has no set of counters that fits one pass on this GPU; use a newer one",
+            Self::Other(code) => return write!(f, "CUPTI answered {code} when asked for the GPU's counters"),
+        })
+    }
+}
+
+/// Whether the kernel module keeps counters for administrators; `None` where it does not tell.
+#[must_use]
+pub fn restricted_to_administrators() -> Option<bool> {
+    restricted(&fs::read_to_string(DRIVER_PARAMETERS).ok()?)
+}
+
+fn restricted(parameters: &str) -> Option<bool> {
+    let value = parameters.lines().find_map(|line| line.trim().strip_prefix(ADMINISTRATORS_ONLY))?;
+    value.trim().parse::<u32>().ok().map(|value| value != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_modules_parameters_are_understood() {
+        assert_eq!(restricted("RmLogonRC: 1\nRmProfilingAdminOnly: 1\nGrdmaPciTopoCheckOverride: 0\n"), Some(true));
+        assert_eq!(restricted("RmProfilingAdminOnly: 0\n"), Some(false));
+        assert_eq!(restricted("RmLogonRC: 1\n"), None);
+        assert_eq!(restricted("RmProfilingAdminOnly: perhaps\n"), None);
+    }
+
+    #[test]
+    fn every_answer_has_a_sentence_of_its_own_kind() {
+        let of = |code| Refusal::of(&Error { function: "cuptiPmSamplingSetConfig", code });
+        assert_eq!(of(CuptiResult::HARDWARE_BUSY), Refusal::Busy);
+        assert_eq!(of(CuptiResult::INSUFFICIENT_PRIVILEGES), Refusal::Permission);
+        assert_eq!(of(CuptiResult(40)), Refusal::Virtual);
+        assert_eq!(of(CuptiResult::UNKNOWN), Refusal::Other(CuptiResult::UNKNOWN));
+        assert!(of(CuptiResult(777)).to_string().contains("777"));
+        for &code in CuptiResult::ALL {
+            let sentence = of(code).to_string();
+            assert!(sentence.len() > 40 && !sentence.contains("  ") && !sentence.ends_with('.'), "{sentence}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Samples of hardware counters and readings of gauges as single values: what all formats begin with.
+
+use profiler_core::counters::{CounterEvent, CounterLog, GaugeReading, Metric, Unit};
+use profiler_core::record::{DeviceId, Timestamp};
+use rustc_hash::FxHashMap;
+
+/// A counter of a device, sampled or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counter {
+    /// A mean over a sample.
+    Metric(Metric),
+    /// A reading.
+    Gauge(Gauge),
+}
+
+/// A gauge that a reading has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gauge {
+    /// Power of the board, watts.
+    Power,
+    /// Temperature of the chip, degrees Celsius.
+    Temperature,
+    /// Clock of the multiprocessors, MHz.
+    Clock,
+    /// Clock of the memory, MHz.
+    MemoryClock,
+    /// Device memory in use by all processes, bytes.
+    MemoryUsed,
+    /// Why clocks are lowered: bits of `nvmlClocksEventReasons`.
+    Reasons,
+    /// Received over PCI Express, bytes a second.
+    PcieReceived,
+    /// Sent over PCI Express, bytes a second.
+    PcieSent,
+    /// Received over NVLink, bytes a second.
+    NvlinkReceived,
+    /// Sent over NVLink, bytes a second.
+    NvlinkSent,
+}
+
+impl Gauge {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Power,
+        Self::Temperature,
+        Self::Clock,
+        Self::MemoryClock,
+        Self::MemoryUsed,
+        Self::Reasons,
+        Self::PcieReceived,
+        Self::PcieSent,
+        Self::NvlinkReceived,
+        Self::NvlinkSent,
+    ];
+
+    /// What `reading` says: a value, or of traffic the bytes so far.
+    fn of(self, reading: &GaugeReading) -> Option<f64> {
+        match self {
+            Self::Power => reading.power_mw.map(|power| f64::from(power) / 1e3),
+            Self::Temperature => reading.temperature_c.map(f64::from),
+            Self::Clock => reading.sm_clock_mhz.map(f64::from),
+            Self::MemoryClock => reading.memory_clock_mhz.map(f64::from),
+            Self::MemoryUsed => reading.memory_used_bytes.map(|bytes| bytes as f64),
+            Self::Reasons => reading.throttle.map(|reasons| reasons as f64),
+            Self::PcieReceived => reading.pcie_received_bytes.map(|bytes| bytes as f64),
+            Self::PcieSent => reading.pcie_sent_bytes.map(|bytes| bytes as f64),
+            Self::NvlinkReceived => reading.nvlink_received_bytes.map(|bytes| bytes as f64),
+            Self::NvlinkSent => reading.nvlink_sent_bytes.map(|bytes| bytes as f64),
+        }
+    }
+}
+
+impl Gauge {
+    const fn is_traffic(self) -> bool {
+        matches!(self, Self::PcieReceived | Self::PcieSent | Self::NvlinkReceived | Self::NvlinkSent)
+    }
+}
+
+impl Counter {
+    /// Name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metric(metric) => metric.name(),
+            Self::Gauge(Gauge::Power) => "power",
+            Self::Gauge(Gauge::Temperature) => "temperature",
+            Self::Gauge(Gauge::Clock) => "sm_clock",
+            Self::Gauge(Gauge::MemoryClock) => "memory_clock",
+            Self::Gauge(Gauge::MemoryUsed) => "memory_used",
+            Self::Gauge(Gauge::Reasons) => "lowered_clock_reasons",
+            Self::Gauge(Gauge::PcieReceived) => "pcie_received",
+            Self::Gauge(Gauge::PcieSent) => "pcie_sent",
+            Self::Gauge(Gauge::NvlinkReceived) => "nvlink_received",
+            Self::Gauge(Gauge::NvlinkSent) => "nvlink_sent",
+        }
+    }
+
+    /// Unit of the value.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Metric(Metric::Clock) => "Hz",
+            Self::Metric(metric) => match metric.unit() {
+                Unit::Percent => "%",
+                Unit::PerSecond => "bytes/s",
+                Unit::Count => "",
+            },
+            Self::Gauge(Gauge::Power) => "W",
+            Self::Gauge(Gauge::Temperature) => "C",
+            Self::Gauge(Gauge::Clock | Gauge::MemoryClock) => "MHz",
+            Self::Gauge(Gauge::MemoryUsed) => "bytes",
+            Self::Gauge(Gauge::Reasons) => "bits",
+            Self::Gauge(_) => "bytes/s",
+        }
+    }
+
+    /// A number of its own, below 256.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Metric(metric) => metric as u32,
+            Self::Gauge(gauge) => 128 + gauge as u32,
+        }
+    }
+}
+
+/// A value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CounterValue {
+    /// The device.
+    pub device: DeviceId,
+    /// Which.
+    pub counter: Counter,
+    /// From when on it holds.
+    pub begin: Timestamp,
+    /// Until when; the same for a reading, but for rates.
+    pub end: Timestamp,
+    /// In its unit.
+    pub value: f64,
+}
+
+/// Takes events apart, in their order.
+#[derive(Debug, Default)]
+pub struct CounterValues {
+    log: CounterLog,
+    /// Bytes so far, and when that was.
+    totals: FxHashMap<(DeviceId, Gauge), (Timestamp, f64)>,
+}
+
+impl CounterValues {
+    /// The values of an event; those that are no numbers, or of a metric that this version does not know, are left out.
+    pub fn of(&mut self, event: &CounterEvent) -> Vec<CounterValue> {
+        self.log.take(event);
+        match event {
+            CounterEvent::Sample(sample) => {
+                let Some(set) = self.log.set(sample.device) else { return Vec::new() };
+                let known = set.metrics.as_slice().iter().filter(|metric| **metric != Metric::Unknown);
+                let value = |&metric: &Metric| {
+                    Some(CounterValue {
+                        device: sample.device,
+                        counter: Counter::Metric(metric),
+                        begin: sample.begin,
+                        end: sample.end,
+                        value: sample.value(set, metric)?.into(),
+                    })
+                };
+                known.filter_map(value).collect()
+            }
+            CounterEvent::Gauges(reading) => {
+                let (device, end) = (reading.device, reading.at);
+                let value = |gauge: Gauge| {
+                    let (mut begin, mut value) = (end, gauge.of(reading)?);
+                    if gauge.is_traffic() {
+                        let (before, total) = self.totals.insert((device, gauge), (end, value))?;
+                        // A total that went back was reset.
+                        if end <= before || value < total {
+                            return None;
+                        }
+                        (begin, value) = (before, (value - total) / end.since(before) as f64 * 1e9);
+                    }
+                    Some(CounterValue { device, counter: Counter::Gauge(gauge), begin, end, value })
+                };
+                Gauge::ALL.into_iter().filter_map(value).collect()
+            }
+            CounterEvent::Set(_) | CounterEvent::Loss(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::counters::{ChipName, MetricList, MetricSet, Sample};
+
+    use super::*;
+
+    #[test]
+    fn values_are_those_that_are_there() {
+        let mut values = CounterValues::default();
+        let at = Timestamp::from_nanos;
+        let sample = CounterEvent::Sample(Sample::new(DeviceId(0), at(10), at(20), &[1.5e9, f32::NAN, 50.0]));
+        assert!(values.of(&sample).is_empty(), "nobody said what it is of");
+        let set = MetricSet {
+            device: DeviceId(0),
+            chip: ChipName::new("GH100"),
+            metrics: MetricList::new(&[Metric::Clock, Metric::Issue, Metric::Dram]),
+            interval_ns: 10,
+            highest_clock_hz: 0,
+            multiprocessors: 132,
+        };
+        assert!(values.of(&CounterEvent::Set(set)).is_empty());
+        let found: Vec<_> = values.of(&sample).iter().map(|value| (value.counter.name(), value.value)).collect();
+        assert_eq!(found[1], ("dram", 50.0));
+        assert_eq!(found.len(), 2);
+        let reading = GaugeReading { at: at(30), power_mw: Some(250_500), ..GaugeReading::default() };
+        let found = values.of(&CounterEvent::Gauges(reading));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].counter.name(), found[0].counter.unit(), found[0].value), ("power", "W", 250.5));
+        let mut sent = |nanos, bytes| {
+            let reading = GaugeReading { at: at(nanos), pcie_sent_bytes: Some(bytes), ..GaugeReading::default() };
+            values.of(&CounterEvent::Gauges(reading)).first().map(|value| (value.begin.nanos(), value.value))
+        };
+        assert_eq!(sent(1_000, 500), None, "a total alone is no rate");
+        assert_eq!(sent(3_000, 2_500), Some((1_000, 1e9)));
+        assert_eq!(sent(4_000, 7), None, "it was reset");
+    }
+
+    #[test]
+    fn numbers_are_each_their_own() {
+        let all: Vec<_> = Metric::ALL
+            .iter()
+            .map(|&metric| Counter::Metric(metric))
+            .chain(Gauge::ALL.map(Counter::Gauge))
+            .map(Counter::number)
+            .collect();
+        let mut distinct = all.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), all.len());
+        assert!(distinct.iter().all(|number| *number < 256));
+    }
+}

@@ -1,0 +1,72 @@
+//! Samples of hardware counters, as the tables that `nsys profile --gpu-metrics-devices` fills.
+//!
+//! Names are those of nsys where it has the metric, so that scripts find "SMs Active"; values are whole, as there. The
+//! device is the lowest byte of `typeId`.
+
+use profiler_core::counters::{CounterEvent, Metric};
+use profiler_core::record::{DeviceId, Timestamp};
+use rusqlite::{CachedStatement, Connection, Result, params};
+use rustc_hash::FxHashSet;
+
+use super::insert::insert;
+use crate::counters::{Counter, CounterValues};
+
+/// Above the device in `typeId`: a number of our own.
+const TYPE: i64 = 0x6770 << 8;
+
+/// Name of a metric and what its value is divided by; `None` for what is no sample.
+fn named(counter: Counter) -> Option<(&'static str, f64)> {
+    let Counter::Metric(metric) = counter else { return None };
+    Some(match metric {
+        Metric::Unknown => return None,
+        Metric::Clock => ("GPC Clock Frequency [MHz]", 1e6),
+        Metric::MultiprocessorsActive => ("SMs Active [Throughput %]", 1.0),
+        Metric::Issue => ("SM Issue [Throughput %]", 1.0),
+        Metric::Tensor => ("Tensor Active [Throughput %]", 1.0),
+        Metric::Dram => ("DRAM Bandwidth [Throughput %]", 1.0),
+        Metric::L2 => ("L2 Sectors [Throughput %]", 1.0),
+        Metric::L1 => ("L1 Data Pipe [Throughput %]", 1.0),
+        Metric::WarpsActive => ("Compute Warps in Flight [Throughput %]", 1.0),
+        Metric::DramRead => ("DRAM Read Bandwidth [MB/s]", 1e6),
+        Metric::DramWrite => ("DRAM Write Bandwidth [MB/s]", 1e6),
+        Metric::PcieRead => ("PCIe RX Bandwidth [MB/s]", 1e6),
+        Metric::PcieWrite => ("PCIe TX Bandwidth [MB/s]", 1e6),
+        Metric::NvlinkRead => ("NVLink RX Bandwidth [MB/s]", 1e6),
+        Metric::NvlinkWrite => ("NVLink TX Bandwidth [MB/s]", 1e6),
+    })
+}
+
+/// The statements that fill the tables.
+pub struct Inserts<'c> {
+    value: CachedStatement<'c>,
+    name: CachedStatement<'c>,
+    values: CounterValues,
+    described: FxHashSet<(DeviceId, u32)>,
+}
+
+impl<'c> Inserts<'c> {
+    /// Prepares them.
+    pub fn new(connection: &'c Connection) -> Result<Self> {
+        Ok(Self {
+            value: insert(connection, "GPU_METRICS", "rawTimestamp, timestamp, typeId, metricId, value")?,
+            name: insert(connection, "TARGET_INFO_GPU_METRICS", "typeId, sourceId, typeName, metricId, metricName")?,
+            values: CounterValues::default(),
+            described: FxHashSet::default(),
+        })
+    }
+
+    /// Inserts the values of an event. Times count from `origin`; what is before it is left out, as all is here.
+    pub fn event(&mut self, event: &CounterEvent, origin: Timestamp) -> Result<()> {
+        for value in self.values.of(event) {
+            let Some((name, unit)) = named(value.counter).filter(|_| value.end >= origin) else { continue };
+            let (kind, id) = (TYPE | i64::from(value.device.0 & 0xff), value.counter.number());
+            if self.described.insert((value.device, id)) {
+                self.name.execute(params![kind, 0, "gpuwhy: hardware counters", id, name])?;
+            }
+            // nsys has the time at which a sample was taken: its end.
+            let (raw, at) = (value.end.nanos() as i64, value.end.since(origin) as i64);
+            self.value.execute(params![raw, at, kind, id, (value.value / unit).round() as i64])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Settings of the measurement of kernels.
+
+use std::time::Duration;
+
+use profiler_core::kernels::{Pattern, sets};
+
+use crate::config::setting::Setting;
+use crate::config::value::{or_off, parse_duration};
+use crate::config::variable;
+
+/// [`variable::KERNELS`]
+pub const KERNELS: Setting<Option<usize>> = Setting {
+    name: variable::KERNELS,
+    default: "off",
+    expected: "a number from 1 to 64, or `off`",
+    meaning: "Measures so many kernels with the hardware counters of the GPU, while the program runs (`gpuwhy kernels`): those that \
+                  take most time and are farthest from what the GPU can do. A launch that is measured waits some 20 ms. Kernels that \
+                  communicate, cooperative ones, those of a second or longer and nodes of CUDA graphs are never measured.",
+    parse: |text| or_off(text, |text| text.parse().ok().filter(|count| (1..=64).contains(count))),
+};
+
+/// [`variable::KERNEL_NAMES`]
+pub const KERNEL_NAMES: Setting<Option<Pattern>> = Setting {
+    name: variable::KERNEL_NAMES,
+    default: "all",
+    expected: "a regular expression such as `gemm|softmax`, or `all`",
+    meaning: "Only kernels whose name matches are measured: a regular expression with literals, `.`, `[a-z]`, `*`, `+`, `?`, `\\|`, \
+                  groups, `^` and `$`.",
+    parse: |text| if text == "all" { Some(None) } else { Pattern::new(text).ok().map(Some) },
+};
+
+/// [`variable::KERNEL_METRICS`]
+pub const KERNEL_METRICS: Setting<Vec<Vec<String>>> = Setting {
+    name: variable::KERNEL_METRICS,
+    default: "full",
+    expected: "sets (core, sol, memory, stalls, full) and names of metrics, separated by commas",
+    meaning: "What is measured of a kernel: sets (`core`, `sol`, `memory`, `stalls`, `full`) and names of metrics, separated by \
+                  commas. `gpuwhy kernels --query-metrics` lists them. They are measured in this order, a few at each launch; of a \
+                  program that ends before, the first are there.",
+    parse: sets::groups,
+};
+
+/// [`variable::KERNEL_LAUNCHES`]
+pub const KERNEL_LAUNCHES: Setting<u32> = Setting {
+    name: variable::KERNEL_LAUNCHES,
+    default: "100",
+    expected: "a number from 1 to 10000",
+    meaning: "At most so many launches of a kernel are measured.",
+    parse: |text| text.parse().ok().filter(|count| (1..=10_000).contains(count)),
+};
+
+/// [`variable::KERNEL_STALL`]
+pub const KERNEL_STALL: Setting<Duration> = Setting {
+    name: variable::KERNEL_STALL,
+    default: "5s",
+    expected: "a duration from 10ms to 10m such as 5s",
+    meaning: "Measuring kernels may hold the program up for at most about this long in all.",
+    parse: |text| {
+        let range = Duration::from_millis(10)..=Duration::from_secs(600);
+        parse_duration(text).filter(|limit| range.contains(limit))
+    },
+};
+
+/// What is measured of kernels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelRequest {
+    /// Kernels at most.
+    pub most: usize,
+    /// Which.
+    pub names: Option<Pattern>,
+    /// Metrics, in groups that are measured one after the other.
+    pub groups: Vec<Vec<String>>,
+    /// Launches of a kernel at most.
+    pub launches: u32,
+    /// How long the program may be held up, in all.
+    pub stall: Duration,
+}

@@ -1,0 +1,369 @@
+//! The thread that reads what happens inside the devices: gauges of NVML, and samples of hardware counters.
+//!
+//! It costs the program's threads nothing: nothing is opened in a callback or before the program has a context, and
+//! sampling begins when a program that was just started has worked for half a second. Gauges take 0.2 % of a core at
+//! most; of sampling the rate is lowered before it takes more than its share (`pace`). Whoever needs the counters for
+//! chosen kernels gets them from `turns`.
+//!
+//! A refusal is no error: it is a fact of the trace, with what to do.
+
+use std::time::{Duration, Instant};
+
+use cupti_sys::counters::Counters;
+use cupti_sys::counters::sets::Links;
+use cupti_sys::{Cupti, DriverDevice, devices_in_use, driver_devices};
+use nvml_sys::Nvml;
+use profiler_core::cost::Mode;
+use profiler_core::counters::{self, CounterEvent};
+use profiler_core::record::DeviceId;
+
+use crate::capture::controller::CaptureController;
+use crate::config::GpuMetrics;
+use crate::counters::gauges::DeviceGauges;
+use crate::counters::pace::{PERIOD, Pace};
+use crate::counters::sampled::{SampledDevice, refused};
+use crate::counters::stop::Stop;
+use crate::counters::turns::{TURNS, Turn};
+use crate::message::{Message, Shared};
+use crate::sys::{clock, memory, threads};
+
+mod gauges;
+mod pace;
+mod sampled;
+pub mod stop;
+pub mod turns;
+
+/// Between two readings of gauges.
+const GAUGES_EVERY: Duration = Duration::from_millis(100);
+/// The same for counters of links with 32 bits, which may begin again after 4 GiB: 68 ms at 63 GB/s.
+const LINKS_EVERY: Duration = Duration::from_millis(50);
+/// How often it is asked whether a context has come to be on another device.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A program works for so long before its devices are sampled: one that only looks does not pay for it.
+const OPEN_AFTER: Duration = Duration::from_millis(500);
+/// Between two attempts while another tool has the counters.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// Sampling goes on for so long between two captures: the next may follow, and opening takes 200 ms.
+const CLOSE_AFTER: Duration = Duration::from_secs(2);
+/// Left of a limit on the process's memory for tables and images: 75 MB and up to 20 MB were seen on an H200.
+const MEMORY_TO_SAMPLE: u64 = 512 << 20;
+
+/// What is read, before the thread begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    wanted: GpuMetrics,
+    samples: bool,
+}
+
+/// What the thread owns.
+struct Thread<'a> {
+    reader: Reader,
+    cupti: &'static Cupti,
+    shared: &'a Shared,
+    controller: &'a CaptureController,
+    devices: Vec<DriverDevice>,
+    nvml: Option<&'static Nvml>,
+    gauges: Vec<DeviceGauges>,
+    sampled: Vec<SampledDevice>,
+    /// Devices whose gauges and counters are known not to be there.
+    known: u64,
+    pace: Pace,
+    turn: Option<Turn<'static>>,
+    events: Vec<CounterEvent>,
+    /// When it is looked for devices that have come into use.
+    look_due: Instant,
+    /// When devices are opened, or asked for again.
+    open_due: Option<Instant>,
+    decode_due: Instant,
+    gauges_due: Instant,
+    /// When records were last made.
+    worked: Instant,
+    told: Vec<counters::CounterLoss>,
+}
+
+impl Reader {
+    /// What the settings ask for. `None` when that is nothing.
+    pub fn prepare(wanted: GpuMetrics, mode: Mode) -> Option<Self> {
+        // Without kernels, samples say nothing that NVML does not.
+        let samples = wanted.samples() && mode != Mode::Monitor;
+        (wanted != GpuMetrics::Off).then_some(Self { wanted, samples })
+    }
+
+    /// Reads until it is stopped.
+    pub fn run(self, cupti: &'static Cupti, shared: &Shared, controller: &CaptureController, stop: &Stop) {
+        let _over = stop.begin();
+        shared.meters.add_this_thread();
+        let now = Instant::now();
+        let rate = if let GpuMetrics::On(rate) = self.wanted { rate } else { None };
+        let mut thread = Thread {
+            reader: self,
+            cupti,
+            shared,
+            controller,
+            devices: Vec::new(),
+            nvml: None,
+            gauges: Vec::new(),
+            sampled: Vec::new(),
+            known: 0,
+            pace: Pace::new(rate),
+            turn: None,
+            events: Vec::new(),
+            look_due: now,
+            open_due: None,
+            decode_due: now,
+            gauges_due: now,
+            worked: now,
+            told: Vec::new(),
+        };
+        while !stop.wait(LINKS_EVERY) {
+            thread.round();
+        }
+        thread.finish();
+    }
+}
+
+impl Thread<'_> {
+    fn round(&mut self) {
+        let now = Instant::now();
+        if self.controller.is_on() {
+            self.worked = now;
+        } else if now.duration_since(self.worked) > CLOSE_AFTER {
+            self.close();
+            return;
+        }
+        if now >= self.look_due {
+            self.look_due = now + LOOK_EVERY;
+            self.find_devices();
+        }
+        self.read_gauges(now);
+        if self.reader.samples {
+            self.sample(now);
+        }
+        self.hand_over();
+    }
+
+    /// Takes up devices on which a context has come to be.
+    fn find_devices(&mut self) {
+        let new = devices_in_use() & !self.known;
+        if new == 0 {
+            return;
+        }
+        if self.devices.is_empty() {
+            self.devices = driver_devices();
+            // Loaded when there is a context, as the driver is busy before.
+            self.nvml = Nvml::load().inspect_err(|error| tracing::info!("no gauges of devices: {error:?}")).ok();
+        }
+        self.known |= new;
+        let several = self.devices.len() > 1;
+        for device in
+            self.devices.iter().filter(|device| device.ordinal < u64::BITS && new & (1 << device.ordinal) != 0)
+        {
+            let id = DeviceId(device.ordinal);
+            let mut gauges = self.nvml.and_then(|nvml| match nvml.device(device.uuid) {
+                Ok(opened) => Some(DeviceGauges::new(id, opened)),
+                Err(status) => {
+                    tracing::info!("no gauges of device {}: {status}", id.0);
+                    None
+                }
+            });
+            let mut highest = 0;
+            let mut links = Links { pcie: true, nvlink: several };
+            if let Some(gauges) = &mut gauges {
+                highest = gauges.highest_clock_hz();
+                self.events.push(CounterEvent::Gauges(gauges.read(clock::now(self.cupti), false)));
+                // What NVML counts has not to be sampled.
+                let [pcie, nvlink] = gauges.counted_links();
+                links = Links { pcie: links.pcie && !pcie, nvlink: links.nvlink && !nvlink };
+            }
+            self.gauges.extend(gauges);
+            if self.reader.samples {
+                self.sampled.push(SampledDevice::new(device.clone(), highest, links));
+                let at_once = matches!(self.reader.wanted, GpuMetrics::On(_));
+                self.open_due.get_or_insert(Instant::now() + if at_once { Duration::ZERO } else { OPEN_AFTER });
+            }
+        }
+    }
+
+    fn read_gauges(&mut self, now: Instant) {
+        if now < self.gauges_due {
+            self.gauges.iter_mut().for_each(DeviceGauges::read_links);
+            return;
+        }
+        self.gauges_due = now + GAUGES_EVERY;
+        for gauges in &mut self.gauges {
+            let at = clock::now(self.cupti);
+            self.events.push(CounterEvent::Gauges(gauges.read(at, false)));
+        }
+    }
+
+    fn sample(&mut self, now: Instant) {
+        if TURNS.is_wanted() && self.turn.is_some() {
+            self.give_way();
+            return;
+        }
+        if self.open_due.is_some_and(|due| now >= due) && self.shared.has_delivered() {
+            self.open_due = None;
+            self.open();
+            self.decode_due = Instant::now() + PERIOD;
+        }
+        if now >= self.decode_due {
+            self.decode(now.duration_since(self.decode_due) + PERIOD);
+            self.decode_due = now + PERIOD;
+        }
+    }
+
+    /// Opens what is not open. Takes a fifth of a second a device.
+    fn open(&mut self) {
+        if memory::left().is_some_and(|left| left < MEMORY_TO_SAMPLE) {
+            tracing::warn!("GPU counters are not sampled: the limits of this process leave too little memory");
+            self.sampled.iter_mut().for_each(|device| device.refuse(counters::Refusal::Failed(8)));
+            return;
+        }
+        if self.turn.is_none() {
+            self.turn = TURNS.for_sampling();
+        }
+        let Some(turn) = &self.turn else {
+            self.sampled.iter_mut().for_each(|device| device.refuse(counters::Refusal::GivenAway));
+            self.open_due = Some(Instant::now() + GAUGES_EVERY);
+            return;
+        };
+        let available = Counters::of(self.cupti);
+        let is_asked_for = matches!(self.reader.wanted, GpuMetrics::On(_));
+        let mut asks_again = false;
+        for device in self.sampled.iter_mut().filter(|device| !device.is_open()) {
+            match device.open(turn, available, &self.pace) {
+                Ok(set) => self.events.push(CounterEvent::Set(set)),
+                Err(refusal) => {
+                    let why = refused(refusal);
+                    let is_news = device.loss().refused != Some(why);
+                    device.refuse(why);
+                    asks_again |= refusal.may_pass();
+                    match (is_news, is_asked_for) {
+                        (true, true) => {
+                            tracing::warn!("GPU counters of device {} are not sampled: {refusal}", device.id().0)
+                        }
+                        (true, false) => {
+                            tracing::info!("GPU counters of device {} are not sampled: {refusal}", device.id().0)
+                        }
+                        (false, _) => {}
+                    }
+                }
+            }
+        }
+        if !self.sampled.iter().any(SampledDevice::is_open) {
+            self.turn = None;
+        }
+        self.open_due = asks_again.then(|| Instant::now() + ASK_AGAIN);
+    }
+
+    fn decode(&mut self, lasted: Duration) {
+        let before = threads::thread_cpu_time(threads::thread_id());
+        for device in self.sampled.iter_mut().filter(|device| device.is_open()) {
+            // A second time if the image was full: the thread is late.
+            if device.decode(&mut self.events) {
+                device.decode(&mut self.events);
+            }
+            match device.gives_up_a_unit() {
+                Some(true) => self.open_due = Some(Instant::now()),
+                Some(false) => tracing::warn!(
+                    "GPU counters of device {} are not sampled: no sample completes; report this GPU to gpuwhy",
+                    device.id().0
+                ),
+                None => {}
+            }
+        }
+        let after = threads::thread_cpu_time(threads::thread_id());
+        let spent = after.zip(before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
+        if self.pace.note(spent, lasted) {
+            tracing::info!(
+                "GPU counters take more than their share of a core: a sample every {} ns now",
+                self.pace.interval_nanos()
+            );
+            for device in self.sampled.iter_mut().filter(|device| device.is_open()) {
+                device.slowed();
+                device.close(&mut self.events);
+            }
+            self.open_due = Some(Instant::now());
+        }
+    }
+
+    /// Somebody needs the counters for chosen kernels.
+    fn give_way(&mut self) {
+        for device in &mut self.sampled {
+            if device.is_open() {
+                device.close(&mut self.events);
+                device.refuse(counters::Refusal::GivenAway);
+            }
+        }
+        self.turn = None;
+        self.open_due = Some(Instant::now() + GAUGES_EVERY);
+    }
+
+    /// Nothing is measured for now.
+    fn close(&mut self) {
+        if self.turn.is_none() {
+            return;
+        }
+        for device in &mut self.sampled {
+            device.close(&mut self.events);
+        }
+        self.turn = None;
+        self.open_due = Some(Instant::now());
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        let losses: Vec<_> = self.sampled.iter().map(SampledDevice::loss).collect();
+        if losses != self.told {
+            self.events.extend(losses.iter().copied().map(CounterEvent::Loss));
+            self.told = losses;
+        }
+        if self.events.is_empty() {
+            return;
+        }
+        // Refused only when the collector is far behind: what was lost is told with the next totals.
+        if let Err(refused) = self.shared.messages.try_send(Message::Counters(std::mem::take(&mut self.events)))
+            && let Message::Counters(events) = refused.into_inner()
+        {
+            for device in &mut self.sampled {
+                let id = device.id();
+                let is_its =
+                    |event: &&CounterEvent| matches!(event, CounterEvent::Sample(sample) if sample.device == id);
+                device.lost(events.iter().filter(is_its).count() as u64);
+            }
+            // Samples are counted; what describes them is told again.
+            self.events = events.into_iter().filter(|event| !is_reading(event)).collect();
+        }
+    }
+
+    fn finish(mut self) {
+        for device in &mut self.sampled {
+            device.close(&mut self.events);
+        }
+        for gauges in &mut self.gauges {
+            let at = clock::now(self.cupti);
+            self.events.push(CounterEvent::Gauges(gauges.read(at, true)));
+        }
+        self.turn = None;
+        self.hand_over();
+    }
+}
+
+fn is_reading(event: &CounterEvent) -> bool {
+    matches!(event, CounterEvent::Sample(_) | CounterEvent::Gauges(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_follows_the_settings_and_the_mode() {
+        let samples = |wanted, mode| Reader::prepare(wanted, mode).map(|reader| reader.samples);
+        assert_eq!(samples(GpuMetrics::Off, Mode::Light), None);
+        assert_eq!(samples(GpuMetrics::Gauges, Mode::Light), Some(false));
+        assert_eq!(samples(GpuMetrics::Auto, Mode::Light), Some(true));
+        assert_eq!(samples(GpuMetrics::On(Some(500)), Mode::Full), Some(true));
+        assert_eq!(samples(GpuMetrics::On(None), Mode::Monitor), Some(false));
+    }
+}

@@ -1,0 +1,104 @@
+//! How often to sample, so that decoding stays within its share of a core.
+//!
+//! Decoding and evaluation take 18 to 60 us a sample (H200; docs/design/overhead.md), on a slower processor more. What
+//! they take is measured on the clock of the thread, and when it is too much the rate is lowered. It is not raised
+//! again: opening takes a fifth of a second of a core each time.
+
+use std::time::Duration;
+
+/// Rate unless one is named, samples a second: enough to tell the kernels of a step of 30 ms apart within a second
+/// (docs/design/attribution.md).
+const RATE: u32 = 200;
+/// Share of a core that decoding may take.
+const SHARE: f64 = 0.01;
+/// The same where a rate was named.
+const SHARE_OF_NAMED_RATE: f64 = 0.05;
+/// The share may be passed by so much before the rate is lowered.
+const TOLERANCE: f64 = 1.1;
+/// What a lowered rate aims at, as a part of the share.
+const AIM: f64 = 0.85;
+/// Time over which the share is measured.
+const WINDOW: Duration = Duration::from_secs(5);
+/// The lowest rate.
+const LOWEST: u32 = 10;
+/// Time between two decodings: few and large ones, as each takes half a millisecond by itself.
+pub const PERIOD: Duration = Duration::from_millis(300);
+
+/// The rate, and what decoding took of late.
+#[derive(Debug)]
+pub struct Pace {
+    rate: u32,
+    share: f64,
+    spent: Duration,
+    lasted: Duration,
+}
+
+impl Pace {
+    /// The rate that was named, or the usual one.
+    pub fn new(named: Option<u32>) -> Self {
+        let share = if named.is_some() { SHARE_OF_NAMED_RATE } else { SHARE };
+        Self { rate: named.unwrap_or(RATE), share, spent: Duration::ZERO, lasted: Duration::ZERO }
+    }
+
+    /// Time of a sample, nanoseconds.
+    pub fn interval_nanos(&self) -> u64 {
+        1_000_000_000 / u64::from(self.rate)
+    }
+
+    /// Samples that one decoding has room for: those of a period, and of a late thread.
+    pub fn room(&self) -> u32 {
+        let of_period = f64::from(self.rate) * PERIOD.as_secs_f64();
+        (of_period * 1.6) as u32 + 16
+    }
+
+    /// Notes what a round of decoding took of a core, of all devices, and how long it was since the last. Answers
+    /// whether the rate was lowered.
+    pub fn note(&mut self, spent: Duration, lasted: Duration) -> bool {
+        self.spent += spent;
+        self.lasted += lasted;
+        if self.lasted < WINDOW {
+            return false;
+        }
+        let share = self.spent.as_secs_f64() / self.lasted.as_secs_f64();
+        (self.spent, self.lasted) = (Duration::ZERO, Duration::ZERO);
+        let lowered = ((f64::from(self.rate) * AIM * self.share / share) as u32).max(LOWEST);
+        if share <= self.share * TOLERANCE || lowered >= self.rate {
+            return false;
+        }
+        self.rate = lowered;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(pace: &mut Pace, micros_a_sample: u64, rounds: u32) -> u32 {
+        let mut lowered = 0;
+        for _ in 0..rounds {
+            let samples = PERIOD.as_nanos() as u64 / pace.interval_nanos();
+            lowered += u32::from(pace.note(Duration::from_micros(450 + samples * micros_a_sample), PERIOD));
+        }
+        lowered
+    }
+
+    #[test]
+    fn the_usual_rate_holds_where_a_sample_takes_forty_microseconds() {
+        let mut pace = Pace::new(None);
+        assert_eq!((rounds(&mut pace, 40, 1000), pace.interval_nanos()), (0, 5_000_000));
+        assert!((60..200).contains(&pace.room()));
+    }
+
+    #[test]
+    fn a_slow_processor_is_sampled_less_and_then_left_alone() {
+        let mut pace = Pace::new(None);
+        assert_eq!(rounds(&mut pace, 200, 1000), 1);
+        let rate = 1e9 / pace.interval_nanos() as f64;
+        assert!(rate * 200e-6 < SHARE && rate > 25.0, "{rate}");
+        assert_eq!(rounds(&mut Pace::new(Some(1000)), 40, 1000), 0, "five percent for a rate that was named");
+        let mut hopeless = Pace::new(None);
+        rounds(&mut hopeless, 100_000, 1000);
+        assert_eq!(hopeless.interval_nanos(), 100_000_000);
+    }
+}

@@ -1,0 +1,128 @@
+//! Who has the hardware counters: PM sampling, the range profiler and PC sampling exclude each other.
+//!
+//! CUPTI does not keep them apart by itself: enabling PC sampling while PM sampling runs succeeds, and crashes the
+//! process later (H200, CUPTI 13.0). So everybody in this process takes a turn here first, and then asks CUPTI whether
+//! anybody else has the counters. Sampling has them whenever nobody else wants them, and gives way.
+
+use std::time::{Duration, Instant};
+
+use cupti_sys::counters::Counters;
+use cupti_sys::counters::refusal::Refusal;
+use parking_lot::{Condvar, Mutex};
+
+/// What the counters are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Samples of whole devices, all the time.
+    Sampling,
+    /// Counters of chosen kernels.
+    Ranges,
+    /// Program counters.
+    #[cfg_attr(not(test), expect(dead_code, reason = "PC sampling takes its turns by this"))]
+    ProgramCounters,
+}
+
+/// The counters of this process, all devices together.
+#[derive(Debug)]
+pub struct Turns {
+    state: Mutex<State>,
+    /// The counters are free, or somebody wants them.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    owner: Option<Use>,
+    /// Those that wait for sampling to give way.
+    waiting: u32,
+}
+
+/// The turns of this process.
+pub static TURNS: Turns = Turns::new();
+
+/// The right to use the counters, until it is dropped.
+#[derive(Debug)]
+pub struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().owner = None;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Turns {
+    const fn new() -> Self {
+        Self { state: Mutex::new(State { owner: None, waiting: 0 }), changed: Condvar::new() }
+    }
+
+    /// Takes the counters for sampling, unless somebody else has them or wants them.
+    pub fn for_sampling(&self) -> Option<Turn<'_>> {
+        let mut state = self.state.lock();
+        if state.owner.is_some() || state.waiting > 0 {
+            return None;
+        }
+        state.owner = Some(Use::Sampling);
+        Some(Turn(self))
+    }
+
+    /// Whether sampling is to give way.
+    pub fn is_wanted(&self) -> bool {
+        self.state.lock().waiting > 0
+    }
+
+    /// Takes the counters for something else, for which sampling gives way. Waits, so never in a callback of CUPTI's;
+    /// `None` after the time.
+    pub fn take(&self, wanted: Use, timeout: Duration) -> Option<Turn<'_>> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.state.lock();
+        state.waiting += 1;
+        while state.owner.is_some() && !self.changed.wait_until(&mut state, deadline).timed_out() {}
+        state.waiting -= 1;
+        if state.owner.is_some() {
+            return None;
+        }
+        state.owner = Some(wanted);
+        Some(Turn(self))
+    }
+}
+
+impl Turn<'_> {
+    /// Asks CUPTI whether the counters of a device are free of other tools and processes, and permitted.
+    ///
+    /// # Errors
+    /// When they are not, or CUPTI's profiler cannot be initialized.
+    pub fn ask(&self, counters: &Counters, device: u32) -> Result<(), Refusal> {
+        let asked = counters.initialize().and_then(|()| counters.sampling_availability(device));
+        asked.map_err(|error| Refusal::of(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn one_has_the_counters_and_sampling_gives_way() {
+        let turns = Turns::new();
+        let sampling = turns.for_sampling().unwrap();
+        assert!(turns.for_sampling().is_none() && !turns.is_wanted());
+        assert!(turns.take(Use::Ranges, Duration::from_millis(1)).is_none(), "sampling did not give way");
+        assert!(!turns.is_wanted(), "whoever went away wants nothing");
+        thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                let turn = turns.take(Use::ProgramCounters, Duration::from_secs(60));
+                assert!(turns.for_sampling().is_none());
+                turn.is_some()
+            });
+            while !turns.is_wanted() {
+                thread::yield_now();
+            }
+            drop(sampling);
+            assert!(taker.join().unwrap());
+        });
+        assert!(turns.for_sampling().is_some(), "free again");
+    }
+}

@@ -1,0 +1,277 @@
+//! What is measured next, and when it is enough: a state machine without a clock or a library.
+
+use std::collections::VecDeque;
+
+use cupti_sys::counters::range::Collected;
+use profiler_core::kernels::{Choice, KernelProfile, Outcome};
+use profiler_core::record::{Context, Timestamp};
+
+/// Times that the passes of a group are repeated because other threads launched into them.
+const MOST_REPEATS: u32 = 3;
+/// A kernel that is not launched for so long is given up, nanoseconds.
+pub const PATIENCE_NANOS: u64 = 5_000_000_000;
+/// `CUPTI_ERROR_HARDWARE_BUSY`
+const BUSY: u32 = 26;
+
+/// What counts: the range profiler, or its stand-in in tests. Errors are numbers of `CUptiResult`.
+pub trait Counter {
+    /// Groups of metrics.
+    fn groups(&self) -> usize;
+    /// Launches that all groups take.
+    fn passes(&self) -> usize;
+    /// Metrics that the chip does not have.
+    fn missing(&self) -> Vec<String>;
+    /// Prepares the first pass of a group.
+    fn begin_group(&mut self, group: usize) -> Result<(), u32>;
+    /// Begins a pass.
+    fn start(&mut self) -> Result<(), u32>;
+    /// Ends it; whether it was the last one of the group.
+    fn stop(&mut self) -> Result<bool, u32>;
+    /// The values of a group.
+    fn collect(&mut self, group: usize) -> Result<Collected, u32>;
+}
+
+/// A launch, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Mangled name.
+    pub symbol: &'a [u8],
+    /// Number of the context.
+    pub context: u32,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes.
+    pub shared_bytes: u32,
+    /// All blocks have to be resident at once.
+    pub cooperative: bool,
+}
+
+/// How much it may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Launches of a kernel.
+    pub launches: u32,
+    /// Time that the program may be held up in all, nanoseconds.
+    pub stall_ns: u64,
+}
+
+/// A kernel that is to be measured.
+#[derive(Debug)]
+struct Target {
+    symbol: String,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    /// Contexts on its device.
+    contexts: Vec<u32>,
+    /// The group that is next.
+    group: usize,
+    /// Whether the counter is prepared for the group, and this kernel.
+    is_prepared: bool,
+    repeats: u32,
+    /// Launches of the group so far.
+    of_group: u32,
+    /// Since when it is waited for.
+    waits_since: Option<u64>,
+    profile: KernelProfile,
+}
+
+impl Target {
+    fn matches(&self, launch: &Launch<'_>) -> bool {
+        self.symbol.as_bytes() == launch.symbol
+            && (self.grid, self.block, self.shared_bytes) == (launch.grid, launch.block, launch.shared_bytes)
+            && self.contexts.contains(&launch.context)
+    }
+}
+
+/// Measuring some kernels, one after the other. Times are nanoseconds of one clock.
+#[derive(Debug)]
+pub struct Measurement<C> {
+    counter: Option<C>,
+    /// The first is the one that is measured.
+    targets: VecDeque<Target>,
+    finished: Vec<KernelProfile>,
+    limits: Limits,
+    stall_ns: u64,
+    /// When the pass that is open began.
+    pass: Option<u64>,
+}
+
+impl<C: Counter> Measurement<C> {
+    /// Of these kernels, in contexts of the process.
+    pub fn new(choices: &[Choice], contexts: &[Context], limits: Limits) -> Self {
+        let target = |choice: &Choice| {
+            let of = &choice.candidate;
+            let on_device = contexts.iter().filter(|context| context.device == of.device);
+            Target {
+                symbol: of.name.clone(),
+                grid: of.launch.grid,
+                block: of.launch.block,
+                shared_bytes: of.launch.dynamic_shared_bytes,
+                contexts: on_device.map(|context| context.id.0).collect(),
+                group: 0,
+                is_prepared: false,
+                repeats: 0,
+                of_group: 0,
+                waits_since: None,
+                profile: KernelProfile { device: of.device, config: of.config, ..KernelProfile::default() },
+            }
+        };
+        let targets = choices.iter().map(target).collect();
+        Self { counter: None, targets, finished: Vec::new(), limits, stall_ns: 0, pass: None }
+    }
+
+    /// Whether nothing is left to measure.
+    pub fn is_over(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Whether a pass is open.
+    pub const fn is_in_pass(&self) -> bool {
+        self.pass.is_some()
+    }
+
+    /// Whether this launch is the one that is waited for. Not while a pass is open.
+    pub fn wants(&self, launch: &Launch<'_>) -> bool {
+        self.pass.is_none() && self.targets.front().is_some_and(|target| target.matches(launch))
+    }
+
+    /// What counts, once it is open.
+    pub const fn counter(&self) -> Option<&C> {
+        self.counter.as_ref()
+    }
+
+    /// From here on this counts.
+    pub fn open(&mut self, counter: C) {
+        let (passes, missing) = (u32::try_from(counter.passes()).unwrap_or(u32::MAX), counter.missing());
+        for target in &mut self.targets {
+            target.profile.passes = passes;
+            target.profile.missing.clone_from(&missing);
+        }
+        self.counter = Some(counter);
+    }
+
+    /// Counting was refused, for all kernels that are left.
+    pub fn refuse(&mut self, code: u32) {
+        let outcome = if code == BUSY { Outcome::Busy } else { Outcome::Refused(code) };
+        while !self.targets.is_empty() {
+            self.finish(outcome);
+        }
+    }
+
+    /// A launch that [`wants`](Self::wants) is about to be made at `now`. Answers whether a pass began; then
+    /// [`end_pass`](Self::end_pass) is to follow behind the launch.
+    pub fn begin_pass(&mut self, launch: &Launch<'_>, now: u64) -> bool {
+        let Some(target) = self.targets.front_mut() else { return false };
+        if launch.cooperative {
+            self.finish(Outcome::Unsuitable);
+            return false;
+        }
+        if target.profile.launches >= self.limits.launches || self.stall_ns >= self.limits.stall_ns {
+            self.finish(Outcome::OutOfBudget);
+            return false;
+        }
+        let Some(counter) = &mut self.counter else { return false };
+        if !target.is_prepared {
+            if let Err(code) = counter.begin_group(target.group) {
+                self.refuse(code);
+                return false;
+            }
+            target.is_prepared = true;
+            target.of_group = 0;
+        }
+        if let Err(code) = counter.start() {
+            self.refuse(code);
+            return false;
+        }
+        if target.profile.launches == 0 {
+            target.profile.begin = Timestamp::from_nanos(now);
+        }
+        self.pass = Some(now);
+        true
+    }
+
+    /// The launch of the open pass was made; `now` tells the time.
+    pub fn end_pass(&mut self, now: impl Fn() -> u64) {
+        let Some(begun) = self.pass.take() else { return };
+        let Some(counter) = &mut self.counter else { return };
+        let stopped = counter.stop();
+        // None where measuring was ended meanwhile.
+        let Some(target) = self.targets.front_mut() else { return };
+        target.profile.launches += 1;
+        target.of_group += 1;
+        let collected = match stopped {
+            Ok(true) => counter.collect(target.group).map(Some),
+            Ok(false) => Ok(None),
+            Err(code) => Err(code),
+        };
+        let at = now();
+        let stall = at.saturating_sub(begun);
+        self.stall_ns = self.stall_ns.saturating_add(stall);
+        target.profile.stall_ns = target.profile.stall_ns.saturating_add(stall);
+        target.profile.end = Timestamp::from_nanos(at);
+        target.waits_since = Some(at);
+        match collected {
+            Ok(None) => {}
+            Ok(Some(collected)) if collected.ranges == 1 && collected.dropped == 0 => {
+                target.profile.values.extend(collected.values);
+                target.group += 1;
+                (target.is_prepared, target.repeats) = (false, 0);
+                if target.group >= counter.groups() {
+                    self.finish(Outcome::Measured);
+                }
+            }
+            Ok(Some(_)) => {
+                target.profile.discarded = target.profile.discarded.saturating_add(target.of_group);
+                target.is_prepared = false;
+                target.repeats += 1;
+                if target.repeats > MOST_REPEATS {
+                    self.finish(Outcome::Disturbed);
+                }
+            }
+            // What cannot be measured of this kernel may be of the next one; who is refused is refused again.
+            Err(code) => self.finish(if code == BUSY { Outcome::Busy } else { Outcome::Refused(code) }),
+        }
+    }
+
+    /// Gives a kernel up that does not come.
+    pub fn tick(&mut self, now: u64) {
+        if self.pass.is_some() {
+            return;
+        }
+        let Some(target) = self.targets.front_mut() else { return };
+        let since = *target.waits_since.get_or_insert(now);
+        if now.saturating_sub(since) > PATIENCE_NANOS {
+            self.finish(Outcome::NotLaunched);
+        }
+    }
+
+    /// Measuring ends; what was not measured is told as it is.
+    pub fn end(&mut self) {
+        while !self.targets.is_empty() {
+            self.finish(Outcome::NotLaunched);
+        }
+    }
+
+    /// Gives what counts back, if no pass is open.
+    pub fn close(&mut self) -> Option<C> {
+        if self.pass.is_some() { None } else { self.counter.take() }
+    }
+
+    /// Profiles that have been finished since this was last asked.
+    pub fn take_finished(&mut self) -> Vec<KernelProfile> {
+        std::mem::take(&mut self.finished)
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        if let Some(mut target) = self.targets.pop_front() {
+            target.profile.outcome = outcome;
+            self.finished.push(target.profile);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! The thread `gpuwhy-kernels`: takes the counters, prepares what is measured, listens to launches, and hands on what
+//! was measured.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use cupti_sys::counters::Counters;
+use cupti_sys::counters::range::{ContextHandle, RangePlan, RangeProfiler};
+use cupti_sys::{Cupti, CuptiResult, LAUNCHES};
+use parking_lot::Mutex;
+use profiler_core::kernels::{Choice, Outcome};
+use profiler_core::record::Context;
+
+use crate::capture::controller::CaptureController;
+use crate::config::KernelRequest;
+use crate::counters::turns::{TURNS, Turn, Use};
+use crate::kernels::measurement::{Launch, Limits, Measurement};
+use crate::message::Message;
+use crate::sys::clock;
+
+/// Between two looks at what was finished.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long sampling has to give way.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the end of the program waits for a pass that is open.
+const LAST_PASS: Duration = Duration::from_secs(1);
+/// Between two looks whether it is over.
+const LAST_PASS_PERIOD: Duration = Duration::from_millis(1);
+/// How long a thread of the program waits for the lock at the beginning of a launch: not at all.
+const NO_TIME: Duration = Duration::ZERO;
+
+/// What measuring kernels needs, shared by the collector, the thread and the callbacks.
+#[derive(Debug)]
+pub struct KernelProfiler {
+    cupti: &'static Cupti,
+    request: KernelRequest,
+    /// The collector's choice goes to the thread, once.
+    choices: Sender<Chosen>,
+    is_chosen: AtomicBool,
+    /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
+    is_armed: AtomicBool,
+    /// Whether everything is over. `Relaxed`: seen a moment later it is as good.
+    is_over: AtomicBool,
+    state: Mutex<Option<State>>,
+    /// Launches that came while another thread was being measured, or had the lock. `Relaxed`: a statistic.
+    missed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    measurement: Measurement<RangeProfiler>,
+    /// What is to be measured, until it is opened in the context of the first launch.
+    plan: Option<RangePlan>,
+}
+
+/// What the collector chose.
+#[derive(Debug)]
+pub struct Chosen {
+    choices: Vec<Choice>,
+    contexts: Vec<Context>,
+}
+
+impl KernelProfiler {
+    /// Ready to be told what to measure, and the end of the channel for [`run`](Self::run).
+    pub fn new(cupti: &'static Cupti, request: KernelRequest) -> (Arc<Self>, Receiver<Chosen>) {
+        let (choices, chosen) = bounded(1);
+        let profiler = Self {
+            cupti,
+            request,
+            choices,
+            is_chosen: AtomicBool::new(false),
+            is_armed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            state: Mutex::new(None),
+            missed: AtomicU64::new(0),
+        };
+        (Arc::new(profiler), chosen)
+    }
+
+    /// What is asked for, as long as nothing has been chosen.
+    pub fn request(&self) -> Option<&KernelRequest> {
+        let open = !self.is_chosen.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed);
+        open.then_some(&self.request)
+    }
+
+    /// These are to be measured. Once; on the collector's thread.
+    pub fn choose(&self, choices: Vec<Choice>, contexts: Vec<Context>) {
+        if !self.is_chosen.swap(true, Ordering::Relaxed) {
+            // The thread waits for this, or is gone.
+            let _ = self.choices.try_send(Chosen { choices, contexts });
+        }
+    }
+
+    /// The thread: measures what is chosen, and ends.
+    pub fn run(&self, chosen: &Receiver<Chosen>, controller: &CaptureController, messages: &Sender<Message>) {
+        let chosen = loop {
+            match chosen.recv_timeout(PERIOD) {
+                Ok(chosen) => break chosen,
+                Err(RecvTimeoutError::Timeout) if !self.is_over.load(Ordering::Relaxed) => {}
+                Err(_) => return,
+            }
+        };
+        for choice in &chosen.choices {
+            tracing::info!(
+                "{}: {:.0} % of kernel time, to be measured",
+                choice.candidate.demangled,
+                choice.share * 100.0
+            );
+        }
+        let limits = Limits {
+            launches: self.request.launches,
+            stall_ns: u64::try_from(self.request.stall.as_nanos()).unwrap_or(u64::MAX),
+        };
+        let mut measurement = Measurement::new(&chosen.choices, &chosen.contexts, limits);
+        let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
+        match self.prepare(device) {
+            Err(code) => measurement.refuse(code),
+            Ok((plan, turn)) => {
+                *self.state.lock() = Some(State { measurement, plan: Some(plan) });
+                self.is_armed.store(true, Ordering::Release);
+                self.listen(controller, true);
+                self.wait(controller, messages);
+                self.listen(controller, false);
+                self.is_armed.store(false, Ordering::Release);
+                // Whoever samples may go on.
+                drop(turn);
+                return;
+            }
+        }
+        hand_on(&mut measurement, messages);
+    }
+
+    /// Takes the counters of the process and prepares the metrics of a device's chip: nothing that needs the context.
+    fn prepare(&self, device: u32) -> Result<(RangePlan, Turn<'static>), u32> {
+        let counters = Counters::of(self.cupti);
+        let turn = TURNS.take(Use::Ranges, TURN_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
+        let prepared = counters
+            .initialize()
+            .and_then(|()| counters.chip_name(device))
+            .and_then(|chip| RangePlan::new(counters, &chip, &self.request.groups));
+        match prepared {
+            Ok(plan) => {
+                for metric in plan.missing() {
+                    tracing::warn!("this GPU does not have the metric {metric}");
+                }
+                Ok((plan, turn))
+            }
+            Err(error) => {
+                tracing::warn!("kernels are not measured: {error}");
+                Err(error.code.0)
+            }
+        }
+    }
+
+    fn listen(&self, controller: &CaptureController, on: bool) {
+        for (domain, id, name) in LAUNCHES {
+            // Older libraries do not have all of them.
+            if let Some(Err(error)) = controller.listen_to(domain, id, on) {
+                tracing::debug!("launches by {name} are not seen: {error}");
+            }
+        }
+    }
+
+    /// Hands on what is finished until all is.
+    fn wait(&self, controller: &CaptureController, messages: &Sender<Message>) {
+        loop {
+            thread::sleep(PERIOD);
+            let mut state = self.state.lock();
+            let Some(State { measurement, .. }) = state.as_mut() else { return };
+            // Between two captures nothing is measured, and no kernel is given up.
+            let is_on = controller.is_on() && !self.is_over.load(Ordering::Relaxed);
+            self.is_armed.store(is_on, Ordering::Release);
+            if is_on {
+                measurement.tick(clock::now(self.cupti).nanos());
+            }
+            hand_on(measurement, messages);
+            if measurement.is_over() && !measurement.is_in_pass() {
+                let open = state.take();
+                drop(state);
+                // Outside of the lock: closing takes CUPTI 11 ms.
+                drop(open);
+                return;
+            }
+        }
+    }
+
+    /// A launch is about to be made. Whether it is measured: then [`end_pass`](Self::end_pass) follows on this thread.
+    pub(super) fn begin_pass(&self, launch: &Launch<'_>, context: ContextHandle) -> bool {
+        if !self.is_armed.load(Ordering::Acquire) {
+            return false;
+        }
+        let Some(mut locked) = self.state.try_lock_for(NO_TIME) else {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
+        let Some(state) = locked.as_mut().filter(|state| state.measurement.wants(launch)) else { return false };
+        if let Some(plan) = state.plan.take() {
+            // Once, 150 ms: it needs the context, which is current here.
+            match RangeProfiler::open(Counters::of(self.cupti), context, plan) {
+                Ok(profiler) => state.measurement.open(profiler),
+                Err((error, plan)) => {
+                    tracing::warn!("kernels are not measured: {error}");
+                    state.measurement.refuse(error.code.0);
+                    // The thread drops it.
+                    state.plan = Some(plan);
+                    return false;
+                }
+            }
+        }
+        if state.measurement.counter().is_none_or(|counter| counter.context() != context) {
+            return false;
+        }
+        state.measurement.begin_pass(launch, clock::now(self.cupti).nanos())
+    }
+
+    /// The launch that is measured was made.
+    pub(super) fn end_pass(&self) {
+        // Others hold the lock for a moment only while a pass is open.
+        if let Some(state) = self.state.lock().as_mut() {
+            state.measurement.end_pass(|| clock::now(self.cupti).nanos());
+        }
+    }
+
+    /// Measuring ends with the program or before: what there is is handed on. Waits for a pass that is open.
+    pub fn finish(&self, messages: &Sender<Message>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.is_armed.store(false, Ordering::Release);
+        let deadline = Instant::now() + LAST_PASS;
+        while let Some(mut state) = self.state.try_lock_until(deadline) {
+            let Some(open) = state.as_mut() else { return };
+            let is_late = Instant::now() >= deadline;
+            if open.measurement.is_in_pass() && !is_late {
+                drop(state);
+                thread::sleep(LAST_PASS_PERIOD);
+                continue;
+            }
+            open.measurement.end();
+            hand_on(&mut open.measurement, messages);
+            // One whose pass is open is left alone: closing it would pull it from under a launch.
+            let closed = open.measurement.close();
+            drop(state);
+            return drop(closed);
+        }
+    }
+}
+
+/// Sends what is finished to the collector.
+fn hand_on(measurement: &mut Measurement<RangeProfiler>, messages: &Sender<Message>) {
+    for profile in measurement.take_finished() {
+        if let Some(why) = profile.outcome.sentence().filter(|_| profile.outcome != Outcome::NotLaunched) {
+            tracing::warn!("a kernel was not measured: {why}");
+        }
+        // Refused only when the collector is dead.
+        let _ = messages.try_send(Message::KernelProfile(Box::new(profile)));
+    }
+}

@@ -1,0 +1,392 @@
+//! Counters of kernels from samples of the whole device.
+//!
+//! A sample is the sum over what ran of the part of the sample in which it ran, times its mean. Some hundred samples
+//! and the records of what ran give the means by least squares, of kernels shorter than a sample too. Kernels are told
+//! apart by launch configuration; those with little of the time are one unknown together, and so are copies, memsets,
+//! and the time in which nothing ran. Kernels that run at once share a row.
+//!
+//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 6 MiB a device.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::metric::{METRIC_LIMIT, Metric, Unit};
+use super::regression::{Equations, Solution, Values};
+use super::sample::{MetricSet, Sample};
+use crate::record::LaunchConfigId;
+
+/// Samples that wait for records at most, 84 bytes each: 40 s at 200 Hz.
+const SAMPLE_LIMIT: usize = 1 << 13;
+/// Operations that wait for samples at most, 24 bytes each.
+const RUN_LIMIT: usize = 1 << 17;
+/// Unknowns told apart while samples come; when there are more, those with the least time become one.
+const UNKNOWN_LIMIT: usize = 192;
+/// Of these, so many remain then.
+const UNKNOWNS_KEPT: usize = 128;
+/// Launch configurations whose unknown is remembered; others belong to the joined ones.
+const CONFIG_LIMIT: usize = 1 << 16;
+/// Unknowns that are solved for at most: what a live report has time for (some milliseconds).
+const SOLVED_LIMIT: usize = 96;
+/// A kernel with less than this part of the sampled time is not told apart: its value would be lost in the noise of the
+/// others (measured on a GPT training on an H200 with 680 kernels a step).
+const LEAST_SHARE: f64 = 0.004;
+/// So many samples are needed for each unknown.
+const ROWS_EACH: u64 = 3;
+
+/// What a device did during a part of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// Nothing that was recorded.
+    Idle,
+    /// Kernels that are not told apart.
+    Joined,
+    /// Copies.
+    Copy,
+    /// Memsets.
+    Memset,
+    /// A kernel with this launch configuration.
+    Kernel(LaunchConfigId),
+}
+
+/// Unknowns that are always there, in this order.
+const FIXED: [Activity; 4] = [Activity::Idle, Activity::Joined, Activity::Copy, Activity::Memset];
+const IDLE: usize = 0;
+const JOINED: usize = 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u64,
+    end: u64,
+    activity: Activity,
+}
+
+/// What became of the samples of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleUse {
+    /// Samples in the equations.
+    pub used: u64,
+    /// Samples with a value missing, out of order, or without a length.
+    pub unusable: u64,
+    /// Samples whose records are not there: from before the capture, or longer ago than is kept.
+    pub unplaced: u64,
+    /// Time of the samples in the equations, nanoseconds.
+    pub used_ns: u64,
+}
+
+/// The samples of one device and what they say.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    set: MetricSet,
+    samples: VecDeque<Sample>,
+    runs: Vec<Run>,
+    /// Operations that ended by then may be missing.
+    complete_from: u64,
+    /// End of the newest sample that was entered.
+    position: u64,
+    equations: Equations,
+    unknowns: Vec<Activity>,
+    places: FxHashMap<LaunchConfigId, u32>,
+    /// Sums of values times nanoseconds over the samples in the equations.
+    sums: Values,
+    /// The same, of tensor pipes times clock.
+    tensor_clock: f64,
+    counts: SampleUse,
+    /// What one row is made of; kept for its memory.
+    parts: Vec<f64>,
+}
+
+/// Counters of what a device did, with standard errors, in the units of the metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimates {
+    rows: FxHashMap<Activity, (Values, Values)>,
+}
+
+impl Estimates {
+    /// Value and standard error of a metric while `activity` ran; those of the joined kernels for one that is not told
+    /// apart.
+    #[must_use]
+    pub fn get(&self, set: &MetricSet, activity: Activity, metric: Metric) -> Option<(f64, f64)> {
+        let column = set.metrics.position(metric)?;
+        let row = self.rows.get(&activity);
+        let joined = || self.rows.get(&Activity::Joined).filter(|_| matches!(activity, Activity::Kernel(_)));
+        let (values, errors) = row.or_else(joined)?;
+        Some((values[column], errors[column]))
+    }
+
+    /// The kernels that are told apart.
+    pub fn told(&self) -> impl Iterator<Item = LaunchConfigId> {
+        self.rows
+            .keys()
+            .filter_map(|activity| if let Activity::Kernel(config) = activity { Some(*config) } else { None })
+    }
+
+    /// Whether a kernel is told apart from all others.
+    #[must_use]
+    pub fn tells(&self, config: LaunchConfigId) -> bool {
+        self.rows.contains_key(&Activity::Kernel(config))
+    }
+}
+
+impl Estimator {
+    /// For samples of `set` that begin at `from` or later, nanoseconds.
+    #[must_use]
+    pub fn new(set: MetricSet, from: u64) -> Self {
+        let mut equations = Equations::default();
+        FIXED.iter().for_each(|_| {
+            equations.grow();
+        });
+        Self {
+            set,
+            samples: VecDeque::new(),
+            runs: Vec::new(),
+            complete_from: from,
+            position: 0,
+            equations,
+            unknowns: FIXED.to_vec(),
+            places: FxHashMap::default(),
+            sums: [0.0; METRIC_LIMIT],
+            tensor_clock: 0.0,
+            counts: SampleUse::default(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// What is sampled.
+    #[must_use]
+    pub fn set(&self) -> &MetricSet {
+        &self.set
+    }
+
+    /// Samples of the same metrics go on, in another interval.
+    pub(super) fn change_set(&mut self, set: MetricSet) {
+        self.set = set;
+    }
+
+    /// What became of the samples.
+    #[must_use]
+    pub fn counts(&self) -> SampleUse {
+        self.counts
+    }
+
+    /// A sample came.
+    pub fn sample(&mut self, sample: Sample) {
+        if self.samples.len() >= SAMPLE_LIMIT {
+            self.samples.pop_front();
+            self.counts.unplaced += 1;
+        }
+        self.samples.push_back(sample);
+    }
+
+    /// Something ran from `start` to `end`.
+    #[inline]
+    pub fn ran(&mut self, activity: Activity, start: u64, end: u64) {
+        if end <= self.position || end <= start {
+            return;
+        }
+        if self.runs.len() >= RUN_LIMIT {
+            self.forget_half();
+        }
+        self.runs.push(Run { start, end, activity });
+    }
+
+    #[cold]
+    fn forget_half(&mut self) {
+        self.runs.sort_by_key(|run| run.end);
+        let mut forgotten = self.runs.drain(..RUN_LIMIT / 2);
+        if let Some(last) = forgotten.next_back() {
+            self.complete_from = self.complete_from.max(last.end);
+        }
+    }
+
+    /// All that ended before `watermark` has been told: enters the samples up to there.
+    pub fn advance(&mut self, watermark: u64) {
+        if self.samples.front().is_none_or(|sample| sample.end.nanos() > watermark) {
+            return;
+        }
+        self.runs.sort_by_key(|run| (run.start, run.end, run.activity));
+        let runs = std::mem::take(&mut self.runs);
+        let mut first = 0;
+        while let Some(sample) = self.samples.front().copied().filter(|sample| sample.end.nanos() <= watermark) {
+            self.samples.pop_front();
+            let (begin, end) = (sample.begin.nanos(), sample.end.nanos());
+            if begin >= end || begin < self.position {
+                self.counts.unusable += 1;
+                continue;
+            }
+            self.position = end;
+            first += runs[first..].iter().take_while(|run| run.end <= begin).count();
+            if begin < self.complete_from {
+                self.counts.unplaced += 1;
+            } else {
+                self.enter(&sample, runs[first..].iter().take_while(|run| run.start < end));
+            }
+        }
+        self.runs = runs;
+        let position = self.position;
+        self.runs.retain(|run| run.end > position);
+    }
+
+    fn enter<'a>(&mut self, sample: &Sample, runs: impl Iterator<Item = &'a Run>) {
+        let (begin, end) = (sample.begin.nanos(), sample.end.nanos());
+        let count = self.set.metrics.as_slice().len();
+        if sample.values[..count].iter().any(|value| !value.is_finite()) {
+            self.counts.unusable += 1;
+            return;
+        }
+        if self.unknowns.len() >= UNKNOWN_LIMIT {
+            self.join_smallest();
+        }
+        let length = (end - begin) as f64;
+        self.parts.clear();
+        let (mut busy_until, mut idle, mut sum) = (begin, 0, 0.0);
+        for run in runs {
+            let (from, to) = (run.start.max(begin), run.end.min(end));
+            if from >= to {
+                continue;
+            }
+            idle += from.saturating_sub(busy_until);
+            busy_until = busy_until.max(to);
+            let place = self.place(run.activity);
+            if self.parts.len() <= place {
+                self.parts.resize(place + 1, 0.0);
+            }
+            self.parts[place] += (to - from) as f64 / length;
+            sum += (to - from) as f64 / length;
+        }
+        idle += end.saturating_sub(busy_until);
+        if self.parts.is_empty() {
+            self.parts.resize(1, 0.0);
+        }
+        self.parts[IDLE] = idle as f64 / length;
+        sum += idle as f64 / length;
+        let row: Vec<(usize, f64)> = self.parts.iter().copied().enumerate().filter(|&(_, part)| part > 0.0).collect();
+        let mut values = [0.0; METRIC_LIMIT];
+        for (column, metric) in self.set.metrics.as_slice().iter().enumerate() {
+            let value = f64::from(sample.values[column]);
+            // A clock does not add up over what runs at once: each has all of it.
+            values[column] = if *metric == Metric::Clock { value * sum } else { value };
+            self.sums[column] += value * length;
+        }
+        let of = |metric| sample.value(&self.set, metric).map_or(0.0, f64::from);
+        self.tensor_clock += of(Metric::Tensor) * of(Metric::Clock) * length;
+        self.equations.add(&row, &values);
+        self.counts.used += 1;
+        self.counts.used_ns = self.counts.used_ns.saturating_add(end - begin);
+    }
+
+    /// The unknown of an activity; a new one if there is room.
+    fn place(&mut self, activity: Activity) -> usize {
+        let config = match activity {
+            Activity::Kernel(config) => config,
+            _ => return FIXED.iter().position(|&fixed| fixed == activity).unwrap_or(JOINED),
+        };
+        if let Some(&place) = self.places.get(&config) {
+            return place as usize;
+        }
+        if self.places.len() >= CONFIG_LIMIT {
+            return JOINED;
+        }
+        if self.unknowns.len() >= UNKNOWN_LIMIT + UNKNOWNS_KEPT {
+            return JOINED;
+        }
+        let place = self.equations.grow();
+        self.unknowns.push(activity);
+        self.places.insert(config, place as u32);
+        place
+    }
+
+    /// Makes room: the kernels with the least weight become one.
+    fn join_smallest(&mut self) {
+        let joined = self.grouping(UNKNOWNS_KEPT, 0.0);
+        let count = joined.iter().max().map_or(0, |most| most + 1);
+        self.equations = self.equations.joined(&joined, count);
+        let mut unknowns = FIXED.to_vec();
+        unknowns.resize(count, Activity::Joined);
+        for (old, &new) in joined.iter().enumerate() {
+            if new >= FIXED.len() {
+                unknowns[new] = self.unknowns[old];
+            }
+        }
+        self.unknowns = unknowns;
+        for place in self.places.values_mut() {
+            *place = joined[*place as usize] as u32;
+        }
+    }
+
+    /// The number of each unknown when at most `most` are told apart, and none with less than the part `share` of the
+    /// time. Those that always are keep their numbers.
+    fn grouping(&self, most: usize, share: f64) -> Vec<usize> {
+        let times: Vec<f64> = (0..self.unknowns.len()).map(|place| self.equations.time(place)).collect();
+        let least = share * self.equations.rows() as f64;
+        let mut kernels: Vec<usize> = (FIXED.len()..self.unknowns.len()).collect();
+        kernels.sort_by(|&a, &b| times[b].total_cmp(&times[a]).then(a.cmp(&b)));
+        let kept = most.saturating_sub(FIXED.len());
+        let mut joined = vec![JOINED; self.unknowns.len()];
+        (0..FIXED.len().min(joined.len())).for_each(|fixed| joined[fixed] = fixed);
+        let large = kernels.into_iter().take(kept).filter(|&place| times[place] > least);
+        for (number, place) in large.enumerate() {
+            joined[place] = FIXED.len() + number;
+        }
+        joined
+    }
+
+    /// The counters of what ran. Nothing while there are too few samples.
+    #[must_use]
+    pub fn solve(&self) -> Estimates {
+        let most = usize::try_from(self.equations.rows() / ROWS_EACH).unwrap_or(usize::MAX).min(SOLVED_LIMIT);
+        if most < FIXED.len() + 1 {
+            return Estimates::default();
+        }
+        let joined = self.grouping(most, LEAST_SHARE);
+        let mut present: Vec<usize> = joined.clone();
+        present.sort_unstable();
+        present.dedup();
+        let groups = present.last().map_or(0, |last| last + 1);
+        let equations = self.equations.joined(&joined, groups);
+        // What never occurred is no unknown.
+        let occurring: Vec<usize> = (0..groups).filter(|&group| equations.time(group) > 0.0).collect();
+        let numbers: Vec<usize> = (0..groups).map(|group| occurring.binary_search(&group).unwrap_or(0)).collect();
+        let equations = equations.joined(&numbers, occurring.len());
+        let Some(Solution { values, errors }) = equations.solve(&self.upper()) else { return Estimates::default() };
+        let mut rows = FxHashMap::default();
+        for (place, &group) in joined.iter().enumerate() {
+            let Ok(number) = occurring.binary_search(&group) else { continue };
+            let own = group == JOINED && place != JOINED;
+            if !own {
+                rows.insert(self.unknowns[place], (values[number], errors[number]));
+            }
+        }
+        if let Ok(number) = occurring.binary_search(&JOINED) {
+            rows.insert(Activity::Joined, (values[number], errors[number]));
+        }
+        Estimates { rows }
+    }
+
+    /// The largest value that a metric can have.
+    fn upper(&self) -> Values {
+        let mut upper = [f64::INFINITY; METRIC_LIMIT];
+        for (limit, metric) in upper.iter_mut().zip(self.set.metrics.as_slice()) {
+            if metric.unit() == Unit::Percent {
+                *limit = 100.0;
+            }
+        }
+        upper
+    }
+
+    /// Mean of a metric over the samples that were used.
+    #[must_use]
+    pub fn mean(&self, metric: Metric) -> Option<f64> {
+        let column = self.set.metrics.position(metric)?;
+        (self.counts.used_ns > 0).then(|| self.sums[column] / self.counts.used_ns as f64)
+    }
+
+    /// Mean use of the tensor pipes, as a part of what they do at the highest clock, 0 to 1.
+    #[must_use]
+    pub fn tensor_of_peak(&self) -> Option<f64> {
+        let known = self.set.metrics.position(Metric::Tensor).and(self.set.metrics.position(Metric::Clock));
+        known.filter(|_| self.counts.used_ns > 0 && self.set.highest_clock_hz > 0)?;
+        let peak = 100.0 * self.set.highest_clock_hz as f64 * self.counts.used_ns as f64;
+        Some((self.tensor_clock / peak).min(1.0))
+    }
+}

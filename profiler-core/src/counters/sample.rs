@@ -1,0 +1,134 @@
+//! A set of metrics that a device is sampled for, and its samples.
+
+use std::fmt;
+
+use super::metric::{METRIC_LIMIT, Metric, MetricList};
+use crate::record::{DeviceId, Timestamp};
+
+/// Name of a chip, such as `GH100`; at most 15 bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChipName([u8; 15], u8);
+
+impl ChipName {
+    /// The first 15 bytes of `name`, or a few less so that no character is cut in two.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let length = (0..=name.len().min(15)).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
+        let mut bytes = [0; 15];
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Self(bytes, length as u8)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0[..self.1 as usize]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ChipName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// What a device is sampled for. Announced once for each device and session, and again when it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricSet {
+    /// The device.
+    pub device: DeviceId,
+    /// Its chip.
+    pub chip: ChipName,
+    /// The metrics, in the order of a sample's values.
+    pub metrics: MetricList,
+    /// Time from one sample to the next, nanoseconds, as it was asked for.
+    pub interval_ns: u64,
+    /// The highest core clock of the device, Hz; 0 when unknown. A clock below it counts as lowered.
+    pub highest_clock_hz: u64,
+    /// Multiprocessors of the device; 0 when unknown.
+    pub multiprocessors: u32,
+}
+
+/// Means of a device's metrics over an interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// The device.
+    pub device: DeviceId,
+    /// Begin of the interval, on the clock of the kernel records.
+    pub begin: Timestamp,
+    /// Its end.
+    pub end: Timestamp,
+    /// Values in the order and the units of the device's [`MetricSet`]. NaN: not there. Those behind the set's last
+    /// metric mean nothing.
+    pub values: [f32; METRIC_LIMIT],
+}
+
+impl Sample {
+    /// A sample with the first values from `values`, rounded to 13 significant bits (a relative error of 1.2e-4 at
+    /// most, far below what counters are good for), so that traces are small. The others are not there.
+    #[must_use]
+    pub fn new(device: DeviceId, begin: Timestamp, end: Timestamp, values: &[f32]) -> Self {
+        let mut all = [f32::NAN; METRIC_LIMIT];
+        for (place, &value) in all.iter_mut().zip(values) {
+            *place = rounded(value);
+        }
+        Self { device, begin, end, values: all }
+    }
+
+    /// The value of `metric`, when the set has it and the sample too.
+    #[must_use]
+    pub fn value(&self, set: &MetricSet, metric: Metric) -> Option<f32> {
+        let value = self.values[set.metrics.position(metric)?];
+        value.is_finite().then_some(value)
+    }
+}
+
+/// To 13 significant bits, the nearest; what is no number stays as it is.
+fn rounded(value: f32) -> f32 {
+    const DROPPED: u32 = (1 << 11) - 1;
+    let nearest = f32::from_bits(value.to_bits().saturating_add(DROPPED / 2 + 1) & !DROPPED);
+    if value.is_finite() && nearest.is_finite() { nearest } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_rounded_a_little_and_numbers_stay_numbers() {
+        for value in [37.123_456, 1.712_345_6e9, 4.056_789e12, 0.001_234_567, -3.718_281_8, 99.999_99] {
+            let found = rounded(value);
+            assert!((found / value - 1.0).abs() <= 1.3e-4, "{value} {found}");
+            assert_eq!(found.to_bits() & 0x7ff, 0);
+            assert_eq!(rounded(found), found);
+        }
+        assert_eq!([0.0, f32::MAX, f32::INFINITY].map(rounded), [0.0, f32::MAX, f32::INFINITY]);
+        assert!(rounded(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn a_chip_name_is_cut_between_characters() {
+        assert_eq!(ChipName::new("GH100").as_str(), "GH100");
+        assert_eq!(ChipName::new("0123456789abcdef").as_str(), "0123456789abcde");
+        assert_eq!(ChipName::new("0123456789abcdé").as_str(), "0123456789abcd");
+    }
+
+    #[test]
+    fn a_value_that_is_not_there_is_none() {
+        let metrics = MetricList::new(&[Metric::Clock, Metric::Tensor, Metric::Dram]);
+        let set = MetricSet {
+            device: DeviceId(0),
+            chip: ChipName::default(),
+            metrics,
+            interval_ns: 5_000_000,
+            highest_clock_hz: 0,
+            multiprocessors: 132,
+        };
+        let sample =
+            Sample::new(DeviceId(0), Timestamp::from_nanos(1), Timestamp::from_nanos(2), &[1.5e9, f32::INFINITY]);
+        assert_eq!(sample.value(&set, Metric::Clock), Some(rounded(1.5e9)));
+        for missing in [Metric::Tensor, Metric::Dram, Metric::Issue] {
+            assert_eq!(sample.value(&set, missing), None, "{missing:?}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The kernels of a run by launch configuration, for [`choose`](super::choose).
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+
+use super::Candidate;
+use crate::attribution::Attributor;
+use crate::counters::engine::DeviceCounters;
+use crate::counters::estimate::Activity;
+use crate::counters::roofs::KernelLimits;
+use crate::demangle::without_parameters;
+use crate::dictionary::Dictionary;
+use crate::record::NameId;
+
+/// Configurations that are looked at, those with the most time: names are demangled for each.
+const MOST: usize = 128;
+
+/// The kernels of all devices with the most time, each with its time on its device. How near a kernel is to a roof is
+/// known where the device was sampled and the samples tell it apart.
+#[must_use]
+pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for account in attributor.devices() {
+        let statistics = account.statistics();
+        let estimator = attributor.counters().device(account.id()).and_then(DeviceCounters::estimator);
+        let sampled = estimator.map(|estimator| (estimator.solve(), estimator.set()));
+        let names: FxHashMap<NameId, (bool, f64)> = statistics
+            .kernels()
+            .filter_map(|(name, row)| {
+                let graphs = row.graph_ns as f64 / row.durations.total().max(1) as f64;
+                Some((name?, (row.communication, graphs)))
+            })
+            .collect();
+        let mut configs: Vec<_> = statistics.configs().collect();
+        configs.sort_by_key(|&(id, tally)| (Reverse(tally.total_ns), id));
+        found.extend(configs.into_iter().take(MOST).map(|(id, tally)| {
+            let launch = dictionary.launch_config(id);
+            let (communication, graph_share) = names.get(&launch.name).copied().unwrap_or_default();
+            Candidate {
+                device: account.id(),
+                config: id,
+                launch,
+                name: dictionary.name(launch.name).to_owned(),
+                demangled: without_parameters(dictionary.name(launch.name)),
+                communication,
+                launches: tally.count,
+                total_ns: tally.total_ns,
+                graph_share,
+                nearest_roof: sampled.as_ref().and_then(|(estimates, set)| {
+                    let limits = KernelLimits::of(Activity::Kernel(id), estimates, set);
+                    limits.roof.filter(|_| limits.own).map(|(_, used, _)| used)
+                }),
+            }
+        }));
+    }
+    found
+}

@@ -1,0 +1,132 @@
+//! Tables as `ncu --csv` prints them, so that scripts for its output go on.
+//!
+//! Column names, units row and metric names are those of Nsight Compute 2025.3 (`--page raw`, `--page details`);
+//! columns that gpuwhy does not know are empty. Values are plain numbers without separators of thousands.
+
+use std::fmt::Write as _;
+
+use super::sets::unit;
+use super::{KernelView, KernelsReport};
+
+/// Which of the two tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// A row for each kernel, a column for each metric, and the units in the second row.
+    Raw,
+    /// A row for each metric of each kernel.
+    Details,
+}
+
+/// Columns in front, in both pages.
+const COLUMNS: [&str; 11] = [
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+];
+
+/// Launch metrics that need no counter, with their units.
+const LAUNCH: [(&str, &str); 5] = [
+    ("launch__block_size", ""),
+    ("launch__grid_size", ""),
+    ("launch__registers_per_thread", "register/thread"),
+    ("launch__shared_mem_per_block_dynamic", "byte/block"),
+    ("launch__shared_mem_per_block_static", "byte/block"),
+];
+
+/// A cell: quoted, quotes doubled (RFC 4180).
+fn cell(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("\"{}\"", clean.replace('"', "\"\""))
+}
+
+fn number(value: f64) -> String {
+    if value.is_finite() { format!("{value}") } else { "nan".to_owned() }
+}
+
+fn front(view: &KernelView, id: usize, process: (u32, &str, &str)) -> Vec<String> {
+    let size = |of: [u32; 3]| format!("({}, {}, {})", of[0], of[1], of[2]);
+    let (pid, program, host) = process;
+    let [major, minor] = view.device.compute_capability;
+    vec![
+        id.to_string(),
+        pid.to_string(),
+        program.to_owned(),
+        host.to_owned(),
+        view.name.clone(),
+        String::new(),
+        String::new(),
+        size(view.launch.block),
+        size(view.launch.grid),
+        view.device.id.0.to_string(),
+        format!("{major}.{minor}"),
+    ]
+}
+
+/// All metrics of a kernel in the order of their names, as Nsight Compute has them.
+fn metrics(view: &KernelView) -> Vec<(String, &'static str, String)> {
+    let product = |of: [u32; 3]| of.into_iter().map(u64::from).fold(1, u64::saturating_mul);
+    let launch = [
+        product(view.launch.block),
+        product(view.launch.grid),
+        view.launch.registers_per_thread.into(),
+        view.launch.dynamic_shared_bytes.into(),
+        view.launch.static_shared_bytes.into(),
+    ];
+    let known = LAUNCH.iter().zip(launch).map(|(&(name, unit), value)| (name.to_owned(), unit, value.to_string()));
+    let counted = view.profile.values.iter().map(|(name, value)| (name.clone(), unit(name), number(*value)));
+    let mut all: Vec<_> = known.chain(counted).collect();
+    all.sort();
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
+}
+
+fn line(out: &mut String, cells: impl IntoIterator<Item = String>) {
+    let cells: Vec<_> = cells.into_iter().map(|text| cell(&text)).collect();
+    let _ = writeln!(out, "{}", cells.join(","));
+}
+
+/// The table of all measured kernels of a process with this id, program and host.
+#[must_use]
+pub fn csv(report: &KernelsReport, page: Page, process: (u32, &str, &str)) -> String {
+    let mut out = String::new();
+    let measured = report.measured.iter().filter(|view| !view.profile.values.is_empty());
+    let rows: Vec<_> = measured.map(|view| (view, metrics(view))).collect();
+    let columns = COLUMNS.iter().map(|&column| column.to_owned());
+    match page {
+        Page::Details => {
+            let last = ["Section Name", "Metric Name", "Metric Unit", "Metric Value"];
+            line(&mut out, columns.chain(last.map(str::to_owned)));
+            for (id, (view, metrics)) in rows.iter().enumerate() {
+                for (name, unit, value) in metrics {
+                    let last =
+                        ["Command line profiler metrics".to_owned(), name.clone(), (*unit).to_owned(), value.clone()];
+                    line(&mut out, front(view, id, process).into_iter().chain(last));
+                }
+            }
+        }
+        Page::Raw => {
+            let mut names: Vec<_> =
+                rows.iter().flat_map(|(_, metrics)| metrics.iter().map(|of| (&of.0, of.1))).collect();
+            names.sort();
+            names.dedup();
+            line(&mut out, columns.chain(names.iter().map(|(name, _)| (*name).clone())));
+            let empty = COLUMNS.iter().map(|_| String::new());
+            line(&mut out, empty.chain(names.iter().map(|(_, unit)| (*unit).to_owned())));
+            for (id, (view, metrics)) in rows.iter().enumerate() {
+                let value = |wanted: &String| {
+                    metrics.iter().find(|(name, ..)| name == wanted).map(|of| of.2.clone()).unwrap_or_default()
+                };
+                line(&mut out, front(view, id, process).into_iter().chain(names.iter().map(|(name, _)| value(name))));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,41 @@
+//! Profiles of single kernels: which ones are worth it, what to measure, and what the measured values mean.
+//!
+//! A profile holds the hardware counters of one kernel, measured over several launches of the same shape, one pass of
+//! the counters at each launch ([`KernelProfile`]). Reading order: `sets` (what is measured), `choice` (of which
+//! kernels), `profile` (what comes back), `figures` (what it means), `roofline`, `rules` (what to do about it),
+//! `text`, `svg`, `csv` and `json` (how it is shown).
+//!
+//! Metric names are those of NVIDIA's profiling libraries, so that results can be compared with those of Nsight
+//! Compute. Nothing here has heard of the library that counts.
+
+mod axes;
+mod candidates;
+mod choice;
+mod csv;
+mod figures;
+#[cfg(feature = "serde")]
+pub mod json;
+mod occupancy;
+mod pattern;
+mod peaks;
+mod profile;
+mod roofline;
+pub mod rules;
+pub mod sets;
+mod svg;
+mod text;
+mod view;
+
+pub use axes::{DataType, Level};
+pub use candidates::candidates;
+pub use choice::{Candidate, Choice, Excluded, choose};
+pub use csv::{Page as CsvPage, csv};
+pub use figures::{Figures, MemoryTable, Roof, StallReason};
+pub use occupancy::{Reduction, Resource, reductions};
+pub use pattern::{BadPattern, Pattern};
+pub use peaks::Peaks;
+pub use profile::{KernelProfile, Outcome};
+pub use roofline::{Point, Roofline};
+pub use svg::svg;
+pub use text::{query_text, text};
+pub use view::{KernelView, KernelsReport, Unmeasured};

@@ -1,0 +1,151 @@
+//! Rules about the unit that limits a kernel, the path of its work through the tensor pipes, and its clock.
+
+use super::rule::{Check, Evidence, Rule, percent};
+use crate::kernels::{DataType, Roof};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "at_roof",
+        threshold: 0.8,
+        source: "use of a unit over the elapsed time; ncu, SOLBottleneck",
+        check: at_roof,
+    },
+    Rule {
+        name: "latency_bound",
+        threshold: 0.6,
+        source: "use of every unit; ncu, SOLBottleneck",
+        check: latency_bound,
+    },
+    Rule {
+        name: "old_tensor_path",
+        threshold: 0.85,
+        source: "operations by those of fully used pipes; on an H200 wgmma reached 1.00 and mma.sync 0.67",
+        check: old_tensor_path,
+    },
+    Rule {
+        name: "fp32_matrix",
+        threshold: 0.5,
+        source: "FP32 operations by the FP32 peak; a kernel that multiplies matrices lies above it",
+        check: fp32_matrix,
+    },
+    Rule {
+        name: "lowered_clock",
+        threshold: 0.95,
+        source: "measured clock by the highest; the clock of an idle H200 scatters by 1 %",
+        check: lowered_clock,
+    },
+];
+
+/// Best use of a unit that libraries reach: cuBLAS reached 0.9 of the tensor pipes of an H200, copies 0.93 of its
+/// memory.
+const BEST_SEEN: f64 = 0.92;
+
+const NO_ROOFS: &str = "the use of the units (--set core)";
+
+fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
+    let Some((roof, used)) = evidence.figures.nearest_roof() else { return Check::CannotTell(NO_ROOFS) };
+    if used < threshold {
+        return Check::Clear;
+    }
+    let advice = match roof {
+        Roof::Dram => "move fewer bytes: fuse it with the kernels before and after it, or use a smaller data type",
+        Roof::Tensor => {
+            "it is as fast as the tensor cores allow; only fewer or smaller operations (FP8) make it faster"
+        }
+        Roof::Issue => "execute fewer instructions: wider loads, less index arithmetic, or tensor cores",
+        Roof::L2 => "reuse data in shared memory or registers instead of loading it from L2 again",
+        Roof::L1 => "reuse data in registers, use wider accesses, and avoid bank conflicts",
+    };
+    let left = (1.0 - used / BEST_SEEN).max(0.0);
+    Check::Applies {
+        says: format!("It uses {} of the {}.", percent(used), roof.words()),
+        advice,
+        local_gain: Some(left),
+    }
+}
+
+fn latency_bound(evidence: &Evidence<'_>, threshold: f64) -> Check {
+    let Some((roof, used)) = evidence.figures.nearest_roof() else { return Check::CannotTell(NO_ROOFS) };
+    if used >= threshold {
+        return Check::Clear;
+    }
+    let small = evidence.geometry.is_some_and(|geometry| geometry.waves < 1.0);
+    let advice = if small {
+        "the grid does not fill the GPU once: give it more blocks, or run it beside other kernels"
+    } else {
+        "warps wait: more warps, more independent work in each, or data that is nearer; the stalls tell for what"
+    };
+    let says = format!("No unit is used above {} ({}): it waits.", percent(used), roof.words());
+    Check::Applies { says, advice, local_gain: evidence.latency_limit() }
+}
+
+/// Matrix instructions of Hopper that work asynchronously on shared memory (wgmma) reach the rate of the pipes; older
+/// ones (mma.sync) keep the pipes busy for longer with the same work.
+fn old_tensor_path(evidence: &Evidence<'_>, threshold: f64) -> Check {
+    if evidence.capability != [9, 0] {
+        return Check::Clear;
+    }
+    let Some(used) = evidence.figures.roof(Roof::Tensor) else { return Check::CannotTell(NO_ROOFS) };
+    // Below, the count of operations is too small to be compared.
+    if used < 0.2 {
+        return Check::Clear;
+    }
+    let tensor = |of: DataType| of != DataType::Fp32;
+    let Some(&(of, count)) = evidence.figures.operations.iter().find(|(of, _)| tensor(*of)) else {
+        return Check::CannotTell("operations of the tensor pipes by data type (--set full)");
+    };
+    let peak = evidence.roofline.peaks.iter().find(|(other, _)| *other == of);
+    let (Some(&(_, peak)), Some(nanos)) = (peak, evidence.figures.duration_ns) else {
+        return Check::CannotTell("the peak of the tensor pipes on this device");
+    };
+    let reached = count / nanos * 1e9 / (used * peak);
+    if reached >= threshold {
+        return Check::Clear;
+    }
+    Check::Applies {
+        says: format!(
+            "The tensor cores are busy for {} of the time and do {} of the {} operations that they could in it.",
+            percent(used),
+            percent(reached),
+            of.name()
+        ),
+        advice: "use a kernel with Hopper's own matrix instructions (wgmma): newer cuBLAS, CUTLASS 3, FlashAttention 3",
+        local_gain: Some((used * (1.0 - reached)).clamp(0.0, 1.0)),
+    }
+}
+
+fn fp32_matrix(evidence: &Evidence<'_>, threshold: f64) -> Check {
+    let figures = evidence.figures;
+    let of = |of: DataType| figures.operations.iter().find(|(other, _)| *other == of).map(|&(_, count)| count);
+    let (Some(count), Some(nanos)) = (of(DataType::Fp32), figures.duration_ns) else { return Check::Clear };
+    let clock = figures.clock_hz.or(evidence.peaks.map(|peaks| peaks.clock_hz));
+    let peaks = evidence.peaks.zip(clock);
+    let rate = |of| peaks.and_then(|(peaks, clock)| peaks.operations_per_second(of, clock));
+    let (Some(peak), Some(tf32)) = (rate(DataType::Fp32), rate(DataType::Tf32)) else { return Check::Clear };
+    let used = count / nanos * 1e9 / peak;
+    if used < threshold || figures.roof(Roof::Tensor).is_none_or(|tensor| tensor > 0.01) {
+        return Check::Clear;
+    }
+    Check::Applies {
+        says: format!("It does FP32 arithmetic at {} of its peak and does not use the tensor cores.", percent(used)),
+        advice: "if it multiplies matrices, use TF32 or BF16 (PyTorch: torch.set_float32_matmul_precision, autocast)",
+        local_gain: Some((1.0 - used * peak / tf32).clamp(0.0, 1.0)),
+    }
+}
+
+fn lowered_clock(evidence: &Evidence<'_>, threshold: f64) -> Check {
+    let Some(clock) = evidence.figures.clock_hz else { return Check::CannotTell("the clock (--set core)") };
+    let highest = evidence.peaks.map(|peaks| peaks.clock_hz).filter(|&clock| clock > 0.0);
+    let Some(highest) = highest else { return Check::CannotTell("the highest clock of the device") };
+    let part = clock / highest;
+    let Some((roof, used)) = evidence.figures.nearest_roof() else { return Check::CannotTell(NO_ROOFS) };
+    // Device memory has a clock of its own.
+    if part >= threshold || roof == Roof::Dram {
+        return Check::Clear;
+    }
+    Check::Applies {
+        says: format!("It ran at {:.2} of {:.2} GHz.", clock / 1e9, highest / 1e9),
+        advice: "look for the reason with `nvidia-smi -q -d PERFORMANCE`: power limit, temperature, or locked clocks",
+        local_gain: Some((used * (1.0 - part)).clamp(0.0, 1.0)),
+    }
+}

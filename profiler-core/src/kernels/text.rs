@@ -1,0 +1,342 @@
+//! Kernels for a terminal.
+
+use std::fmt::Write as _;
+
+use super::rules::Check;
+use super::sets::Set;
+use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, Unmeasured};
+use crate::text_format::names::short_names;
+use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
+
+/// Findings of a kernel that are shown.
+const FINDINGS: usize = 5;
+/// Stall reasons of a kernel that are shown.
+const STALLS: usize = 4;
+/// Width of a name in a list.
+const NAME_WIDTH: usize = 60;
+
+/// The page of `report`.
+#[must_use]
+pub fn text(report: &KernelsReport, style: Style) -> String {
+    let mut out = Page::new(style);
+    if report.is_empty() {
+        let _ = writeln!(out, "no kernels: nothing ran on a GPU in this trace");
+        return out.into_text();
+    }
+    if report.measured.is_empty() {
+        wrapped(
+            &mut out,
+            "",
+            "No kernel was measured in this run: that takes `gpuwhy kernels -- COMMAND`, and a program that runs for more than \
+             5 steps or 1 s after its start-up.",
+        );
+    } else {
+        let held = duration(report.stall_ns);
+        let count = counted(report.measured.len() as u64, "kernel");
+        wrapped(&mut out, "", &format!("{count} measured; this held the program up for {held}."));
+    }
+    for (number, view) in report.measured.iter().enumerate() {
+        kernel(&mut out, number + 1, view);
+    }
+    picture(&mut out, report);
+    unmeasured(&mut out, &report.unmeasured);
+    out.into_text()
+}
+
+/// The sets of metrics, for a reader who chooses one.
+#[must_use]
+pub fn query_text(style: Style) -> String {
+    let mut out = Page::new(style);
+    for set in Set::ALL {
+        let metrics = set.metrics();
+        let _ = writeln!(out, "set {}: {}; {}", set.name(), set.purpose(), counted(metrics.len() as u64, "metric"));
+    }
+    let _ = writeln!(out);
+    for metric in Set::Full.metrics() {
+        let sets: Vec<_> =
+            Set::ALL.iter().filter(|set| set.metrics().contains(&metric)).map(|set| set.name()).collect();
+        let _ = writeln!(out, "{metric}  [{}] {}", super::sets::unit(&metric), sets.join(" "));
+    }
+    out.into_text()
+}
+
+fn size(of: [u32; 3]) -> String {
+    format!("{}x{}x{}", of[0], of[1], of[2])
+}
+
+fn kernel(out: &mut Page, number: usize, view: &KernelView) {
+    let _ = writeln!(out);
+    let time = view.share.map(|share| format!("{} of the time, ", percent(share))).unwrap_or_default();
+    let mean = view.recorded_mean_ns().map(|mean| format!(" of {}", duration(mean as u64))).unwrap_or_default();
+    wrapped_as(out, Paint::Bold, &format!("{number:2}  "), &view.name);
+    let launch = &view.launch;
+    let shared = u64::from(launch.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
+    wrapped(
+        out,
+        "    ",
+        &format!(
+            "{time}{}{mean}; {} blocks of {} threads, {} registers, {} of shared memory",
+            counted(view.launches, "launch"),
+            size(launch.grid),
+            size(launch.block),
+            launch.registers_per_thread,
+            bytes(shared)
+        ),
+    );
+    if let Some(why) = view.profile.outcome.sentence() {
+        let lead = if view.profile.values.is_empty() { "    not measured: " } else { "    measured in part: " };
+        wrapped_as(out, Paint::Yellow, lead, &why);
+    }
+    if view.profile.values.is_empty() {
+        return;
+    }
+    speed(out, view);
+    occupancy(out, view);
+    roofline(out, view);
+    memory(out, &view.figures);
+    let stalls = view.figures.stalls.iter().filter(|stall| stall.share >= 0.05).take(STALLS);
+    let stalls: Vec<_> =
+        stalls.map(|stall| (Paint::Plain, format!("{} {}", stall.reason, percent(stall.share)))).collect();
+    if !stalls.is_empty() {
+        listed(out, "    warps wait   ", &stalls);
+    }
+    if !view.profile.missing.is_empty() {
+        wrapped(out, "    missing      ", &view.profile.missing.join(", "));
+    }
+    advice(out, view);
+}
+
+fn speed(out: &mut Page, view: &KernelView) {
+    let figures = &view.figures;
+    let mut items = Vec::new();
+    if let Some(nanos) = figures.duration_ns {
+        items.push((Paint::Plain, duration(nanos as u64)));
+    }
+    if let Some(clock) = figures.clock_hz {
+        items.push((Paint::Plain, format!("{:.2} GHz", clock / 1e9)));
+    }
+    for (what, share) in [("compute", figures.compute_throughput), ("memory", figures.memory_throughput)] {
+        if let Some(share) = share {
+            items.push((Paint::Plain, format!("{what} {} of peak", percent(share))));
+        }
+    }
+    items.push((
+        Paint::Plain,
+        format!("{}, {}", passes(view.profile.passes), counted(view.profile.launches.into(), "launch")),
+    ));
+    listed(out, "    measured     ", &items);
+    let nearest = figures.nearest_roof().map(|(roof, _)| roof);
+    let roofs: Vec<_> = Roof::ALL
+        .iter()
+        .zip(figures.roofs)
+        .filter_map(|(&roof, share)| {
+            let paint = if Some(roof) == nearest { Paint::Bold } else { Paint::Plain };
+            Some((paint, format!("{} {}", roof.words(), percent(share?))))
+        })
+        .collect();
+    if !roofs.is_empty() {
+        listed(out, "    units used   ", &roofs);
+    }
+}
+
+/// Launches that all metrics take.
+fn passes(count: u32) -> String {
+    if count == 1 { "1 pass".to_owned() } else { format!("{count} passes") }
+}
+
+fn occupancy(out: &mut Page, view: &KernelView) {
+    let Some(geometry) = &view.geometry else { return };
+    let mut items = vec![(
+        Paint::Plain,
+        format!(
+            "{} fit, limited by {}",
+            percent(geometry.theoretical_occupancy),
+            geometry.limiter.name().replace('_', " ")
+        ),
+    )];
+    if let Some(achieved) = view.figures.achieved_occupancy {
+        items.push((Paint::Plain, format!("{} were there", percent(achieved))));
+    }
+    items.push((Paint::Plain, format!("{:.2} waves", geometry.waves)));
+    for reduction in &view.reductions {
+        let what = match reduction.of {
+            Resource::Registers => format!("{} registers instead of {}", reduction.to, reduction.from),
+            Resource::SharedBytes => {
+                format!("{} of shared memory instead of {}", bytes(reduction.to.into()), bytes(reduction.from.into()))
+            }
+        };
+        items.push((Paint::Plain, format!("{what}: {}", percent(reduction.occupancy))));
+    }
+    listed(out, "    occupancy    ", &items);
+}
+
+/// Operations a second with three digits.
+fn operations(rate: f64) -> String {
+    match rate {
+        rate if rate >= 1e12 => format!("{:.1} TOP/s", rate / 1e12),
+        rate => format!("{:.1} GOP/s", rate / 1e9),
+    }
+}
+
+fn roofline(out: &mut Page, view: &KernelView) {
+    let Some(first) = view.roofline.points.first() else { return };
+    let points = view.roofline.points.iter().filter(|point| point.of == first.of);
+    let items: Vec<_> = points
+        .map(|point| {
+            let roof = view.roofline.roof_over(point).filter(|&roof| roof > 0.0);
+            let of =
+                roof.map(|roof| format!(", {} of its roof", percent(point.performance / roof))).unwrap_or_default();
+            (Paint::Plain, format!("{} {:.2} operations a byte{of}", point.level.name(), point.intensity))
+        })
+        .collect();
+    let rate = std::iter::once((Paint::Plain, operations(first.performance)));
+    listed(out, &format!("    {:<11}  ", first.of.name()), &rate.chain(items).collect::<Vec<_>>());
+}
+
+fn memory(out: &mut Page, figures: &Figures) {
+    let table = &figures.memory;
+    let mut items = Vec::new();
+    for (what, rate) in [("read", figures.dram_read), ("written", figures.dram_write)] {
+        if let Some(rate) = rate {
+            items.push((Paint::Plain, format!("{}/s {what}", bytes(rate as u64))));
+        }
+    }
+    for (what, share) in [
+        ("L1 hits", table.l1_hit),
+        ("L2 hits", table.l2_hit),
+        ("load conflicts", table.load_conflicts),
+        ("store conflicts", table.store_conflicts),
+    ] {
+        if let Some(share) = share {
+            items.push((Paint::Plain, format!("{what} {}", percent(share))));
+        }
+    }
+    for (what, sectors) in [("load", table.sectors_per_load), ("store", table.sectors_per_store)] {
+        if let Some(sectors) = sectors {
+            items.push((Paint::Plain, format!("{sectors:.1} sectors a {what}")));
+        }
+    }
+    if let Some(count) = table.local_instructions.filter(|&count| count > 0.0) {
+        items.push((Paint::Yellow, format!("{count:.0} local accesses (spills)")));
+    }
+    if !items.is_empty() {
+        listed(out, "    memory       ", &items);
+    }
+}
+
+fn advice(out: &mut Page, view: &KernelView) {
+    let mut unknown = Vec::new();
+    let mut shown = 0;
+    for finding in &view.findings {
+        match &finding.check {
+            Check::Applies { says, advice, local_gain } => {
+                shown += 1;
+                if shown > FINDINGS {
+                    continue;
+                }
+                let gain = match (local_gain, view.step_gain(finding)) {
+                    (Some(local), Some(step)) if *local > 0.0 => {
+                        format!(" At most {} of the kernel and {} of the run.", percent(*local), percent(step))
+                    }
+                    (Some(local), None) if *local > 0.0 => format!(" At most {} of the kernel.", percent(*local)),
+                    _ => String::new(),
+                };
+                wrapped_as(out, Paint::Yellow, "  > ", &format!("{says}{gain} To do: {advice}."));
+            }
+            Check::CannotTell(missing) if !unknown.contains(missing) => unknown.push(*missing),
+            Check::CannotTell(_) | Check::Clear => {}
+        }
+    }
+    if shown > FINDINGS {
+        let _ = writeln!(
+            out,
+            "    and {}; --json has all",
+            counted((shown - FINDINGS) as u64, "finding").replace("finding", "more finding")
+        );
+    }
+    if !unknown.is_empty() {
+        wrapped(out, "    cannot tell without ", &unknown.join("; "));
+    }
+}
+
+fn unmeasured(out: &mut Page, rows: &[Unmeasured]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n== other kernels by time\n{:>10} {:>6} {:>9}  kernel", "time", "%", "launches");
+    let names = short_names(rows.iter().map(|row| row.kernel.demangled.as_str()), NAME_WIDTH);
+    for (row, name) in rows.iter().zip(names) {
+        let why = row.excluded.map(|why| format!(" ({})", why.words())).unwrap_or_default();
+        let share = row.share.map_or_else(|| "-".to_owned(), |share| format!("{:.2}", share * 100.0));
+        let _ =
+            writeln!(out, "{:>10} {share:>6} {:>9}  {name}{why}", duration(row.kernel.total_ns), row.kernel.launches);
+    }
+}
+
+const PICTURE: (usize, usize) = (64, 14);
+
+/// The roofline of device memory, in letters: each kernel by its number.
+fn picture(out: &mut Page, report: &KernelsReport) {
+    let points: Vec<(usize, &Point, Option<f64>)> = report
+        .measured
+        .iter()
+        .enumerate()
+        .filter_map(|(number, view)| {
+            let point = view.roofline.points.iter().find(|point| point.level == super::Level::Dram)?;
+            let rate = view.roofline.bandwidths.iter().find(|(level, _)| *level == super::Level::Dram);
+            Some((number + 1, point, rate.map(|&(_, rate)| rate)))
+        })
+        .filter(|(_, point, _)| point.intensity > 0.0 && point.performance > 0.0)
+        .collect();
+    let Some(rate) = points.iter().find_map(|&(.., rate)| rate) else { return };
+    let peak = report.measured.iter().flat_map(|view| &view.roofline.peaks).map(|&(_, peak)| peak).fold(0.0, f64::max);
+    if peak <= 0.0 {
+        return;
+    }
+    let ridge = peak / rate;
+    let intensities = points.iter().map(|(_, point, _)| point.intensity);
+    let (low, high) = intensities.fold((ridge, ridge), |(low, high), x| (low.min(x), high.max(x)));
+    let (left, right) = (low.log10() - 0.3, high.log10() + 0.3);
+    let lowest = points.iter().map(|(_, point, _)| point.performance).fold(peak, f64::min);
+    let (bottom, top) = (lowest.log10() - 0.3, peak.log10() + 0.1);
+    let (columns, rows) = PICTURE;
+    let mut cells = vec![vec![' '; columns]; rows];
+    let row_of = |performance: f64| {
+        let part = (performance.log10() - bottom) / (top - bottom);
+        (rows - 1).saturating_sub((part * (rows - 1) as f64).round().max(0.0) as usize)
+    };
+    let mut put = |row: usize, column: usize, letter: char| {
+        if let Some(cell) = cells.get_mut(row).and_then(|line| line.get_mut(column)) {
+            *cell = letter;
+        }
+    };
+    for column in 0..columns {
+        let intensity = 10f64.powf(left + (right - left) * column as f64 / (columns - 1) as f64);
+        let roof = (intensity * rate).min(peak);
+        if roof.log10() >= bottom {
+            put(row_of(roof), column, if roof < peak { '/' } else { '-' });
+        }
+    }
+    for (number, point, _) in &points {
+        let part = (point.intensity.log10() - left) / (right - left);
+        let column = ((part * (columns - 1) as f64).round().max(0.0) as usize).min(columns - 1);
+        put(row_of(point.performance), column, char::from_digit((number % 36) as u32, 36).unwrap_or('*'));
+    }
+    let _ = writeln!(out, "\n== roofline: operations a second over operations for each byte of device memory (log)");
+    for (number, line) in cells.iter().enumerate() {
+        let label = match number {
+            0 => operations(10f64.powf(top)),
+            n if n == rows - 1 => operations(10f64.powf(bottom)),
+            _ => String::new(),
+        };
+        let _ = writeln!(out, "{label:>13} |{}", line.iter().collect::<String>().trim_end());
+    }
+    let _ = writeln!(out, "{:>13} +{}", "", "-".repeat(columns));
+    let _ = writeln!(
+        out,
+        "{:>13}  {:<32}{:>32}",
+        "",
+        format!("{:.2}", 10f64.powf(left)),
+        format!("{:.0}", 10f64.powf(right))
+    );
+}

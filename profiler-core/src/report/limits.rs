@@ -1,0 +1,354 @@
+//! Divides the computation of a device by what limits it, and says so in sentences.
+
+use rustc_hash::FxHashMap;
+
+use super::{ComputeLimits, DeviceReport, KernelRow, NamedLimits, RangesReport};
+use crate::attribution::leaf::Leaf;
+use crate::attribution::{Attributor, DeviceAccount};
+use crate::counters::estimate::{Activity, Estimates, Estimator};
+use crate::counters::power::GaugeSums;
+use crate::counters::roofs::{KernelLimits, Limit, Roof, Weighed, divide, whole};
+use crate::counters::{Metric, Throttle};
+use crate::dictionary::Dictionary;
+use crate::geometry::{Geometry, Multiprocessors};
+use crate::record::{Device, NameId};
+use crate::steps::Steady;
+use crate::text_format::{bytes, part_of, percent};
+
+/// A limit with less than this part of the computation is not mentioned.
+const MENTIONED: f64 = 0.05;
+/// A clock that was lowered for less than this part of the time is not mentioned.
+const LOWERED: f64 = 0.10;
+/// Multiprocessors that are busy beside this process's work, from which on another process is suspected.
+const FOREIGN: f64 = 0.05;
+
+/// What limits a device, and its kernels by name; `None` where no sample was used.
+pub(super) fn limits(
+    account: &DeviceAccount,
+    attributor: &Attributor,
+    device: &Device,
+    dictionary: &Dictionary,
+) -> Option<(ComputeLimits, FxHashMap<NameId, NamedLimits>)> {
+    let estimator = attributor.counters().device(account.id())?.estimator()?;
+    let estimates = estimator.solve();
+    let room = Multiprocessors::of(device);
+    let statistics = account.statistics();
+    let communicating: FxHashMap<_, _> =
+        statistics.kernels().filter_map(|(name, row)| Some((name?, row.communication))).collect();
+    let mut weighed = Vec::new();
+    let mut by_name: FxHashMap<NameId, Vec<Weighed>> = FxHashMap::default();
+    let mut tallied = 0u64;
+    for (id, tally) in statistics.configs() {
+        let config = dictionary.launch_config(id);
+        let limits = KernelLimits::of(Activity::Kernel(id), &estimates, estimator.set());
+        let geometry = room.as_ref().and_then(|room| Geometry::of(&config, room));
+        let row = Weighed::new(limits, tally.total_ns, geometry.as_ref());
+        by_name.entry(config.name).or_default().push(row);
+        if !communicating.get(&config.name).copied().unwrap_or(false) {
+            tallied = tallied.saturating_add(tally.total_ns);
+            weighed.push(row);
+        }
+    }
+    // Kernels beyond the table of configurations have no limits of their own.
+    let all = statistics.kernels().filter(|(_, row)| !row.communication);
+    let all = all.fold(0u64, |sum, (_, row)| sum.saturating_add(row.durations.total()));
+    weighed.push(Weighed::new(KernelLimits::UNKNOWN, all.saturating_sub(tallied), None));
+    let typical = account.typical_steps();
+    let of_step = |steps: &Steady| steps.leaves()[Leaf::Compute as usize] / steps.rows.len().max(1) as u64;
+    let division = divide(account.leaves()[Leaf::Compute as usize], &weighed);
+    let step = typical.as_ref().map(|steps| division.of(of_step(steps)));
+    let step_ns = typical.as_ref().map(|steps| steps.mean_duration());
+    let steady = division.of(account.steady_leaves()[Leaf::Compute as usize]);
+    let metrics = estimator.set().metrics;
+    let means = metrics.as_slice().iter().filter_map(|&metric| Some((metric, estimator.mean(metric)?))).collect();
+    let rate = |metric| estimator.mean(metric).zip(step_ns).map(|(rate, nanos)| (rate * nanos as f64 / 1e9) as u64);
+    let limits = ComputeLimits {
+        set: *estimator.set(),
+        samples: estimator.counts(),
+        steady,
+        step,
+        means,
+        tensor_of_peak: estimator.tensor_of_peak(),
+        step_bytes: rate(Metric::DramRead).zip(rate(Metric::DramWrite)),
+        busy_while_idle: estimates
+            .get(estimator.set(), Activity::Idle, Metric::MultiprocessorsActive)
+            .filter(|(active, error)| *active > 2.0 * error)
+            .map(|(active, _)| active / 100.0),
+        kernel_clock_hz: kernel_clock(&weighed, estimator, &estimates),
+    };
+    let compute = step.map(|step| step.times.iter().sum::<u64>());
+    let named = by_name.into_iter().map(|(name, rows)| (name, named(&rows, all, compute.zip(step_ns)))).collect();
+    Some((limits, named))
+}
+
+fn kernel_clock(kernels: &[Weighed], estimator: &Estimator, estimates: &Estimates) -> Option<f64> {
+    let known = kernels.iter().filter_map(|kernel| Some((kernel.limits.clock_hz?, kernel.nanos as f64)));
+    let (sum, weight) = known.fold((0.0, 0.0), |(sum, weight), (clock, nanos)| (sum + clock * nanos, weight + nanos));
+    let joined = || estimates.get(estimator.set(), Activity::Joined, Metric::Clock).map(|(clock, _)| clock);
+    if weight > 0.0 { Some(sum / weight) } else { joined() }
+}
+
+/// The limits of kernels of one name. `all`: time of all kernels; `step`: computation and length of a typical step.
+fn named(rows: &[Weighed], all: u64, step: Option<(u64, u64)>) -> NamedLimits {
+    let nanos: f64 = rows.iter().map(|row| row.nanos as f64).sum();
+    let largest = rows.iter().max_by_key(|row| row.nanos).map_or(KernelLimits::UNKNOWN, |row| row.limits);
+    let mut limits = largest;
+    if nanos > 0.0 {
+        limits.parts = std::array::from_fn(|limit| {
+            rows.iter().map(|row| row.limits.parts[limit] * row.nanos as f64).sum::<f64>() / nanos
+        });
+    }
+    let gain = |reachable: f64| {
+        let (compute, step_ns) = step?;
+        let saved: f64 = rows.iter().map(|row| row.nanos as f64 * (1.0 - row.limits.at_roof(reachable))).sum();
+        let of_step = saved / all.max(1) as f64 * compute as f64 / step_ns.max(1) as f64;
+        Some(1.0 / (1.0 - of_step).max(0.01))
+    };
+    let gains = limits.roof.and_then(|_| Some((gain(0.8)?, gain(0.9)?)));
+    NamedLimits { limits, gains }
+}
+
+impl RangesReport {
+    /// Divides the time of the kernels of each range, by what limits the kernels of these names.
+    pub(super) fn divide(&mut self, devices: &[DeviceReport]) {
+        let mut parts: FxHashMap<&str, (f64, [f64; Limit::ALL.len()])> = FxHashMap::default();
+        for row in devices.iter().filter(|device| device.limits.is_some()).flat_map(|device| &device.kernels) {
+            if row.communication {
+                continue;
+            }
+            let nanos = row.durations.total() as f64;
+            let of = row.limits.map_or(KernelLimits::UNKNOWN.parts, |named| named.limits.parts);
+            let (weight, sums) = parts.entry(row.name.as_str()).or_default();
+            *weight += nanos;
+            for (sum, part) in sums.iter_mut().zip(of) {
+                *sum += part * nanos;
+            }
+        }
+        if parts.is_empty() {
+            return;
+        }
+        for row in &mut self.rows {
+            let mut sums = [0.0; Limit::ALL.len()];
+            let mut total = 0u64;
+            for (name, durations) in &row.kernels {
+                let Some((weight, of)) = parts.get(name.as_str()) else { continue };
+                total = total.saturating_add(durations.total());
+                for (sum, part) in sums.iter_mut().zip(of) {
+                    *sum += part / weight.max(1.0) * durations.total() as f64;
+                }
+            }
+            row.limits = (total > 0).then(|| whole(total, &sums));
+        }
+    }
+}
+
+/// What limits the computation of the device that computes most: the sentence of the verdict, then the kernels that
+/// matter, then the clock. Nothing where samples do not tell.
+pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
+    let computing = |device: &&DeviceReport| device.steady_leaves[Leaf::Compute as usize];
+    let Some(device) = devices.iter().max_by_key(computing) else { return Vec::new() };
+    let mut sentences = Vec::new();
+    if let Some(limits) = device.limits.as_ref().filter(|limits| limits.tells()) {
+        sentences.push(division_sentence(limits));
+        sentences.extend(kernel_sentence(&device.kernels));
+        if let Some(busy) = limits.busy_while_idle.filter(|busy| *busy >= FOREIGN) {
+            sentences.push(format!(
+                "Multiprocessors were busy {} while no kernel of this process ran: another process uses the GPU.",
+                percent(busy)
+            ));
+        }
+    }
+    sentences.extend(device.gauges.as_ref().and_then(clock_sentence));
+    sentences
+}
+
+/// `Limited by memory 41 %, tensor cores 22 %, ... of the kernels' time, at 1.66 of 1.98 GHz.`
+fn division_sentence(limits: &ComputeLimits) -> String {
+    let mut parts: Vec<_> = limits
+        .ranked()
+        .into_iter()
+        .filter(|(_, share)| *share >= MENTIONED)
+        .map(|(limit, share)| format!("{} {}", limit.words(), percent(share)))
+        .collect();
+    let untold = limits.share(Limit::NotToldApart);
+    if untold >= MENTIONED {
+        parts.push(format!("not told apart {}", percent(untold)));
+    }
+    let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
+        format!(", at {:.2} of {:.2} GHz", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
+    });
+    format!("What limits the kernels, as parts of their time: {}{clock}.", parts.join(", "))
+}
+
+/// The kernel whose distance from its roof costs most.
+fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
+    let known = kernels.iter().filter(|row| !row.communication).filter_map(|row| {
+        let (roof, used, error) = row.limits?.limits.roof?;
+        let gains = row.limits?.gains;
+        Some((row, roof, used, error, gains))
+    });
+    let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
+    let (row, roof, used, error, gains) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
+    let name = crate::text_format::shortened(&row.name, 60);
+    let gain = gains.filter(|(_, gain)| *gain >= 1.01).map_or(String::new(), |(_, gain)| {
+        format!("; at 90 % of it a step would be about {gain:.2}x as fast (by subtraction)")
+    });
+    Some(format!(
+        "Kernel {name} uses {:.0} % (±{:.0}) of {}{gain}.",
+        used * 100.0,
+        (2.0 * error * 100.0).max(1.0),
+        roof.words()
+    ))
+}
+
+/// That the clock was lowered, and by what.
+pub(super) fn clock_sentence(gauges: &GaugeSums) -> Option<String> {
+    let (reason, share) = gauges.main_reason().filter(|(_, share)| *share >= LOWERED)?;
+    let clock =
+        gauges.sm_clock_mhz.mean().map_or(String::new(), |clock| format!(" to {:.2} GHz in the mean", clock / 1e3));
+    let power = match reason {
+        Throttle::PowerCap => gauges.watts().map_or(String::new(), |watts| format!(", {watts:.0} W")),
+        Throttle::Thermal | Throttle::HardwareThermal => gauges
+            .temperature_c
+            .mean()
+            .map_or(String::new(), |_| format!(", {:.0} degrees C", gauges.temperature_c.most)),
+        _ => String::new(),
+    };
+    Some(format!("The clock was lowered {} of the time{clock}, by {}{power}.", percent(share), reason.words()))
+}
+
+/// What to do about what limits most of the computation; `None` where samples do not tell.
+pub(super) fn advice(devices: &[DeviceReport]) -> Option<&'static str> {
+    let computing = |device: &&DeviceReport| device.steady_leaves[Leaf::Compute as usize];
+    let device = devices.iter().max_by_key(computing)?;
+    let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
+    let (first, share) = limits.ranked().into_iter().next()?;
+    // One limit of several that are alike says nothing to do.
+    if share < 0.25 {
+        return None;
+    }
+    Some(match first {
+        Limit::Tensor => {
+            "The tensor cores are the limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller model). \
+             Kernels themselves have little left."
+        }
+        Limit::Memory if bound_by(device, Roof::L1) => {
+            "Shared memory and the L1 cache are the limit: look for bank conflicts and uncoalesced accesses (gpuwhy kernels), \
+             and keep values in registers."
+        }
+        Limit::Memory => {
+            "Memory is the limit: fuse kernels so that data are read once (torch.compile, fused attention and optimizers), use \
+             smaller types, and channels-last for convolutions."
+        }
+        Limit::Issue => {
+            "The issue of instructions is the limit: move matrix products to tensor cores (TF32 or bf16), vectorize loads, and \
+             do less work per element."
+        }
+        Limit::Latency => {
+            "No unit is near its peak: kernels wait for memory or for their own results. Larger tiles and more independent \
+             work per thread hide that; `gpuwhy kernels` tells what each kernel waits for."
+        }
+        Limit::Occupancy => {
+            "Too few warps are resident to hide latency: fewer registers and less shared memory per block, or other block \
+             sizes. `gpuwhy kernels` tells which of them limits."
+        }
+        Limit::IdleMultiprocessors => {
+            "Multiprocessors are idle while kernels run: use larger batches or shapes so that grids fill the GPU, or run \
+             independent kernels on several streams."
+        }
+        Limit::LoweredClock => {
+            "The clock is lowered: see which limit does that (power or temperature), raise it if you may, or use a lower \
+             precision, which needs less power."
+        }
+        Limit::NotToldApart => return None,
+    })
+}
+
+/// Whether the kernels that are limited by memory have mostly this roof.
+fn bound_by(device: &DeviceReport, wanted: Roof) -> bool {
+    let (mut of, mut all) = (0.0, 0.0);
+    for row in &device.kernels {
+        let Some(named) = row.limits else { continue };
+        let time = row.durations.total() as f64 * named.limits.parts[Limit::Memory as usize];
+        all += time;
+        if named.limits.roof.is_some_and(|(roof, ..)| roof == wanted) {
+            of += time;
+        }
+    }
+    all > 0.0 && of > 0.5 * all
+}
+
+/// For the long report: what was measured, and what gauges add up to.
+pub(super) fn details(device: &DeviceReport) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(limits) = &device.limits {
+        let used = limits.samples;
+        sentences.push(format!(
+            "Counters: {} samples used of {}, every {}.",
+            used.used,
+            used.used + used.unusable + used.unplaced,
+            crate::text_format::duration(limits.set.interval_ns)
+        ));
+        if limits.samples.used > 0 {
+            sentences.push(division_sentence(limits));
+        }
+        if let Some(tensor) = limits.tensor_of_peak {
+            sentences.push(format!(
+                "Tensor cores did {:.1} % of what they do at the highest clock (measured utilization, of any precision).",
+                tensor * 100.0
+            ));
+        }
+        if let Some((read, written)) = limits.step_bytes {
+            sentences.push(format!("A step reads {} of device memory and writes {}.", bytes(read), bytes(written)));
+        }
+    }
+    if let Some(gauges) = &device.gauges {
+        sentences.extend(clock_sentence(gauges));
+        if let Some(watts) = gauges.watts() {
+            let step = device.typical.map(|typical| typical.mean_ns as f64 / 1e9 * watts);
+            let energy = step.map_or(String::new(), |joules| format!(", {joules:.2} J a step"));
+            sentences.push(format!("Power {watts:.0} W in the mean{energy}."));
+        }
+    }
+    sentences
+}
+
+/// For the live line: the largest limits of the computation.
+pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
+    let device = devices.iter().max_by_key(|device| device.steady_leaves[Leaf::Compute as usize])?;
+    let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
+    let (limit, share) = limits.ranked().into_iter().next()?;
+    Some(format!("{} {}", limit.words(), percent(share)))
+}
+
+/// The lines of the table of limits: share, time of a step, limit.
+pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
+    let division = limits.division();
+    let total: u64 = division.times.iter().sum();
+    let rows = Limit::ALL.into_iter().filter(|&limit| division.times[limit as usize] > 0);
+    let mut lines: Vec<_> = rows
+        .map(|limit| {
+            let nanos = division.times[limit as usize];
+            let mut line =
+                format!("{:>16} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
+            if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
+                let (tail, small) = (division.tail_ns, division.small_grids_ns);
+                line += &format!(
+                    " (last blocks {}, small grids {})",
+                    crate::text_format::duration(tail),
+                    crate::text_format::duration(small)
+                );
+            }
+            format!("{line} ({})", limit.name())
+        })
+        .collect();
+    lines.insert(
+        0,
+        format!(
+            "{:>16} {:>6}  what limits computation",
+            if limits.step.is_some() { "of a step" } else { "after warm-up" },
+            "%"
+        ),
+    );
+    lines
+}

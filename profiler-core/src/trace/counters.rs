@@ -1,0 +1,381 @@
+//! The body of a COUNTERS block: groups of counter events, each behind its length, so that a reader steps over kinds
+//! that it does not know.
+//!
+//! Samples in a row of one device are a group of columns. A column is written without the low bits that are 0 in all of
+//! its values (values are rounded before they come here), as differences. Nothing is lost in that.
+
+use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
+use crate::counters::{
+    ChipName, CounterEvent, CounterLoss, GaugeReading, METRIC_LIMIT, Metric, MetricList, MetricSet, Refusal, Sample,
+};
+use crate::record::{DeviceId, Timestamp};
+
+/// What a group holds. Numbers are never reused.
+mod what {
+    pub(super) const SET: u8 = 1;
+    pub(super) const SAMPLES: u8 = 2;
+    pub(super) const GAUGES: u8 = 3;
+    pub(super) const LOSS: u8 = 4;
+}
+
+/// Samples of a group that a reader accepts: far more than a writer puts together.
+const MOST_SAMPLES: u64 = 1 << 17;
+/// Columns of a group that a reader accepts; those behind [`METRIC_LIMIT`] are stepped over.
+const MOST_COLUMNS: u64 = 256;
+
+/// Earliest and latest time in `events`; both 0 without times.
+pub(super) fn times(events: &[CounterEvent]) -> (u64, u64) {
+    let spans = events.iter().filter_map(CounterEvent::span);
+    let extent = spans.fold(None, |extent: Option<(u64, u64)>, (begin, end)| {
+        let (first, last) = extent.unwrap_or((u64::MAX, 0));
+        Some((first.min(begin.nanos()), last.max(end.nanos())))
+    });
+    extent.unwrap_or_default()
+}
+
+/// Appends `events`, with times as differences to `base`.
+pub(super) fn encode(events: &[CounterEvent], base: u64, body: &mut Vec<u8>) {
+    let mut group = Vec::new();
+    let mut rest = events;
+    while let Some(first) = rest.first() {
+        group.clear();
+        let (kind, taken) = match first {
+            CounterEvent::Set(set) => {
+                put_set(set, &mut group);
+                (what::SET, 1)
+            }
+            CounterEvent::Gauges(reading) => {
+                put_gauges(reading, base, &mut group);
+                (what::GAUGES, 1)
+            }
+            CounterEvent::Loss(loss) => {
+                put_loss(loss, &mut group);
+                (what::LOSS, 1)
+            }
+            CounterEvent::Sample(first) => {
+                let same = |event: &CounterEvent| match event {
+                    CounterEvent::Sample(sample) if sample.device == first.device => Some(*sample),
+                    _ => None,
+                };
+                let samples: Vec<Sample> = rest.iter().map_while(same).collect();
+                put_samples(&samples, base, &mut group);
+                (what::SAMPLES, samples.len())
+            }
+        };
+        body.push(kind);
+        varint::put_bytes(body, &group);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+}
+
+/// The inverse of [`encode`]. Gives the number of groups of unknown kinds. Nothing is given out of a body that is
+/// malformed.
+pub(super) fn decode(body: &[u8], base: u64, mut give: impl FnMut(CounterEvent)) -> Result<u64, Malformed> {
+    let mut events = Vec::new();
+    let mut unknown = 0;
+    let mut cursor = Cursor::new(body);
+    while !cursor.is_empty() {
+        let kind = cursor.byte()?;
+        let mut group = Cursor::new(cursor.bytes()?);
+        match kind {
+            what::SET => events.push(CounterEvent::Set(set(&mut group)?)),
+            what::SAMPLES => samples(&mut group, base, &mut events)?,
+            what::GAUGES => events.push(CounterEvent::Gauges(gauges(&mut group, base)?)),
+            what::LOSS => events.push(CounterEvent::Loss(loss(&mut group)?)),
+            _ => unknown += 1,
+        }
+    }
+    events.into_iter().for_each(&mut give);
+    Ok(unknown)
+}
+
+fn put_set(set: &MetricSet, group: &mut Vec<u8>) {
+    varint::put(group, set.device.0.into());
+    varint::put_bytes(group, set.chip.as_str().as_bytes());
+    varint::put_all(group, &[set.interval_ns, set.highest_clock_hz, set.multiprocessors.into()]);
+    varint::put(group, set.metrics.as_slice().len() as u64);
+    group.extend(set.metrics.as_slice().iter().map(|&metric| metric as u8));
+}
+
+fn set(group: &mut Cursor<'_>) -> Result<MetricSet, Malformed> {
+    let device = DeviceId(group.varint32()?);
+    let chip = ChipName::new(&group.string()?);
+    let (interval_ns, highest_clock_hz, multiprocessors) = (group.varint()?, group.varint()?, group.varint32()?);
+    let count = group.varint()?;
+    let codes = group.take(count)?.iter();
+    let metrics: Vec<_> = codes.map(|&code| Metric::from_code(code).unwrap_or(Metric::Unknown)).collect();
+    let metrics = MetricList::new(&metrics);
+    Ok(MetricSet { device, chip, metrics, interval_ns, highest_clock_hz, multiprocessors })
+}
+
+fn put_samples(samples: &[Sample], base: u64, group: &mut Vec<u8>) {
+    let Some(first) = samples.first() else { return };
+    let used = |sample: &Sample| METRIC_LIMIT - sample.values.iter().rev().take_while(|value| value.is_nan()).count();
+    let columns = samples.iter().map(used).max().unwrap_or(0);
+    varint::put_all(group, &[first.device.0.into(), samples.len() as u64, columns as u64]);
+    let (mut before, mut numbers) = (base, Vec::with_capacity(samples.len()));
+    for sample in samples {
+        let begin = sample.begin.nanos();
+        numbers.push(zigzag(begin.wrapping_sub(std::mem::replace(&mut before, begin))));
+    }
+    varint::put_all(group, &numbers);
+    put_differences(samples.iter().map(|sample| sample.end.nanos().wrapping_sub(sample.begin.nanos())), group);
+    for column in 0..columns {
+        let bits = || samples.iter().map(move |sample| sample.values.get(column).map_or(0, |value| value.to_bits()));
+        let shift = bits().fold(0, |all, bits| all | bits).trailing_zeros().min(31);
+        group.push(shift as u8);
+        put_differences(bits().map(|bits| u64::from(bits >> shift)), group);
+    }
+}
+
+fn put_differences(values: impl Iterator<Item = u64>, group: &mut Vec<u8>) {
+    let mut before = 0;
+    let numbers: Vec<u64> =
+        values.map(|value| zigzag(value.wrapping_sub(std::mem::replace(&mut before, value)))).collect();
+    varint::put_all(group, &numbers);
+}
+
+fn samples(group: &mut Cursor<'_>, base: u64, events: &mut Vec<CounterEvent>) -> Result<(), Malformed> {
+    let device = DeviceId(group.varint32()?);
+    let (count, columns) = (group.varint()?, group.varint()?);
+    // Each sample takes two bytes at least, so a body cannot announce what it does not have.
+    if count > MOST_SAMPLES || columns > MOST_COLUMNS || count * 2 > group.rest() as u64 {
+        return Err(Malformed);
+    }
+    let mut rows = Vec::with_capacity(count as usize);
+    let mut before = base;
+    for _ in 0..count {
+        before = before.wrapping_add(unzigzag(group.varint()?));
+        let begin = Timestamp::from_nanos(before);
+        rows.push(Sample { device, begin, end: begin, values: [f32::NAN; METRIC_LIMIT] });
+    }
+    let mut length = 0u64;
+    for row in &mut rows {
+        length = length.wrapping_add(unzigzag(group.varint()?));
+        row.end = Timestamp::from_nanos(row.begin.nanos().wrapping_add(length));
+    }
+    for column in 0..columns as usize {
+        let shift = group.byte()?;
+        let mut bits = 0u64;
+        for row in &mut rows {
+            bits = bits.wrapping_add(unzigzag(group.varint()?));
+            let value = u32::try_from(bits).ok().filter(|_| shift < 32).ok_or(Malformed)?;
+            if let Some(place) = row.values.get_mut(column) {
+                *place = f32::from_bits(value << shift);
+            }
+        }
+    }
+    events.extend(rows.into_iter().map(CounterEvent::Sample));
+    Ok(())
+}
+
+/// Values of a reading in the order of their bits in the mask.
+fn gauge_values(reading: &GaugeReading) -> [Option<u64>; 12] {
+    [
+        reading.power_mw.map(u64::from),
+        reading.temperature_c.map(u64::from),
+        reading.memory_temperature_c.map(u64::from),
+        reading.sm_clock_mhz.map(u64::from),
+        reading.memory_clock_mhz.map(u64::from),
+        reading.throttle,
+        reading.memory_used_bytes,
+        reading.pcie_received_bytes,
+        reading.pcie_sent_bytes,
+        reading.nvlink_received_bytes,
+        reading.nvlink_sent_bytes,
+        reading.energy_mj,
+    ]
+}
+
+fn put_gauges(reading: &GaugeReading, base: u64, group: &mut Vec<u8>) {
+    let values = gauge_values(reading);
+    let mask = values.iter().enumerate().fold(0, |mask, (bit, value)| mask | u64::from(value.is_some()) << bit);
+    varint::put_all(group, &[reading.device.0.into(), zigzag(reading.at.nanos().wrapping_sub(base)), mask]);
+    for value in values.into_iter().flatten() {
+        varint::put(group, value);
+    }
+}
+
+fn gauges(group: &mut Cursor<'_>, base: u64) -> Result<GaugeReading, Malformed> {
+    let device = DeviceId(group.varint32()?);
+    let at = Timestamp::from_nanos(base.wrapping_add(unzigzag(group.varint()?)));
+    let mask = group.varint()?;
+    let mut values = [None; 64];
+    for (bit, place) in values.iter_mut().enumerate() {
+        if mask >> bit & 1 != 0 {
+            *place = Some(group.varint()?);
+        }
+    }
+    let small = |value: Option<u64>| value.map(u32::try_from).transpose().map_err(|_| Malformed);
+    let [power, temperature, memory_temperature, sm_clock, memory_clock, throttle, memory_used, ..] = values;
+    let [.., pcie_received, pcie_sent, nvlink_received, nvlink_sent, energy] =
+        values.first_chunk::<12>().ok_or(Malformed)?;
+    Ok(GaugeReading {
+        device,
+        at,
+        power_mw: small(power)?,
+        temperature_c: small(temperature)?,
+        memory_temperature_c: small(memory_temperature)?,
+        sm_clock_mhz: small(sm_clock)?,
+        memory_clock_mhz: small(memory_clock)?,
+        throttle,
+        memory_used_bytes: memory_used,
+        pcie_received_bytes: *pcie_received,
+        pcie_sent_bytes: *pcie_sent,
+        nvlink_received_bytes: *nvlink_received,
+        nvlink_sent_bytes: *nvlink_sent,
+        energy_mj: *energy,
+    })
+}
+
+/// 0 is no refusal; numbers are never reused.
+fn put_loss(loss: &CounterLoss, group: &mut Vec<u8>) {
+    let (refusal, code) = match loss.refused {
+        None => (0, 0),
+        Some(Refusal::Unknown) => (1, 0),
+        Some(Refusal::Busy) => (2, 0),
+        Some(Refusal::NotPermitted) => (3, 0),
+        Some(Refusal::NoLibrary) => (4, 0),
+        Some(Refusal::TooOld) => (5, 0),
+        Some(Refusal::UnknownChip) => (6, 0),
+        Some(Refusal::NotSupported) => (7, 0),
+        Some(Refusal::GivenAway) => (8, 0),
+        Some(Refusal::Incomplete) => (9, 0),
+        Some(Refusal::Failed(code)) => (10, code),
+    };
+    let counts = [loss.lost, loss.incomplete, loss.first_dropped, loss.slowed];
+    varint::put_all(group, &[loss.device.0.into(), refusal, code.into()]);
+    varint::put_all(group, &counts);
+}
+
+fn loss(group: &mut Cursor<'_>) -> Result<CounterLoss, Malformed> {
+    let device = DeviceId(group.varint32()?);
+    let (refusal, code) = (group.varint()?, group.varint32()?);
+    let refused = match refusal {
+        0 => None,
+        2 => Some(Refusal::Busy),
+        3 => Some(Refusal::NotPermitted),
+        4 => Some(Refusal::NoLibrary),
+        5 => Some(Refusal::TooOld),
+        6 => Some(Refusal::UnknownChip),
+        7 => Some(Refusal::NotSupported),
+        8 => Some(Refusal::GivenAway),
+        9 => Some(Refusal::Incomplete),
+        10 => Some(Refusal::Failed(code)),
+        _ => Some(Refusal::Unknown),
+    };
+    let mut count = || group.optional();
+    Ok(CounterLoss { device, lost: count()?, incomplete: count()?, first_dropped: count()?, slowed: count()?, refused })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Timestamp {
+        Timestamp::from_nanos(1_790_000_000_000_000_000 + nanos)
+    }
+
+    fn back(events: &[CounterEvent]) -> Vec<CounterEvent> {
+        let mut body = Vec::new();
+        encode(events, times(events).0, &mut body);
+        let mut read = Vec::new();
+        assert_eq!(decode(&body, times(events).0, |event| read.push(event)), Ok(0));
+        read
+    }
+
+    /// NaN is unequal to itself.
+    fn bits(event: &CounterEvent) -> String {
+        match event {
+            CounterEvent::Sample(sample) => format!("{sample:?} {:?}", sample.values.map(f32::to_bits)),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn events() -> Vec<CounterEvent> {
+        let set = MetricSet {
+            device: DeviceId(1),
+            chip: ChipName::new("GH100"),
+            metrics: MetricList::new(&[Metric::Clock, Metric::Tensor, Metric::DramRead]),
+            interval_ns: 5_000_000,
+            highest_clock_hz: 1_980_000_000,
+            multiprocessors: 132,
+        };
+        let sample = |device, begin: u64, values: &[f32]| {
+            CounterEvent::Sample(Sample::new(DeviceId(device), at(begin), at(begin + 5_000_000), values))
+        };
+        let loss =
+            |refused| CounterLoss { device: DeviceId(0), lost: 3, incomplete: 4, first_dropped: 1, slowed: 2, refused };
+        let gauges = GaugeReading {
+            device: DeviceId(1),
+            at: at(77),
+            power_mw: Some(698_123),
+            throttle: Some(u64::MAX),
+            energy_mj: Some(0),
+            ..GaugeReading::default()
+        };
+        let mut events = vec![
+            CounterEvent::Set(set),
+            sample(1, 0, &[1.7e9, 37.5, 4.05e12]),
+            sample(1, 5_000_000, &[1.71e9, f32::NAN, 4.0e12]),
+            sample(0, 2_000_000, &[]),
+            CounterEvent::Gauges(gauges),
+            CounterEvent::Gauges(GaugeReading { at: at(78), ..GaugeReading::default() }),
+            sample(1, 3, &[f32::from_bits(0xffff_ffff), -0.0, f32::MIN_POSITIVE, f32::INFINITY]),
+        ];
+        let refusals = [
+            None,
+            Some(Refusal::Unknown),
+            Some(Refusal::Busy),
+            Some(Refusal::NotPermitted),
+            Some(Refusal::NoLibrary),
+            Some(Refusal::TooOld),
+            Some(Refusal::UnknownChip),
+            Some(Refusal::NotSupported),
+            Some(Refusal::GivenAway),
+            Some(Refusal::Incomplete),
+            Some(Refusal::Failed(999)),
+        ];
+        events.extend(refusals.map(|refused| CounterEvent::Loss(loss(refused))));
+        events
+    }
+
+    #[test]
+    fn events_come_back_in_their_order_bit_by_bit() {
+        let events = events();
+        let read = back(&events);
+        assert_eq!(read.iter().map(bits).collect::<Vec<_>>(), events.iter().map(bits).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_body_that_is_cut_gives_nothing() {
+        let (events, mut body) = (events(), Vec::new());
+        encode(&events, 0, &mut body);
+        for length in 0..body.len() {
+            let mut read = Vec::new();
+            let result = decode(&body[..length], 0, |event| read.push(event));
+            // Where a group ends, what is before it is whole.
+            assert!(result.is_ok() || read.is_empty(), "{length}");
+        }
+        assert_eq!(decode(&[what::SAMPLES, 3, 0, 0xff, 0x7f], 0, |_| {}), Err(Malformed));
+    }
+
+    #[test]
+    fn kinds_and_values_of_newer_writers_are_stepped_over() {
+        let mut body = vec![200, 2, 9, 9];
+        encode(&[CounterEvent::Loss(CounterLoss::default())], 0, &mut body);
+        let mut read = Vec::new();
+        assert_eq!(decode(&body, 0, |event| read.push(event)), Ok(1));
+        assert_eq!(read, [CounterEvent::Loss(CounterLoss::default())]);
+        // A mask with bit 20, and a value for it.
+        let mut group = Vec::new();
+        varint::put_all(&mut group, &[0, 0, 1 | 1 << 20, 250_000, 42]);
+        let reading = gauges(&mut Cursor::new(&group), 0).unwrap();
+        assert_eq!(reading.power_mw, Some(250_000));
+        // A metric that nobody knows keeps its place.
+        let mut group = Vec::new();
+        varint::put_all(&mut group, &[0, 0, 1, 2, 3, 3]);
+        group.extend([Metric::Clock as u8, 250, Metric::Issue as u8]);
+        assert_eq!(set(&mut Cursor::new(&group)).unwrap().metrics.position(Metric::Issue), Some(2));
+    }
+}

@@ -1,0 +1,147 @@
+//! The body of a KERNEL_PROFILE block: what measuring one kernel came to.
+//!
+//! Complete in itself but for the launch configuration, which is a row of the dictionary. A later version may append.
+
+use super::varint::{self, Cursor, Malformed};
+use crate::kernels::{KernelProfile, Outcome};
+use crate::record::{DeviceId, LaunchConfigId, Timestamp};
+
+/// Metrics that a reader accepts; ten times as many as a writer measures.
+const MAX_METRICS: u64 = 4_096;
+
+/// Numbers are never reused. A refusal carries its code.
+fn put_outcome(outcome: Outcome, body: &mut Vec<u8>) {
+    let number = match outcome {
+        Outcome::Measured => 0,
+        Outcome::NotLaunched => 1,
+        Outcome::OutOfBudget => 2,
+        Outcome::Disturbed => 3,
+        Outcome::Refused(_) => 4,
+        Outcome::Busy => 5,
+        Outcome::Unsuitable => 6,
+        Outcome::Unknown => 255,
+    };
+    let code = if let Outcome::Refused(code) = outcome { code } else { 0 };
+    varint::put_all(body, &[number, code.into()]);
+}
+
+fn outcome(cursor: &mut Cursor<'_>) -> Result<Outcome, Malformed> {
+    let (number, code) = (cursor.varint()?, cursor.varint32()?);
+    Ok(match number {
+        0 => Outcome::Measured,
+        1 => Outcome::NotLaunched,
+        2 => Outcome::OutOfBudget,
+        3 => Outcome::Disturbed,
+        4 => Outcome::Refused(code),
+        5 => Outcome::Busy,
+        6 => Outcome::Unsuitable,
+        _ => Outcome::Unknown,
+    })
+}
+
+/// Appends `profile`.
+pub(super) fn encode(profile: &KernelProfile, body: &mut Vec<u8>) {
+    varint::put_all(body, &[profile.device.0.into(), profile.config.0.into()]);
+    put_outcome(profile.outcome, body);
+    let numbers = [
+        profile.begin.nanos(),
+        profile.end.nanos(),
+        profile.passes.into(),
+        profile.launches.into(),
+        profile.discarded.into(),
+        profile.stall_ns,
+        profile.missing.len() as u64,
+    ];
+    varint::put_all(body, &numbers);
+    profile.missing.iter().for_each(|name| varint::put_bytes(body, name.as_bytes()));
+    varint::put(body, profile.values.len() as u64);
+    for (name, value) in &profile.values {
+        varint::put_bytes(body, name.as_bytes());
+        body.extend_from_slice(&value.to_bits().to_le_bytes());
+    }
+}
+
+/// The inverse of [`encode`]. What a newer version appended is left out.
+pub(super) fn decode(body: &[u8]) -> Result<KernelProfile, Malformed> {
+    let mut cursor = Cursor::new(body);
+    let mut profile = KernelProfile {
+        device: DeviceId(cursor.varint32()?),
+        config: LaunchConfigId(cursor.varint32()?),
+        outcome: outcome(&mut cursor)?,
+        begin: Timestamp::from_nanos(cursor.varint()?),
+        end: Timestamp::from_nanos(cursor.varint()?),
+        passes: cursor.varint32()?,
+        launches: cursor.varint32()?,
+        discarded: cursor.varint32()?,
+        stall_ns: cursor.varint()?,
+        ..KernelProfile::default()
+    };
+    for _ in 0..count(&mut cursor)? {
+        profile.missing.push(cursor.string()?);
+    }
+    for _ in 0..count(&mut cursor)? {
+        let name = cursor.string()?;
+        let bits = cursor.take(8)?.first_chunk::<8>().ok_or(Malformed)?;
+        profile.values.push((name, f64::from_bits(u64::from_le_bytes(*bits))));
+    }
+    Ok(profile)
+}
+
+fn count(cursor: &mut Cursor<'_>) -> Result<u64, Malformed> {
+    let count = cursor.varint()?;
+    if count > MAX_METRICS { Err(Malformed) } else { Ok(count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(outcome: Outcome) -> KernelProfile {
+        KernelProfile {
+            device: DeviceId(3),
+            config: LaunchConfigId(70_000),
+            outcome,
+            begin: Timestamp::from_nanos(1_763_000_000_000_000_000),
+            end: Timestamp::from_nanos(1_763_000_000_100_000_000),
+            passes: 2,
+            launches: 3,
+            discarded: 1,
+            stall_ns: 41_000_000,
+            missing: vec!["a__b.sum".to_owned()],
+            values: vec![("gpu__time_duration.sum".to_owned(), 80_123.5), ("sm__x.avg".to_owned(), -0.0)],
+        }
+    }
+
+    #[test]
+    fn profiles_come_back() {
+        for outcome in [
+            Outcome::Measured,
+            Outcome::NotLaunched,
+            Outcome::OutOfBudget,
+            Outcome::Disturbed,
+            Outcome::Refused(35),
+            Outcome::Busy,
+            Outcome::Unsuitable,
+            Outcome::Unknown,
+        ] {
+            let mut body = Vec::new();
+            encode(&profile(outcome), &mut body);
+            let back = decode(&body);
+            assert!(matches!(back, Ok(back) if back == profile(outcome)), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_too_much_is_refused_and_what_is_newer_is_read() {
+        let mut body = Vec::new();
+        encode(&profile(Outcome::Measured), &mut body);
+        for length in 0..body.len() {
+            assert!(decode(&body[..length]).is_err(), "cut at {length}");
+        }
+        body.push(1);
+        assert!(decode(&body).is_ok(), "a newer version appended");
+        let mut hostile = Vec::new();
+        varint::put_all(&mut hostile, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX]);
+        assert!(decode(&hostile).is_err());
+    }
+}

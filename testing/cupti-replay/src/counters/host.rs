@@ -1,0 +1,225 @@
+//! The C functions of CUPTI's profiler and of its metrics.
+#![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
+
+use std::ffi::c_char;
+use std::ptr;
+
+use cupti_sys::CuptiResult;
+use cupti_sys::counters::abi::{
+    DeviceGetChipName, HostConfigAddMetrics, HostDeinitialize, HostEvaluateToGpuValues, HostGetConfigImage,
+    HostGetConfigImageSize, HostGetNumOfPasses, HostGetSupportedChips, HostInitialize, ProfilerInitialize,
+    RANGE_PROFILER,
+};
+
+use super::Recorded;
+use super::image;
+use super::parameters::{bytes, checked, checked_anywhere, names};
+use super::unit::HostObject;
+use crate::ffi;
+use crate::instance::answer;
+use crate::violation::Rule;
+
+/// Each call opens a pass of its own, and ranges take as many as the file says.
+fn passes(host: &HostObject, recorded: &Recorded) -> u8 {
+    if host.of_ranges { recorded.passes(host.metrics.len()).saturating_add(host.calls - 1) } else { host.calls }
+}
+
+/// `cuptiProfilerInitialize`
+///
+/// # Safety
+/// NULL or a struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerInitialize(parameters: *mut ProfilerInitialize) -> CuptiResult {
+    answer("cuptiProfilerInitialize", |player| {
+        // SAFETY: as promised by the caller.
+        unsafe { checked(player, "cuptiProfilerInitialize", parameters, ProfilerInitialize::SIZE) }?;
+        player.unit.recorded().map(drop)
+    })
+}
+
+/// `cuptiDeviceGetChipName`
+///
+/// # Safety
+/// NULL or a struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiDeviceGetChipName(parameters: *mut DeviceGetChipName) -> CuptiResult {
+    answer("cuptiDeviceGetChipName", |player| {
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, "cuptiDeviceGetChipName", parameters, DeviceGetChipName::SIZE) }?;
+        let recorded = player.unit.recorded()?;
+        if parameters.device != 0 {
+            return Err(CuptiResult::INVALID_DEVICE);
+        }
+        parameters.chip = recorded.chip.as_ptr();
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostGetSupportedChips`: one.
+///
+/// # Safety
+/// NULL or a struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostGetSupportedChips(parameters: *mut HostGetSupportedChips) -> CuptiResult {
+    answer("cuptiProfilerHostGetSupportedChips", |player| {
+        let name = "cuptiProfilerHostGetSupportedChips";
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostGetSupportedChips::SIZE) }?;
+        let chip: *const c_char = player.unit.recorded()?.chip.as_ptr();
+        // One pointer for each call, for good: as long as the library.
+        parameters.chips = Box::leak(Box::new(chip));
+        parameters.count = 1;
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostInitialize`
+///
+/// # Safety
+/// NULL or a struct whose texts are terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostInitialize(parameters: *mut HostInitialize) -> CuptiResult {
+    answer("cuptiProfilerHostInitialize", |player| {
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, "cuptiProfilerHostInitialize", parameters, HostInitialize::SIZE) }?;
+        let recorded = player.unit.recorded()?;
+        // SAFETY: as promised by the caller.
+        let chip = unsafe { names(&raw const parameters.chip, 1) }?;
+        if parameters.kind > 1 || chip.first().map(String::as_bytes) != Some(recorded.chip.as_bytes()) {
+            return Err(CuptiResult::INVALID_PARAMETER);
+        }
+        let mut objects = player.unit.objects();
+        let handle = objects.handle();
+        objects
+            .hosts
+            .insert(handle, HostObject { of_ranges: parameters.kind == RANGE_PROFILER, ..HostObject::default() });
+        parameters.object = ptr::without_provenance_mut(handle);
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostDeinitialize`
+///
+/// # Safety
+/// NULL or a struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostDeinitialize(parameters: *mut HostDeinitialize) -> CuptiResult {
+    answer("cuptiProfilerHostDeinitialize", |player| {
+        // SAFETY: as promised by the caller.
+        let parameters =
+            unsafe { checked(player, "cuptiProfilerHostDeinitialize", parameters, HostDeinitialize::SIZE) }?;
+        let removed = player.unit.objects().hosts.remove(&parameters.object.addr());
+        removed.map(drop).ok_or(CuptiResult::INVALID_PARAMETER)
+    })
+}
+
+/// `cuptiProfilerHostConfigAddMetrics`: one that the chip lacks refuses all.
+///
+/// # Safety
+/// NULL or a struct with as many terminated texts as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostConfigAddMetrics(parameters: *mut HostConfigAddMetrics) -> CuptiResult {
+    answer("cuptiProfilerHostConfigAddMetrics", |player| {
+        let name = "cuptiProfilerHostConfigAddMetrics";
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostConfigAddMetrics::SIZE) }?;
+        // SAFETY: as promised by the caller.
+        let added = unsafe { names(parameters.names, parameters.count) }?;
+        let recorded = player.unit.recorded()?;
+        if !added.iter().all(|metric| recorded.knows(metric)) {
+            return Err(CuptiResult::UNKNOWN);
+        }
+        let mut objects = player.unit.objects();
+        let host = objects.host(parameters.object.addr())?;
+        host.metrics.extend(added);
+        host.calls = host.calls.saturating_add(1);
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostGetConfigImageSize`
+///
+/// # Safety
+/// NULL or a struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostGetConfigImageSize(parameters: *mut HostGetConfigImageSize) -> CuptiResult {
+    answer("cuptiProfilerHostGetConfigImageSize", |player| {
+        let name = "cuptiProfilerHostGetConfigImageSize";
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostGetConfigImageSize::SIZE) }?;
+        let mut objects = player.unit.objects();
+        let host = objects.host(parameters.object.addr())?;
+        parameters.size = image::configuration(passes(host, player.unit.recorded()?), &host.metrics).len();
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostGetConfigImage`
+///
+/// # Safety
+/// NULL or a struct with an image as long as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostGetConfigImage(parameters: *mut HostGetConfigImage) -> CuptiResult {
+    answer("cuptiProfilerHostGetConfigImage", |player| {
+        let name = "cuptiProfilerHostGetConfigImage";
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostGetConfigImage::SIZE) }?;
+        let mut objects = player.unit.objects();
+        let host = objects.host(parameters.object.addr())?;
+        let image = image::configuration(passes(host, player.unit.recorded()?), &host.metrics);
+        if parameters.image.is_null() || parameters.size < image.len() {
+            return Err(CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT);
+        }
+        // SAFETY: long enough, as the caller says.
+        unsafe { parameters.image.copy_from_nonoverlapping(image.as_ptr(), image.len()) };
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostGetNumOfPasses`
+///
+/// # Safety
+/// NULL or a struct with an image as long as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostGetNumOfPasses(parameters: *mut HostGetNumOfPasses) -> CuptiResult {
+    answer("cuptiProfilerHostGetNumOfPasses", |player| {
+        let name = "cuptiProfilerHostGetNumOfPasses";
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostGetNumOfPasses::SIZE) }?;
+        player.unit.recorded()?;
+        // SAFETY: as promised by the caller.
+        let image = unsafe { bytes(parameters.image, parameters.size) }?;
+        let (passes, _) = image::parse_configuration(image).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        parameters.passes = passes.into();
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostEvaluateToGpuValues`: of samples, and of ranges from inside a callback too.
+///
+/// # Safety
+/// NULL or a struct with counter data, texts and room for values as long as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostEvaluateToGpuValues(parameters: *mut HostEvaluateToGpuValues) -> CuptiResult {
+    answer("cuptiProfilerHostEvaluateToGpuValues", |player| {
+        let name = "cuptiProfilerHostEvaluateToGpuValues";
+        // SAFETY: as promised by the caller.
+        let parameters = unsafe { checked_anywhere(parameters, HostEvaluateToGpuValues::SIZE) }?;
+        // SAFETY: as promised by the caller.
+        let (data, wanted) =
+            unsafe { (bytes(parameters.image, parameters.size)?, names(parameters.names, parameters.count)?) };
+        let HostObject { metrics: known, of_ranges, .. } =
+            player.unit.objects().host(parameters.object.addr())?.clone();
+        if let Some(callback) = ffi::callback_on_this_thread().filter(|_| !of_ranges) {
+            player.violations.note(Rule::CountersInCallback, || format!("{name}, from {callback}"));
+        }
+        let sample = image::Data::read(data).sample(parameters.index).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        for (place, metric) in wanted.iter().enumerate() {
+            let found = known.iter().position(|known| known == metric).and_then(|at| sample.2.get(at));
+            let value = found.copied().ok_or(CuptiResult::INVALID_PARAMETER)?;
+            // SAFETY: room for as many values as names, as the caller says.
+            unsafe { parameters.values.add(place).write(value) };
+        }
+        Ok(())
+    })
+}

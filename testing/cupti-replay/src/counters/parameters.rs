@@ -1,0 +1,80 @@
+//! What clients pass by address.
+#![expect(unsafe_code, reason = "structs and texts of C")]
+
+use std::ffi::{CStr, c_char};
+
+use cupti_sys::CuptiResult;
+
+use super::image::Data;
+use crate::ffi;
+use crate::player::Player;
+use crate::violation::Rule;
+
+/// Checks a struct: not NULL, and as long as the fields that are used.
+///
+/// # Safety
+/// `parameters` is NULL or the address of a struct that begins with its size.
+pub unsafe fn checked<P>(
+    player: &Player,
+    function: &str,
+    parameters: *mut P,
+    size: usize,
+) -> Result<&'static mut P, CuptiResult> {
+    if let Some(callback) = ffi::callback_on_this_thread() {
+        player.violations.note(Rule::CountersInCallback, || format!("{function}, from {callback}"));
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { checked_anywhere(parameters, size) }
+}
+
+/// As [`checked`], of a function that may be called from inside a callback.
+///
+/// # Safety
+/// As [`checked`].
+pub unsafe fn checked_anywhere<P>(parameters: *mut P, size: usize) -> Result<&'static mut P, CuptiResult> {
+    if parameters.is_null() {
+        return Err(CuptiResult::INVALID_PARAMETER);
+    }
+    // SAFETY: every struct begins with its size, as the caller says.
+    if unsafe { parameters.cast::<usize>().read() } < size {
+        return Err(CuptiResult::INVALID_PARAMETER);
+    }
+    // SAFETY: not NULL, long enough, and used during the call alone.
+    Ok(unsafe { &mut *parameters })
+}
+
+/// Bytes of a client.
+///
+/// # Safety
+/// `size` bytes at `address` are readable during the call.
+pub unsafe fn bytes(address: *const u8, size: usize) -> Result<&'static [u8], CuptiResult> {
+    if address.is_null() {
+        return Err(CuptiResult::INVALID_PARAMETER);
+    }
+    // SAFETY: as promised by the caller.
+    Ok(unsafe { std::slice::from_raw_parts(address, size) })
+}
+
+/// Names of a client.
+///
+/// # Safety
+/// `count` terminated texts at `names`.
+pub unsafe fn names(names: *const *const c_char, count: usize) -> Result<Vec<String>, CuptiResult> {
+    if names.is_null() || count == 0 {
+        return Err(CuptiResult::INVALID_PARAMETER);
+    }
+    // SAFETY: as promised by the caller.
+    let text = |index| unsafe { CStr::from_ptr(names.add(index).read()) }.to_string_lossy().into_owned();
+    Ok((0..count).map(text).collect())
+}
+
+/// Stores counter data.
+///
+/// # Safety
+/// `size` bytes at `address` are writable.
+pub unsafe fn store(address: *mut u8, size: usize, data: &Data) {
+    for (place, byte) in data.bytes().take(size).enumerate() {
+        // SAFETY: below the size, as the caller says.
+        unsafe { address.add(place).write(byte) };
+    }
+}

@@ -1,0 +1,86 @@
+//! Launches that the host program makes: callbacks with the kernel's name and shape, as the real library has them.
+
+use std::ffi::{CString, c_void};
+
+use cupti_sys::{CallbackSite, Domain, LAUNCHES};
+
+use super::Player;
+use crate::ffi::{self, LaunchData};
+
+/// A launch.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Mangled name.
+    pub symbol: CString,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes.
+    pub shared_bytes: u32,
+}
+
+/// Parameters of `cuLaunchKernel`.
+#[repr(C)]
+struct Driver {
+    function: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: usize,
+    rest: [usize; 2],
+}
+
+/// Parameters of `cudaLaunchKernel`.
+#[repr(C)]
+struct Runtime {
+    function: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    arguments: usize,
+    shared_bytes: usize,
+    stream: usize,
+}
+
+impl Player {
+    /// Whether somebody listens to launches.
+    pub fn is_heard(&self) -> bool {
+        let client = self.client();
+        LAUNCHES.iter().any(|&(domain, id, _)| client.listener(domain, id).is_some())
+    }
+
+    /// Launches a kernel on this thread, as `cudaLaunchKernel` does: the driver's function is called within. What is
+    /// counted just now counts it. Nothing is recorded.
+    pub fn launch(&self, launch: &Launch, correlation: u32) {
+        let (grid, block) = (launch.grid, launch.block);
+        let runtime =
+            Runtime { function: 1, grid, block, arguments: 0, shared_bytes: launch.shared_bytes as usize, stream: 0 };
+        let driver = Driver { function: 1, grid, block, shared_bytes: launch.shared_bytes, stream: 0, rest: [0; 2] };
+        let [runtime, driver] = [(&raw const runtime).cast::<c_void>(), (&raw const driver).cast::<c_void>()];
+        let outer = |site| self.tell_launch((Domain::RUNTIME, 211), site, launch, runtime, correlation);
+        let inner = |site| self.tell_launch((Domain::DRIVER, 307), site, launch, driver, correlation);
+        outer(CallbackSite::ENTER);
+        inner(CallbackSite::ENTER);
+        self.unit.launched(&launch.symbol.to_string_lossy());
+        inner(CallbackSite::EXIT);
+        outer(CallbackSite::EXIT);
+    }
+
+    fn tell_launch(
+        &self,
+        (domain, id): (Domain, u32),
+        site: CallbackSite,
+        launch: &Launch,
+        parameters: *const c_void,
+        correlation: u32,
+    ) {
+        let listener = self.client().listener(domain, id);
+        if let Some(subscriber) = listener {
+            let symbol = launch.symbol.as_ptr();
+            // As most programs, those recorded have one context.
+            let context = self.session.contexts().next().unwrap_or(1);
+            let data = LaunchData { parameters, symbol, context, correlation };
+            ffi::tell_launch(&subscriber, domain, id, site, &data);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The counter interfaces of a library, on a machine without a GPU.
+
+use std::error::Error;
+
+use cupti_sys::counters::Counters;
+use cupti_sys::counters::host::{Collection, Host, MetricKind};
+use cupti_sys::counters::range::RangePlan;
+use cupti_sys::counters::sets::{self, Links};
+use cupti_sys::{Cupti, Search};
+
+/// Prints functions that the library lacks, its chips, and the set of each chip: with which links, and of which
+/// quantities.
+pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
+    let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
+    let counters = Counters::of(cupti);
+    println!("missing {}", counters.functions().missing().join(" "));
+    for (path, problem) in counters.missing_libraries() {
+        println!("library {}: {problem}", path.display());
+    }
+    if !counters.can_sample() {
+        return Ok(());
+    }
+    let chips = counters.supported_chips()?;
+    println!("chips {}", chips.join(" "));
+    for chip in &chips {
+        for (key, pcie, nvlink) in [("chip", false, false), ("pcie", true, false), ("nvlink", true, true)] {
+            match sets::choose(counters, chip, Links { pcie, nvlink }) {
+                Ok(Some(set)) => {
+                    let quantities: Vec<_> = set.quantities.iter().map(|quantity| format!("{quantity:?}")).collect();
+                    println!("set.{chip}.{key} {}", quantities.join(" "));
+                }
+                Ok(None) => println!("set.{chip}.{key} none"),
+                Err(error) => println!("set.{chip}.{key} {error}"),
+            }
+        }
+    }
+    if chips.iter().any(|chip| chip == "GH100") {
+        let host = Host::open(counters, Collection::Ranges, "GH100", None)?;
+        let counted = host.base_metrics(MetricKind::Counter)?;
+        println!("metrics {} {}", counted.len(), counted.iter().any(|name| name == "sm__cycles_active"));
+        let properties = host.properties("gpu__time_duration.sum")?;
+        println!("duration {} {}", properties.hardware, properties.unit);
+        println!("unknown {}", host.properties("there_is_no_such_metric.sum").is_err());
+    }
+    Ok(())
+}
+
+/// Prints how many launches each group of metrics takes on a chip, and which metrics it does not have.
+pub fn describe_ranges(path: &str, chip: &str, groups: &[String]) -> Result<(), Box<dyn Error>> {
+    let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
+    let groups: Vec<Vec<String>> = groups.iter().map(|group| group.split(',').map(str::to_owned).collect()).collect();
+    let plan = RangePlan::new(Counters::of(cupti), chip, &groups)?;
+    let passes: Vec<_> = (0..plan.groups()).map(|group| plan.passes(group).to_string()).collect();
+    println!("passes {}", passes.join(" "));
+    println!("missing {}", plan.missing().join(" "));
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The sets of metrics of kernels against a released library: which chips have them, and how many launches they take.
+
+use std::collections::HashMap;
+use std::process::Command;
+
+use profiler_core::kernels::sets;
+
+use crate::released::{CU13, Package, fetch, run};
+
+/// A chip, the launches of each group of the full set, and the parts of the names of what it lacks.
+const CHIPS: &[(&str, &str, &[&str])] = &[
+    ("GA100", "4 4 6 9", &["stalled_gmma", "src_fp16", "src_fp8"]),
+    ("AD102", "4 4 6 11", &["stalled_gmma", "src_fp16"]),
+    ("GH100", "4 4 7 14", &[]),
+    ("GB100", "5 4 6 11", &["stalled_gmma", "stalled_imc_miss", "src_fp16", "src_fp8"]),
+];
+
+#[test]
+fn sets_of_kernel_metrics_on_released_libraries() {
+    let package = Package { name: CU13.name, version: "13.0.85", file: CU13.file };
+    let library = match fetch(&package) {
+        Ok(library) => library,
+        Err(reason) => {
+            println!("SKIPPED {} {}: {reason}", package.name, package.version);
+            let required = std::env::var_os("CUPTI_LAYOUT_CHECK").is_some_and(|value| value == "required");
+            return assert!(!required, "not fetched: {reason}");
+        }
+    };
+    let groups: Vec<String> = sets::groups("full").unwrap().iter().map(|group| group.join(",")).collect();
+    for (chip, passes, lacking) in CHIPS {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cupti-layout-check"));
+        let text = run(command.arg(&library).args(["--ranges", chip]).args(&groups));
+        let text = text.unwrap_or_else(|error| panic!("{chip}: {error}"));
+        let found: HashMap<_, _> = text.lines().filter_map(|line| line.split_once(' ')).collect();
+        assert_eq!(found["passes"], *passes, "{chip}");
+        let missing: Vec<_> = found["missing"].split_whitespace().collect();
+        assert_eq!(missing.len(), lacking.len(), "{chip}: {missing:?}");
+        assert!(missing.iter().zip(*lacking).all(|(name, part)| name.contains(part)), "{chip}: {missing:?}");
+    }
+}

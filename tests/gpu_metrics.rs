@@ -1,0 +1,227 @@
+//! Gauges and hardware counters: from a driver, an NVML and a libcupti that play them, through the real libprof.so into
+//! the trace.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use profiler_core::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Refusal, Sample};
+use profiler_core::record::Record;
+use profiler_core::trace::{Item, TraceReader};
+
+use crate::support::{GPUWHY, Stage, stderr};
+
+/// Time of a recorded sample, nanoseconds.
+const INTERVAL: u64 = 5_000_000;
+/// Length of the recording that is played, about: longer samples are not reached.
+const RECORDED: u64 = 2_600_000_000;
+const NVML: &str = "power=650000,temperature=61,hbm=72,clock=1755,memory_clock=3201,highest=1980,reasons=4,used=5e9,\
+                    energy=7e6,traffic=1e9";
+const METRICS: [&str; 6] = [
+    "gpc__cycles_elapsed.avg.per_second",
+    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__inst_executed_realtime.avg.pct_of_peak_sustained_elapsed",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes_read.sum.per_second",
+    "dram__bytes_write.sum.per_second",
+];
+
+/// What a trace has of devices.
+#[derive(Debug, Default)]
+struct Seen {
+    sets: Vec<MetricSet>,
+    samples: Vec<Sample>,
+    gauges: Vec<GaugeReading>,
+    losses: Vec<CounterLoss>,
+    kernels: usize,
+}
+
+impl Seen {
+    fn of(stage: &Stage) -> Self {
+        let mut seen = Self::default();
+        let file = File::open(stage.path("trace.gpuwhy")).unwrap();
+        let mut reader = TraceReader::new(BufReader::new(file)).unwrap();
+        while let Some(item) = reader.next_item().unwrap() {
+            match item {
+                Item::Counters(CounterEvent::Set(set)) => seen.sets.push(set),
+                Item::Counters(CounterEvent::Sample(sample)) => seen.samples.push(sample),
+                Item::Counters(CounterEvent::Gauges(gauges)) => seen.gauges.push(gauges),
+                Item::Counters(CounterEvent::Loss(loss)) => seen.losses.push(loss),
+                Item::Record(Record::Kernel(_)) => seen.kernels += 1,
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    fn refused(&self) -> Option<Refusal> {
+        self.losses.last().and_then(|loss| loss.refused)
+    }
+}
+
+/// Samples from the start of the recording to its end: sample number `n` reads `n` % of the bandwidth, up to 100 and
+/// again. `more` statements go before them.
+fn recorded(chip: &str, more: &str) -> String {
+    let mut text = format!("chip {chip}\ninterval {INTERVAL}\nmetrics {}\n{more}", METRICS.join(" "));
+    for number in 0..RECORDED / INTERVAL {
+        let begin = number * INTERVAL;
+        let dram = number % 100;
+        writeln!(text, "sample {begin} {} 1.75e9 75 12.5 {dram} {dram}e9 1e9", begin + INTERVAL).unwrap();
+    }
+    text
+}
+
+/// A program on a machine with a device, at the recorded speed.
+fn program(stage: &Stage, says: &str, counters: Option<&str>) -> Command {
+    let mut host = stage.host("resnet_workers0");
+    let nvml = Path::new(GPUWHY).parent().unwrap().join("examples/libreplay_nvml.so");
+    assert!(nvml.is_file(), "{} was not built: run `cargo test --workspace`", nvml.display());
+    symlink(nvml, stage.path("libnvidia-ml.so.1")).unwrap();
+    host.env("LD_PRELOAD", stage.driver()).env("LD_LIBRARY_PATH", stage.folder.path()).env("REPLAY_NVML", says);
+    if let Some(counters) = counters {
+        fs::write(stage.path("counters.txt"), counters).unwrap();
+        host.env("GPUWHY_REPLAY_COUNTERS", stage.path("counters.txt"));
+    }
+    host.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_REPORT", "off");
+    host
+}
+
+fn run(stage: &Stage, host: &mut Command) -> (Seen, String) {
+    let output = host.output().unwrap();
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    (Seen::of(stage), text)
+}
+
+#[test]
+fn gauges_are_read_without_being_asked_for() {
+    let stage = Stage::new();
+    let (seen, text) = run(&stage, &mut program(&stage, NVML, Some(&recorded("GH100", ""))));
+    assert_eq!((text.as_str(), seen.sets.len(), seen.samples.len()), ("", 0, 0));
+    assert!(seen.gauges.len() >= 4 && seen.kernels > 1000, "{seen:?}");
+    let last = seen.gauges.last().unwrap();
+    assert_eq!(
+        (last.power_mw, last.temperature_c, last.memory_temperature_c, last.sm_clock_mhz, last.memory_clock_mhz),
+        (Some(650_000), Some(61), Some(72), Some(1755), Some(3201))
+    );
+    assert_eq!((last.throttle, last.memory_used_bytes), (Some(4), Some(5_000_000_000)));
+    assert_eq!((last.nvlink_sent_bytes, last.nvlink_received_bytes), (None, None));
+    // A gigabyte between two looks at counters of 32 bits, and more looks than readings.
+    let traffic: Vec<u64> = seen.gauges.iter().map(|gauges| gauges.pcie_received_bytes.unwrap()).collect();
+    assert!(traffic.windows(2).all(|pair| pair[1] >= pair[0] + 1_000_000_000), "{traffic:?}");
+    assert!(
+        traffic.iter().all(|bytes| bytes % 1_000_000_000 == 0) && *traffic.last().unwrap() > 1 << 32,
+        "{traffic:?}"
+    );
+    // Energy is slow to read: at the start and at the end.
+    let energy: Vec<u64> = seen.gauges.iter().filter_map(|gauges| gauges.energy_mj).collect();
+    assert_eq!(energy, [7_000_000, 7_001_000]);
+    assert!(seen.gauges.windows(2).all(|pair| pair[0].at < pair[1].at), "{seen:?}");
+}
+
+#[test]
+fn samples_reach_the_trace_in_the_recordings_time() {
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+    let (seen, text) = run(&stage, host.env("GPUWHY_GPU_METRICS", "on"));
+    assert_eq!(text, "");
+    let [set] = seen.sets.as_slice() else { panic!("{:?}", seen.sets) };
+    let wanted = [
+        Metric::Clock,
+        Metric::MultiprocessorsActive,
+        Metric::Issue,
+        Metric::Dram,
+        Metric::DramRead,
+        Metric::DramWrite,
+    ];
+    assert_eq!((set.chip.as_str(), set.metrics.as_slice()), ("GH100", wanted.as_slice()));
+    assert_eq!((set.interval_ns, set.highest_clock_hz, set.multiprocessors), (INTERVAL, 1_980_000_000, 132));
+    let loss = seen.losses.last().unwrap();
+    assert_eq!((loss.lost, loss.incomplete, loss.first_dropped, loss.refused), (0, 0, 1, None));
+    // The first is dropped, as it begins seconds before; from then on each is there, with what was recorded.
+    assert!(seen.samples.len() > 100, "{} samples", seen.samples.len());
+    let start = seen.samples[0].begin.nanos();
+    for (place, sample) in seen.samples.iter().enumerate() {
+        assert_eq!(sample.begin.nanos(), start + place as u64 * INTERVAL);
+        assert_eq!(sample.end.since(sample.begin), INTERVAL);
+    }
+    let dram: Vec<f32> = seen.samples.iter().map(|sample| sample.value(set, Metric::Dram).unwrap()).collect();
+    assert!(dram.windows(2).all(|pair| pair[1] == (pair[0] + 1.0) % 100.0), "{dram:?}");
+    assert!(seen.samples.iter().all(|sample| sample.value(set, Metric::Issue) == Some(12.5)));
+    assert!(!seen.gauges.is_empty(), "gauges beside samples");
+}
+
+#[test]
+fn a_named_rate_is_sampled_at() {
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+    let (seen, _) = run(&stage, host.env("GPUWHY_GPU_METRICS", "on:50"));
+    assert_eq!(seen.sets[0].interval_ns, 20_000_000);
+    assert!(seen.samples.iter().all(|sample| sample.end.since(sample.begin) == 20_000_000), "{:?}", seen.samples);
+    assert!(seen.samples.len() > 20);
+}
+
+#[test]
+fn a_refusal_is_kept_and_said_only_to_those_who_asked() {
+    for (fault, refusal, words) in [
+        ("cuptiPmSamplingGetCounterAvailability=26", Refusal::Busy, "another tool has the GPU's counters"),
+        ("cuptiPmSamplingSetConfig=26", Refusal::Busy, "dcgmi profile --pause"),
+        ("cuptiPmSamplingStart=35", Refusal::NotPermitted, "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("cuptiPmSamplingEnable=43", Refusal::NotSupported, "use the whole GPU"),
+        ("cuptiProfilerInitialize=999", Refusal::Failed(999), "CUPTI answered UNKNOWN (999)"),
+    ] {
+        let stage = Stage::new();
+        let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+        host.env("GPUWHY_REPLAY_FAULT", fault).env("GPUWHY_GPU_METRICS", "on");
+        let (seen, text) = run(&stage, &mut host);
+        assert_eq!((seen.refused(), seen.samples.len()), (Some(refusal), 0), "{fault}");
+        assert_eq!(text.matches("GPU counters of device 0 are not sampled: ").count(), 1, "{fault}: {text}");
+        assert!(text.contains(words), "{fault}: {text}");
+        assert!(seen.gauges.len() >= 4 && seen.kernels > 1000, "{fault}: everything else goes on");
+    }
+}
+
+#[test]
+fn a_library_without_counters_leaves_gauges() {
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, None);
+    let (seen, text) = run(&stage, host.env("GPUWHY_GPU_METRICS", "auto"));
+    // The replay library has the functions, and answers as one without counters does.
+    assert_eq!((text.as_str(), seen.refused()), ("", Some(Refusal::TooOld)));
+    assert!(seen.samples.is_empty() && seen.gauges.len() >= 4);
+}
+
+#[test]
+fn a_unit_that_sends_nothing_is_left_out() {
+    // NVML counts no traffic here, so links would be sampled; those of PCI Express never complete.
+    let silent = "silent pcie__read_bytes.sum.per_second pcie__write_bytes.sum.per_second\n";
+    let stage = Stage::new();
+    let mut host = program(&stage, "power=650000", Some(&recorded("GH100", silent)));
+    let (seen, text) = run(&stage, host.env("GPUWHY_GPU_METRICS", "on"));
+    assert_eq!(text, "");
+    let lists: Vec<_> = seen.sets.iter().map(|set| set.metrics.as_slice()).collect();
+    assert!(lists.len() == 2 && lists[0].contains(&Metric::PcieRead), "{lists:?}");
+    assert!(!lists[1].contains(&Metric::PcieRead) && lists[1].contains(&Metric::Dram), "{lists:?}");
+    let loss = seen.losses.last().unwrap();
+    assert!(loss.incomplete >= 40 && loss.refused.is_none() && seen.samples.len() > 50, "{loss:?}");
+}
+
+#[test]
+fn nothing_is_read_where_that_is_asked_for() {
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+    let (seen, _) = run(&stage, host.env("GPUWHY_GPU_METRICS", "off"));
+    assert!(seen.gauges.is_empty() && seen.samples.is_empty() && seen.losses.is_empty() && seen.kernels > 1000);
+}
+
+#[test]
+fn a_hanging_function_does_not_hold_up_the_end() {
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+    host.env("GPUWHY_REPLAY_FAULT", "cuptiPmSamplingDecodeData=hang").env("GPUWHY_GPU_METRICS", "on");
+    let (seen, text) = run(&stage, &mut host);
+    assert!(seen.samples.is_empty() && seen.kernels > 1000, "{text}");
+}

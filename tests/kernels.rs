@@ -1,0 +1,203 @@
+//! Kernels measured with hardware counters: from a libcupti that plays ranges, through the real libprof.so and the
+//! command, to the page.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::support::{GPUWHY, Stage, stderr};
+use serde_json::Value;
+
+/// The recording has been played by this time of it, milliseconds.
+const RECORDED_MS: u64 = 10_000;
+
+/// A kernel of the recorded GPT, as a launch of the host program.
+struct Shape {
+    symbol: String,
+    launch: String,
+}
+
+fn kernels(stage: &Stage, options: &[&str]) -> Output {
+    Command::new(GPUWHY).arg("kernels").args(options).arg(stage.path("trace.gpuwhy")).output().unwrap()
+}
+
+fn json(stage: &Stage) -> Value {
+    let output = kernels(stage, &["--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+}
+
+fn text(stage: &Stage, options: &[&str]) -> String {
+    let output = kernels(stage, options);
+    assert!(output.status.success(), "{}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The two kernels with the most time of the recorded GPT, and `times` launches of each.
+fn shapes(times: u32) -> [Shape; 2] {
+    let stage = Stage::new();
+    assert!(stage.host("gpt").status().unwrap().success());
+    let report = json(&stage);
+    let rows = report["unmeasured"].as_array().unwrap();
+    let mut usable = rows.iter().filter(|row| row["excluded"].is_null());
+    [0, 1].map(|_| {
+        let row = usable.next().expect("two kernels that can be measured");
+        let size = |field: &str| {
+            let numbers: Vec<_> = row[field].as_array().unwrap().iter().map(Value::to_string).collect();
+            numbers.join(",")
+        };
+        let symbol = row["symbol"].as_str().unwrap().to_owned();
+        let (grid, block, shared) = (size("grid"), size("block"), &row["dynamic_shared_bytes"]);
+        Shape { launch: format!("launch={symbol};{grid};{block};{shared};{times}"), symbol }
+    })
+}
+
+const METRICS: &str = "gpu__time_duration.sum,gpc__cycles_elapsed.avg.per_second,\
+                       gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed,dram__bytes_read.sum,dram__bytes_write.sum,\
+                       sm__inst_executed.avg.pct_of_peak_sustained_elapsed,smsp__thread_inst_executed_pipe_fma_pred_on.sum";
+
+/// What the replay library counts: for the first kernel those of a copy, for the second those of a matrix product.
+fn counters(stage: &Stage, [first, second]: &[Shape; 2]) {
+    let mut file = String::from("chip GH100\ninterval 5000000\nmetrics sm__cycles_active.avg\nmetrics_in_a_pass 3\n");
+    for (kernel, values) in [
+        (&first.symbol, [541_000.0, 1.9e9, 84.1, 1.07e9, 1.05e9, 4.0, 2.0e8]),
+        (&second.symbol, [80_000.0, 1.67e9, 24.6, 8.0e7, 2.0e7, 10.9, 1.0e9]),
+    ] {
+        for (metric, value) in METRICS.split(',').zip(values) {
+            file.push_str(&format!("kernel {kernel} {metric} {value}\n"));
+        }
+    }
+    fs::write(stage.path("counters.txt"), file).unwrap();
+}
+
+/// The host program, which plays the recorded GPT and then launches the two kernels.
+fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
+    counters(stage, shapes);
+    let mut host = stage.host("gpt");
+    host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt")
+        .env("GPUWHY_KERNELS", "2")
+        .env("GPUWHY_KERNEL_METRICS", METRICS)
+        .env("GPUWHY_KERNEL_NAMES", format!("^({}|{})$", shapes[0].symbol, shapes[1].symbol))
+        .env("GPUWHY_GPU_METRICS", "off");
+    // In turns, whichever of the two comes first.
+    for shape in shapes.iter().chain(shapes) {
+        host.args(["--call", &format!("{RECORDED_MS}:{}", shape.launch)]);
+    }
+    host
+}
+
+#[test]
+fn kernels_of_a_run_without_profiles_are_listed_with_what_records_tell() {
+    let stage = Stage::new();
+    assert!(stage.host("gpt").status().unwrap().success());
+    let report = json(&stage);
+    let rows = report["unmeasured"].as_array().unwrap();
+    assert!(report["measured"].as_array().unwrap().is_empty() && rows.len() > 5);
+    let shares: f64 = rows.iter().map(|row| row["share"].as_f64().unwrap()).sum();
+    assert!((0.3..1.0).contains(&shares), "the larger part of the steady time: {shares}");
+    let page = text(&stage, &[]);
+    assert!(page.contains("No kernel was measured") && page.contains("other kernels by time"), "{page}");
+    let csv = text(&stage, &["--csv", "--page", "raw"]);
+    assert_eq!(csv.lines().count(), 2, "headings and units: {csv}");
+}
+
+#[test]
+fn kernels_are_measured_in_their_launches_and_shown() {
+    // Seven metrics, three in a pass: three launches each.
+    let shapes = shapes(3);
+    let stage = Stage::new();
+    let output = host(&stage, &shapes).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stage);
+    let measured = report["measured"].as_array().unwrap();
+    assert_eq!(measured.len(), 2, "{}", stderr(&output));
+    for (kernel, shape) in measured.iter().zip(&shapes) {
+        assert_eq!(kernel["symbol"], shape.symbol.as_str());
+        assert_eq!((&kernel["outcome"], &kernel["passes"]), (&"measured".into(), &3.into()), "{kernel:#}");
+        assert_eq!((&kernel["measured_launches"], &kernel["discarded_launches"]), (&3.into(), &0.into()));
+        assert!(
+            kernel["begin_unix_ns"].as_u64() > Some(0)
+                && kernel["end_unix_ns"].as_u64() >= kernel["begin_unix_ns"].as_u64()
+        );
+    }
+    assert_eq!((&measured[0]["duration_ns"], &measured[0]["nearest_roof"]), (&541_000.0.into(), &"dram".into()));
+    let finding = &measured[0]["findings"][0];
+    assert_eq!((&finding["rule"], &finding["applies"]), (&"at_roof".into(), &true.into()), "{finding:#}");
+    let page = text(&stage, &[]);
+    assert!(!page.contains("\n\n    "), "no line is torn: {page}");
+    for part in ["2 kernels measured", "device memory 84 %", "== roofline", "fuse it with the kernels"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let raw = text(&stage, &["--csv", "--page", "raw"]);
+    let lines: Vec<_> = raw.lines().collect();
+    assert!(lines[0].contains("\"gpu__time_duration.sum\"") && lines[1].contains("\"ns\""), "{raw}");
+    assert!(lines.len() == 4 && lines[2].contains("\"541000\"") && lines[3].contains("\"80000\""), "{raw}");
+    assert_eq!(text(&stage, &["--csv"]).lines().count(), 1 + 2 * (7 + 5), "a row for each metric, launch metrics too");
+    let picture = stage.path("roofline.svg");
+    text(&stage, &["--svg", picture.to_str().unwrap()]);
+    let picture = fs::read_to_string(picture).unwrap();
+    assert!(picture.starts_with("<svg") && picture.matches("<circle").count() == 2, "{picture}");
+}
+
+#[test]
+fn a_program_that_ends_early_leaves_what_was_measured() {
+    let shapes = shapes(2);
+    let stage = Stage::new();
+    counters(&stage, &shapes);
+    let mut host = stage.host("gpt");
+    let launch = format!("{RECORDED_MS}:{}", shapes[0].launch);
+    let host =
+        host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_GPU_METRICS", "off").args(["--call", &launch]);
+    let host = host.env("GPUWHY_KERNELS", "1").env("GPUWHY_KERNEL_METRICS", METRICS);
+    let output = host.env("GPUWHY_KERNEL_NAMES", format!("^{}$", shapes[0].symbol)).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stage);
+    assert_eq!(report["measured"][0]["measured_launches"], 2, "two of three passes: {}", stderr(&output));
+    let outcomes: Vec<_> =
+        report["measured"].as_array().unwrap().iter().map(|of| of["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["not_launched"]);
+}
+
+#[test]
+fn a_refusal_is_told_and_everything_else_is_as_without() {
+    let shapes = shapes(3);
+    for (fault, outcome, reason) in [
+        ("cuptiRangeProfilerStart=35", "refused", "may not read the counters"),
+        ("cuptiProfilerGetCounterAvailability=26", "busy", "holds its counters"),
+        ("cuptiRangeProfilerDecodeData=999", "refused", "error 999"),
+        ("cuptiRangeProfilerSetConfig=8", "refused", "error 8"),
+    ] {
+        let stage = Stage::new();
+        let output = host(&stage, &shapes).env("GPUWHY_REPLAY_FAULT", fault).output().unwrap();
+        assert!(output.status.success(), "{fault}: {}", stderr(&output));
+        let report = json(&stage);
+        let first = &report["measured"][0];
+        assert_eq!(first["outcome"], outcome, "{fault}: {first:#}");
+        assert!(first["reason"].as_str().unwrap().contains(reason), "{fault}: {}", first["reason"]);
+        assert!(text(&stage, &[]).contains("not measured: "), "{fault}");
+        assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute", "{fault}");
+    }
+}
+
+#[test]
+fn the_command_runs_a_program_and_answers_with_its_exit_code() {
+    let output = Command::new(GPUWHY).args(["kernels", "--", "sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert!(stderr(&output).contains("did not use CUDA"), "{}", stderr(&output));
+    let output = Command::new(GPUWHY).args(["kernels", "--", "/nowhere/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    for (bad, said) in [
+        (["--set", "everything"], "sets (core"),
+        (["--kernel", "a(b"], "regular expression"),
+        (["--top", "0"], "1..=64"),
+        (["--metrics", "rm -rf"], "names of metrics"),
+    ] {
+        let output = Command::new(GPUWHY).arg("kernels").args(bad).args(["--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{bad:?}");
+        assert!(stderr(&output).contains(said), "{bad:?}: {}", stderr(&output));
+    }
+    let output = Command::new(GPUWHY).args(["kernels", "--query-metrics"]).output().unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && listed.contains("set core") && listed.contains("dram__bytes_read.sum"),
+        "{listed}"
+    );
+}
