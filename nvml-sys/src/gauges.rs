@@ -1,8 +1,8 @@
 //! Gauges of a device: power, temperature, clocks and what lowers them, memory, traffic.
 //!
 //! Each is read by itself, and none excludes another tool or needs rights. What a reading takes is measured in
-//! `docs/design/overhead.md`: below a microsecond for those that the driver keeps, some 80 us for the counters of a link,
-//! and milliseconds for energy.
+//! `docs/design/overhead.md`: below a microsecond for those that the driver keeps, some 80 us for the counters of a
+//! link, and milliseconds for energy.
 
 use std::ffi::{c_uint, c_void};
 

@@ -76,8 +76,10 @@ struct Thread<'a> {
     open_due: Option<Instant>,
     decode_due: Instant,
     gauges_due: Instant,
-    /// When records were last made.
-    worked: Instant,
+    /// When records were last made, if ever.
+    worked: Option<Instant>,
+    /// Whether they are made now: what is read at other times belongs to no capture.
+    is_on: bool,
     told: Vec<counters::CounterLoss>,
 }
 
@@ -112,10 +114,11 @@ impl Reader {
             open_due: None,
             decode_due: now,
             gauges_due: now,
-            worked: now,
+            worked: None,
+            is_on: false,
             told: Vec::new(),
         };
-        while !stop.wait(LINKS_EVERY) {
+        while !stop.wait(if thread.known == 0 { LOOK_EVERY } else { LINKS_EVERY }) {
             thread.round();
         }
         thread.finish();
@@ -125,9 +128,10 @@ impl Reader {
 impl Thread<'_> {
     fn round(&mut self) {
         let now = Instant::now();
-        if self.controller.is_on() {
-            self.worked = now;
-        } else if now.duration_since(self.worked) > CLOSE_AFTER {
+        self.is_on = self.controller.is_on();
+        if self.is_on {
+            self.worked = Some(now);
+        } else if self.worked.is_none_or(|worked| now.duration_since(worked) > CLOSE_AFTER) {
             self.close();
             return;
         }
@@ -318,6 +322,9 @@ impl Thread<'_> {
             self.events.extend(losses.iter().copied().map(CounterEvent::Loss));
             self.told = losses;
         }
+        if !self.is_on {
+            self.events.retain(|event| !is_reading(event));
+        }
         if self.events.is_empty() {
             return;
         }
@@ -337,6 +344,8 @@ impl Thread<'_> {
     }
 
     fn finish(mut self) {
+        // The last samples are those of what is measured until now.
+        self.is_on |= self.controller.is_on();
         for device in &mut self.sampled {
             device.close(&mut self.events);
         }

@@ -189,8 +189,8 @@ impl SampledDevice {
         }
     }
 
-    /// Whether no sample completes, as a unit sends nothing. Closes it then, and chooses a smaller set; `Some(false)` when
-    /// there is none.
+    /// Whether no sample completes, as a unit sends nothing. Closes it then, and chooses a smaller set; `Some(false)`
+    /// when there is none.
     pub fn gives_up_a_unit(&mut self) -> Option<bool> {
         if self.sampler.is_none() || self.taken > 0 || self.unfinished < HOPELESS {
             return None;

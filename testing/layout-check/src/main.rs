@@ -2,7 +2,8 @@
 //!
 //! A program of its own because two copies of libcupti in one process fight, and because some versions crash the
 //! process when there is no driver: with `--symbols` nothing in the library is called. With `--counters` it prints what
-//! there is of the counter interfaces instead. It is the child of the tests over released libraries and does not judge what it prints.
+//! there is of the counter interfaces instead. It is the child of the tests over released libraries and does not judge
+//! what it prints.
 
 mod counters;
 
