@@ -218,6 +218,23 @@ fn nothing_is_read_where_that_is_asked_for() {
 }
 
 #[test]
+fn an_overflow_and_errors_that_stay_end_sampling_alone() {
+    for (fault, refused) in
+        [("cuptiPmSamplingDecodeData=8", None), ("cuptiPmSamplingDecodeData=999", Some(Refusal::Failed(999)))]
+    {
+        let stage = Stage::new();
+        let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+        host.env("GPUWHY_REPLAY_FAULT", fault).env("GPUWHY_GPU_METRICS", "on");
+        let (seen, text) = run(&stage, &mut host);
+        let loss = seen.losses.last().unwrap();
+        assert_eq!((loss.refused, seen.samples.len()), (refused, 0), "{fault}: {text}");
+        assert_eq!(loss.lost > 0, refused.is_none(), "{fault}: {loss:?}");
+        assert_eq!(text.contains("are no longer sampled"), refused.is_some(), "{fault}: {text}");
+        assert!(seen.gauges.len() >= 4 && seen.kernels > 1000, "{fault}");
+    }
+}
+
+#[test]
 fn a_hanging_function_does_not_hold_up_the_end() {
     let stage = Stage::new();
     let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));

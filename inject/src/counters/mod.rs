@@ -43,6 +43,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const OPEN_AFTER: Duration = Duration::from_millis(500);
 /// Between two attempts while another tool has the counters.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// Before a device is opened again whose buffer ran over: what made this thread late may last.
+const OPEN_AFTER_OVERFLOW: Duration = Duration::from_secs(5);
 /// Sampling goes on for so long between two captures: the next may follow, and opening takes 200 ms.
 const CLOSE_AFTER: Duration = Duration::from_secs(2);
 /// Left of a limit on the process's memory for tables and images: 75 MB and up to 20 MB were seen on an H200.
@@ -275,6 +277,9 @@ impl Thread<'_> {
                 ),
                 None => {}
             }
+        }
+        if self.sampled.iter_mut().fold(false, |any, device| device.take_overflow() || any) {
+            self.open_due.get_or_insert(Instant::now() + OPEN_AFTER_OVERFLOW);
         }
         let after = threads::thread_cpu_time(threads::thread_id());
         let spent = after.zip(before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
