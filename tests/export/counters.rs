@@ -154,7 +154,7 @@ fn tables_and_the_report_say_the_same_of_limits() {
         assert_eq!(row["roof"], kernel["limits"]["roof"], "{row}");
     }
     let means = asked("SELECT avg(value) AS mean, count(*) AS n FROM gpu_metrics WHERE metric = 'dram'");
-    assert_eq!((&means[0]["mean"], means[0]["n"].as_u64()), (&Value::from(75.0), Some(samples)));
+    assert_eq!((means[0]["mean"].as_f64(), means[0]["n"].as_u64()), (Some(75.0), Some(samples)));
     // A compacted copy says the same.
     let copy = stage.path("copy.gpuwhy");
     let output = gpuwhy(&[&"compact", &trace, &"-o", &copy]);

@@ -1,6 +1,8 @@
 //! The counters of one capture: samples joined with what ran, and what gauges add up to, by device.
 
-use super::estimate::{Activity, Estimates, Estimator};
+use rustc_hash::FxHashMap;
+
+use super::estimate::{Activity, Estimator};
 use super::power::GaugeSums;
 use super::roofs::{KernelLimits, REACHABLE};
 use super::{CounterEvent, MetricSet};
@@ -18,8 +20,9 @@ pub struct DeviceCounters {
     /// What its gauges add up to.
     pub gauges: GaugeSums,
     estimator: Option<Estimator>,
-    /// The newest estimates, for the simulation, and the number of samples after which the next are made.
-    newest: Estimates,
+    /// What remains of a kernel's time at its roof, 0 to 1, by the newest estimates: for the simulation.
+    at_roof: FxHashMap<LaunchConfigId, f32>,
+    /// The number of samples after which the next estimates are made.
     due: u64,
 }
 
@@ -35,7 +38,11 @@ impl DeviceCounters {
         estimator.advance(watermark);
         let used = estimator.counts().used;
         if used >= self.due {
-            self.newest = estimator.solve();
+            let estimates = estimator.solve();
+            let limits = |config| KernelLimits::of(Activity::Kernel(config), &estimates, estimator.set());
+            let told = estimates.told().map(|config| (config, limits(config)));
+            let known = told.filter(|(_, limits)| limits.roof.is_some());
+            self.at_roof = known.map(|(config, limits)| (config, limits.at_roof(REACHABLE) as f32)).collect();
             self.due = used + (used / 2).max(FIRST_ESTIMATE);
         }
     }
@@ -84,7 +91,7 @@ impl Counters {
             estimator => {
                 *estimator = Some(Estimator::new(*set, from));
                 device.due = FIRST_ESTIMATE;
-                device.newest = Estimates::default();
+                device.at_roof = FxHashMap::default();
             }
         }
         self.sampled = true;
@@ -109,16 +116,8 @@ impl Counters {
     /// so far; 0 when that is not known.
     #[must_use]
     pub fn at_roof(&self, device: DeviceId, config: LaunchConfigId, nanos: u64) -> u32 {
-        let Some(known) = self.device(device) else { return 0 };
-        let Some(estimator) = &known.estimator else { return 0 };
-        if !known.newest.tells(config) {
-            return 0;
-        }
-        let limits = KernelLimits::of(Activity::Kernel(config), &known.newest, estimator.set());
-        if limits.roof.is_none() {
-            return 0;
-        }
-        u32::try_from((nanos as f64 * limits.at_roof(REACHABLE)) as u64).unwrap_or(u32::MAX).max(1)
+        let remains = self.device(device).and_then(|known| known.at_roof.get(&config));
+        remains.map_or(0, |part| u32::try_from((nanos as f64 * f64::from(*part)) as u64).unwrap_or(u32::MAX).max(1))
     }
 
     /// All that ended before `watermark` has been told.
@@ -140,8 +139,8 @@ impl Counters {
             Some(place) => place,
             None if self.devices.len() >= DEVICE_LIMIT => return None,
             None => {
-                let (gauges, newest) = (GaugeSums::default(), Estimates::default());
-                self.devices.push(DeviceCounters { device, gauges, estimator: None, newest, due: FIRST_ESTIMATE });
+                let (gauges, at_roof) = (GaugeSums::default(), FxHashMap::default());
+                self.devices.push(DeviceCounters { device, gauges, estimator: None, at_roof, due: FIRST_ESTIMATE });
                 self.devices.len() - 1
             }
         };

@@ -114,6 +114,13 @@ impl Estimates {
         Some((values[column], errors[column]))
     }
 
+    /// The kernels that are told apart.
+    pub fn told(&self) -> impl Iterator<Item = LaunchConfigId> {
+        self.rows
+            .keys()
+            .filter_map(|activity| if let Activity::Kernel(config) = activity { Some(*config) } else { None })
+    }
+
     /// Whether a kernel is told apart from all others.
     #[must_use]
     pub fn tells(&self, config: LaunchConfigId) -> bool {
@@ -308,16 +315,16 @@ impl Estimator {
     }
 
     /// The number of each unknown when at most `most` are told apart, and none with less than the part `share` of the
-    /// weight of all. Those that always are keep their numbers.
+    /// time. Those that always are keep their numbers.
     fn grouping(&self, most: usize, share: f64) -> Vec<usize> {
-        let weight = |place: usize| self.equations.weight(place);
-        let all: f64 = (0..self.unknowns.len()).map(weight).sum();
+        let times: Vec<f64> = (0..self.unknowns.len()).map(|place| self.equations.time(place)).collect();
+        let least = share * self.equations.rows() as f64;
         let mut kernels: Vec<usize> = (FIXED.len()..self.unknowns.len()).collect();
-        kernels.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)).then(a.cmp(&b)));
+        kernels.sort_by(|&a, &b| times[b].total_cmp(&times[a]).then(a.cmp(&b)));
         let kept = most.saturating_sub(FIXED.len());
         let mut joined = vec![JOINED; self.unknowns.len()];
         (0..FIXED.len().min(joined.len())).for_each(|fixed| joined[fixed] = fixed);
-        let large = kernels.into_iter().take(kept).filter(|&place| weight(place) > share * all);
+        let large = kernels.into_iter().take(kept).filter(|&place| times[place] > least);
         for (number, place) in large.enumerate() {
             joined[place] = FIXED.len() + number;
         }
@@ -331,16 +338,14 @@ impl Estimator {
         if most < FIXED.len() + 1 {
             return Estimates::default();
         }
-        // Weights are sums of squares of parts: a kernel with a twentieth of the time of another one, in as many
-        // samples, has a four-hundredth of its weight.
-        let joined = self.grouping(most, LEAST_SHARE * LEAST_SHARE);
+        let joined = self.grouping(most, LEAST_SHARE);
         let mut present: Vec<usize> = joined.clone();
         present.sort_unstable();
         present.dedup();
         let groups = present.last().map_or(0, |last| last + 1);
         let equations = self.equations.joined(&joined, groups);
         // What never occurred is no unknown.
-        let occurring: Vec<usize> = (0..groups).filter(|&group| equations.weight(group) > 0.0).collect();
+        let occurring: Vec<usize> = (0..groups).filter(|&group| equations.time(group) > 0.0).collect();
         let numbers: Vec<usize> = (0..groups).map(|group| occurring.binary_search(&group).unwrap_or(0)).collect();
         let equations = equations.joined(&numbers, occurring.len());
         let Some(Solution { values, errors }) = equations.solve(&self.upper()) else { return Estimates::default() };

@@ -51,9 +51,10 @@ impl Equations {
         self.rows
     }
 
-    /// X'X of an unknown with itself: 0 when it never occurred.
-    pub(crate) fn weight(&self, unknown: usize) -> f64 {
-        self.xx.get(at(unknown, unknown)).copied().unwrap_or(0.0)
+    /// The sum of the parts of an unknown over all rows whose parts sum to 1 (those that sum to more count more): 0 when
+    /// it never occurred.
+    pub(crate) fn time(&self, unknown: usize) -> f64 {
+        (0..self.len()).map(|other| self.xx[at(unknown, other)]).sum()
     }
 
     /// One unknown more; gives its number.
