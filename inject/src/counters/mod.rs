@@ -278,7 +278,11 @@ impl Thread<'_> {
                 None => {}
             }
         }
-        if self.sampled.iter_mut().fold(false, |any, device| device.take_overflow() || any) {
+        let mut overflowed = false;
+        for device in &mut self.sampled {
+            overflowed |= device.take_overflow();
+        }
+        if overflowed {
             self.open_due.get_or_insert(Instant::now() + OPEN_AFTER_OVERFLOW);
         }
         let after = threads::thread_cpu_time(threads::thread_id());
