@@ -315,7 +315,8 @@ fn the_division_sums_to_the_leaf_and_to_that_of_a_step() {
     for wanted in ["What limits the kernels", "tensor cores", "idle multiprocessors", "GHz", "unit that it uses most"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
-    assert!(report.live_line().contains(';'), "{}", report.live_line());
+    assert!(text.contains("if each kernel used 90 %"), "{text}");
+    assert!(report.live_line().ends_with("(97 % of each step; latency 36 %)"), "{}", report.live_line());
 }
 
 #[test]

@@ -368,7 +368,7 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
         .map(|limit| {
             let nanos = division.times[limit as usize];
             let mut line =
-                format!("{:>16} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
+                format!("{:>20} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
             if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
                 let (tail, small) = (division.tail_ns, division.small_grids_ns);
                 line += &format!(
@@ -383,7 +383,7 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
     lines.insert(
         0,
         format!(
-            "{:>16} {:>6}  what limits computation",
+            "{:>20} {:>6}  what limits computation",
             if limits.step.is_some() { "of a step" } else { "after warm-up" },
             "%"
         ),
