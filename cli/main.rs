@@ -17,6 +17,7 @@ mod install_paths;
 mod interrupt;
 mod merge;
 mod message;
+mod page;
 mod progress;
 mod prose;
 mod query;

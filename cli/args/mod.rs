@@ -11,6 +11,7 @@ mod doctor;
 mod explain;
 mod export;
 mod merge;
+mod page;
 mod query;
 mod report;
 mod run;

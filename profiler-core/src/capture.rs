@@ -9,6 +9,7 @@
 //! row for each of the first [`ROW_LIMIT`] others.
 
 use crate::attribution::Attributor;
+use crate::attribution::segments::Segment;
 use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::process_info::{End, ProcessInfo};
@@ -53,6 +54,8 @@ pub struct Captures {
     /// Whether there was ever a mark: else the run is one capture and is not called so.
     marked: bool,
     what_if_stopped: bool,
+    /// Whether the captures that the report can be about note their segments.
+    segments_logged: bool,
     cost: Option<Cost>,
     gauges: Utilization,
     /// What of the process decides about the prices of tracing.
@@ -221,6 +224,18 @@ impl Captures {
         steps.collect()
     }
 
+    /// Notes the timelines of the requested capture from its begin on; of all captures when none is requested.
+    pub fn log_segments(&mut self) {
+        self.segments_logged = true;
+    }
+
+    /// What was noted since this was last asked, of the capture that the report is about; see
+    /// [`Attributor::take_segments`].
+    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        captures.flat_map(|capture| capture.attributor.take_segments()).collect()
+    }
+
     /// Which steps speak for `device` in the capture that the report is about.
     #[must_use]
     pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
@@ -256,6 +271,9 @@ impl Captures {
             attributor.stop_what_if();
         }
         self.selected = number;
+        if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
+            attributor.log_segments();
+        }
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };

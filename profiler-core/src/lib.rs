@@ -30,4 +30,4 @@ pub mod thresholds;
 pub mod trace;
 pub mod utilization;
 pub mod whatif;
-mod words;
+pub mod words;

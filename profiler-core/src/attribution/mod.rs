@@ -44,6 +44,7 @@ mod quantile;
 mod queries;
 mod ranges;
 mod running;
+pub mod segments;
 mod simulation_feed;
 mod stacks;
 pub mod statistics;
@@ -78,6 +79,7 @@ use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
 use self::operation::{Arrivals, Operation};
 use self::ranges::Ranges;
+use self::segments::Segment;
 use self::simulation_feed::SimulationFeed;
 use self::stacks::Stacks;
 use self::statistics::ApiTable;
@@ -131,6 +133,7 @@ pub struct Attributor {
     newest_flush: u64,
     last_flush: Option<(Timestamp, u64)>,
     awaits_work: bool,
+    segments_logged: bool,
 }
 
 impl Attributor {
@@ -186,6 +189,18 @@ impl Attributor {
     pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
         let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
         accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
+    }
+
+    /// Notes what the timeline of each device is given from here on: before the first record, or it is not whole.
+    pub fn log_segments(&mut self) {
+        self.segments_logged = true;
+        self.timelines.iter_mut().for_each(|timeline| timeline.account.log_segments());
+    }
+
+    /// What was noted since this was last asked, by device; see [`segments`].
+    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
+        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        accounts.map(|account| (account.id(), account.take_segments())).collect()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
@@ -268,7 +283,7 @@ impl Attributor {
 
     fn advance_slice(&mut self, watermark: u64) {
         let Self { operations, threads, launches, marks, dependencies, timelines, simulation, ranges, .. } = self;
-        let host = Host { threads: &threads.rows, launches, marks, dependencies };
+        let host = Host { threads: &threads.rows, thread_ids: threads.ids(), launches, marks, dependencies };
         for timeline in timelines {
             let refused = timeline.advance(watermark, operations, &host, simulation, ranges);
             self.completeness.bad_timestamps += refused;
@@ -308,7 +323,11 @@ impl Attributor {
             Ok(index) => Some(index),
             Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,
             Err(index) => {
-                self.timelines.insert(index, Timeline::new(device));
+                let mut timeline = Timeline::new(device);
+                if self.segments_logged {
+                    timeline.account.log_segments();
+                }
+                self.timelines.insert(index, timeline);
                 Some(index)
             }
         }

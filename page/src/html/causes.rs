@@ -1,0 +1,199 @@
+//! Where the time of each device went, as bars and tables that sum to its window, and its steps as a strip.
+
+use std::fmt::Write as _;
+
+use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::report::{DeviceReport, Report};
+use profiler_core::text_format::duration;
+use profiler_core::words;
+
+use super::escaped;
+
+/// Steps in the strip, the newest.
+const STEPS: usize = 64;
+/// Devices with a bar of their own.
+const DEVICES: usize = 64;
+
+/// Two letters for a group: colors are never the only mark.
+pub(crate) const fn mark(group: Group) -> &'static str {
+    match group {
+        Group::DataLoading => "DL",
+        Group::HostCpu => "HC",
+        Group::Copy => "CP",
+        Group::Launch => "LA",
+        Group::GpuCompute => "GC",
+        Group::Sync => "SY",
+        Group::Communication => "CM",
+        Group::Allocator => "AL",
+        Group::NoWork => "NW",
+        Group::CannotTell => "--",
+    }
+}
+
+/// The hatches of the groups, for all pictures of the page.
+pub(crate) fn patterns() -> String {
+    let mut svg = String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");
+    for (index, group) in Group::ALL.into_iter().enumerate() {
+        // Computation is plain; each other group has lines of its own direction and distance.
+        let lines = match index % 5 {
+            0 => "M0 8L8 0",
+            1 => "M0 0L8 8",
+            2 => "M0 4L8 4",
+            3 => "M4 0L4 8",
+            _ => "M0 8L8 0M0 0L8 8",
+        };
+        let size = if index < 5 { 8 } else { 5 };
+        let lines = if group == Group::GpuCompute { "" } else { lines };
+        let _ = write!(
+            svg,
+            "<pattern id=\"h-{name}\" width=\"{size}\" height=\"{size}\" patternUnits=\"userSpaceOnUse\" \
+             viewBox=\"0 0 8 8\"><rect width=\"8\" height=\"8\" class=\"f-{name}\"/><path d=\"{lines}\" \
+             class=\"hatch\"/></pattern>",
+            name = group.name(),
+        );
+    }
+    svg.push_str("</defs></svg>");
+    svg
+}
+
+pub(super) fn write(page: &mut String, report: &Report) {
+    for device in report.devices.iter().take(DEVICES) {
+        let _ = writeln!(
+            page,
+            "<section><h2>Where the time of GPU {} {} went</h2>",
+            device.device.id,
+            escaped(&device.device.name)
+        );
+        bar(page, &device.leaves, &format!("Time of GPU {} by cause", device.device.id));
+        leaf_table(page, device);
+        steps(page, device);
+        gaps(page, device);
+        page.push_str("</section>\n");
+    }
+    if report.devices.is_empty() {
+        page.push_str("<section><h2>Where the time went</h2><p>No GPU work was recorded.</p></section>\n");
+    }
+}
+
+/// A stacked bar over all of the time.
+fn bar(page: &mut String, leaves: &Leaves, label: &str) {
+    let total = leaves.iter().sum::<u64>().max(1) as f64;
+    let _ = write!(
+        page,
+        "<svg class=\"bar\" viewBox=\"0 0 1000 40\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        escaped(label)
+    );
+    let mut at = 0.0;
+    for group in Group::ALL {
+        let nanos = group.total(leaves);
+        let width = nanos as f64 / total * 1000.0;
+        if nanos > 0 {
+            let _ = write!(
+                page,
+                "<rect x=\"{at:.3}\" y=\"0\" width=\"{width:.3}\" height=\"40\" fill=\"url(#h-{})\"><title>{}: {} \
+                 ({:.1} %)</title></rect>",
+                group.name(),
+                words::bottleneck(group),
+                duration(nanos),
+                width / 10.0,
+            );
+        }
+        at += width;
+    }
+    page.push_str("</svg>\n");
+}
+
+fn leaf_table(page: &mut String, device: &DeviceReport) {
+    page.push_str(
+        "<table><caption>Time by cause; the rows sum to the whole</caption><thead><tr><th>Group</th><th>Cause</th>\
+         <th class=\"n\">Time</th><th class=\"n\">Share</th><th class=\"n\">After start-up</th></tr></thead><tbody>\n",
+    );
+    let mut rows: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| device.leaves[leaf as usize] > 0).collect();
+    rows.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
+    for leaf in rows {
+        let (nanos, group) = (device.leaves[leaf as usize], leaf.group());
+        let _ = writeln!(
+            page,
+            "<tr><td><span class=\"mark m-{}\">{}</span> {}</td><td>{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{:.1} %</td><td class=\"n\">{}</td></tr>",
+            group.name(),
+            mark(group),
+            words::bottleneck(group),
+            words::cause(leaf),
+            duration(nanos),
+            nanos as f64 / device.window_ns.max(1) as f64 * 100.0,
+            duration(device.steady_leaves[leaf as usize]),
+        );
+    }
+    let _ = writeln!(
+        page,
+        "</tbody><tfoot><tr><th colspan=\"2\">Whole window</th><td class=\"n\">{}</td><td class=\"n\">100 %</td>\
+         <td class=\"n\">{}</td></tr></tfoot></table>",
+        duration(device.window_ns),
+        duration(device.steady_leaves.iter().sum()),
+    );
+}
+
+/// The newest steps as stacked columns.
+fn steps(page: &mut String, device: &DeviceReport) {
+    let Some(steps) = &device.steps else { return };
+    let rows = &steps.rows[steps.rows.len().saturating_sub(STEPS)..];
+    let Some(longest) = rows.iter().map(|row| row.duration()).max().filter(|&longest| longest > 0) else { return };
+    let _ = write!(
+        page,
+        "<h3>Steps</h3><p>{} steps, median {}. The newest {}, each a column by cause:</p>\
+         <svg class=\"steps\" viewBox=\"0 0 {} 100\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"Steps by cause\">",
+        steps.seen,
+        duration(steps.duration_percentile(50)),
+        rows.len(),
+        rows.len() * 10,
+    );
+    for (index, row) in rows.iter().enumerate() {
+        let mut top = 100.0;
+        for group in Group::ALL {
+            let nanos = group.total(&row.leaves);
+            let height = nanos as f64 / longest as f64 * 100.0;
+            top -= height;
+            if nanos > 0 {
+                let _ = write!(
+                    page,
+                    "<rect x=\"{}\" y=\"{top:.2}\" width=\"9\" height=\"{height:.2}\" class=\"f-{}\"><title>step: \
+                     {}; {}: {}</title></rect>",
+                    index * 10,
+                    group.name(),
+                    duration(row.duration()),
+                    words::bottleneck(group),
+                    duration(nanos),
+                );
+            }
+        }
+    }
+    page.push_str("</svg>\n");
+}
+
+/// What idle time is blamed on.
+fn gaps(page: &mut String, device: &DeviceReport) {
+    if device.gaps.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<table><caption>Idle time after start-up by what it is blamed on</caption><thead><tr><th>Cause</th>\
+         <th>Blamed on</th><th class=\"n\">Gaps</th><th class=\"n\">Time</th><th class=\"n\">Longest</th></tr></thead>\
+         <tbody>\n",
+    );
+    for row in device.gaps.iter().take(super::ROWS) {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td class=\"name\">{} {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td></tr>",
+            words::cause(row.leaf),
+            row.subject.kind().replace('_', " "),
+            escaped(row.subject.name().unwrap_or_default()),
+            row.tally.count,
+            duration(row.tally.total_ns),
+            duration(row.tally.longest_ns),
+        );
+    }
+    page.push_str("</tbody></table>\n");
+}

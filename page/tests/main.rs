@@ -1,0 +1,4 @@
+//! Pages of traces: what is in them is what the report says.
+
+mod page;
+mod statics;
