@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use gpuwhy_page::Options;
+use clap::{Args, ValueEnum};
+use gpuwhy_inject::config;
+use gpuwhy_page::{Detail, Options};
 
 use crate::page::Target;
 
@@ -19,12 +20,40 @@ pub struct PageArgs {
     /// Name the page [default: the command]
     #[arg(long, value_name = "TEXT", requires = "html")]
     title: Option<String>,
+    /// Let single events take at most so many bytes
+    #[arg(long, value_name = "BYTES", requires = "html", default_value = "64M", value_parser = size)]
+    max_size: u64,
+    /// Hold these events; sums of the whole run are always there
+    #[arg(long, value_name = "WHICH", requires = "html", default_value = "auto")]
+    detail: PageDetail,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PageDetail {
+    /// All if they fit, else those of windows
+    Auto,
+    /// All in order of time until the page is full
+    All,
+    /// Those of typical and slow steps and of the longest gaps
+    Windows,
+    /// None
+    None,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    config::parse_bytes(text).ok_or_else(|| "expected a size such as 5M or 200M".to_owned())
 }
 
 impl PageArgs {
     /// Where the page goes and what it holds, if one is wanted.
     pub fn into_page(self, capture: Option<u32>) -> Option<(Target, Options)> {
-        let Self { html, force, title } = self;
-        html.map(|path| (Target { path, force }, Options { title, capture }))
+        let Self { html, force, title, max_size: max_bytes, detail } = self;
+        let detail = match detail {
+            PageDetail::Auto => Detail::Auto,
+            PageDetail::All => Detail::All,
+            PageDetail::Windows => Detail::Windows,
+            PageDetail::None => Detail::None,
+        };
+        html.map(|path| (Target { path, force }, Options { title, capture, max_bytes, detail }))
     }
 }

@@ -1,4 +1,6 @@
 //! Pages of traces: what is in them is what the report says.
 
 mod page;
+mod programs;
 mod statics;
+mod timeline;

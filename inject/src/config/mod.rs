@@ -26,7 +26,7 @@ use crate::config::table::Setting;
 pub use choices::{CommandLine, CuptiSharing, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use table::{VARIABLES, Variable, markdown};
-pub use value::parse_duration;
+pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
 
 pub use crate::log::Level;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use profiler_core::report::Report;
 use profiler_core::text_format::Style;
 
-pub(crate) use self::causes::patterns;
+pub(crate) use self::causes::{mark, patterns};
 pub(crate) use self::escape::{escaped, shown};
 
 /// Kernels, copies, calls and lines in the static tables; the page with scripts shows all.
@@ -50,7 +50,7 @@ pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
 pub(crate) fn report(report: &Report, left_out: &[String]) -> String {
     let mut page = String::new();
     verdict::write(&mut page, report);
-    page.push_str("<div id=\"app\"></div>\n<main id=\"answer\">\n");
+    page.push_str("<main>\n<div id=\"app\"></div>\n<div id=\"answer\">\n");
     causes::write(&mut page, report);
     tables::write(&mut page, report);
     verdict::completeness(&mut page, report, left_out);
@@ -58,6 +58,6 @@ pub(crate) fn report(report: &Report, left_out: &[String]) -> String {
     let lines: Vec<String> = text.lines().map(escaped).collect();
     page.push_str("<section><h2>The report as text</h2>\n<pre>");
     page.push_str(&lines.join("\n"));
-    page.push_str("</pre></section>\n</main>\n");
+    page.push_str("</pre></section>\n</div>\n</main>\n");
     page
 }

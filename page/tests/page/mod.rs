@@ -122,5 +122,5 @@ pub fn launches(count: u32, kernel: &str, command: &str) -> Vec<u8> {
 
 /// As the command has them without options.
 pub fn options() -> Options {
-    Options { title: None, capture: None }
+    Options::default()
 }
