@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::html::mark;
 use crate::lane::Lane;
+use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
-use crate::{PAGE_VERSION, Source};
 
 /// See the [module](self).
 #[derive(Serialize)]
@@ -28,6 +28,13 @@ pub(crate) struct Manifest {
     leaves: Vec<LeafWords>,
     groups: Vec<GroupWords>,
     timeline: Option<Timeline>,
+}
+
+/// What a page was made from, for people.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Source {
+    pub(crate) title: String,
+    pub(crate) file: String,
 }
 
 #[derive(Serialize)]

@@ -6,9 +6,9 @@ use profiler_core::report::Report;
 use profiler_core::text_format::{bytes, duration};
 
 use crate::lane::Kept;
+use crate::options::{Detail, Options};
 use crate::prescan::{Extent, Prescan};
 use crate::sums::Stretches;
-use crate::{Detail, Options};
 
 /// Bytes of text of a record, estimated: 5 to 8 on recorded runs, with the segments of the device that it causes.
 const EVENT_BYTES: u64 = 8;

@@ -7,54 +7,13 @@ use profiler_core::report::{DeviceReport, Report};
 use profiler_core::text_format::duration;
 use profiler_core::words;
 
-use super::escaped;
+use super::escape::escaped;
+use super::palette::{ROWS, mark};
 
 /// Steps in the strip, the newest.
 const STEPS: usize = 64;
 /// Devices with a bar of their own.
 const DEVICES: usize = 64;
-
-/// Two letters for a group: colors are never the only mark.
-pub(crate) const fn mark(group: Group) -> &'static str {
-    match group {
-        Group::DataLoading => "DL",
-        Group::HostCpu => "HC",
-        Group::Copy => "CP",
-        Group::Launch => "LA",
-        Group::GpuCompute => "GC",
-        Group::Sync => "SY",
-        Group::Communication => "CM",
-        Group::Allocator => "AL",
-        Group::NoWork => "NW",
-        Group::CannotTell => "--",
-    }
-}
-
-/// The hatches of the groups, for all pictures of the page.
-pub(crate) fn patterns() -> String {
-    let mut svg = String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");
-    for (index, group) in Group::ALL.into_iter().enumerate() {
-        // Computation is plain; each other group has lines of its own direction and distance.
-        let lines = match index % 5 {
-            0 => "M0 8L8 0",
-            1 => "M0 0L8 8",
-            2 => "M0 4L8 4",
-            3 => "M4 0L4 8",
-            _ => "M0 8L8 0M0 0L8 8",
-        };
-        let size = if index < 5 { 8 } else { 5 };
-        let lines = if group == Group::GpuCompute { "" } else { lines };
-        let _ = write!(
-            svg,
-            "<pattern id=\"h-{name}\" width=\"{size}\" height=\"{size}\" patternUnits=\"userSpaceOnUse\" \
-             viewBox=\"0 0 8 8\"><rect width=\"8\" height=\"8\" class=\"f-{name}\"/><path d=\"{lines}\" \
-             class=\"hatch\"/></pattern>",
-            name = group.name(),
-        );
-    }
-    svg.push_str("</defs></svg>");
-    svg
-}
 
 pub(super) fn write(page: &mut String, report: &Report) {
     for device in report.devices.iter().take(DEVICES) {
@@ -182,7 +141,7 @@ fn gaps(page: &mut String, device: &DeviceReport) {
          <th>Blamed on</th><th class=\"n\">Gaps</th><th class=\"n\">Time</th><th class=\"n\">Longest</th></tr></thead>\
          <tbody>\n",
     );
-    for row in device.gaps.iter().take(super::ROWS) {
+    for row in device.gaps.iter().take(ROWS) {
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td class=\"name\">{} {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\

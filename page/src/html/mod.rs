@@ -2,6 +2,7 @@
 
 mod causes;
 mod escape;
+mod palette;
 mod tables;
 mod verdict;
 
@@ -10,11 +11,9 @@ use std::io::{self, Write};
 use profiler_core::report::Report;
 use profiler_core::text_format::Style;
 
-pub(crate) use self::causes::{mark, patterns};
 pub(crate) use self::escape::{escaped, shown};
-
-/// Kernels, copies, calls and lines in the static tables; the page with scripts shows all.
-const ROWS: usize = 20;
+pub(crate) use self::palette::mark;
+use self::palette::{ROWS, patterns};
 
 /// The page's own script and style with their SHA-256, as Base64.
 const SCRIPT: &str = include_str!("../../assets/page.js");

@@ -6,7 +6,8 @@ use profiler_core::report::Report;
 use profiler_core::text_format::{bytes, duration};
 use profiler_core::words;
 
-use super::{ROWS, escaped};
+use super::escape::escaped;
+use super::palette::ROWS;
 
 pub(super) fn write(page: &mut String, report: &Report) {
     kernels(page, report);

@@ -7,7 +7,7 @@ use profiler_core::report::Report;
 use profiler_core::text_format::duration;
 use profiler_core::words;
 
-use super::escaped;
+use super::escape::escaped;
 
 /// Who was measured, and the answer.
 pub(super) fn write(page: &mut String, report: &Report) {

@@ -106,7 +106,12 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
   const next = async (leaf: number, forward: boolean) => {
     const lane = page.lane("device", view.device, view.device);
     const at = answer ? answer.from : (view.from + view.to) / 2;
-    const found = lane && (await neighbor(page, lane, forward && answer ? answer.to : at, leaf, forward));
+    const from = forward && answer ? answer.to : at;
+    // Behind the last one comes the first.
+    const found =
+      lane &&
+      ((await neighbor(page, lane, from, leaf, forward)) ??
+        (await neighbor(page, lane, forward ? -1 : total + 1, leaf, forward)));
     if (!found) {
       say("There is no other in this file.");
       return;
@@ -139,8 +144,7 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
       } else if (event.key === "?") setHelp((shown) => !shown);
       else if (event.key === "[" || event.key === "]") {
         const part = answer?.kind === "gap" ? answer.parts.reduce((a, b) => (b.duration > a.duration ? b : a)) : null;
-        const idle = page.manifest.leaves.findIndex((leaf) => !leaf.busy && leaf.group === verdictGroup(page));
-        void next(part?.leaf ?? Math.max(0, idle), event.key === "]");
+        void next(part?.leaf ?? largestIdle(page, view.device), event.key === "]");
       } else if (event.key === "Escape") setAnswer(null);
     };
     document.addEventListener("keydown", pressed);
@@ -203,8 +207,12 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
   );
 }
 
-function verdictGroup(page: Page): number {
-  return page.manifest.groups.findIndex((group) => group.name === page.manifest.report.verdict.group);
+/** The cause of most idle time. */
+function largestIdle(page: Page, device: number): number {
+  const { leaves, report } = page.manifest;
+  const of = report.devices.find((row: { id: number }) => row.id === device)?.leaves ?? {};
+  const nanos = (leaf: number) => (leaves[leaf]!.busy ? -1 : (of[leaves[leaf]!.name] ?? 0));
+  return leaves.reduce((best, _, leaf) => (nanos(leaf) > nanos(best) ? leaf : best), 0);
 }
 
 function hoverText(page: Page, { row, at }: Hit): string {
