@@ -20,6 +20,7 @@ mod plan;
 mod prescan;
 mod range_lanes;
 mod recorder;
+mod replay;
 mod sums;
 
 use std::io::{self, Write};
@@ -53,12 +54,14 @@ pub fn write_report(
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, unplaced, uncorrected_ns } = recorder.finish()?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, unplaced, uncorrected_ns } = recorder.finish()?;
+    let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
     let mut left_out = plan.left_out.clone();
     left_out.extend(over_budget(&lanes));
     let events = lanes.iter().map(|lane| lane.embedded).sum();
-    let timeline = Timeline::new(&plan, &report, lanes, steps, (unplaced, uncorrected_ns));
+    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (unplaced, uncorrected_ns));
+    timeline.replay = replay;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
     blocks.named("names", &serde_json::to_vec(&names).map_err(io::Error::from)?)?;

@@ -14,6 +14,7 @@ use crate::html::mark;
 use crate::lane::Lane;
 use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
+use crate::replay::Replay;
 
 /// See the [module](self).
 #[derive(Serialize)]
@@ -67,6 +68,7 @@ pub(crate) struct Timeline {
     steps: Vec<Steps>,
     unplaced: u64,
     uncorrected_ns: u64,
+    pub(crate) replay: Option<Replay>,
 }
 
 /// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
@@ -110,6 +112,7 @@ impl Timeline {
             steps: steps.into_iter().filter_map(|(device, logged)| rows(device, logged)).collect(),
             unplaced,
             uncorrected_ns,
+            replay: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use profiler_core::text_format::{bytes, duration};
 use crate::lane::Kept;
 use crate::options::{Detail, Options};
 use crate::prescan::{Extent, Prescan};
+use crate::replay::ReplayPlan;
 use crate::sums::Stretches;
 
 /// Bytes of text of a record, estimated: 5 to 8 on recorded runs, with the segments of the device that it causes.
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
     pub(crate) shown: Option<u32>,
     pub(crate) kept: Kept,
     pub(crate) stretches: Stretches,
+    pub(crate) replay: ReplayPlan,
     /// What is not in the page, and how to get it.
     pub(crate) left_out: Vec<String>,
 }
@@ -64,7 +66,15 @@ impl Plan {
                 bytes(events * EVENT_BYTES).replace(' ', ""),
             ));
         }
-        Self { origin, window, shown, kept: Kept { windows, most_bytes: options.max_bytes }, stretches, left_out }
+        Self {
+            origin,
+            window,
+            shown,
+            kept: Kept { windows, most_bytes: options.max_bytes },
+            stretches,
+            replay: ReplayPlan::new(report),
+            left_out,
+        }
     }
 }
 

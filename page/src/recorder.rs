@@ -9,6 +9,7 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{Copy, CopyKind, Record, Timestamp};
 use profiler_core::steps::LoggedStep;
 use profiler_core::trace::Item;
+use profiler_core::whatif::ReplayedOperation;
 use profiler_core::words;
 
 use crate::block::Blocks;
@@ -38,6 +39,7 @@ pub(crate) struct Recorder<'a> {
     lanes: BTreeMap<Place, (Lane, Option<Sums>)>,
     ranges: RangeLanes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
+    replayed: Vec<ReplayedOperation>,
     /// Records without a lane, or with times outside of the run.
     unplaced: u64,
     failure: Option<io::Error>,
@@ -57,6 +59,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) names: Names,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
+    pub(crate) replayed: Vec<ReplayedOperation>,
     pub(crate) unplaced: u64,
     pub(crate) uncorrected_ns: u64,
 }
@@ -72,6 +75,7 @@ impl<'a> Recorder<'a> {
             lanes: BTreeMap::new(),
             ranges: RangeLanes::default(),
             steps: BTreeMap::new(),
+            replayed: Vec::new(),
             unplaced: 0,
             failure: None,
         }
@@ -90,6 +94,7 @@ impl<'a> Recorder<'a> {
             blocks: self.blocks,
             names: self.names,
             steps: self.steps,
+            replayed: self.replayed,
             unplaced: self.unplaced,
             uncorrected_ns,
         })
@@ -233,7 +238,7 @@ impl<'a> Recorder<'a> {
 
 impl Observer for Recorder<'_> {
     fn begin(&mut self, captures: &mut Captures) {
-        captures.log_segments();
+        captures.log_replay(self.plan.replay.parts());
     }
 
     fn item(&mut self, item: &Item, dictionary: &Dictionary) {
@@ -253,6 +258,7 @@ impl Observer for Recorder<'_> {
             self.tell(outcome);
         }
         self.steps(captures);
+        self.replayed.extend(captures.take_replay());
     }
 }
 

@@ -19,6 +19,7 @@ use crate::report::verdict::LiveVerdict;
 use crate::report::{CaptureRow, CaptureTable, Report};
 use crate::steps::{LoggedStep, StepSeries};
 use crate::utilization::{Utilization, UtilizationReading};
+use crate::whatif::ReplayedOperation;
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -56,6 +57,8 @@ pub struct Captures {
     what_if_stopped: bool,
     /// Whether the captures that the report can be about note their segments.
     segments_logged: bool,
+    /// Parts of the run of which these captures note the replay.
+    replay_logged: Vec<(u64, u64)>,
     cost: Option<Cost>,
     gauges: Utilization,
     /// What of the process decides about the prices of tracing.
@@ -229,6 +232,19 @@ impl Captures {
         self.segments_logged = true;
     }
 
+    /// As [`log_segments`](Self::log_segments), and notes where operations in these parts of the run are in every
+    /// scenario of the simulation; see [`Attributor::log_replay`].
+    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
+        self.segments_logged = true;
+        self.replay_logged = parts;
+    }
+
+    /// What of the replay was noted since this was last asked.
+    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        captures.flat_map(|capture| capture.attributor.take_replay()).collect()
+    }
+
     /// What was noted since this was last asked, of the capture that the report is about; see
     /// [`Attributor::take_segments`].
     pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
@@ -273,6 +289,9 @@ impl Captures {
         self.selected = number;
         if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
             attributor.log_segments();
+            if !self.replay_logged.is_empty() {
+                attributor.log_replay(self.replay_logged.clone());
+            }
         }
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {

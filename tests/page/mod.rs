@@ -119,6 +119,40 @@ fn the_lanes_of_every_recording_are_its_report() {
     }
 }
 
+/// The steps that the page moves to other worlds are those of which the report gives the means.
+#[test]
+fn replayed_steps_are_as_long_as_the_report_says() {
+    for fixture in ["mlp", "sync_item", "resnet_workers0"] {
+        let stage = play(fixture);
+        let text = fs::read_to_string(page(&stage, &[])).unwrap();
+        let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
+        let replay = &manifest["timeline"]["replay"];
+        let steps = replay["steps"].as_array().unwrap();
+        assert_eq!(steps.len(), 3, "{fixture}");
+        let scenarios = manifest["report"]["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
+        let nanos = |value: &Value| value.as_u64().unwrap() as f64;
+        for (index, world) in replay["worlds"].as_array().unwrap().iter().enumerate() {
+            let ends: Vec<f64> = steps.iter().map(|step| nanos(&step["ends"][index])).collect();
+            let mean = ends.iter().sum::<f64>() / ends.len() as f64;
+            if index == 0 {
+                for (step, end) in steps.iter().zip(&ends) {
+                    let real = nanos(&step["to"]) - nanos(&step["from"]);
+                    assert!((end / real - 1.0).abs() < 0.05, "{fixture}: {end} of {real}");
+                }
+            }
+            // Typical steps, not all of them.
+            let Some(row) = scenarios.iter().find(|row| row["kind"] == world[0]) else { continue };
+            let known = nanos(&row["step_ns"]);
+            assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", world[0]);
+        }
+        for step in steps {
+            let all = numbers(&block(&text, &step["block"].to_string()));
+            let worlds = replay["worlds"].as_array().unwrap().len();
+            assert_eq!(all.len() as u64, step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64), "{fixture}");
+        }
+    }
+}
+
 #[test]
 fn a_page_is_not_replaced_unasked_and_a_bad_file_gives_none() {
     let stage = play("copy_pageable");

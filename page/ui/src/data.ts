@@ -23,12 +23,14 @@ export interface Timeline {
   steps: { device: number; rows: [number, number][] }[];
   unplaced: number;
   uncorrected_ns: number;
-  worlds?: WorldsEntry | null;
+  replay: ReplayEntry | null;
 }
 
-export interface WorldsEntry {
-  names: string[];
-  devices: { device: number; block: number; steps: number; columns: number }[];
+/** A few steps in every world of the simulation. */
+export interface ReplayEntry {
+  /** Name of the scenario, and what holds in it. */
+  worlds: [string, string][];
+  steps: { device: number; from: number; to: number; count: number; block: number; ends: number[] }[];
 }
 
 export interface LeafWords {

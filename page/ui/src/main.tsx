@@ -177,7 +177,7 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
       <Legend page={page} />
       {page.manifest.left_out.map((note) => <p class="note">{note}</p>)}
       {lane ? (
-        <TimelineView page={page} sums={sums} worlds={null} view={view} show={show}
+        <TimelineView page={page} sums={sums} view={view} show={show}
           latest={() => latest.current} pick={(hit) => void pick(hit)} hover={setHovered} />
       ) : (
         <p>No GPU work was recorded, so there is no timeline.</p>

@@ -7,7 +7,6 @@ import * as paint from "./paint";
 import { height, LEVELS, rowAt, rows, type Row } from "./rows";
 import { Sums } from "./sums";
 import { clamp, key, panned, zoomed, type View } from "./view";
-import type { Worlds } from "./worlds";
 
 /** Width of the names of rows. */
 const LEFT = 150;
@@ -25,7 +24,6 @@ export interface Hit {
 export interface TimelineProps {
   page: Page;
   sums: Map<Lane, Sums>;
-  worlds: Worlds | null;
   view: View;
   /** The view that was shown last, which may not be drawn yet. */
   latest: () => View;
@@ -90,7 +88,7 @@ function drawMinimap(page: Page, sums: Sums | undefined, place: paint.Place, win
 
 /** Draws everything. */
 function draw(canvas: HTMLCanvasElement, all: Row[], props: TimelineProps, brush: [number, number] | null): void {
-  const { page, sums, view, worlds } = props;
+  const { page, sums, view } = props;
   const timeline = page.manifest.timeline!;
   const ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
@@ -118,7 +116,6 @@ function draw(canvas: HTMLCanvasElement, all: Row[], props: TimelineProps, brush
     else if (row.kind === "minimap") drawMinimap(page, of, place, timeline.window_ns);
     else if (row.kind === "steps") drawSteps(page, row, place);
     else if (row.kind === "device") {
-      if (worlds && view.world > 0 && worlds.draw(place, row.device ?? 0, view.world)) continue;
       if (!paint.segments(page, row.lane!, place, view.leaf) && of) paint.columns(page, of, place, view.leaf);
     } else if (row.lane) {
       const levels = row.kind === "ranges" && row.lane.id !== 0 ? LEVELS : 1;

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import type { Page, Report } from "./data";
 import { FlameView } from "./flame";
 import { bytes, count, duration, percent } from "./format";
+import { ReplayView } from "./replay";
 import { Mark } from "./selection";
 import { Table, type Column } from "./table";
 import type { View } from "./view";
@@ -174,6 +175,7 @@ function WhatIf(props: ViewProps) {
   const factor = (value: number | null) => (value ? `${value.toFixed(2)}x` : "");
   return (
     <div>
+      <ReplayView page={props.page} view={props.view} show={props.show} />
       <p>
         {of.simulated
           ? `Replayed ${count(of.steps)} steps; the replay of the run as it was is off by ${percent(Math.abs(of.base_error ?? 0))}.`

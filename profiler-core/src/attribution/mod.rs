@@ -93,6 +93,7 @@ use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::steps::LoggedStep;
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
+use crate::whatif::ReplayedOperation;
 
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
@@ -201,6 +202,18 @@ impl Attributor {
     pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
         let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
         accounts.map(|account| (account.id(), account.take_segments())).collect()
+    }
+
+    /// Notes what the simulation makes of operations in these parts of the run; see [`Simulation::log`].
+    ///
+    /// [`Simulation::log`]: crate::whatif::Simulation::log
+    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
+        self.simulation.log(parts);
+    }
+
+    /// What was noted since this was last asked.
+    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
+        self.simulation.take_log()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
