@@ -5,8 +5,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use gpuwhy::Report;
 use gpuwhy_export::{Destination, Output, Shape};
+use gpuwhy_import::TraceFile;
 use gpuwhy_page::{Options, Outcome};
+use profiler_core::diff::Diff;
+use profiler_core::ranks::RanksReport;
 
 use crate::{inputs, interrupt, message, progress};
 
@@ -41,4 +45,42 @@ pub fn report(trace: &Path, pid: Option<u32>, options: &Options, to: &Target) ->
         message::note(&format!("{name}: {note}"));
     }
     Ok(outcome)
+}
+
+/// Writes the page of a comparison; `inputs` are the files that it is about.
+///
+/// # Errors
+///
+/// When the page may not or cannot be written.
+pub fn diff(
+    diff: &Diff,
+    a: (&Report, &str),
+    b: (&Report, &str),
+    title: Option<&str>,
+    (to, inputs): (&Target, &[PathBuf]),
+) -> Result<()> {
+    let to = Destination::new(&to.path, Shape::Stream, to.force, inputs)?;
+    let mut output = Output::create(to)?;
+    gpuwhy_page::write_diff(diff, a, b, title, &mut output)?;
+    Ok(output.finish()?)
+}
+
+/// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`.
+///
+/// # Errors
+///
+/// When a trace cannot be read or the page may not or cannot be written.
+pub fn ranks(
+    compared: &RanksReport,
+    files: &[&TraceFile],
+    title: Option<&str>,
+    (to, inputs): (&Target, &[PathBuf]),
+) -> Result<()> {
+    let to = Destination::new(&to.path, Shape::Stream, to.force, inputs)?;
+    if to.is_named() {
+        interrupt::watch()?;
+    }
+    let mut output = Output::create(to)?;
+    progress::shown(|progress| gpuwhy_page::write_ranks(compared, files, title, &mut output, progress))?;
+    Ok(output.finish()?)
 }

@@ -8,6 +8,29 @@ use gpuwhy_page::{Detail, Options};
 
 use crate::page::Target;
 
+/// Where the page of a comparison goes.
+#[derive(Args)]
+#[command(next_help_heading = "HTML page")]
+pub struct ComparisonPageArgs {
+    /// Write an HTML page to this file (- for standard output)
+    #[arg(long, value_name = "OUT", conflicts_with = "json")]
+    html: Option<PathBuf>,
+    /// Replace the page if it exists
+    #[arg(long, requires = "html")]
+    force: bool,
+    /// Name the page
+    #[arg(long, value_name = "TEXT", requires = "html")]
+    title: Option<String>,
+}
+
+impl ComparisonPageArgs {
+    /// Where the page goes and its title, if one is wanted.
+    pub fn into_page(self) -> Option<(Target, Option<String>)> {
+        let Self { html, force, title } = self;
+        html.map(|path| (Target { path, force }, title))
+    }
+}
+
 #[derive(Args)]
 #[command(next_help_heading = "HTML page")]
 pub struct PageArgs {

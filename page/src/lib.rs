@@ -4,6 +4,8 @@
 //! in bounded memory. A trace is read twice: the first time for the report, which comes first in the page and decides
 //! what of the timeline is worth its bytes, the second time for the data.
 //!
+//! Comparisons of two runs and of ranks ([`write_diff`], [`write_ranks`]) are static pages.
+//!
 //! Reading order: [`write_report`], `prescan` and `plan` (the first pass and what follows from it), `recorder` (the
 //! second), `device`, `lane` and `sums` (what a row of the timeline is made of), `block` (how data lie in the page),
 //! `manifest` (what the script reads first), `html` (the static answer). `ui` is TypeScript, built into `assets`.
@@ -19,6 +21,7 @@ mod options;
 mod plan;
 mod prescan;
 mod range_lanes;
+mod rank_map;
 mod recorder;
 mod replay;
 mod sums;
@@ -26,6 +29,9 @@ mod sums;
 use std::io::{self, Write};
 
 use gpuwhy_import::{Progress, TraceFile};
+use profiler_core::diff::Diff;
+use profiler_core::ranks::RanksReport;
+use profiler_core::report::Report;
 
 use self::block::Blocks;
 pub use self::error::PageError;
@@ -33,6 +39,7 @@ use self::manifest::{Manifest, Source, Timeline};
 pub use self::options::{Detail, MAX_BYTES, Options, Outcome, PAGE_VERSION};
 use self::plan::Plan;
 use self::prescan::Prescan;
+use self::rank_map::RankTime;
 use self::recorder::{Recorded, Recorder};
 
 /// Writes the page of one run to `out`.
@@ -68,6 +75,45 @@ pub fn write_report(
     blocks.named("doc", &serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
     html::end(&mut out)?;
     Ok(Outcome { damage: report.completeness.damage, left_out, events })
+}
+
+/// Writes the page of a comparison, `diff` of the runs `a` and `b`, each with its name, to `out`. It has no script.
+///
+/// # Errors
+///
+/// When the page cannot be written.
+pub fn write_diff(
+    diff: &Diff,
+    (a, name_a): (&Report, &str),
+    (b, name_b): (&Report, &str),
+    title: Option<&str>,
+    mut out: impl Write,
+) -> Result<(), PageError> {
+    let body = html::diff(diff, (a, b), (name_a, name_b));
+    let title = title.map_or_else(|| format!("gpuwhy: {name_a} and {name_b}"), str::to_owned);
+    Ok(html::whole(&mut out, &title, &body)?)
+}
+
+/// Writes the page of the ranks of a job: `compared`, and the trace of each in the same order. It has no script.
+///
+/// # Errors
+///
+/// When a trace cannot be read or the page not be written, and when `progress` ends the work.
+pub fn write_ranks(
+    compared: &RanksReport,
+    traces: &[&TraceFile],
+    title: Option<&str>,
+    mut out: impl Write,
+    progress: &mut Progress<'_>,
+) -> Result<(), PageError> {
+    let mut maps = Vec::new();
+    for (trace, shift) in traces.iter().zip(compared.shifts()) {
+        let mut map = RankTime::default();
+        trace.observe(None, &mut map, progress)?;
+        maps.push(map.shifted(shift));
+    }
+    let title = title.unwrap_or("gpuwhy: ranks");
+    Ok(html::whole(&mut out, title, &html::ranks(compared, &maps))?)
 }
 
 /// What had no room although it was chosen.

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::report::{DeviceReport, Report};
 use profiler_core::text_format::duration;
 use profiler_core::words;
 
 use super::escape::escaped;
-use super::palette::{ROWS, mark};
+use super::palette::{ROWS, bar, mark};
 
 /// Steps in the strip, the newest.
 const STEPS: usize = 64;
@@ -23,7 +23,8 @@ pub(super) fn write(page: &mut String, report: &Report) {
             device.device.id,
             escaped(&device.device.name)
         );
-        bar(page, &device.leaves, &format!("Time of GPU {} by cause", device.device.id));
+        let label = format!("Time of GPU {} by cause", device.device.id);
+        bar(page, &device.leaves, device.leaves.iter().sum(), &label);
         leaf_table(page, device);
         steps(page, device);
         gaps(page, device);
@@ -32,34 +33,6 @@ pub(super) fn write(page: &mut String, report: &Report) {
     if report.devices.is_empty() {
         page.push_str("<section><h2>Where the time went</h2><p>No GPU work was recorded.</p></section>\n");
     }
-}
-
-/// A stacked bar over all of the time.
-fn bar(page: &mut String, leaves: &Leaves, label: &str) {
-    let total = leaves.iter().sum::<u64>().max(1) as f64;
-    let _ = write!(
-        page,
-        "<svg class=\"bar\" viewBox=\"0 0 1000 40\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
-        escaped(label)
-    );
-    let mut at = 0.0;
-    for group in Group::ALL {
-        let nanos = group.total(leaves);
-        let width = nanos as f64 / total * 1000.0;
-        if nanos > 0 {
-            let _ = write!(
-                page,
-                "<rect x=\"{at:.3}\" y=\"0\" width=\"{width:.3}\" height=\"40\" fill=\"url(#h-{})\"><title>{}: {} \
-                 ({:.1} %)</title></rect>",
-                group.name(),
-                words::bottleneck(group),
-                duration(nanos),
-                width / 10.0,
-            );
-        }
-        at += width;
-    }
-    page.push_str("</svg>\n");
 }
 
 fn leaf_table(page: &mut String, device: &DeviceReport) {

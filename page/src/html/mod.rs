@@ -1,8 +1,10 @@
 //! The answer as static HTML: readable without scripts, and on paper.
 
 mod causes;
+mod diff;
 mod escape;
 mod palette;
+mod ranks;
 mod tables;
 mod verdict;
 
@@ -11,9 +13,11 @@ use std::io::{self, Write};
 use profiler_core::report::Report;
 use profiler_core::text_format::Style;
 
+pub(crate) use self::diff::diff;
 pub(crate) use self::escape::{escaped, shown};
 pub(crate) use self::palette::mark;
 use self::palette::{ROWS, patterns};
+pub(crate) use self::ranks::ranks;
 
 /// The page's own script and style with their SHA-256, as Base64.
 const SCRIPT: &str = include_str!("../../assets/page.js");
@@ -43,6 +47,12 @@ pub(crate) fn begin(out: &mut dyn Write, title: &str, body: &str) -> io::Result<
 /// Writes everything behind the data.
 pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<script>{SCRIPT}</script>\n</body>\n</html>")
+}
+
+/// Writes a page that needs no script and no data.
+pub(crate) fn whole(out: &mut dyn Write, title: &str, body: &str) -> io::Result<()> {
+    begin(out, title, body)?;
+    writeln!(out, "</body>\n</html>")
 }
 
 /// The answer about one run.

@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::{Group, Leaves};
+use profiler_core::text_format::duration;
+use profiler_core::words;
+
+use super::escape::escaped;
 
 /// Kernels, copies, calls and lines in the static tables; the page with scripts shows all.
 pub(super) const ROWS: usize = 20;
@@ -47,4 +51,32 @@ pub(crate) fn patterns() -> String {
     }
     svg.push_str("</defs></svg>");
     svg
+}
+
+/// A bar of `leaves`, stacked by group, of which the full width is `whole` nanoseconds.
+pub(super) fn bar(page: &mut String, leaves: &Leaves, whole: u64, label: &str) {
+    let _ = write!(
+        page,
+        "<svg class=\"bar\" viewBox=\"0 0 1000 40\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        escaped(label)
+    );
+    let total = leaves.iter().sum::<u64>().max(1) as f64;
+    let mut at = 0.0;
+    for group in Group::ALL {
+        let nanos = group.total(leaves);
+        let width = nanos as f64 / whole.max(1) as f64 * 1000.0;
+        if nanos > 0 {
+            let _ = write!(
+                page,
+                "<rect x=\"{at:.3}\" y=\"0\" width=\"{width:.3}\" height=\"40\" fill=\"url(#h-{})\"><title>{}: {} \
+                 ({:.1} %)</title></rect>",
+                group.name(),
+                words::bottleneck(group),
+                duration(nanos),
+                nanos as f64 / total * 100.0,
+            );
+        }
+        at += width;
+    }
+    page.push_str("</svg>\n");
 }
