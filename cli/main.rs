@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod stats;
 mod terminal;
+mod view;
 
 use std::io;
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     let (outcome, failure) = match cli.command {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
+        Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),

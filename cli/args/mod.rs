@@ -16,6 +16,7 @@ mod query;
 mod report;
 mod run;
 mod stats;
+mod view;
 
 use clap::{ArgAction, Parser, Subcommand};
 
@@ -32,6 +33,7 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
+use self::view::{VIEW_HELP, ViewArgs};
 
 /// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
@@ -55,6 +57,9 @@ pub enum Command {
     /// Print the report of a trace
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
+    /// Write the HTML page of traces and open it in a browser
+    #[command(after_help = VIEW_HELP)]
+    View(ViewArgs),
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
@@ -113,6 +118,7 @@ EXAMPLES:
   gpuwhy run -- python train.py                  profile a program; the report comes at its end
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
+  gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard

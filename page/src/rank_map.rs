@@ -9,7 +9,7 @@ use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::trace::Item;
 
-/// Columns of a rank: half as many at least, as neighbors are joined when time goes beyond the last.
+/// Columns of a rank: half as many at least, as two become one when time goes beyond the last.
 const COLUMNS: usize = 240;
 
 /// Time of one column, nanoseconds.
@@ -67,7 +67,7 @@ impl Time {
         }
     }
 
-    /// Neighbors become one, which frees the second half.
+    /// Two columns become one, which frees the second half.
     fn join(&mut self) {
         for column in 0..COLUMNS / 2 {
             let (a, b) = (self.columns[2 * column], self.columns[2 * column + 1]);

@@ -2,5 +2,6 @@
 
 mod page;
 mod programs;
+mod ranks;
 mod statics;
 mod timeline;

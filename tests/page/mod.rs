@@ -267,3 +267,64 @@ fn pages_work_in_a_browser() {
         assert!(output.status.success() && !said(&output).contains("NOT OK"), "{fixture}: {}", said(&output));
     }
 }
+
+/// Runs the command; `cache` is its cache folder.
+fn gpuwhy(cache: &Path, arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new(built("gpuwhy"));
+    command.args(arguments.iter().map(|argument| argument.as_ref())).env("XDG_CACHE_HOME", cache);
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SSH_CONNECTION").output().unwrap()
+}
+
+#[test]
+fn a_comparison_is_a_page_that_sums_to_the_change() {
+    let (slow, fast) = (play("resnet_workers0"), play("resnet_workers4"));
+    let (a, b) = (slow.path("trace.gpuwhy"), fast.path("trace.gpuwhy"));
+    let out = slow.path("diff.html");
+    let output = gpuwhy(slow.folder.path(), &[&"diff", &"--html", &out, &a, &b]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = fs::read_to_string(&out).unwrap();
+    let json = gpuwhy(slow.folder.path(), &[&"diff", &"--json", &a, &b]).stdout;
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let rows = json["devices"][0]["leaf_changes"].as_array().map_or(0, Vec::len);
+    assert!(rows > 3 && page.matches("class=\"mark m-").count() >= rows, "a row for each cause");
+    assert!(page.contains("Predicted from A") && page.contains("class=\"ribbons\""));
+    assert!(!page.contains("<script"), "it needs none");
+    assert!(page.matches("class=\"r-same\"").count() > 500, "operations are joined");
+    let again = gpuwhy(slow.folder.path(), &[&"diff", &"--html", &out, &a, &b]);
+    assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
+}
+
+#[test]
+fn ranks_are_a_page_and_view_writes_to_the_cache() {
+    let stage = Stage::new();
+    for (rank, fixture) in ["multi_stream", "sync_item"].iter().enumerate() {
+        let mut host = stage.host(fixture);
+        host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUWHY_OUTPUT", format!("rank{rank}.gpuwhy"));
+        assert!(host.status().unwrap().success());
+    }
+    let cache = Stage::new();
+    let (folder, out) = (stage.folder.path(), cache.path("ranks.html"));
+    let output = gpuwhy(cache.folder.path(), &[&"merge", &folder, &"--html", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = fs::read_to_string(&out).unwrap();
+    assert!(page.contains("class=\"map\"") && page.contains("Rank 1 without waiting in collectives"));
+    assert!(page.matches("f-gpu_compute").count() > 50, "columns over time");
+
+    let pages = cache.path("gpuwhy/pages");
+    let trace = stage.path("rank0.gpuwhy");
+    let shown = [
+        (gpuwhy(cache.folder.path(), &[&"view", &trace]), "rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"view", &trace]), "rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"view", &trace, &trace]), "rank0-rank0.html"),
+    ];
+    for (output, name) in shown {
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), pages.join(name).display().to_string());
+        assert!(fs::read_to_string(pages.join(name)).unwrap().ends_with("</html>\n"));
+    }
+    let output = gpuwhy(cache.folder.path(), &[&"view", &folder]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let none = gpuwhy(cache.folder.path(), &[&"view", &stage.path("none.gpuwhy")]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("none.gpuwhy") && !pages.join("none.html").exists(), "{}", stderr(&none));
+}

@@ -19,7 +19,7 @@ pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
     let mut page = String::from("<header>\n");
     let _ = writeln!(
         page,
-        "<p class=\"run\"><span>{} ranks</span> <span>{} hosts</span></p>",
+        "<p class=\"run\"><span>ranks: {}</span> <span>hosts: {}</span></p>",
         of.rows.len(),
         of.clocks.len()
     );
