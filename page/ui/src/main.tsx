@@ -45,7 +45,7 @@ async function occurrence(page: Page, name: number, after: number): Promise<[Lan
 function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
   const timeline = page.manifest.timeline!;
   const total = timeline.window_ns;
-  const [view, setView] = useState<View>(() => fromFragment(location.hash, total));
+  const [view, setView] = useState<View>(() => onDevice(page, fromFragment(location.hash, total)));
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [hovered, setHovered] = useState<Hit | null>(null);
   const [search, setSearch] = useState("");
@@ -53,7 +53,7 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
   const [help, setHelp] = useState(false);
   const latest = useRef(view);
   const show = (next: View) => {
-    latest.current = clamp(next, total);
+    latest.current = onDevice(page, clamp(next, total));
     setView(latest.current);
   };
 
@@ -205,6 +205,13 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
       </div>
     </div>
   );
+}
+
+/** The view on a device that exists: ordinals need not begin with 0. */
+function onDevice(page: Page, view: View): View {
+  const devices = page.lanes("device");
+  const known = devices.some((lane) => lane.device === view.device);
+  return known ? view : { ...view, device: devices[0]?.device ?? 0 };
 }
 
 /** The cause of most idle time. */
