@@ -165,8 +165,8 @@ fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT])
         OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => 2,
         OperationClass::Memset => 3,
     });
-    for world in 0..SCENARIO_COUNT {
-        column(&|row| (row.replayed[world].0 - stand[world]).round() as i64);
+    for (world, stood) in stand.iter().enumerate() {
+        column(&|row| (row.replayed[world].0 - stood).round() as i64);
         column(&|row| (row.replayed[world].1 - row.replayed[world].0).round().max(0.0) as i64);
     }
     bytes.0
