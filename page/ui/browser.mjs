@@ -118,6 +118,17 @@ if (device) {
     const text = await tab.textContent(".tabpanel");
     check(`the view ${name.slice(4)} is not empty`, text.length > 20, text);
     await picture(tab, name);
+    const worlds = name === "tab-whatif" ? await tab.$$("#replay .buttons button") : [];
+    if (worlds.length > 1) {
+      const before = await tab.textContent("#replay");
+      await worlds[1].click();
+      await tab.waitForFunction(() => /w=\d+/.test(location.hash), null, { timeout: 5_000 }).catch(() => {});
+      const after = await tab.textContent("#replay");
+      check("the switch tells what a step becomes", after !== before && /becomes .+ less/.test(after), after);
+      await tab.waitForTimeout(900);
+      await picture(tab, "world");
+      await worlds[0].click();
+    }
   }
   const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   // The page's own policy allows no other script; the test's world is another one.
