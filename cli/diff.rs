@@ -11,7 +11,7 @@ use gpuwhy_import::Request;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
-use crate::{message, progress, terminal};
+use crate::{message, page, progress, terminal};
 
 /// Exit code when the traces are not comparable.
 const REFUSED: u8 = 1;
@@ -33,6 +33,8 @@ pub struct Props {
     pub kernels: usize,
     /// By how much the second run may be slower, in per cent.
     pub fail_if_slower: Option<f64>,
+    /// The HTML page to write instead of printing, and its title.
+    pub html: Option<(page::Target, Option<String>)>,
 }
 
 /// Prints the comparison and answers with the exit code.
@@ -62,7 +64,11 @@ pub fn run(props: &Props) -> Result<u8> {
             return Ok(REFUSED);
         }
     };
-    if !props.json {
+    if let Some((to, title)) = &props.html {
+        let [name_a, name_b] = [&props.a, &props.b].map(|path| path.display().to_string());
+        let inputs = [props.a.clone(), props.b.clone()];
+        page::diff(&diff, (&a, &name_a), (&b, &name_b), title.as_deref(), (to, &inputs))?;
+    } else if !props.json {
         let [a, b] = [&props.a, &props.b].map(|path| path.display().to_string());
         let text = diff.text_within(props.kernels, terminal::style());
         write!(io::stdout(), "{text}A is {}\nB is {}\n", printable(&a), printable(&b))?;

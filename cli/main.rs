@@ -18,6 +18,7 @@ mod interrupt;
 mod kernels;
 mod merge;
 mod message;
+mod page;
 mod progress;
 mod prose;
 mod query;
@@ -25,6 +26,7 @@ mod report;
 mod run;
 mod stats;
 mod terminal;
+mod view;
 
 use std::io;
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
+        Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),

@@ -10,7 +10,7 @@ use gpuwhy_export::tables::{Label, labels};
 use gpuwhy_export::{Destination, OpenError, TargetFormat, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
-use crate::{inputs, interrupt, message, progress, terminal};
+use crate::{inputs, interrupt, message, page, progress, terminal};
 
 /// Exit code when a trace lacks something.
 const INCOMPLETE: u8 = 1;
@@ -28,6 +28,8 @@ pub struct Props {
     pub force: bool,
     /// JSON instead of text.
     pub json: bool,
+    /// The HTML page to write instead of printing, and its title.
+    pub html: Option<(page::Target, Option<String>)>,
 }
 
 /// Prints the comparison; gives the exit code.
@@ -53,7 +55,12 @@ pub fn run(props: &Props) -> Result<u8> {
         true => serde_json::to_string(&RanksDocument::new(&compared))? + "\n",
         false => compared.text_within(terminal::style()),
     };
+    if let Some((target, title)) = &props.html {
+        let files: Vec<&TraceFile> = traces.iter().map(|(trace, _)| trace).collect();
+        page::ranks(&compared, &files, title.as_deref(), (target, &paths))?;
+    }
     match to_stdout {
+        _ if props.html.is_some() => {}
         true => io::stderr().write_all(text.as_bytes())?,
         false => io::stdout().write_all(text.as_bytes())?,
     }

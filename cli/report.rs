@@ -8,14 +8,14 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
 use profiler_core::report::json::Document;
 use profiler_core::text_format::{Style, printable};
 use tracing::info;
 
-use crate::{inputs, message, progress, terminal};
+use crate::{inputs, message, page, progress, terminal};
 
 /// Exit code when a trace was reported but is not complete.
 const DAMAGED: u8 = 1;
@@ -39,6 +39,8 @@ pub struct Props {
     pub capture: Option<u32>,
     /// The part of the run to report, by time after its start.
     pub window: Option<(Duration, Duration)>,
+    /// The HTML page to write instead of printing.
+    pub html: Option<(page::Target, gpuwhy_page::Options)>,
     /// Makes the report from the records, also where the trace holds what the run said at its end.
     pub recompute: bool,
 }
@@ -92,6 +94,13 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let style = terminal::style();
     let files = inputs::expanded(&props.files)?;
+    if let Some((to, options)) = &props.html {
+        let [file] = &files[..] else {
+            bail!("a page is about one trace, and {} are named; write a page for each of them", files.len());
+        };
+        let outcome = page::report(file, props.pid, options, to)?;
+        return Ok(if outcome.damage.is_empty() { 0 } else { DAMAGED });
+    }
     for file in &files {
         let input = Input::open(file);
         if let Some(text) = input.as_ref().ok().and_then(|input| kept(props, input)) {

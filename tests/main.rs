@@ -31,6 +31,7 @@ mod modes;
 mod nsys_import;
 mod nvtx;
 mod nvtx_released;
+mod page;
 mod reliability;
 mod replay;
 mod sampling;

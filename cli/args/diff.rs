@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::page::ComparisonPageArgs;
 use crate::diff;
 
 pub(super) const DIFF_HELP: &str = "\
@@ -18,6 +19,7 @@ EXIT CODES:
 
 EXAMPLES:
   gpuwhy diff before.gpuwhy after.gpuwhy
+  gpuwhy diff --html diff.html before.gpuwhy after.gpuwhy
   gpuwhy diff --fail-if-slower 5 main.gpuwhy branch.gpuwhy
   gpuwhy diff --json before.gpuwhy after.gpuwhy | jq '.devices[0].leaf_changes'";
 
@@ -38,6 +40,8 @@ pub struct DiffArgs {
     /// Exit with 3 if B is slower by more than this, and not by chance
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
+    #[command(flatten)]
+    page: ComparisonPageArgs,
 }
 
 /// A finite number that is not negative.
@@ -51,6 +55,13 @@ fn percent(text: &str) -> Result<f64, String> {
 
 impl From<DiffArgs> for diff::Props {
     fn from(args: DiffArgs) -> Self {
-        Self { a: args.a, b: args.b, json: args.json, kernels: args.top, fail_if_slower: args.fail_if_slower }
+        Self {
+            a: args.a,
+            b: args.b,
+            json: args.json,
+            kernels: args.top,
+            fail_if_slower: args.fail_if_slower,
+            html: args.page.into_page(),
+        }
     }
 }

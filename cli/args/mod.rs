@@ -12,10 +12,12 @@ mod explain;
 mod export;
 mod kernels;
 mod merge;
+mod page;
 mod query;
 mod report;
 mod run;
 mod stats;
+mod view;
 
 use clap::{ArgAction, Parser, Subcommand};
 
@@ -33,6 +35,7 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
+use self::view::{VIEW_HELP, ViewArgs};
 
 /// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
@@ -59,6 +62,9 @@ pub enum Command {
     /// Measure kernels with hardware counters and tell what limits them
     #[command(after_help = KERNELS_HELP)]
     Kernels(Box<KernelsArgs>),
+    /// Write the HTML page of traces and open it in a browser
+    #[command(after_help = VIEW_HELP)]
+    View(ViewArgs),
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
@@ -118,6 +124,7 @@ EXAMPLES:
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
+  gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard

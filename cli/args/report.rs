@@ -6,10 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use gpuwhy_inject::config;
 
+use super::page::PageArgs;
 use crate::report;
 
 pub(super) const REPORT_HELP: &str = "\
-With --json each trace gives one JSON object on one line, in the order of the files.
+With --json each trace gives one JSON object on one line, in the order of the files. With --html the report of one trace
+is written as a page that opens in a browser without network access; its answer can be read and printed without scripts.
 
 EXIT CODES:
   0  every trace was read
@@ -19,7 +21,8 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy report gpuwhy-4711.gpuwhy
   gpuwhy report --top 30 *.gpuwhy | less
-  gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict";
+  gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict
+  gpuwhy report --html report.html gpuwhy-4711.gpuwhy";
 
 #[derive(Args)]
 pub struct ReportArgs {
@@ -50,6 +53,8 @@ pub struct ReportArgs {
     /// Report the run up to this time after its start
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
     to: Option<Duration>,
+    #[command(flatten)]
+    page: PageArgs,
     /// Compute the report anew, even where the trace holds one
     #[arg(long)]
     recompute: bool,
@@ -73,6 +78,7 @@ impl From<ReportArgs> for report::Props {
             pid: args.pid,
             capture: args.capture,
             recompute: args.recompute,
+            html: args.page.into_page(args.capture),
         }
     }
 }

@@ -167,7 +167,7 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
     }
     let mut second = TraceReader::new(input.unpacked(progress, &interrupted)?).map_err(failed)?;
     second.only(window.read_from(), time(to));
-    let mut report = report_of_part(second, None, Some(window)).map_err(failed)?;
+    let mut report = report_of_part(second, None, Some(window), None).map_err(failed)?;
     if interrupted.get() {
         return Err(OpenError::interrupted(path));
     }

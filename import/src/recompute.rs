@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{panic, thread};
 
 use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::End;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
@@ -23,9 +24,21 @@ const TOGETHER: usize = 360_000;
 /// Times that are done ahead: usually up to a block of 16,384 records more than that, 1.4 MB.
 const AHEAD: usize = 2;
 
+/// Follows the records of a trace while its report is made, on the thread that runs the engine.
+pub trait Observer: Send {
+    /// Before the first item: what the engine is to note.
+    fn begin(&mut self, captures: &mut Captures);
+
+    /// An item of the trace, which the engine has taken.
+    fn item(&mut self, item: &Item, dictionary: &Dictionary);
+
+    /// The engine has taken the items of some blocks. `is_last`: nothing more comes.
+    fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool);
+}
+
 /// Makes the report of what `reader` has not given yet, about one capture of a run in pieces or the newest.
 pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
-    report_of_part(reader, capture, None)
+    report_of_part(reader, capture, None, None)
 }
 
 /// As [`report_from`], of what `window` holds alone.
@@ -33,6 +46,7 @@ pub(crate) fn report_of_part(
     reader: TraceReader<impl Read>,
     capture: Option<u32>,
     window: Option<Window>,
+    observer: Option<&mut dyn Observer>,
 ) -> Result<Report, TraceError> {
     let (mut blocks, assembly, first) = reader.into_halves();
     let (sender, receiver) = sync_channel(AHEAD);
@@ -42,7 +56,7 @@ pub(crate) fn report_of_part(
         let accounting = thread::Builder::new()
             .name("gpuwhy-account".to_owned())
             .spawn_scoped(scope, move || {
-                let mut accounts = Accounts::new(assembly, capture, window);
+                let mut accounts = Accounts::new(assembly, capture, window, observer);
                 accounts.take(first);
                 accounts.take_all(&receiver, &emptied);
                 accounts
@@ -52,11 +66,14 @@ pub(crate) fn report_of_part(
         let accounts = accounting.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         Ok((accounts, stopped))
     })?;
-    let Accounts { mut captures, assembly, loss, end, last, window } = accounts;
+    let Accounts { mut captures, assembly, loss, end, last, window, observer } = accounts;
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
     assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
+    if let Some(observer) = observer {
+        observer.taken(&mut captures, assembly.dictionary(), true);
+    }
     let mut notes = assembly.damage(blocks.damage()).sentences();
     notes.extend(stopped);
     Ok(captures.report(assembly.session(), assembly.dictionary(), &loss, end, notes))
@@ -92,7 +109,7 @@ fn hand_over(
 }
 
 /// What the blocks so far come to.
-struct Accounts {
+struct Accounts<'a> {
     captures: Captures,
     assembly: Assembly,
     loss: Loss,
@@ -100,13 +117,22 @@ struct Accounts {
     last: Timestamp,
     /// The part that the report is about.
     window: Option<Window>,
+    observer: Option<&'a mut dyn Observer>,
 }
 
-impl Accounts {
-    fn new(assembly: Assembly, capture: Option<u32>, window: Option<Window>) -> Self {
+impl<'a> Accounts<'a> {
+    fn new(
+        assembly: Assembly,
+        capture: Option<u32>,
+        window: Option<Window>,
+        mut observer: Option<&'a mut dyn Observer>,
+    ) -> Self {
         let mut captures = Captures::new(capture);
         captures.set_calibrations(assembly.session());
-        Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO, window }
+        if let Some(observer) = &mut observer {
+            observer.begin(&mut captures);
+        }
+        Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO, window, observer }
     }
 
     /// Accounts for all blocks that come; their memory goes to `emptied`.
@@ -123,6 +149,9 @@ impl Accounts {
     fn take(&mut self, items: Vec<Item>) -> Vec<Item> {
         let (session, dictionary) = (self.assembly.session(), self.assembly.dictionary());
         for item in &items {
+            if let Some(observer) = &mut self.observer {
+                observer.item(item, dictionary);
+            }
             match *item {
                 Item::Record(ref record) => {
                     if self.window.as_ref().is_none_or(|window| window.holds(record)) {
@@ -151,6 +180,9 @@ impl Accounts {
                     self.last = self.last.max(at);
                 }
             }
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.taken(&mut self.captures, dictionary, false);
         }
         items
     }

@@ -22,7 +22,7 @@ use crate::format::Format;
 use crate::input::{FromStart, Input, Watched, unpacked};
 use crate::kineto::Imported;
 use crate::progress::{Progress, Ticks, unwatched};
-use crate::recompute::report_from;
+use crate::recompute::{Observer, report_of_part};
 use crate::scratch;
 use crate::translate::{self, NOT_SEVERAL};
 
@@ -164,11 +164,38 @@ impl TraceFile {
         Ok(Self { path: self.path.clone(), contents: Arc::new(contents), bytes, session: self.session.clone() })
     }
 
-    /// The report of the trace.
-    pub(crate) fn report(&self, capture: Option<u32>, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
+    /// The report of the trace, about one capture of a run in pieces or the newest.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read at all, and when `progress` ends the work.
+    pub fn report(&self, capture: Option<u32>, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
+        self.reported(capture, None, progress)
+    }
+
+    /// As [`report`](Self::report); `observer` follows every record.
+    ///
+    /// # Errors
+    ///
+    /// As [`report`](Self::report).
+    pub fn observe(
+        &self,
+        capture: Option<u32>,
+        observer: &mut dyn Observer,
+        progress: &mut Progress<'_>,
+    ) -> Result<Report, OpenError> {
+        self.reported(capture, Some(observer), progress)
+    }
+
+    fn reported(
+        &self,
+        capture: Option<u32>,
+        observer: Option<&mut dyn Observer>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Report, OpenError> {
         let interrupted = Rc::default();
         let reader = TraceReader::new(self.watched(progress, &interrupted)?);
-        let report = reader.and_then(|reader| report_from(reader, capture));
+        let report = reader.and_then(|reader| report_of_part(reader, capture, None, observer));
         if interrupted.get() {
             return Err(OpenError::interrupted(&self.path));
         }

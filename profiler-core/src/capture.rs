@@ -9,6 +9,7 @@
 //! row for each of the first [`ROW_LIMIT`] others.
 
 use crate::attribution::{Attributor, DeviceAccount};
+use crate::attribution::segments::Segment;
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
@@ -20,6 +21,7 @@ use crate::report::verdict::LiveVerdict;
 use crate::report::{CaptureRow, CaptureTable, Report};
 use crate::steps::{LoggedStep, StepSeries};
 use crate::utilization::{Utilization, UtilizationReading};
+use crate::whatif::ReplayedOperation;
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -62,6 +64,10 @@ pub struct Captures {
     /// Whether there was ever a mark: else the run is one capture and is not called so.
     marked: bool,
     what_if_stopped: bool,
+    /// Whether the captures that the report can be about note their segments.
+    segments_logged: bool,
+    /// Parts of the run of which these captures note the replay.
+    replay_logged: Vec<(u64, u64)>,
     cost: Option<Cost>,
     gauges: Utilization,
     counters: CounterLog,
@@ -285,6 +291,31 @@ impl Captures {
         steps.collect()
     }
 
+    /// Notes the timelines of the requested capture from its begin on; of all captures when none is requested.
+    pub fn log_segments(&mut self) {
+        self.segments_logged = true;
+    }
+
+    /// As [`log_segments`](Self::log_segments), and notes where operations in these parts of the run are in every
+    /// scenario of the simulation; see [`Attributor::log_replay`].
+    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
+        self.segments_logged = true;
+        self.replay_logged = parts;
+    }
+
+    /// What of the replay was noted since this was last asked.
+    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        captures.flat_map(|capture| capture.attributor.take_replay()).collect()
+    }
+
+    /// What was noted since this was last asked, of the capture that the report is about; see
+    /// [`Attributor::take_segments`].
+    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        captures.flat_map(|capture| capture.attributor.take_segments()).collect()
+    }
+
     /// Which steps speak for `device` in the capture that the report is about.
     #[must_use]
     pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
@@ -326,6 +357,12 @@ impl Captures {
             attributor.stop_what_if();
         }
         self.selected = number;
+        if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
+            attributor.log_segments();
+            if !self.replay_logged.is_empty() {
+                attributor.log_replay(self.replay_logged.clone());
+            }
+        }
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };

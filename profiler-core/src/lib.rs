@@ -32,4 +32,4 @@ pub mod thresholds;
 pub mod trace;
 pub mod utilization;
 pub mod whatif;
-mod words;
+pub mod words;

@@ -7,7 +7,8 @@ use crate::attribution::statistics::CopyPath;
 use crate::record::{CopyKind, MemoryKind};
 
 /// What a bottleneck is called: `Bottleneck: kernel launches.`
-pub(crate) const fn bottleneck(group: Group) -> &'static str {
+#[must_use]
+pub const fn bottleneck(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "data loading",
         Group::HostCpu => "CPU work between launches",
@@ -55,7 +56,8 @@ pub(crate) const fn spent(group: Group) -> &'static str {
 }
 
 /// The cause of a part of the GPU's time.
-pub(crate) const fn cause(leaf: Leaf) -> &'static str {
+#[must_use]
+pub const fn cause(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Compute => "computing",
         Leaf::Communication => "communicating with other GPUs",
@@ -88,7 +90,8 @@ pub(crate) const fn cause(leaf: Leaf) -> &'static str {
 }
 
 /// What a thread was seen to do.
-pub(crate) const fn activity(cause: HostCause) -> &'static str {
+#[must_use]
+pub const fn activity(cause: HostCause) -> &'static str {
     match cause {
         HostCause::Code => "running code",
         HostCause::GarbageCollection => "collecting garbage",
@@ -113,7 +116,8 @@ pub(crate) const fn activity(cause: HostCause) -> &'static str {
 }
 
 /// Direction and host memory of a copy: `host-to-device copies from pageable memory`.
-pub(crate) fn copies(path: CopyPath, count: u64) -> String {
+#[must_use]
+pub fn copies(path: CopyPath, count: u64) -> String {
     let noun = if count == 1 { "copy" } else { "copies" };
     let (direction, host) = match path.kind {
         CopyKind::HostToDevice => ("host-to-device", Some(("from", path.source))),
@@ -136,7 +140,8 @@ pub(crate) const fn memory_word(kind: MemoryKind) -> &'static str {
 }
 
 /// The first letter in upper case.
-pub(crate) fn capitalized(words: &str) -> String {
+#[must_use]
+pub fn capitalized(words: &str) -> String {
     let mut rest = words.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }

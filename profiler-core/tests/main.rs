@@ -15,6 +15,7 @@ mod attribution_json;
 mod attribution_properties;
 mod attribution_range_limits;
 mod attribution_ranges;
+mod attribution_segments;
 mod attribution_steps;
 mod attribution_tables;
 mod attribution_verdicts;

@@ -29,7 +29,7 @@ pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, R
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
 pub use table::{VARIABLES, Variable, markdown};
-pub use value::parse_duration;
+pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
 
 pub use crate::log::Level;

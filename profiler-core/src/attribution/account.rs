@@ -10,9 +10,10 @@ use super::join::Launch;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
 use super::operation::{InputWait, Operation};
 use super::phases::{Causes, Phases};
+use super::segments::{GapEnd, GapLaunch, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use super::subject::{GapTotals, Subject};
-use crate::record::{DeviceId, Timestamp};
+use crate::record::{DeviceId, StackId, ThreadId, Timestamp};
 use crate::steps::ledger::StepLedger;
 use crate::steps::{Boundary, Cut, LoggedStep, Steady, Step, StepSeries, StepSource, Steps};
 
@@ -53,6 +54,8 @@ pub struct DeviceAccount {
     named_steps: bool,
     /// When the profiler itself held the program up.
     disturbed: Vec<(Timestamp, Timestamp)>,
+    /// What is entered, for who asked for it.
+    segments: Option<Box<SegmentLog>>,
 }
 
 impl DeviceAccount {
@@ -78,6 +81,7 @@ impl DeviceAccount {
             breaks: Vec::new(),
             named_steps: false,
             disturbed: Vec::new(),
+            segments: None,
         }
     }
 
@@ -90,6 +94,16 @@ impl DeviceAccount {
     #[must_use]
     pub fn id(&self) -> DeviceId {
         self.id
+    }
+
+    /// Notes what is entered from here on.
+    pub(super) fn log_segments(&mut self) {
+        self.segments.get_or_insert_default();
+    }
+
+    /// What was entered since this was last taken; empty unless it is noted.
+    pub(super) fn take_segments(&mut self) -> Vec<Segment> {
+        self.segments.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
     /// See [`StepLedger::take_log`].
@@ -295,6 +309,9 @@ impl DeviceAccount {
         if running & (running - 1) != 0 {
             self.overlaps(top, running & (running - 1), to - self.position);
         }
+        if let Some(log) = &mut self.segments {
+            log.time(top, (self.position, to), Subject::None);
+        }
         self.enter(top, to);
     }
 
@@ -321,6 +338,29 @@ impl DeviceAccount {
         self.phases.begin_gap();
     }
 
+    /// A host sample with this stack speaks for the idle time that is entered next.
+    #[inline]
+    pub(super) fn sampled(&mut self, stack: StackId) {
+        if let Some(log) = &mut self.segments {
+            log.stack = stack;
+        }
+    }
+
+    /// The gap that began at `from` is over: `operation` begins at the current position. It was launched by `thread`.
+    #[inline]
+    pub(super) fn end_gap(&mut self, from: u64, operation: &Operation, thread: Option<ThreadId>) {
+        let Some(log) = &mut self.segments else { return };
+        let launch = operation.launch.as_ref().zip(thread).map(|(launch, thread)| GapLaunch::of(launch, thread));
+        log.push(Segment::Gap(GapEnd {
+            from: Timestamp::from_nanos(from),
+            to: Timestamp::from_nanos(operation.start),
+            stream: operation.stream,
+            correlation: operation.correlation,
+            subject: operation.subject,
+            launch,
+        }));
+    }
+
     /// Enters idle time from the current position to `to`.
     #[inline]
     pub(super) fn idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
@@ -333,6 +373,9 @@ impl DeviceAccount {
     #[inline(never)]
     fn enter_idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         let piece = Idle { leaf, from: self.position, to };
+        if let Some(log) = &mut self.segments {
+            log.time(leaf, (self.position, to), subject);
+        }
         self.enter(leaf, to);
         let logged = self.log.push(piece);
         if !logged || !matches!(subject, Subject::None) || leaf == Leaf::NoWork {
@@ -375,6 +418,10 @@ impl DeviceAccount {
             self.leaves[was as usize] -= to - from;
             self.leaves[leaf as usize] += to - from;
             patched += to - from;
+            if let Some(log) = &mut self.segments {
+                let (from, to) = (Timestamp::from_nanos(from), Timestamp::from_nanos(to));
+                log.push(Segment::Moved { was, leaf, from, to });
+            }
         }
         patched
     }

@@ -262,6 +262,7 @@ impl Writer<'_> {
             if claim.from > self.account.position() {
                 self.late(unseen, claim.from.min(end), self.next.operation.subject);
             }
+            self.account.sampled(claim.stack());
             for (cause, nanos) in claim.parts(self.account.position(), end) {
                 let to = self.account.position() + nanos;
                 let subject = Subject::Host(cause, claim.line());

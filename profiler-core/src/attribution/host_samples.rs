@@ -35,6 +35,7 @@ pub(super) struct HostSampleView {
     on_cpu: u64,
     runnable: u64,
     line: LineId,
+    stack: StackId,
     /// The thread was on a core or ready for one.
     ran: bool,
     /// Cause of the time on a core, ready for one, and off.
@@ -141,7 +142,7 @@ impl HostSampleView {
         let waits = !ran && matches!(class.stage, Some(Stage::Receive | Stage::Next));
         let workers = if waits { u16::try_from(sample.children).unwrap_or(u16::MAX) } else { 0 };
         let runnable = sample.runnable.min(length - on_cpu);
-        Self { since, at, on_cpu, runnable, line: class.line, ran, causes, workers }
+        Self { since, at, on_cpu, runnable, line: class.line, stack: sample.stack, ran, causes, workers }
     }
 
     fn length(&self) -> u64 {
@@ -182,6 +183,14 @@ impl SampleEvidence {
         match self.source {
             Source::HostSampleView(sample) => sample.line,
             Source::Range(_) => LineId::NONE,
+        }
+    }
+
+    /// The stack of the sample.
+    pub(super) fn stack(&self) -> StackId {
+        match self.source {
+            Source::HostSampleView(sample) => sample.stack,
+            Source::Range(_) => StackId::NONE,
         }
     }
 

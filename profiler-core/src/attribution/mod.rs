@@ -44,6 +44,7 @@ mod quantile;
 mod queries;
 mod ranges;
 mod running;
+pub mod segments;
 mod simulation_feed;
 mod stacks;
 pub mod statistics;
@@ -78,6 +79,7 @@ use self::limits::PENDING_LIMIT;
 use self::memory::Memory;
 use self::operation::{Arrivals, Operation};
 use self::ranges::Ranges;
+use self::segments::Segment;
 use self::simulation_feed::SimulationFeed;
 use self::stacks::Stacks;
 use self::statistics::ApiTable;
@@ -93,6 +95,7 @@ use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::steps::LoggedStep;
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
+use crate::whatif::ReplayedOperation;
 
 /// Devices of one process; ordinals beyond are damage.
 const DEVICE_LIMIT: usize = 256;
@@ -134,6 +137,7 @@ pub struct Attributor {
     newest_flush: u64,
     last_flush: Option<(Timestamp, u64)>,
     awaits_work: bool,
+    segments_logged: bool,
 }
 
 impl Attributor {
@@ -205,6 +209,30 @@ impl Attributor {
     /// The profiler itself held the program up in this time: steps of then are not typical ones, on any device.
     pub fn disturbed(&mut self, from: Timestamp, to: Timestamp) {
         self.timelines.iter_mut().for_each(|timeline| timeline.account.disturb(from, to));
+    }
+
+    /// Notes what the timeline of each device is given from here on: before the first record, or it is not whole.
+    pub fn log_segments(&mut self) {
+        self.segments_logged = true;
+        self.timelines.iter_mut().for_each(|timeline| timeline.account.log_segments());
+    }
+
+    /// What was noted since this was last asked, by device; see [`segments`].
+    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
+        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        accounts.map(|account| (account.id(), account.take_segments())).collect()
+    }
+
+    /// Notes what the simulation makes of operations in these parts of the run; see [`Simulation::log`].
+    ///
+    /// [`Simulation::log`]: crate::whatif::Simulation::log
+    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
+        self.simulation.log(parts);
+    }
+
+    /// What was noted since this was last asked.
+    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
+        self.simulation.take_log()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
@@ -290,7 +318,7 @@ impl Attributor {
 
     fn advance_slice(&mut self, watermark: u64) {
         let Self { operations, threads, launches, marks, dependencies, timelines, simulation, ranges, .. } = self;
-        let host = Host { threads: &threads.rows, launches, marks, dependencies };
+        let host = Host { threads: &threads.rows, thread_ids: threads.ids(), launches, marks, dependencies };
         for timeline in timelines {
             let refused = timeline.advance(watermark, operations, &host, simulation, ranges);
             self.completeness.bad_timestamps += refused;
@@ -330,7 +358,11 @@ impl Attributor {
             Ok(index) => Some(index),
             Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,
             Err(index) => {
-                self.timelines.insert(index, Timeline::new(device));
+                let mut timeline = Timeline::new(device);
+                if self.segments_logged {
+                    timeline.account.log_segments();
+                }
+                self.timelines.insert(index, timeline);
                 Some(index)
             }
         }

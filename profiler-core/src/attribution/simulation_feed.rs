@@ -10,7 +10,8 @@ use crate::cost::{PriceSource, Prices};
 use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
-    self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf,
+    self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, ReplayedOperation, Simulation, SmallGrid,
+    Transfer, WhatIf,
 };
 
 /// Tells the simulation what it needs of calls, operations and steps.
@@ -40,6 +41,16 @@ impl SimulationFeed {
     /// Gives the simulation up.
     pub(super) fn stop(&mut self) {
         self.simulation.stop();
+    }
+
+    /// See [`Simulation::log`].
+    pub(super) fn log(&mut self, parts: Vec<(u64, u64)>) {
+        self.simulation.log(parts);
+    }
+
+    /// See [`Simulation::take_log`].
+    pub(super) fn take_log(&mut self) -> Vec<ReplayedOperation> {
+        self.simulation.take_log()
     }
 
     /// What the simulation says about a device, its ceilings additive where it is not believed.

@@ -20,7 +20,7 @@ use super::subject::Subject;
 use super::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::DeviceId;
+use crate::record::{DeviceId, ThreadId};
 use crate::steps::{Cut, PeriodFacts};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
@@ -41,6 +41,8 @@ pub(super) struct Timeline {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host<'a> {
     pub(super) threads: &'a [HostThread],
+    /// The ids of these.
+    pub(super) thread_ids: &'a [ThreadId],
     pub(super) launches: &'a Launches,
     pub(super) marks: &'a StepMarks,
     pub(super) dependencies: &'a Dependencies,
@@ -228,6 +230,8 @@ impl Timeline {
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
             let next = Next { operation, producer: host.dependencies.producer(operation, from) };
             gap::explain(&mut self.account, &next, thread, lost_end);
+            let thread = operation.launch.and_then(|launch| host.thread_ids.get(launch.thread as usize)).copied();
+            self.account.end_gap(from, operation, thread);
             if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
                 for Idle { leaf, from, to } in self.account.idle_since(from) {
                     ranges.idle(launch.thread, launch.start, leaf, from, to);

@@ -35,6 +35,11 @@ pub(super) struct ThreadTable {
 }
 
 impl ThreadTable {
+    /// The ids of the threads, by place.
+    pub(super) fn ids(&self) -> &[ThreadId] {
+        &self.ids
+    }
+
     /// Where the thread is, during flush number `flush`.
     #[inline]
     pub(super) fn place(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {

@@ -24,6 +24,7 @@ mod significance;
 mod text;
 mod unit;
 
+pub use alignment::{MOST_EDITS, align};
 pub use compared::SAME_PROGRAM;
 pub use model::{DeviceDiff, Diff, Outcome, Refusal, Side};
 pub use places::{ChangedPlace, Fate, Places};

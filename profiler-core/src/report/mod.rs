@@ -61,6 +61,18 @@ impl Report {
         verdict::ceiling_if_fixed(group, &self.devices)
     }
 
+    /// The bottleneck, what it costs, and what the best case without it is.
+    #[must_use]
+    pub fn conclusion(&self) -> String {
+        text::conclusion(self)
+    }
+
+    /// A sentence for each kind of thing that is missing or doubtful; empty for a complete trace.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        text::missing(self)
+    }
+
     /// The verdict in one line, for a run that is still going.
     #[must_use]
     pub fn live_line(&self) -> String {

@@ -58,7 +58,8 @@ impl Paint {
 }
 
 /// Three or four significant digits and a unit.
-pub(crate) fn duration(nanos: u64) -> String {
+#[must_use]
+pub fn duration(nanos: u64) -> String {
     let value = nanos as f64;
     // The limits are where rounding would give a thousand of a unit.
     match nanos {
@@ -70,7 +71,8 @@ pub(crate) fn duration(nanos: u64) -> String {
 }
 
 /// Three or four significant digits and a unit, powers of ten.
-pub(crate) fn bytes(count: u64) -> String {
+#[must_use]
+pub fn bytes(count: u64) -> String {
     let value = count as f64;
     match count {
         0..1_000 => format!("{count} B"),

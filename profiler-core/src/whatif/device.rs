@@ -12,6 +12,7 @@ use super::copies::{SMALL_COPY_NANOS, joined_nanos};
 use super::gaps::{QueuedGaps, between_nodes, untraced};
 use super::host::{Begun, Thread};
 use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
+use super::replay_log::{ReplayLog, ReplayedOperation};
 use super::scenario::ScenarioKind;
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later, latest, plus};
 use crate::record::{DeviceId, StreamId, ThreadId};
@@ -247,9 +248,26 @@ pub(super) struct Streams {
     places: FxHashMap<(DeviceId, StreamId), usize>,
     /// The one that was asked for last.
     newest: usize,
+    /// For who asked for it.
+    log: Option<Box<ReplayLog>>,
 }
 
 impl Streams {
+    /// Notes operations that begin in these parts of the run, which are in order.
+    pub(super) fn log(&mut self, parts: Vec<(u64, u64)>) {
+        self.log = Some(Box::new(ReplayLog::new(parts)));
+    }
+
+    /// What was noted since it was last taken.
+    pub(super) fn take_log(&mut self) -> Vec<ReplayedOperation> {
+        self.log.as_mut().map_or_else(Vec::new, |log| log.take())
+    }
+
+    /// Forgets all streams.
+    pub(super) fn forget(&mut self) {
+        *self = Self { log: self.log.take(), ..Self::default() };
+    }
+
     /// Runs an operation in every world and adds it to its device's `progress` and `gaps`. Gives its begin when
     /// its launching call had not returned.
     pub(super) fn run(
@@ -280,6 +298,9 @@ impl Streams {
             None => [f64::MIN; WORLD_COUNT],
         };
         let (done, begin) = self.rows[place].append(operation, &ready, &edges, launch, worlds);
+        if let Some(log) = &mut self.log {
+            log.note(operation, &begin, &done);
+        }
         let (start, end) = (operation.start, operation.end.max(operation.start));
         progress.clocks = latest(&progress.clocks, &done);
         progress.real = progress.real.max(end);

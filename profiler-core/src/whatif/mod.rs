@@ -47,6 +47,7 @@ mod intervals;
 mod launches;
 mod nodes;
 mod queue;
+mod replay_log;
 mod sampling;
 mod scenario;
 mod steps;
@@ -60,6 +61,7 @@ pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXP
 pub use input::{
     Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
 };
+pub use replay_log::ReplayedOperation;
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 pub use worlds::Removed;
@@ -240,6 +242,19 @@ impl Simulation {
         self.queue = queue;
     }
 
+    /// Notes where operations that begin in these parts of the run are in every scenario. The parts are in order, from
+    /// begin to end, nanoseconds on the clock of the trace.
+    pub fn log(&mut self, parts: Vec<(u64, u64)>) {
+        if !self.stopped {
+            self.streams.log(parts);
+        }
+    }
+
+    /// What was noted since it was last taken, in the order of the simulation.
+    pub fn take_log(&mut self) -> Vec<ReplayedOperation> {
+        self.streams.take_log()
+    }
+
     /// What those steps of `series` say that were simulated and began at `since` or later, if any operation ran on the
     /// device.
     #[must_use]
@@ -304,7 +319,7 @@ impl Simulation {
     /// Begins anew, with what was counted: what comes next is the first that is simulated.
     fn restart(&mut self) {
         self.threads.forget_clocks();
-        self.streams = Streams::default();
+        self.streams.forget();
         for device in &mut self.devices {
             device.steps.break_off();
             device.progress.clocks = [self.origin.clock(device.progress.real); WORLD_COUNT];

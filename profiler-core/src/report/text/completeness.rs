@@ -30,7 +30,7 @@ pub(super) fn write(out: &mut Page, report: &Report) {
 }
 
 /// A sentence for each kind of thing that is missing or doubtful.
-fn missing(report: &Report) -> Vec<String> {
+pub(in crate::report) fn missing(report: &Report) -> Vec<String> {
     let completeness = &report.completeness;
     let mut sentences: Vec<String> = completeness.loss.sentences().collect();
     sentences.extend(report.counter_losses.iter().filter_map(loss_sentence));

@@ -12,6 +12,7 @@ mod tables;
 
 use std::fmt::Write;
 
+pub(super) use self::completeness::missing;
 pub(super) use self::live::live_line;
 use self::shares::share_line;
 use super::{Part, Report, StepMeaning, Verdict, captures, cost, untraced};
@@ -107,7 +108,7 @@ fn hidden_evidence(verdict: &Verdict) -> &[String] {
 }
 
 /// The bottleneck, what it costs, and what the best case without it is.
-fn conclusion(report: &Report) -> String {
+pub(super) fn conclusion(report: &Report) -> String {
     let verdict = &report.verdict;
     let why = verdict.evidence.first().map_or("", String::as_str);
     let lead = match verdict.group {

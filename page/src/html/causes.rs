@@ -1,0 +1,131 @@
+//! Where the time of each device went, as bars and tables that sum to its window, and its steps as a strip.
+
+use std::fmt::Write as _;
+
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::report::{DeviceReport, Report};
+use profiler_core::text_format::duration;
+use profiler_core::words;
+
+use super::escape::escaped;
+use super::palette::{ROWS, bar, mark};
+
+/// Steps in the strip, the newest.
+const STEPS: usize = 64;
+/// Devices with a bar of their own.
+const DEVICES: usize = 64;
+
+pub(super) fn write(page: &mut String, report: &Report) {
+    for device in report.devices.iter().take(DEVICES) {
+        let _ = writeln!(
+            page,
+            "<section><h2>Where the time of GPU {} {} went</h2>",
+            device.device.id,
+            escaped(&device.device.name)
+        );
+        let label = format!("Time of GPU {} by cause", device.device.id);
+        bar(page, &device.leaves, device.leaves.iter().sum(), &label);
+        leaf_table(page, device);
+        steps(page, device);
+        gaps(page, device);
+        page.push_str("</section>\n");
+    }
+    if report.devices.is_empty() {
+        page.push_str("<section><h2>Where the time went</h2><p>No GPU work was recorded.</p></section>\n");
+    }
+}
+
+fn leaf_table(page: &mut String, device: &DeviceReport) {
+    page.push_str(
+        "<table><caption>Time by cause; the rows sum to the whole</caption><thead><tr><th>Group</th><th>Cause</th>\
+         <th class=\"n\">Time</th><th class=\"n\">Share</th><th class=\"n\">After start-up</th></tr></thead><tbody>\n",
+    );
+    let mut rows: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| device.leaves[leaf as usize] > 0).collect();
+    rows.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
+    for leaf in rows {
+        let (nanos, group) = (device.leaves[leaf as usize], leaf.group());
+        let _ = writeln!(
+            page,
+            "<tr><td><span class=\"mark m-{}\">{}</span> {}</td><td>{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{:.1} %</td><td class=\"n\">{}</td></tr>",
+            group.name(),
+            mark(group),
+            words::bottleneck(group),
+            words::cause(leaf),
+            duration(nanos),
+            nanos as f64 / device.window_ns.max(1) as f64 * 100.0,
+            duration(device.steady_leaves[leaf as usize]),
+        );
+    }
+    let _ = writeln!(
+        page,
+        "</tbody><tfoot><tr><th colspan=\"2\">Whole window</th><td class=\"n\">{}</td><td class=\"n\">100 %</td>\
+         <td class=\"n\">{}</td></tr></tfoot></table>",
+        duration(device.window_ns),
+        duration(device.steady_leaves.iter().sum()),
+    );
+}
+
+/// The newest steps as stacked columns.
+fn steps(page: &mut String, device: &DeviceReport) {
+    let Some(steps) = &device.steps else { return };
+    let rows = &steps.rows[steps.rows.len().saturating_sub(STEPS)..];
+    let Some(longest) = rows.iter().map(|row| row.duration()).max().filter(|&longest| longest > 0) else { return };
+    let _ = write!(
+        page,
+        "<h3>Steps</h3><p>{} steps, median {}. The newest {}, each a column by cause:</p>\
+         <svg class=\"steps\" viewBox=\"0 0 {} 100\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"Steps by cause\">",
+        steps.seen,
+        duration(steps.duration_percentile(50)),
+        rows.len(),
+        rows.len() * 10,
+    );
+    for (index, row) in rows.iter().enumerate() {
+        let mut top = 100.0;
+        for group in Group::ALL {
+            let nanos = group.total(&row.leaves);
+            let height = nanos as f64 / longest as f64 * 100.0;
+            top -= height;
+            if nanos > 0 {
+                let _ = write!(
+                    page,
+                    "<rect x=\"{}\" y=\"{top:.2}\" width=\"9\" height=\"{height:.2}\" class=\"f-{}\"><title>step: \
+                     {}; {}: {}</title></rect>",
+                    index * 10,
+                    group.name(),
+                    duration(row.duration()),
+                    words::bottleneck(group),
+                    duration(nanos),
+                );
+            }
+        }
+    }
+    page.push_str("</svg>\n");
+}
+
+/// What idle time is blamed on.
+fn gaps(page: &mut String, device: &DeviceReport) {
+    if device.gaps.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<table><caption>Idle time after start-up by what it is blamed on</caption><thead><tr><th>Cause</th>\
+         <th>Blamed on</th><th class=\"n\">Gaps</th><th class=\"n\">Time</th><th class=\"n\">Longest</th></tr></thead>\
+         <tbody>\n",
+    );
+    for row in device.gaps.iter().take(ROWS) {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td class=\"name\">{} {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td></tr>",
+            words::cause(row.leaf),
+            row.subject.kind().replace('_', " "),
+            escaped(row.subject.name().unwrap_or_default()),
+            row.tally.count,
+            duration(row.tally.total_ns),
+            duration(row.tally.longest_ns),
+        );
+    }
+    page.push_str("</tbody></table>\n");
+}

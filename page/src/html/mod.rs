@@ -1,0 +1,72 @@
+//! The answer as static HTML: readable without scripts, and on paper.
+
+mod causes;
+mod diff;
+mod escape;
+mod palette;
+mod ranks;
+mod tables;
+mod verdict;
+
+use std::io::{self, Write};
+
+use profiler_core::report::Report;
+use profiler_core::text_format::Style;
+
+pub(crate) use self::diff::diff;
+pub(crate) use self::escape::{escaped, shown};
+pub(crate) use self::palette::mark;
+use self::palette::{ROWS, patterns};
+pub(crate) use self::ranks::ranks;
+
+/// The page's own script and style with their SHA-256, as Base64.
+const SCRIPT: &str = include_str!("../../assets/page.js");
+const STYLE: &str = include_str!("../../assets/page.css");
+const SCRIPT_HASH: &str = include_str!("../../assets/page.js.sha256");
+const STYLE_HASH: &str = include_str!("../../assets/page.css.sha256");
+
+/// Writes everything before the data: head, and what `body` says, which is shown where no script runs.
+pub(crate) fn begin(out: &mut dyn Write, title: &str, body: &str) -> io::Result<()> {
+    // No source of network requests is allowed, so the page can make none.
+    writeln!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; base-uri 'none'; \
+         form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{patterns}\n{body}",
+        script = SCRIPT_HASH.trim_end(),
+        style = STYLE_HASH.trim_end(),
+        title = escaped(title),
+        patterns = patterns(),
+    )
+}
+
+/// Writes everything behind the data.
+pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<script>{SCRIPT}</script>\n</body>\n</html>")
+}
+
+/// Writes a page that needs no script and no data.
+pub(crate) fn whole(out: &mut dyn Write, title: &str, body: &str) -> io::Result<()> {
+    begin(out, title, body)?;
+    writeln!(out, "</body>\n</html>")
+}
+
+/// The answer about one run.
+pub(crate) fn report(report: &Report, left_out: &[String]) -> String {
+    let mut page = String::new();
+    verdict::write(&mut page, report);
+    page.push_str("<main>\n<div id=\"app\"></div>\n<div id=\"answer\">\n");
+    causes::write(&mut page, report);
+    tables::write(&mut page, report);
+    verdict::completeness(&mut page, report, left_out);
+    let text = report.full_within(ROWS, Style::default()) + &report.range_tables();
+    let lines: Vec<String> = text.lines().map(escaped).collect();
+    page.push_str("<section><h2>The report as text</h2>\n<pre>");
+    page.push_str(&lines.join("\n"));
+    page.push_str("</pre></section>\n</div>\n</main>\n");
+    page
+}

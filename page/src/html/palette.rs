@@ -1,0 +1,82 @@
+//! What the pictures and tables of the static answer share.
+
+use std::fmt::Write as _;
+
+use profiler_core::attribution::leaf::{Group, Leaves};
+use profiler_core::text_format::duration;
+use profiler_core::words;
+
+use super::escape::escaped;
+
+/// Kernels, copies, calls and lines in the static tables; the page with scripts shows all.
+pub(super) const ROWS: usize = 20;
+
+/// Two letters for a group: colors are never the only mark.
+pub(crate) const fn mark(group: Group) -> &'static str {
+    match group {
+        Group::DataLoading => "DL",
+        Group::HostCpu => "HC",
+        Group::Copy => "CP",
+        Group::Launch => "LA",
+        Group::GpuCompute => "GC",
+        Group::Sync => "SY",
+        Group::Communication => "CM",
+        Group::Allocator => "AL",
+        Group::NoWork => "NW",
+        Group::CannotTell => "--",
+    }
+}
+
+/// The hatches of the groups, for all pictures of the page.
+pub(crate) fn patterns() -> String {
+    let mut svg = String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");
+    for (index, group) in Group::ALL.into_iter().enumerate() {
+        // Computation is plain; each other group has lines of its own direction and distance.
+        let lines = match index % 5 {
+            0 => "M0 8L8 0",
+            1 => "M0 0L8 8",
+            2 => "M0 4L8 4",
+            3 => "M4 0L4 8",
+            _ => "M0 8L8 0M0 0L8 8",
+        };
+        let size = if index < 5 { 8 } else { 5 };
+        let lines = if group == Group::GpuCompute { "" } else { lines };
+        let _ = write!(
+            svg,
+            "<pattern id=\"h-{name}\" width=\"{size}\" height=\"{size}\" patternUnits=\"userSpaceOnUse\" \
+             viewBox=\"0 0 8 8\"><rect width=\"8\" height=\"8\" class=\"f-{name}\"/><path d=\"{lines}\" \
+             class=\"hatch\"/></pattern>",
+            name = group.name(),
+        );
+    }
+    svg.push_str("</defs></svg>");
+    svg
+}
+
+/// A bar of `leaves`, stacked by group, of which the full width is `whole` nanoseconds.
+pub(super) fn bar(page: &mut String, leaves: &Leaves, whole: u64, label: &str) {
+    let _ = write!(
+        page,
+        "<svg class=\"bar\" viewBox=\"0 0 1000 40\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        escaped(label)
+    );
+    let total = leaves.iter().sum::<u64>().max(1) as f64;
+    let mut at = 0.0;
+    for group in Group::ALL {
+        let nanos = group.total(leaves);
+        let width = nanos as f64 / whole.max(1) as f64 * 1000.0;
+        if nanos > 0 {
+            let _ = write!(
+                page,
+                "<rect x=\"{at:.3}\" y=\"0\" width=\"{width:.3}\" height=\"40\" fill=\"url(#h-{})\"><title>{}: {} \
+                 ({:.1} %)</title></rect>",
+                group.name(),
+                words::bottleneck(group),
+                duration(nanos),
+                nanos as f64 / total * 100.0,
+            );
+        }
+        at += width;
+    }
+    page.push_str("</svg>\n");
+}

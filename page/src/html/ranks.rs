@@ -1,0 +1,141 @@
+//! The ranks of a job beside each other: time by cause, rank over time, and who waits for whom. It needs no script.
+
+use std::fmt::Write as _;
+
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::ranks::RanksReport;
+use profiler_core::text_format::{Style, duration};
+use profiler_core::words;
+
+use super::escape::escaped;
+use super::palette::{bar, mark};
+use crate::rank_map::RankTime;
+
+/// Ranks in the matrix of waits.
+const MATRIX: usize = 64;
+
+/// The page of `of`; `maps` has the time of each rank.
+pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
+    let mut page = String::from("<header>\n");
+    let _ = writeln!(
+        page,
+        "<p class=\"run\"><span>ranks: {}</span> <span>hosts: {}</span></p>",
+        of.rows.len(),
+        of.clocks.len()
+    );
+    let headline = match of.straggler {
+        Some(straggler) => format!(
+            "{:.0} % of all waiting in collectives is for rank {}.",
+            straggler.share * 100.0,
+            of.rows[straggler.row].rank
+        ),
+        None if of.collectives > 0 => "No rank causes more than half of the waiting in collectives.".to_owned(),
+        None => "No collective was found on all ranks.".to_owned(),
+    };
+    let _ = writeln!(page, "<h1>{}</h1>\n</header>\n<main>", escaped(&headline));
+    bars(&mut page, of);
+    map(&mut page, of, maps);
+    matrix(&mut page, of);
+    if !of.doubts.is_empty() {
+        page.push_str("<section id=\"completeness\"><h2>Not known</h2><ul>\n");
+        of.doubts.iter().for_each(|doubt| {
+            let _ = writeln!(page, "<li>{}</li>", escaped(doubt));
+        });
+        page.push_str("</ul></section>\n");
+    }
+    let text = of.text_within(Style::default());
+    let lines: Vec<String> = text.lines().map(escaped).collect();
+    let _ = writeln!(page, "<section><h2>As text</h2><pre>{}</pre></section>\n</main>", lines.join("\n"));
+    page
+}
+
+/// Each rank as it ran, and if it waited for nobody in collectives.
+fn bars(page: &mut String, of: &RanksReport) {
+    let whole = of.rows.iter().map(|row| row.window_ns).max().unwrap_or(1);
+    page.push_str(
+        "<section><h2>Time of each rank by cause</h2><p>The GPU of a rank that communicates most. The second bar of a rank \
+         is what is left of the first if it waited for no other rank in collectives, while nothing but communication ran.\
+         </p><table><thead><tr><th>Rank</th><th>Time</th><th class=\"n\">Run</th><th class=\"n\">Waited</th>\
+         <th class=\"n\">Moving data</th><th class=\"n\">Others waited for it</th><th>Bottleneck</th></tr></thead><tbody>\n",
+    );
+    for row in &of.rows {
+        let communication = row.leaves[Leaf::Communication as usize];
+        let waiting = row.waited_ns.min(communication);
+        let mut without = row.leaves;
+        without[Leaf::Communication as usize] -= waiting;
+        let _ = write!(page, "<tr><td>{}</td><td class=\"wide\">", row.rank);
+        bar(page, &row.leaves, whole, &format!("Rank {} by cause", row.rank));
+        bar(page, &without, whole, &format!("Rank {} without waiting in collectives", row.rank));
+        let _ = writeln!(
+            page,
+            "</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td><span class=\"mark m-{}\">{}</span> {}</td></tr>",
+            duration(row.window_ns),
+            duration(row.waited_ns),
+            duration(communication - waiting),
+            duration(row.awaited_ns),
+            row.verdict.0.name(),
+            mark(row.verdict.0),
+            words::bottleneck(row.verdict.0),
+        );
+    }
+    page.push_str("</tbody></table></section>\n");
+}
+
+/// Rank over time, each column stacked by cause, on one clock.
+fn map(page: &mut String, of: &RanksReport, maps: &[RankTime]) {
+    let spans = maps.iter().filter_map(RankTime::span);
+    let Some((first, last)) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else { return };
+    let whole = (last - first).max(1) as f64;
+    let high = 22 * of.rows.len();
+    let _ = write!(
+        page,
+        "<section><h2>Ranks over time</h2><p>{} from left to right, on the clock of the first host. A row is a rank; each \
+         column is stacked by cause and sums exactly.</p><svg class=\"map\" viewBox=\"0 0 1000 {high}\" \
+         preserveAspectRatio=\"none\" height=\"{high}\" role=\"img\" aria-label=\"Ranks over time by cause\">",
+        duration((last - first).unsigned_abs()),
+    );
+    for (number, (row, map)) in of.rows.iter().zip(maps).enumerate() {
+        for column in map.columns() {
+            let x = (column.from - first) as f64 / whole * 1000.0;
+            let width = column.nanos as f64 / whole * 1000.0;
+            let mut y = (22 * number + 20) as f64;
+            for (group, nanos) in Group::ALL.into_iter().zip(column.groups) {
+                let part = nanos as f64 / column.nanos.max(1) as f64 * 20.0;
+                y -= part;
+                if nanos > 0 {
+                    let class = group.name();
+                    let _ = write!(
+                        page,
+                        "<rect class=\"f-{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{part:.2}\"/>"
+                    );
+                }
+            }
+        }
+        let _ = write!(page, "<title>ranks from top to bottom, the last is {}</title>", row.rank);
+    }
+    page.push_str("</svg></section>\n");
+}
+
+/// What each rank waited for each other one in collectives.
+fn matrix(page: &mut String, of: &RanksReport) {
+    let most = of.waits.iter().flatten().max().copied().unwrap_or(0);
+    if most == 0 || of.rows.len() > MATRIX {
+        return;
+    }
+    page.push_str("<section><h2>Who waited for whom in collectives</h2><table><thead><tr><th>Waited</th>");
+    for row in &of.rows {
+        let _ = write!(page, "<th class=\"n\">for {}</th>", row.rank);
+    }
+    page.push_str("</tr></thead><tbody>\n");
+    for (row, waits) in of.rows.iter().zip(&of.waits) {
+        let _ = write!(page, "<tr><th>{}</th>", row.rank);
+        for &nanos in waits {
+            let strength = nanos * 4 / most;
+            let text = if nanos == 0 { String::new() } else { duration(nanos) };
+            let _ = write!(page, "<td class=\"n w-{strength}\">{text}</td>");
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</tbody></table></section>\n");
+}

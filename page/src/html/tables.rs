@@ -1,0 +1,116 @@
+//! What ran: kernels, copies, calls, and the lines of code behind idle time. The largest rows; the text has more.
+
+use std::fmt::Write as _;
+
+use profiler_core::report::Report;
+use profiler_core::text_format::{bytes, duration};
+use profiler_core::words;
+
+use super::escape::escaped;
+use super::palette::ROWS;
+
+pub(super) fn write(page: &mut String, report: &Report) {
+    kernels(page, report);
+    copies(page, report);
+    calls(page, report);
+    lines(page, report);
+    ceilings(page, report);
+}
+
+fn head(page: &mut String, title: &str, columns: &[&str]) {
+    let _ = write!(page, "<section><h2>{title}</h2><table><thead><tr>");
+    for (index, column) in columns.iter().enumerate() {
+        let class = if index == 0 { "" } else { " class=\"n\"" };
+        let _ = write!(page, "<th{class}>{column}</th>");
+    }
+    page.push_str("</tr></thead><tbody>\n");
+}
+
+fn row(page: &mut String, name: &str, cells: &[String]) {
+    let _ = write!(page, "<tr><td class=\"name\">{}</td>", escaped(name));
+    for cell in cells {
+        let _ = write!(page, "<td class=\"n\">{}</td>", escaped(cell));
+    }
+    page.push_str("</tr>\n");
+}
+
+const END: &str = "</tbody></table></section>\n";
+
+fn kernels(page: &mut String, report: &Report) {
+    for device in report.devices.iter().filter(|device| !device.kernels.is_empty()).take(8) {
+        let title = format!("Kernels of GPU {}: {} names", device.device.id, device.kernels.len());
+        head(page, &title, &["Kernel", "Count", "Time", "Share", "Mean", "Longest"]);
+        let all = device.kernels.iter().map(|kernel| kernel.durations.total()).sum::<u64>().max(1);
+        for kernel in device.kernels.iter().take(ROWS) {
+            let durations = &kernel.durations;
+            let share = format!("{:.1} %", durations.total() as f64 / all as f64 * 100.0);
+            let mean = durations.total() / durations.count().max(1);
+            let count = durations.count().to_string();
+            row(
+                page,
+                &kernel.name,
+                &[count, duration(durations.total()), share, duration(mean), duration(durations.max())],
+            );
+        }
+        page.push_str(END);
+    }
+}
+
+fn copies(page: &mut String, report: &Report) {
+    if report.devices.iter().all(|device| device.copies.is_empty()) {
+        return;
+    }
+    head(page, "Copies", &["Copies", "Count", "Bytes", "Time", "GB/s"]);
+    for device in &report.devices {
+        for copy in device.copies.iter().take(ROWS) {
+            let count = copy.durations.count();
+            let name = format!("GPU {}: {}", device.device.id, words::copies(copy.path, count));
+            let rate = format!("{:.2}", copy.gigabytes_per_second());
+            row(page, &name, &[count.to_string(), bytes(copy.bytes), duration(copy.durations.total()), rate]);
+        }
+    }
+    page.push_str(END);
+}
+
+fn calls(page: &mut String, report: &Report) {
+    if report.api.is_empty() {
+        return;
+    }
+    head(page, "CUDA calls", &["Function", "Calls", "Failed", "Time", "Longest"]);
+    for call in report.api.iter().take(ROWS) {
+        let times = [call.total_ns, call.max_ns].map(duration);
+        let [total, longest] = times;
+        row(page, &call.name, &[call.calls.to_string(), call.failed.to_string(), total, longest]);
+    }
+    page.push_str(END);
+}
+
+fn lines(page: &mut String, report: &Report) {
+    let Some(host) = report.host.as_ref().filter(|host| !host.lines.is_empty()) else { return };
+    head(page, "Lines of code during which the GPU was idle", &["Line", "Doing", "Idle time", "Share"]);
+    for line in host.lines.iter().take(ROWS) {
+        let within = line.within.as_ref().map(|(function, _)| format!(" in {function}")).unwrap_or_default();
+        let name = format!("{}:{} {}{within}", line.file, line.line, line.function);
+        let share = format!("{:.1} %", line.share * 100.0);
+        row(page, &name, &[words::activity(line.cause).to_owned(), duration(line.total_ns), share]);
+    }
+    page.push_str(END);
+}
+
+fn ceilings(page: &mut String, report: &Report) {
+    for device in &report.devices {
+        let Some(what_if) = &device.what_if else { continue };
+        let title = format!("What could be gained at most, GPU {}", device.device.id);
+        head(page, &title, &["Without", "Step", "Best case", "Interval"]);
+        for ceiling in &what_if.ceilings {
+            let speedup = if ceiling.speedup.is_finite() { format!("{:.2}x", ceiling.speedup) } else { "-".to_owned() };
+            let interval = ceiling.interval.map(|(low, high)| format!("{low:.2}x to {high:.2}x")).unwrap_or_default();
+            row(page, &ceiling.kind.name().replace('_', " "), &[duration(ceiling.step_ns), speedup, interval]);
+        }
+        page.push_str("</tbody></table>\n");
+        if let Some(refused) = &what_if.refused {
+            let _ = writeln!(page, "<p>The replay is not used: {}</p>", escaped(&refused.to_string()));
+        }
+        page.push_str("</section>\n");
+    }
+}

@@ -1,0 +1,90 @@
+//! The verdict with its evidence and advice, and what the report rests on.
+
+use std::fmt::Write as _;
+
+use profiler_core::attribution::leaf::Group;
+use profiler_core::report::Report;
+use profiler_core::text_format::duration;
+use profiler_core::words;
+
+use super::escape::escaped;
+
+/// Who was measured, and the answer.
+pub(super) fn write(page: &mut String, report: &Report) {
+    let process = &report.process;
+    let missing = report.missing();
+    let devices: Vec<&str> = report.devices.iter().map(|device| device.device.name.as_str()).collect();
+    let (class, badge) = match missing.len() + report.completeness.damage.len() {
+        0 => ("complete", "complete".to_owned()),
+        count => ("incomplete", format!("incomplete: {count} {}", if count == 1 { "note" } else { "notes" })),
+    };
+    let _ = writeln!(
+        page,
+        "<header>\n<p class=\"run\"><span>{command}</span> <span>{devices}</span> <span>{observed}</span> \
+         <a class=\"badge {class}\" href=\"#completeness\">{badge}</a></p>",
+        command = escaped(&process.command.join(" ")),
+        devices = escaped(&devices.join(", ")),
+        observed = duration(report.observed_ns),
+    );
+    let verdict = &report.verdict;
+    let _ = writeln!(page, "<h1>{}</h1>", escaped(&report.conclusion()));
+    if verdict.evidence.len() > 1 {
+        page.push_str("<ul class=\"evidence\">\n");
+        for sentence in verdict.evidence.iter().skip(1) {
+            let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
+        }
+        page.push_str("</ul>\n");
+    }
+    let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&verdict.recommendation));
+    if !verdict.plan.is_empty() {
+        page.push_str("<ol class=\"plan\">\n");
+        for step in &verdict.plan {
+            let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
+            let then = step.then.filter(|group| *group != Group::CannotTell);
+            let then = then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group)));
+            let _ = writeln!(
+                page,
+                "<li>{}{}: {:.2}x in all ({:.2}x to {:.2}x).{}</li>",
+                escaped(&words::capitalized(step.action)),
+                escaped(&because),
+                step.speedup,
+                step.interval.0,
+                step.interval.1,
+                then.unwrap_or_default(),
+            );
+        }
+        page.push_str("</ol>\n");
+    }
+    page.push_str("</header>\n");
+}
+
+/// What is missing or doubtful, of the trace and of this page.
+pub(super) fn completeness(page: &mut String, report: &Report, left_out: &[String]) {
+    page.push_str("<section id=\"completeness\"><h2>Completeness</h2>\n");
+    let missing = report.missing();
+    let damage = &report.completeness.damage;
+    if missing.is_empty() && damage.is_empty() {
+        page.push_str("<p>Nothing is missing from the trace.</p>\n");
+    }
+    page.push_str("<ul>\n");
+    for sentence in missing.iter().chain(damage).chain(left_out).chain(&report.process.notes) {
+        let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
+    }
+    page.push_str("</ul>\n<table><caption>Records</caption><tbody>\n");
+    let from = &report.completeness;
+    for (name, count) in [
+        ("kernels", from.kernels),
+        ("copies", from.copies),
+        ("memsets", from.memsets),
+        ("CUDA calls", from.api_calls),
+        ("synchronizations", from.syncs),
+        ("range events", from.ranges),
+        ("host samples", from.samples),
+        ("memory events", from.memory_events),
+    ] {
+        if count > 0 {
+            let _ = writeln!(page, "<tr><th>{name}</th><td>{count}</td></tr>");
+        }
+    }
+    page.push_str("</tbody></table></section>\n");
+}

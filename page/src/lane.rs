@@ -1,0 +1,191 @@
+//! Events of one row of the timeline, packed in chunks that can be read independently of each other.
+//!
+//! A chunk holds its events by column, in order of begin: times as they follow on each other, other values as
+//! differences. Chunks of a lane may overlap, since records come in no strict order; each says what time it is about.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::block::{BlockId, Blocks, Bytes};
+
+/// Events of a chunk: a browser takes it apart within a frame or two.
+pub(crate) const CHUNK: usize = 16_384;
+/// Values of an event beside its times.
+const VALUES: usize = 7;
+
+/// Something that took time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event {
+    /// Nanoseconds after the origin of the page.
+    pub(crate) begin: u64,
+    pub(crate) duration: u64,
+    /// As many as the lane has columns.
+    pub(crate) values: [u64; VALUES],
+}
+
+impl Event {
+    /// The same time with these values.
+    pub(crate) fn with<const N: usize>(mut self, values: [u64; N]) -> Self {
+        self.values[..N].copy_from_slice(&values);
+        self
+    }
+}
+
+/// Where a chunk lies, and what it is about.
+#[derive(Debug, Serialize)]
+pub(crate) struct Chunk {
+    block: BlockId,
+    count: usize,
+    first: u64,
+    last: u64,
+}
+
+/// One row of the timeline.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lane {
+    kind: &'static str,
+    device: Option<u32>,
+    id: u64,
+    label: String,
+    /// Names of the values.
+    columns: &'static [&'static str],
+    chunks: Vec<Chunk>,
+    /// The block with the sums of the lane.
+    pub(crate) sums: Option<BlockId>,
+    /// Events, whether or not they are in the page.
+    pub(crate) events: u64,
+    /// Those that are.
+    pub(crate) embedded: u64,
+    /// Those that had no room.
+    pub(crate) refused: u64,
+    #[serde(skip)]
+    pending: Vec<Event>,
+}
+
+/// What part of the events a page holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    /// Only events that overlap one of these, nanoseconds after the origin: disjoint, in order. `None`: all.
+    pub(crate) windows: Option<Vec<(u64, u64)>>,
+    /// Bytes of text that blocks may take together.
+    pub(crate) most_bytes: u64,
+}
+
+impl Kept {
+    fn holds(&self, event: &Event) -> bool {
+        let Some(windows) = &self.windows else { return true };
+        let (begin, end) = (event.begin, event.begin + event.duration);
+        let index = windows.partition_point(|&(_, to)| to <= begin);
+        windows.get(index).is_some_and(|&(from, to)| from < end.max(begin + 1) && begin < to)
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(kind: &'static str, device: Option<u32>, id: u64, columns: &'static [&'static str]) -> Self {
+        Self {
+            kind,
+            device,
+            id,
+            label: String::new(),
+            columns,
+            chunks: Vec::new(),
+            sums: None,
+            events: 0,
+            embedded: 0,
+            refused: 0,
+            pending: Vec::new(),
+        }
+    }
+
+    pub(crate) fn named(mut self, label: String) -> Self {
+        self.label = label;
+        self
+    }
+
+    /// Adds an event; a full chunk goes to `blocks`.
+    pub(crate) fn push(&mut self, event: Event, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
+        self.events += 1;
+        if kept.holds(&event) {
+            self.pending.push(event);
+            if self.pending.len() >= CHUNK {
+                self.flush(kept, blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left. What does not fit is left out, and shows in the counts.
+    pub(crate) fn flush(&mut self, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
+        let mut events = std::mem::take(&mut self.pending);
+        let Some(last) = events.iter().map(|event| event.begin + event.duration).max() else { return Ok(()) };
+        events.sort_by_key(|event| event.begin);
+        let most = kept.most_bytes.saturating_sub(blocks.written());
+        if let Some(block) = blocks.numbered(&packed(&events, self.columns.len()), most)? {
+            self.chunks.push(Chunk { block, count: events.len(), first: events[0].begin, last });
+            self.embedded += events.len() as u64;
+        } else {
+            self.refused += events.len() as u64;
+        }
+        events.clear();
+        self.pending = events;
+        Ok(())
+    }
+}
+
+/// The columns of events in order of begin.
+fn packed(events: &[Event], columns: usize) -> Vec<u8> {
+    let mut bytes = Bytes::default();
+    // From the end of the one before: rows of a timeline mostly touch, or pause as often as before.
+    let mut position = 0_u64;
+    for event in events {
+        bytes.signed(event.begin.wrapping_sub(position) as i64);
+        position = event.begin + event.duration;
+    }
+    for event in events {
+        bytes.number(event.duration);
+    }
+    for column in 0..columns {
+        // Most values are near the one before, or equal.
+        let mut before = 0_i64;
+        for event in events {
+            let value = event.values[column] as i64;
+            bytes.signed(value.wrapping_sub(before));
+            before = value;
+        }
+    }
+    bytes.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_keeps_what_overlaps_it() {
+        let kept = Kept { windows: Some(vec![(10, 20), (40, 50)]), most_bytes: 0 };
+        let holds = |begin, duration| kept.holds(&Event { begin, duration, ..Event::default() });
+        assert!(holds(0, 11) && holds(19, 1) && holds(15, 0) && holds(20, 21) && holds(49, 100));
+        assert!(!holds(0, 10) && !holds(20, 20) && !holds(20, 0) && !holds(50, 1));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_not_written() {
+        let mut out = Vec::new();
+        let mut blocks = Blocks::new(&mut out);
+        let mut lane = Lane::new("stream", Some(0), 7, &["name"]);
+        let kept = Kept { windows: None, most_bytes: 40 };
+        for begin in [30, 10, 20] {
+            lane.push(Event { begin, duration: 5, values: [1; VALUES] }, &kept, &mut blocks).unwrap();
+        }
+        lane.flush(&kept, &mut blocks).unwrap();
+        assert_eq!((lane.events, lane.embedded, lane.chunks.len()), (3, 3, 1));
+        assert_eq!((lane.chunks[0].first, lane.chunks[0].last), (10, 35));
+        for begin in 0..1000 {
+            let values = [begin * 7919 % 1013; VALUES];
+            lane.push(Event { begin, duration: begin % 91, values }, &kept, &mut blocks).unwrap();
+        }
+        lane.flush(&kept, &mut blocks).unwrap();
+        assert_eq!((lane.events, lane.embedded, lane.chunks.len()), (1003, 3, 1));
+    }
+}

@@ -1,0 +1,127 @@
+//! Reports as one HTML page: an answer that needs no script, and the data behind it for a timeline colored by cause.
+//!
+//! The page is one file that asks no network for anything: its own policy forbids it. It is written from front to back
+//! in bounded memory. A trace is read twice: the first time for the report, which comes first in the page and decides
+//! what of the timeline is worth its bytes, the second time for the data.
+//!
+//! Comparisons of two runs and of ranks ([`write_diff`], [`write_ranks`]) are static pages.
+//!
+//! Reading order: [`write_report`], `prescan` and `plan` (the first pass and what follows from it), `recorder` (the
+//! second), `device`, `lane` and `sums` (what a row of the timeline is made of), `block` (how data lie in the page),
+//! `manifest` (what the script reads first), `html` (the static answer). `ui` is TypeScript, built into `assets`.
+
+mod block;
+mod device;
+mod error;
+mod html;
+mod lane;
+mod manifest;
+mod names;
+mod options;
+mod plan;
+mod prescan;
+mod range_lanes;
+mod rank_map;
+mod recorder;
+mod replay;
+mod sums;
+
+use std::io::{self, Write};
+
+use gpuwhy_import::{Progress, TraceFile};
+use profiler_core::diff::Diff;
+use profiler_core::ranks::RanksReport;
+use profiler_core::report::Report;
+
+use self::block::Blocks;
+pub use self::error::PageError;
+use self::manifest::{Manifest, Source, Timeline};
+pub use self::options::{Detail, MAX_BYTES, Options, Outcome, PAGE_VERSION};
+use self::plan::Plan;
+use self::prescan::Prescan;
+use self::rank_map::RankTime;
+use self::recorder::{Recorded, Recorder};
+
+/// Writes the page of one run to `out`.
+///
+/// # Errors
+///
+/// When the trace cannot be read or the page not be written, and when `progress` ends the work.
+pub fn write_report(
+    trace: &TraceFile,
+    options: &Options,
+    mut out: impl Write + Send,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, PageError> {
+    let mut prescan = Prescan::default();
+    let report = trace.observe(options.capture, &mut prescan, progress)?;
+    let plan = Plan::new(&report, &prescan, options);
+    let title = options.title.clone().unwrap_or_else(|| format!("gpuwhy: {}", report.process.command.join(" ")));
+    html::begin(&mut out, &title, &html::report(&report, &plan.left_out))?;
+
+    let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
+    trace.observe(plan.shown, &mut recorder, progress)?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, unplaced, uncorrected_ns } = recorder.finish()?;
+    let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
+
+    let mut left_out = plan.left_out.clone();
+    left_out.extend(over_budget(&lanes));
+    let events = lanes.iter().map(|lane| lane.embedded).sum();
+    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (unplaced, uncorrected_ns));
+    timeline.replay = replay;
+    let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
+    blocks.named("names", &serde_json::to_vec(&names).map_err(io::Error::from)?)?;
+    blocks.named("doc", &serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
+    html::end(&mut out)?;
+    Ok(Outcome { damage: report.completeness.damage, left_out, events })
+}
+
+/// Writes the page of a comparison, `diff` of the runs `a` and `b`, each with its name, to `out`. It has no script.
+///
+/// # Errors
+///
+/// When the page cannot be written.
+pub fn write_diff(
+    diff: &Diff,
+    (a, name_a): (&Report, &str),
+    (b, name_b): (&Report, &str),
+    title: Option<&str>,
+    mut out: impl Write,
+) -> Result<(), PageError> {
+    let body = html::diff(diff, (a, b), (name_a, name_b));
+    let title = title.map_or_else(|| format!("gpuwhy: {name_a} and {name_b}"), str::to_owned);
+    Ok(html::whole(&mut out, &title, &body)?)
+}
+
+/// Writes the page of the ranks of a job: `compared`, and the trace of each in the same order. It has no script.
+///
+/// # Errors
+///
+/// When a trace cannot be read or the page not be written, and when `progress` ends the work.
+pub fn write_ranks(
+    compared: &RanksReport,
+    traces: &[&TraceFile],
+    title: Option<&str>,
+    mut out: impl Write,
+    progress: &mut Progress<'_>,
+) -> Result<(), PageError> {
+    let mut maps = Vec::new();
+    for (trace, shift) in traces.iter().zip(compared.shifts()) {
+        let mut map = RankTime::default();
+        trace.observe(None, &mut map, progress)?;
+        maps.push(map.shifted(shift));
+    }
+    let title = title.unwrap_or("gpuwhy: ranks");
+    Ok(html::whole(&mut out, title, &html::ranks(compared, &maps))?)
+}
+
+/// What had no room although it was chosen.
+fn over_budget(lanes: &[lane::Lane]) -> Option<String> {
+    let lost: u64 = lanes.iter().map(|lane| lane.refused).sum();
+    (lost > 0).then(|| {
+        format!(
+            "{lost} events had no room in the page; sums have them. For all of them, write a larger one: --max-size."
+        )
+    })
+}

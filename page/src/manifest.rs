@@ -1,0 +1,150 @@
+//! What the script of the page reads first: the report, and where everything else lies.
+
+use std::collections::BTreeMap;
+
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::report::Report;
+use profiler_core::report::json::Document;
+use profiler_core::steps::LoggedStep;
+use profiler_core::whatif::ScenarioKind;
+use profiler_core::words;
+use serde::Serialize;
+
+use crate::html::mark;
+use crate::lane::Lane;
+use crate::options::PAGE_VERSION;
+use crate::plan::Plan;
+use crate::replay::Replay;
+
+/// See the [module](self).
+#[derive(Serialize)]
+pub(crate) struct Manifest {
+    page_version: u32,
+    source: Source,
+    report: Document,
+    /// What is missing or doubtful in the trace.
+    missing: Vec<String>,
+    /// What of the trace is not in the page.
+    left_out: Vec<String>,
+    leaves: Vec<LeafWords>,
+    groups: Vec<GroupWords>,
+    timeline: Option<Timeline>,
+}
+
+/// What a page was made from, for people.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Source {
+    pub(crate) title: String,
+    pub(crate) file: String,
+}
+
+#[derive(Serialize)]
+struct LeafWords {
+    name: &'static str,
+    words: &'static str,
+    group: usize,
+    busy: bool,
+}
+
+#[derive(Serialize)]
+struct GroupWords {
+    name: &'static str,
+    words: &'static str,
+    mark: &'static str,
+    /// The scenario in which what it stands for is gone.
+    without: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Timeline {
+    /// Nanoseconds since the Unix epoch, as text: JSON readers round large numbers.
+    origin_unix_ns: String,
+    window_ns: u64,
+    stretches: usize,
+    span_ns: u64,
+    /// Nanoseconds after the origin; `None`: events of the whole run are there.
+    windows: Option<Vec<(u64, u64)>>,
+    lanes: Vec<Lane>,
+    steps: Vec<Steps>,
+    unplaced: u64,
+    uncorrected_ns: u64,
+    pub(crate) replay: Option<Replay>,
+}
+
+/// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
+#[derive(Serialize)]
+struct Steps {
+    device: u32,
+    rows: Vec<(u64, u64)>,
+}
+
+impl Timeline {
+    pub(crate) fn new(
+        plan: &Plan,
+        report: &Report,
+        lanes: Vec<Lane>,
+        steps: BTreeMap<u32, Vec<LoggedStep>>,
+        (unplaced, uncorrected_ns): (u64, u64),
+    ) -> Self {
+        let rows = |device: u32, logged: Vec<LoggedStep>| {
+            let of = report.devices.iter().find(|known| known.device.id.0 == device)?.steps.as_ref()?;
+            let spoken = |step: &&LoggedStep| {
+                step.series.source == of.source
+                    && of.period.is_none_or(|period| period == u64::from(step.series.period))
+            };
+            let mut position = plan.origin;
+            let rows = logged.iter().filter(spoken).filter(|step| step.start.nanos() >= plan.origin);
+            let rows = rows.map(|step| {
+                let (start, end) = (step.start.nanos().max(position), step.end.nanos());
+                let row = (start - position, end.saturating_sub(start));
+                position = start + row.1;
+                row
+            });
+            Some(Steps { device, rows: rows.collect() })
+        };
+        Self {
+            origin_unix_ns: plan.origin.to_string(),
+            window_ns: plan.window,
+            stretches: plan.stretches.count,
+            span_ns: plan.stretches.span,
+            windows: plan.kept.windows.clone(),
+            lanes,
+            steps: steps.into_iter().filter_map(|(device, logged)| rows(device, logged)).collect(),
+            unplaced,
+            uncorrected_ns,
+            replay: None,
+        }
+    }
+}
+
+impl Manifest {
+    pub(crate) fn new(report: &Report, source: Source, left_out: Vec<String>, timeline: Option<Timeline>) -> Self {
+        let group_of = |leaf: Leaf| Group::ALL.iter().position(|&group| group == leaf.group()).unwrap_or(0);
+        Self {
+            page_version: PAGE_VERSION,
+            source,
+            report: Document::new(report),
+            missing: report.missing(),
+            left_out,
+            leaves: Leaf::ALL
+                .into_iter()
+                .map(|leaf| LeafWords {
+                    name: leaf.name(),
+                    words: words::cause(leaf),
+                    group: group_of(leaf),
+                    busy: leaf.is_busy(),
+                })
+                .collect(),
+            groups: Group::ALL
+                .into_iter()
+                .map(|group| GroupWords {
+                    name: group.name(),
+                    words: words::bottleneck(group),
+                    mark: mark(group),
+                    without: ScenarioKind::without(group).map(ScenarioKind::name),
+                })
+                .collect(),
+            timeline,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What events refer to: names, launch configurations, stacks. Each is in the page once, numbered in order of use.
+
+use profiler_core::attribution::api::{ApiClass, without_suffix};
+use profiler_core::attribution::is_communication;
+use profiler_core::attribution::leaf::Work;
+use profiler_core::attribution::{LineId, Subject};
+use profiler_core::demangle::without_parameters;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};
+use profiler_core::words;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::html::shown;
+
+/// Names, configurations and stacks that a page holds; events with further ones name the first entry, which says so.
+const LIMIT: usize = 1 << 20;
+/// Frames of a stack that are kept, from the innermost.
+const DEPTH: usize = 128;
+
+/// What a name stands for. The number is in the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum NameKind {
+    Compute,
+    Communication,
+    Copy,
+    Memset,
+    Launch,
+    Wait,
+    Memory,
+    OtherCall,
+    Range,
+    Code,
+}
+
+impl NameKind {
+    /// Number of kinds.
+    pub(crate) const COUNT: usize = 10;
+}
+
+/// What was interned.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Id(NameKind, u32),
+    Text(NameKind, String),
+}
+
+/// What the page says beside events.
+#[derive(Debug, Serialize)]
+pub(crate) struct Names {
+    names: Vec<(String, u8)>,
+    /// Name, grid, block, registers a thread, static and dynamic shared bytes.
+    configs: Vec<[u64; 10]>,
+    /// Frame of the caller (0: none), function, file, line.
+    stacks: Vec<[u32; 4]>,
+    /// Kind of subject, and a name.
+    subjects: Vec<(&'static str, u32)>,
+    #[serde(skip)]
+    known: FxHashMap<Key, u32>,
+    #[serde(skip)]
+    known_configs: FxHashMap<LaunchConfigId, (u32, NameKind)>,
+    #[serde(skip)]
+    known_stacks: FxHashMap<StackId, u32>,
+    #[serde(skip)]
+    known_subjects: FxHashMap<Subject, u32>,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        Self {
+            names: vec![("(one of many more names)".to_owned(), NameKind::OtherCall as u8)],
+            configs: vec![[0; 10]],
+            stacks: vec![[0; 4]],
+            subjects: vec![("none", 0)],
+            known: FxHashMap::default(),
+            known_configs: FxHashMap::default(),
+            known_stacks: FxHashMap::default(),
+            known_subjects: FxHashMap::default(),
+        }
+    }
+
+    fn intern(&mut self, key: Key, text: impl FnOnce() -> (String, NameKind)) -> u32 {
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        if self.names.len() >= LIMIT {
+            return 0;
+        }
+        let (text, kind) = text();
+        let index = self.names.len() as u32;
+        self.names.push((shown(&text).into_owned(), kind as u8));
+        self.known.insert(key, index);
+        index
+    }
+
+    /// A text as it is.
+    pub(crate) fn text(&mut self, kind: NameKind, text: &str) -> u32 {
+        self.intern(Key::Text(kind, text.to_owned()), || (text.to_owned(), kind))
+    }
+
+    /// A name of the trace as it is.
+    pub(crate) fn name(&mut self, kind: NameKind, id: NameId, dictionary: &Dictionary) -> u32 {
+        self.intern(Key::Id(kind, id.0), || (dictionary.name(id).to_owned(), kind))
+    }
+
+    /// The name of a kernel and what it does.
+    pub(crate) fn kernel(&mut self, id: NameId, dictionary: &Dictionary) -> (u32, NameKind) {
+        let index = self.intern(Key::Id(NameKind::Compute, id.0), || {
+            let raw = dictionary.name(id);
+            let kind = if is_communication(raw) { NameKind::Communication } else { NameKind::Compute };
+            (without_parameters(raw), kind)
+        });
+        let communicates = self.names[index as usize].1 == NameKind::Communication as u8;
+        (index, if communicates { NameKind::Communication } else { NameKind::Compute })
+    }
+
+    /// The launch configuration of a kernel with its name, its kind and the entry of the configuration.
+    pub(crate) fn config(&mut self, id: LaunchConfigId, dictionary: &Dictionary) -> (u32, NameKind, u32) {
+        if let Some(&(entry, kind)) = self.known_configs.get(&id) {
+            return (self.configs[entry as usize][0] as u32, kind, entry);
+        }
+        let config = dictionary.launch_config(id);
+        let (name, kind) = self.kernel(config.name, dictionary);
+        if self.configs.len() >= LIMIT {
+            return (name, kind, 0);
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (config.grid.map(u64::from), config.block.map(u64::from));
+        let shared = [config.static_shared_bytes, config.dynamic_shared_bytes].map(u64::from);
+        let registers = config.registers_per_thread.into();
+        let entry = self.configs.len() as u32;
+        self.configs.push([name.into(), gx, gy, gz, bx, by, bz, registers, shared[0], shared[1]]);
+        self.known_configs.insert(id, (entry, kind));
+        (name, kind, entry)
+    }
+
+    /// A function of the CUDA API and what it is for.
+    pub(crate) fn function(&mut self, id: ApiFunctionId, dictionary: &Dictionary) -> (u32, NameKind) {
+        let kind = |raw: &str| match ApiClass::of(raw) {
+            class if class.launches() => NameKind::Launch,
+            ApiClass::Synchronize | ApiClass::Query => NameKind::Wait,
+            ApiClass::Memory => NameKind::Memory,
+            _ => NameKind::OtherCall,
+        };
+        let index = self.intern(Key::Id(NameKind::OtherCall, id.0), || {
+            let raw = dictionary.api_function(id).map_or("?", |function| dictionary.name(function.name));
+            (without_suffix(raw).to_owned(), kind(raw))
+        });
+        let kinds = [NameKind::Launch, NameKind::Wait, NameKind::Memory];
+        let of = self.names[index as usize].1;
+        (index, kinds.into_iter().find(|&kind| kind as u8 == of).unwrap_or(NameKind::OtherCall))
+    }
+
+    /// A stack, as its innermost frame; 0 for none.
+    pub(crate) fn stack(&mut self, id: StackId, dictionary: &Dictionary) -> u32 {
+        if let Some(&known) = self.known_stacks.get(&id) {
+            return known;
+        }
+        let mut frames = Vec::new();
+        let mut at = id;
+        for frame in dictionary.stack(id).take(DEPTH) {
+            frames.push((at, frame));
+            at = frame.caller;
+        }
+        let mut caller = 0;
+        for (id, frame) in frames.into_iter().rev() {
+            if let Some(&known) = self.known_stacks.get(&id) {
+                caller = known;
+                continue;
+            }
+            if self.stacks.len() >= LIMIT {
+                return 0;
+            }
+            let function = self.name(NameKind::Code, frame.function, dictionary);
+            let file = self.name(NameKind::Code, frame.file, dictionary);
+            let entry = self.stacks.len() as u32;
+            self.stacks.push([caller, function, file, frame.line]);
+            self.known_stacks.insert(id, entry);
+            caller = entry;
+        }
+        caller
+    }
+
+    /// What idle time is blamed on, in the words of the report's gaps.
+    pub(crate) fn subject(&mut self, subject: Subject, dictionary: &Dictionary) -> u32 {
+        // The lines of one cause are one row of the report; the stack tells them apart.
+        let subject = if let Subject::Host(cause, _) = subject { Subject::Host(cause, LineId::NONE) } else { subject };
+        if let Some(&known) = self.known_subjects.get(&subject) {
+            return known;
+        }
+        if self.subjects.len() >= LIMIT {
+            return 0;
+        }
+        let (kind, name) = match subject {
+            Subject::None => ("none", 0),
+            Subject::Call(function) => ("call", self.function(function, dictionary).0),
+            Subject::Kernel(name) => ("kernel", self.kernel(name, dictionary).0),
+            Subject::HostToDevice => ("copy_from_host", self.text(NameKind::Copy, "a copy from the host")),
+            Subject::OtherTransfer => ("other_transfer", self.text(NameKind::Copy, "a copy or memset")),
+            Subject::Awaited(producer) => {
+                let place = if producer.other_device { " on another GPU" } else { "" };
+                let kind = match producer.work {
+                    Work::Compute => NameKind::Compute,
+                    Work::Communication => NameKind::Communication,
+                    Work::Copy => NameKind::Copy,
+                    Work::Memset => NameKind::Memset,
+                };
+                ("event", self.text(kind, &format!("{}{place}", producer.work.name())))
+            }
+            Subject::Host(cause, _) => ("host", self.text(NameKind::Code, words::activity(cause))),
+        };
+        let entry = self.subjects.len() as u32;
+        self.subjects.push((kind, name));
+        self.known_subjects.insert(subject, entry);
+        entry
+    }
+}

@@ -1,0 +1,108 @@
+//! What of the timeline is worth its bytes.
+//!
+//! Sums of the whole run are always there. Events are, if they fit; else those of windows that the verdict chooses.
+
+use profiler_core::report::Report;
+use profiler_core::text_format::{bytes, duration};
+
+use crate::lane::Kept;
+use crate::options::{Detail, Options};
+use crate::prescan::{Extent, Prescan};
+use crate::replay::ReplayPlan;
+use crate::sums::Stretches;
+
+/// Bytes of text of a record, estimated: 5 to 8 on recorded runs, with the segments of the device that it causes.
+const EVENT_BYTES: u64 = 8;
+/// Steps in the middle, and the slowest ones, that windows show.
+const STEPS: usize = 3;
+/// Time around one of the longest gaps, nanoseconds.
+const AROUND: u64 = 1_000_000;
+/// Stretches of a device lane at most, all devices together; and events for each at least.
+const STRETCHES: usize = 131_072;
+const EVENTS_PER_STRETCH: u64 = 16;
+const FEWEST_STRETCHES: usize = 1_024;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Nanoseconds since the Unix epoch at which the timeline begins.
+    pub(crate) origin: u64,
+    /// How long it is.
+    pub(crate) window: u64,
+    pub(crate) shown: Option<u32>,
+    pub(crate) kept: Kept,
+    pub(crate) stretches: Stretches,
+    pub(crate) replay: ReplayPlan,
+    /// What is not in the page, and how to get it.
+    pub(crate) left_out: Vec<String>,
+}
+
+impl Plan {
+    pub(crate) fn new(report: &Report, prescan: &Prescan, options: &Options) -> Self {
+        let shown = report.captures.shown;
+        let extent = prescan.extent(shown, report.observed_ns).unwrap_or(Extent { first: 0, last: 0, events: 0 });
+        let Extent { first: origin, last, events } = extent;
+        let window = last.saturating_sub(origin);
+        let most = (events / EVENTS_PER_STRETCH).clamp(FEWEST_STRETCHES as u64, STRETCHES as u64) as usize;
+        let devices = report.devices.len().max(1).next_power_of_two();
+        let stretches = Stretches::of(window, (most / devices).max(FEWEST_STRETCHES));
+        let fits = events.saturating_mul(EVENT_BYTES) <= options.max_bytes;
+        let windows = match options.detail {
+            Detail::All => None,
+            Detail::Auto if fits => None,
+            Detail::Auto | Detail::Windows => Some(chosen(report, prescan, origin, last)),
+            Detail::None => Some(Vec::new()),
+        };
+        let mut left_out = Vec::new();
+        if let Some(windows) = &windows {
+            let kept: u64 = windows.iter().map(|(from, to)| to - from).sum();
+            left_out.push(format!(
+                "This page has the sums of the whole run, and single events of {} of {} ({} windows, chosen by steps \
+                 and gaps). For all events of {} events: --detail all --max-size {}.",
+                duration(kept),
+                duration(window),
+                windows.len(),
+                events,
+                bytes(events * EVENT_BYTES).replace(' ', ""),
+            ));
+        }
+        Self {
+            origin,
+            window,
+            shown,
+            kept: Kept { windows, most_bytes: options.max_bytes },
+            stretches,
+            replay: ReplayPlan::new(report),
+            left_out,
+        }
+    }
+}
+
+/// Three typical steps, the three slowest, the surroundings of the longest gaps and the end of start-up, as time after
+/// `origin`: disjoint, in order.
+fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u64, u64)> {
+    let mut windows = Vec::new();
+    for device in &report.devices {
+        let Some(steps) = &device.steps else { continue };
+        let mut rows: Vec<_> = steps.rows.iter().collect();
+        rows.sort_by_key(|row| row.duration());
+        let middle = rows.len() / 2;
+        let typical = rows.iter().skip(middle.saturating_sub(1)).take(STEPS);
+        let slowest = rows.iter().rev().take(STEPS);
+        windows.extend(typical.chain(slowest).map(|row| (row.start.nanos(), row.end.nanos())));
+        windows.extend(rows.iter().map(|row| (row.start.nanos(), row.end.nanos())).min());
+    }
+    let gaps = prescan.gaps().iter();
+    windows.extend(gaps.map(|&(from, to)| (from.saturating_sub(AROUND), to.saturating_add(AROUND))));
+    let clipped = windows.into_iter().map(|(from, to)| (from.max(origin) - origin, to.clamp(origin, last) - origin));
+    let mut windows: Vec<(u64, u64)> = clipped.filter(|(from, to)| from < to).collect();
+    windows.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in windows {
+        match joined.last_mut() {
+            Some(newest) if from <= newest.1 => newest.1 = newest.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}

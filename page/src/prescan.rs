@@ -1,0 +1,130 @@
+//! The first pass: what time the page is about, how much there is, and where the longest gaps are.
+
+use std::collections::BTreeMap;
+
+use gpuwhy_import::Observer;
+use profiler_core::attribution::segments::Segment;
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{CaptureMark, Record};
+use profiler_core::trace::Item;
+
+/// Gaps that are remembered, the longest.
+const GAPS: usize = 10;
+/// Captures that are told apart.
+const CAPTURES: usize = 1 << 16;
+
+/// Which capture the records of a trace belong to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Selected {
+    number: u32,
+}
+
+impl Selected {
+    /// Follows the marks of a trace.
+    pub(crate) fn follow(&mut self, mark: CaptureMark) {
+        match mark {
+            CaptureMark::Begin { number, .. } | CaptureMark::Select { number } => self.number = number,
+            CaptureMark::End { .. } => {}
+        }
+    }
+
+    /// Whether records belong to the capture `shown` now; all do in a run that was measured as a whole.
+    pub(crate) fn is(self, shown: Option<u32>) -> bool {
+        shown.is_none_or(|shown| shown == self.number)
+    }
+}
+
+/// What one capture spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Nanoseconds since the Unix epoch.
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Records that become events of the page.
+    pub(crate) events: u64,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Prescan {
+    selected: Selected,
+    extents: BTreeMap<u32, Extent>,
+    /// Begin and end, the longest first.
+    gaps: Vec<(u64, u64)>,
+    /// First begin and last end of device time.
+    device_time: Option<(u64, u64)>,
+}
+
+impl Prescan {
+    /// What the capture `shown` spans, or the run, of which `observed_ns` were observed; `None` without any record that
+    /// has times.
+    pub(crate) fn extent(&self, shown: Option<u32>, observed_ns: u64) -> Option<Extent> {
+        let extent = match shown {
+            Some(number) => self.extents.get(&number).copied(),
+            None => self.extents.values().copied().reduce(|a, b| Extent {
+                first: a.first.min(b.first),
+                last: a.last.max(b.last),
+                events: a.events + b.events,
+            }),
+        };
+        // Records with times that cannot be, as in a damaged trace, are not part of what was observed.
+        let (begin, end) = self.device_time.unwrap_or((0, u64::MAX));
+        extent.map(|extent| Extent {
+            first: extent.first.max(end.saturating_sub(observed_ns)).min(end),
+            last: extent.last.min(begin.saturating_add(observed_ns)).max(begin),
+            ..extent
+        })
+    }
+
+    /// The longest gaps, nanoseconds since the Unix epoch.
+    pub(crate) fn gaps(&self) -> &[(u64, u64)] {
+        &self.gaps
+    }
+}
+
+impl Observer for Prescan {
+    fn begin(&mut self, captures: &mut Captures) {
+        captures.log_segments();
+    }
+
+    fn item(&mut self, item: &Item, _: &Dictionary) {
+        match item {
+            Item::Capture(mark) => self.selected.follow(*mark),
+            Item::Record(record) => {
+                let Some((start, end)) = record.span() else { return };
+                let (start, end) = (start.nanos(), end.nanos());
+                // Without a begin or an end it is nowhere; the report counts it.
+                if start == 0 || end < start || end == u64::MAX {
+                    return;
+                }
+                let number = self.selected.number;
+                if self.extents.len() >= CAPTURES && !self.extents.contains_key(&number) {
+                    return;
+                }
+                let extent = self.extents.entry(number).or_insert(Extent { first: start, last: end, events: 0 });
+                extent.first = extent.first.min(start);
+                extent.last = extent.last.max(end);
+                let shown = !matches!(record, Record::Sync(_) | Record::Overhead(_) | Record::Managed(_));
+                extent.events += u64::from(shown);
+            }
+            _ => {}
+        }
+    }
+
+    fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
+        for segment in captures.take_segments().into_iter().flat_map(|(_, segments)| segments) {
+            if let Segment::Time(time) = segment {
+                let (from, to) = self.device_time.get_or_insert((time.from.nanos(), time.to.nanos()));
+                (*from, *to) = ((*from).min(time.from.nanos()), (*to).max(time.to.nanos()));
+            }
+            let Segment::Gap(gap) = segment else { continue };
+            let (from, to) = (gap.from.nanos(), gap.to.nanos());
+            if self.gaps.len() < GAPS || self.gaps.last().is_some_and(|(a, b)| b - a < to - from) {
+                let place = self.gaps.partition_point(|(a, b)| b - a >= to - from);
+                self.gaps.insert(place, (from, to));
+                self.gaps.truncate(GAPS);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Ranges that the program named, as events: begin and end come as records of their own.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use profiler_core::record::{NameId, RangeEvent, RangeEventKind};
+use rustc_hash::FxHashMap;
+
+use crate::device::Context;
+use crate::lane::{Event, Lane};
+use crate::names::NameKind;
+
+/// Lanes, of threads and of ranges that are ended by number; open ranges of each.
+const LANES: usize = 64;
+const OPEN: usize = 4_096;
+/// The thread number of ranges that are ended by number, from any thread.
+const BY_NUMBER: u64 = u64::MAX;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct RangeLanes {
+    /// By thread.
+    lanes: BTreeMap<u64, Lane>,
+    /// Open ranges of each thread and domain: begin and message.
+    pushed: FxHashMap<(u32, NameId), Vec<(u64, NameId)>>,
+    started: FxHashMap<u64, (u64, NameId)>,
+    latest: u64,
+}
+
+impl RangeLanes {
+    pub(crate) fn take(&mut self, range: &RangeEvent, with: &mut Context<'_, '_>) -> io::Result<()> {
+        let at = range.at.nanos().saturating_sub(with.origin);
+        self.latest = self.latest.max(at);
+        let key = (range.thread.0, range.domain);
+        match range.kind {
+            RangeEventKind::Push => {
+                let open = self.pushed.entry(key).or_default();
+                if open.len() < OPEN {
+                    open.push((at, range.message));
+                }
+            }
+            RangeEventKind::Pop => {
+                let open = self.pushed.get_mut(&key);
+                if let Some((begin, message, level)) =
+                    open.and_then(|open| open.pop().map(|(begin, message)| (begin, message, open.len())))
+                {
+                    self.ended(range.thread.0.into(), (begin, at), message, level, with)?;
+                }
+            }
+            RangeEventKind::Start if self.started.len() < OPEN => {
+                self.started.insert(range.range_id, (at, range.message));
+            }
+            RangeEventKind::End => {
+                if let Some((begin, message)) = self.started.remove(&range.range_id) {
+                    self.ended(BY_NUMBER, (begin, at), message, 0, with)?;
+                }
+            }
+            RangeEventKind::Mark => self.ended(range.thread.0.into(), (at, at), range.message, 0, with)?,
+            RangeEventKind::Start | RangeEventKind::Unknown => {}
+        }
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        thread: u64,
+        (begin, end): (u64, u64),
+        message: NameId,
+        level: usize,
+        with: &mut Context<'_, '_>,
+    ) -> io::Result<()> {
+        if self.lanes.len() >= LANES && !self.lanes.contains_key(&thread) {
+            return Ok(());
+        }
+        let lane = self.lanes.entry(thread).or_insert_with(|| {
+            let by_number = thread == BY_NUMBER;
+            let label = if by_number { "ranges".to_owned() } else { format!("ranges of thread {thread}") };
+            Lane::new("ranges", None, if by_number { 0 } else { thread }, &["name", "level"]).named(label)
+        });
+        let name = with.names.name(NameKind::Range, message, with.dictionary);
+        let event = Event { begin, duration: end.saturating_sub(begin), ..Event::default() };
+        lane.push(event.with([name.into(), level as u64]), with.kept, with.blocks)
+    }
+
+    /// Ranges that are still open last until the newest event.
+    pub(crate) fn finish(&mut self, with: &mut Context<'_, '_>) -> io::Result<()> {
+        let mut open: Vec<_> = std::mem::take(&mut self.pushed).into_iter().collect();
+        open.sort_unstable_by_key(|&((thread, domain), _)| (thread, domain));
+        let latest = self.latest;
+        for ((thread, _), ranges) in open {
+            for (level, (begin, message)) in ranges.into_iter().enumerate() {
+                self.ended(thread.into(), (begin, latest), message, level, with)?;
+            }
+        }
+        let mut started: Vec<_> = std::mem::take(&mut self.started).into_iter().collect();
+        started.sort_unstable_by_key(|&(id, _)| id);
+        for (_, (begin, message)) in started {
+            self.ended(BY_NUMBER, (begin, latest), message, 0, with)?;
+        }
+        self.lanes.values_mut().try_for_each(|lane| lane.flush(with.kept, with.blocks))
+    }
+
+    pub(crate) fn into_lanes(self) -> impl Iterator<Item = Lane> {
+        self.lanes.into_values()
+    }
+}

@@ -1,0 +1,165 @@
+//! One rank over time, by cause, in a fixed number of columns, in one pass over its trace.
+
+use std::collections::BTreeMap;
+
+use gpuwhy_import::Observer;
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::segments::Segment;
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::trace::Item;
+
+/// Columns of a rank: half as many at least, as two become one when time goes beyond the last.
+const COLUMNS: usize = 240;
+
+/// Time of one column, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// Begin on the common clock, nanoseconds since the Unix epoch.
+    pub(crate) from: i64,
+    pub(crate) nanos: u64,
+    /// In the order of `Group::ALL`.
+    pub(crate) groups: [u64; Group::ALL.len()],
+}
+
+/// The time of one rank.
+#[derive(Debug, Default)]
+pub(crate) struct RankTime {
+    devices: BTreeMap<u32, Time>,
+    shift: i64,
+}
+
+#[derive(Debug)]
+struct Time {
+    origin: u64,
+    end: u64,
+    /// Nanoseconds of a column.
+    span: u64,
+    columns: Vec<[u64; Group::ALL.len()]>,
+    communication: u64,
+}
+
+impl Time {
+    fn add(&mut self, leaf: Leaf, from: u64, to: u64) {
+        let Some(group) = Group::ALL.iter().position(|&group| group == leaf.group()) else { return };
+        self.end = self.end.max(to);
+        while (to.saturating_sub(self.origin)) / self.span >= COLUMNS as u64 {
+            self.join();
+        }
+        let (mut at, to) = (from.saturating_sub(self.origin), to.saturating_sub(self.origin));
+        while at < to {
+            let column = (at / self.span) as usize;
+            let edge = ((column as u64 + 1) * self.span).min(to);
+            self.columns[column][group] += edge - at;
+            at = edge;
+        }
+    }
+
+    fn take(&mut self, leaf: Leaf, from: u64, to: u64) {
+        let Some(group) = Group::ALL.iter().position(|&group| group == leaf.group()) else { return };
+        let (mut at, to) = (from.saturating_sub(self.origin), to.saturating_sub(self.origin));
+        while at < to && ((at / self.span) as usize) < COLUMNS {
+            let column = (at / self.span) as usize;
+            let edge = ((column as u64 + 1) * self.span).min(to);
+            let sum = &mut self.columns[column][group];
+            *sum = sum.saturating_sub(edge - at);
+            at = edge;
+        }
+    }
+
+    /// Two columns become one, which frees the second half.
+    fn join(&mut self) {
+        for column in 0..COLUMNS / 2 {
+            let (a, b) = (self.columns[2 * column], self.columns[2 * column + 1]);
+            self.columns[column] = std::array::from_fn(|group| a[group] + b[group]);
+        }
+        self.columns[COLUMNS / 2..].fill([0; Group::ALL.len()]);
+        self.span *= 2;
+    }
+}
+
+impl RankTime {
+    /// Its times are to be moved by so much, nanoseconds.
+    pub(crate) fn shifted(mut self, by: i64) -> Self {
+        self.shift = by;
+        self
+    }
+
+    /// The device that communicates most.
+    fn shown(&self) -> Option<&Time> {
+        self.devices.values().rev().max_by_key(|time| time.communication)
+    }
+
+    /// Begin and end on the common clock.
+    pub(crate) fn span(&self) -> Option<(i64, i64)> {
+        self.shown().map(|time| (time.origin as i64 + self.shift, time.end as i64 + self.shift))
+    }
+
+    /// The columns that have time.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
+        let time = self.shown();
+        time.into_iter().flat_map(|time| {
+            let with = time.columns.iter().enumerate().filter(|(_, groups)| groups.iter().any(|&nanos| nanos > 0));
+            with.map(|(place, &groups)| Column {
+                from: (time.origin + place as u64 * time.span) as i64 + self.shift,
+                nanos: time.span,
+                groups,
+            })
+        })
+    }
+}
+
+impl Observer for RankTime {
+    fn begin(&mut self, captures: &mut Captures) {
+        captures.log_segments();
+    }
+
+    fn item(&mut self, _: &Item, _: &Dictionary) {}
+
+    fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
+        for (device, segments) in captures.take_segments() {
+            for segment in segments {
+                let (leaf, from, to, was) = match segment {
+                    Segment::Time(time) => (time.leaf, time.from.nanos(), time.to.nanos(), None),
+                    Segment::Moved { was, leaf, from, to } => (leaf, from.nanos(), to.nanos(), Some(was)),
+                    Segment::Gap(_) => continue,
+                };
+                let columns = || vec![[0; Group::ALL.len()]; COLUMNS];
+                let new = || Time { origin: from, end: to, span: 1_000, columns: columns(), communication: 0 };
+                let time = self.devices.entry(device.0).or_insert_with(new);
+                if let Some(was) = was {
+                    time.take(was, from, to);
+                }
+                time.add(leaf, from, to);
+                time.communication += if leaf == Leaf::Communication { to - from } else { 0 };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_columns_keep_every_nanosecond() {
+        let groups = [0; Group::ALL.len()];
+        let mut time = Time { origin: 100, end: 100, span: 10, columns: vec![groups; COLUMNS], communication: 0 };
+        let (mut at, mut wanted) = (100, groups);
+        for step in 0..5_000_u64 {
+            let to = at + 1 + step * step % 97;
+            let leaf = Leaf::ALL[(step % 27) as usize];
+            time.add(leaf, at, to);
+            wanted[Group::ALL.iter().position(|&group| group == leaf.group()).unwrap()] += to - at;
+            at = to;
+        }
+        let sums = |time: &Time| time.columns.iter().fold(groups, |a, b| std::array::from_fn(|i| a[i] + b[i]));
+        assert_eq!(sums(&time), wanted);
+        assert!(time.span > 10 && time.end == at);
+        time.take(Leaf::Compute, 100, 100);
+        let before = sums(&time);
+        time.add(Leaf::Compute, at, at + 5_000);
+        time.take(Leaf::Compute, at, at + 5_000);
+        assert_eq!(sums(&time), before);
+    }
+}

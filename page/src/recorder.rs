@@ -1,0 +1,276 @@
+//! The second pass: every record becomes an event of its lane, every segment of a device one of its own.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use gpuwhy_import::Observer;
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{Copy, CopyKind, Record, Timestamp};
+use profiler_core::steps::LoggedStep;
+use profiler_core::trace::Item;
+use profiler_core::whatif::ReplayedOperation;
+use profiler_core::words;
+
+use crate::block::Blocks;
+use crate::device::{Context, DeviceLane};
+use crate::lane::{Event, Lane};
+use crate::names::{NameKind, Names};
+use crate::plan::Plan;
+use crate::prescan::Selected;
+use crate::range_lanes::RangeLanes;
+use crate::sums::Sums;
+
+/// Lanes of one kind; a program with more threads or streams has those that come first.
+const LANES: usize = 64;
+/// Steps of a device and series that are kept.
+const STEPS: usize = 1 << 17;
+
+/// Columns of what ran on a stream: the name, bytes of a copy or the launch configuration, the launching call.
+const WORK: &[&str] = &["name", "detail", "correlation"];
+
+/// See the [module](self).
+pub(crate) struct Recorder<'a> {
+    plan: &'a Plan,
+    blocks: Blocks<'a>,
+    names: Names,
+    selected: Selected,
+    devices: BTreeMap<u32, DeviceLane>,
+    lanes: BTreeMap<Place, (Lane, Option<Sums>)>,
+    ranges: RangeLanes,
+    steps: BTreeMap<u32, Vec<LoggedStep>>,
+    replayed: Vec<ReplayedOperation>,
+    /// Records without a lane, or with times outside of the run.
+    unplaced: u64,
+    failure: Option<io::Error>,
+}
+
+/// Which lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Stream(u32, u32),
+    Thread(u32),
+    Samples(u32),
+}
+
+/// What the second pass comes to.
+pub(crate) struct Recorded<'a> {
+    pub(crate) blocks: Blocks<'a>,
+    pub(crate) names: Names,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
+    pub(crate) replayed: Vec<ReplayedOperation>,
+    pub(crate) unplaced: u64,
+    pub(crate) uncorrected_ns: u64,
+}
+
+impl<'a> Recorder<'a> {
+    pub(crate) fn new(plan: &'a Plan, blocks: Blocks<'a>) -> Self {
+        Self {
+            plan,
+            blocks,
+            names: Names::new(),
+            selected: Selected::default(),
+            devices: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            ranges: RangeLanes::default(),
+            steps: BTreeMap::new(),
+            replayed: Vec::new(),
+            unplaced: 0,
+            failure: None,
+        }
+    }
+
+    /// Everything is written but names and manifest.
+    pub(crate) fn finish(self) -> io::Result<Recorded<'a>> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let uncorrected_ns = self.devices.values().map(|device| device.uncorrected_ns).sum();
+        let devices = self.devices.into_values().map(|device| device.segments);
+        let lanes = devices.chain(self.ranges.into_lanes()).chain(self.lanes.into_values().map(|(lane, _)| lane));
+        Ok(Recorded {
+            lanes: lanes.collect(),
+            blocks: self.blocks,
+            names: self.names,
+            steps: self.steps,
+            replayed: self.replayed,
+            unplaced: self.unplaced,
+            uncorrected_ns,
+        })
+    }
+
+    /// Keeps the first failure; all work ends with it.
+    fn tell(&mut self, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
+        let Some((start, end)) = record.span() else { return Ok(()) };
+        let Some(event) = self.placed(start, end) else {
+            self.unplaced += 1;
+            return Ok(());
+        };
+        match record {
+            Record::Kernel(kernel) => {
+                let (name, kind, config) = self.names.config(kernel.config, dictionary);
+                let event = event.with([name.into(), config.into(), kernel.correlation.0.into()]);
+                self.push(Place::Stream(kernel.device.0, kernel.stream.0), kind, event, dictionary)
+            }
+            Record::Copy(copy) => {
+                let name = self.names.text(NameKind::Copy, &copy_name(copy));
+                let event = event.with([name.into(), copy.bytes, copy.correlation.0.into()]);
+                let place = Place::Stream(copy.device.0, copy.stream.0);
+                self.push(place, NameKind::Copy, event, dictionary)
+            }
+            Record::Memset(memset) => {
+                let name = self.names.text(NameKind::Memset, "memset");
+                let event = event.with([name.into(), memset.bytes, memset.correlation.0.into()]);
+                let place = Place::Stream(memset.device.0, memset.stream.0);
+                self.push(place, NameKind::Memset, event, dictionary)
+            }
+            Record::Api(call) => {
+                let (name, kind) = self.names.function(call.function, dictionary);
+                let event = event.with([name.into(), call.return_value.into(), call.correlation.0.into()]);
+                self.push(Place::Thread(call.thread.0), kind, event, dictionary)
+            }
+            Record::Sample(sample) => {
+                let stack = self.names.stack(sample.stack, dictionary);
+                let event = event.with([stack.into(), sample.on_cpu, sample.runnable, sample.state as u64]);
+                self.push(Place::Samples(sample.thread.0), NameKind::Code, event, dictionary)
+            }
+            Record::Range(range) => {
+                let (origin, kept) = (self.plan.origin, &self.plan.kept);
+                let Self { names, blocks, ranges, .. } = self;
+                let mut with = Context { origin, kept, blocks, names, dictionary };
+                ranges.take(range, &mut with)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An event at this time; `None` outside of the run.
+    fn placed(&self, start: Timestamp, end: Timestamp) -> Option<Event> {
+        let (start, end) = (start.nanos(), end.nanos());
+        let last = self.plan.origin + self.plan.window;
+        let inside = start >= self.plan.origin && start <= end && end <= last;
+        inside.then(|| Event { begin: start - self.plan.origin, duration: end - start, ..Event::default() })
+    }
+
+    fn push(&mut self, place: Place, kind: NameKind, event: Event, dictionary: &Dictionary) -> io::Result<()> {
+        if !self.lanes.contains_key(&place) && !self.add_lane(place, dictionary) {
+            self.unplaced += 1;
+            return Ok(());
+        }
+        let Some((lane, sums)) = self.lanes.get_mut(&place) else { return Ok(()) };
+        if let Some(sums) = sums {
+            sums.add(kind as usize, event.begin, event.begin + event.duration);
+        }
+        lane.push(event, &self.plan.kept, &mut self.blocks)
+    }
+
+    fn add_lane(&mut self, place: Place, dictionary: &Dictionary) -> bool {
+        let alike = |known: &&Place| std::mem::discriminant(*known) == std::mem::discriminant(&place);
+        if self.lanes.keys().filter(alike).count() >= LANES {
+            return false;
+        }
+        let thread = |id| {
+            let named = dictionary.thread_name(id).map(|name| format!(" {}", crate::html::shown(name)));
+            format!("thread {id}{}", named.unwrap_or_default())
+        };
+        let sums = || Some(Sums::new(self.plan.stretches, NameKind::COUNT));
+        let lane = match place {
+            Place::Stream(device, stream) => {
+                let label = format!("GPU {device} stream {stream}");
+                (Lane::new("stream", Some(device), stream.into(), WORK).named(label), sums())
+            }
+            Place::Thread(id) => {
+                let columns = &["name", "result", "correlation"];
+                let label = thread(profiler_core::record::ThreadId(id));
+                (Lane::new("thread", None, id.into(), columns).named(label), sums())
+            }
+            Place::Samples(id) => {
+                let columns = &["stack", "on_cpu", "runnable", "state"];
+                let label = thread(profiler_core::record::ThreadId(id));
+                (Lane::new("samples", None, id.into(), columns).named(label), None)
+            }
+        };
+        self.lanes.insert(place, lane);
+        true
+    }
+
+    fn segments(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool) -> io::Result<()> {
+        let (origin, kept) = (self.plan.origin, &self.plan.kept);
+        let Self { names, blocks, devices, plan, ranges, .. } = self;
+        let mut with = Context { origin, kept, blocks, names, dictionary };
+        for (id, segments) in captures.take_segments() {
+            let device = devices.entry(id.0).or_insert_with(|| {
+                let name = dictionary.device(id).map_or("", |device| device.name.as_str());
+                DeviceLane::new(id.0, format!("GPU {id} {}", crate::html::shown(name)), plan.stretches)
+            });
+            segments.into_iter().try_for_each(|segment| device.take(segment, &mut with))?;
+        }
+        if !is_last {
+            return Ok(());
+        }
+        devices.values_mut().try_for_each(|device| device.finish(&mut with))?;
+        ranges.finish(&mut with)?;
+        for (lane, sums) in self.lanes.values_mut() {
+            lane.flush(kept, &mut self.blocks)?;
+            if let Some(sums) = sums {
+                lane.sums = self.blocks.numbered(&sums.packed(), u64::MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn steps(&mut self, captures: &mut Captures) {
+        for (number, device, step) in captures.take_step_log() {
+            let rows = self.steps.entry(device.0).or_default();
+            if self.plan.shown.is_none_or(|shown| shown == number) && rows.len() < STEPS {
+                rows.push(step);
+            }
+        }
+    }
+}
+
+impl Observer for Recorder<'_> {
+    fn begin(&mut self, captures: &mut Captures) {
+        captures.log_replay(self.plan.replay.parts());
+    }
+
+    fn item(&mut self, item: &Item, dictionary: &Dictionary) {
+        match item {
+            Item::Capture(mark) => self.selected.follow(*mark),
+            Item::Record(record) if self.failure.is_none() && self.selected.is(self.plan.shown) => {
+                let outcome = self.record(record, dictionary);
+                self.tell(outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool) {
+        if self.failure.is_none() {
+            let outcome = self.segments(captures, dictionary, is_last);
+            self.tell(outcome);
+        }
+        self.steps(captures);
+        self.replayed.extend(captures.take_replay());
+    }
+}
+
+/// Direction and memory of a copy.
+fn copy_name(copy: &Copy) -> String {
+    let path = profiler_core::attribution::statistics::CopyPath {
+        kind: copy.kind,
+        source: copy.source,
+        destination: copy.destination,
+    };
+    match copy.kind {
+        CopyKind::PeerToPeer => format!("copy GPU {} to GPU {}", copy.peers[0], copy.peers[1]),
+        _ => words::copies(path, 1),
+    }
+}

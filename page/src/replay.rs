@@ -1,0 +1,173 @@
+//! A few steps as they would be in the simulated worlds: what the what-if switch of the page moves.
+
+use std::io;
+
+use profiler_core::record::{DeviceId, Timestamp};
+use profiler_core::report::{DeviceReport, Report};
+use profiler_core::whatif::{OperationClass, ReplayedOperation, SCENARIO_COUNT, ScenarioKind};
+use serde::Serialize;
+
+use crate::block::{BlockId, Blocks, Bytes};
+
+/// Steps of a device that the page can replay.
+const STEPS: usize = 3;
+/// Steps that are tried: long runs are simulated in bursts, and some of these lie in none.
+const CANDIDATES: usize = 24;
+/// Operations of all steps that are tried (some 300 bytes each).
+const OPERATIONS: u64 = 1 << 16;
+
+/// Step on a device, nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    device: DeviceId,
+    /// Begin of the step before: what ran there tells where each world stands at the begin of this one.
+    before: u64,
+    from: u64,
+    to: u64,
+    operations: u64,
+}
+
+/// Which steps are tried.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayPlan {
+    candidates: Vec<Candidate>,
+}
+
+/// A step in every world.
+#[derive(Debug, Serialize)]
+struct ReplayedStep {
+    device: u32,
+    /// Nanoseconds after the origin.
+    from: u64,
+    to: u64,
+    count: usize,
+    block: BlockId,
+    /// How long the step is in each world, nanoseconds; the first is the replay of the run as it was.
+    ends: Vec<u64>,
+}
+
+/// What the page knows of the worlds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Replay {
+    /// Names of the scenarios, and what holds in each.
+    worlds: Vec<(&'static str, &'static str)>,
+    steps: Vec<ReplayedStep>,
+}
+
+impl ReplayPlan {
+    pub(crate) fn new(report: &Report) -> Self {
+        let mut candidates = Vec::new();
+        for device in &report.devices {
+            candidates.extend(tried(device));
+        }
+        candidates.sort_by_key(|candidate| candidate.from);
+        Self { candidates }
+    }
+
+    /// The parts of the run that the simulation is to note, in order.
+    pub(crate) fn parts(&self) -> Vec<(u64, u64)> {
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        for candidate in &self.candidates {
+            match parts.last_mut() {
+                Some(newest) if candidate.before <= newest.1 => newest.1 = newest.1.max(candidate.to),
+                _ => parts.push((candidate.before, candidate.to)),
+            }
+        }
+        parts
+    }
+
+    /// Writes the steps of which the simulation noted something, as well as the step before.
+    pub(crate) fn write(
+        &self,
+        rows: &[ReplayedOperation],
+        origin: u64,
+        blocks: &mut Blocks<'_>,
+    ) -> io::Result<Option<Replay>> {
+        let mut steps: Vec<ReplayedStep> = Vec::new();
+        for candidate in &self.candidates {
+            let of_device = || rows.iter().filter(|row| row.device == candidate.device);
+            let before = of_device().filter(|row| (candidate.before..candidate.from).contains(&row.start.nanos()));
+            let inside: Vec<_> =
+                of_device().filter(|row| (candidate.from..candidate.to).contains(&row.start.nanos())).collect();
+            let Some(stand) = latest(before) else { continue };
+            // A pause of the simulation may begin or end within a step.
+            if inside.len() as u64 != candidate.operations {
+                continue;
+            }
+            let known = steps.iter().filter(|step| step.device == candidate.device.0).count();
+            let Some(ends) = latest(inside.iter().copied()).filter(|_| known < STEPS) else { continue };
+            let Some(block) = blocks.numbered(&packed(&inside, candidate.from, &stand), u64::MAX)? else { continue };
+            steps.push(ReplayedStep {
+                device: candidate.device.0,
+                from: candidate.from.saturating_sub(origin),
+                to: candidate.to.saturating_sub(origin),
+                count: inside.len(),
+                block,
+                ends: ends.iter().zip(stand).map(|(end, stand)| (end - stand).max(0.0) as u64).collect(),
+            });
+        }
+        let worlds = ScenarioKind::ALL.into_iter().map(|kind| (kind.name(), kind.condition())).collect();
+        Ok((!steps.is_empty()).then_some(Replay { worlds, steps }))
+    }
+}
+
+/// Typical steps of a device whose simulation is believed, spread over the steps that are remembered.
+fn tried(device: &DeviceReport) -> Vec<Candidate> {
+    let Some(steps) = &device.steps else { return Vec::new() };
+    if device.what_if.as_ref().is_none_or(|what_if| what_if.refused.is_some()) {
+        return Vec::new();
+    }
+    let median = steps.duration_percentile(50);
+    let typical: Vec<_> = steps
+        .rows
+        .windows(2)
+        .filter(|pair| pair[0].end == pair[1].start && pair[1].duration().abs_diff(median) <= median / 10)
+        .collect();
+    let operations = typical.iter().map(|pair| pair[0].operations + pair[1].operations).max().unwrap_or(1).max(1);
+    let most = CANDIDATES.min((OPERATIONS / operations) as usize);
+    let stride = typical.len().div_ceil(most.max(1)).max(1);
+    let chosen = typical.iter().step_by(stride).take(most);
+    chosen
+        .map(|pair| Candidate {
+            device: device.device.id,
+            before: pair[0].start.nanos(),
+            from: pair[1].start.nanos(),
+            to: pair[1].end.nanos(),
+            operations: pair[1].operations,
+        })
+        .collect()
+}
+
+/// When all of these are done, in every world.
+fn latest<'a>(rows: impl Iterator<Item = &'a ReplayedOperation>) -> Option<[f64; SCENARIO_COUNT]> {
+    rows.map(|row| row.replayed.map(|(_, done)| done))
+        .reduce(|a, b| std::array::from_fn(|world| a[world].max(b[world])))
+}
+
+/// By column: real begin after the step's, duration, stream, class; then for each world begin after its own step's and
+/// duration.
+fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT]) -> Vec<u8> {
+    let mut bytes = Bytes::default();
+    let mut column = |value: &dyn Fn(&ReplayedOperation) -> i64| {
+        let mut before = 0_i64;
+        for row in rows {
+            let value = value(row);
+            bytes.signed(value.wrapping_sub(before));
+            before = value;
+        }
+    };
+    column(&|row| row.start.since(Timestamp::from_nanos(from)) as i64);
+    column(&|row| row.end.since(row.start) as i64);
+    column(&|row| row.stream.0.into());
+    column(&|row| match row.class {
+        OperationClass::Compute => 0,
+        OperationClass::Communication => 1,
+        OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => 2,
+        OperationClass::Memset => 3,
+    });
+    for (world, stood) in stand.iter().enumerate() {
+        column(&|row| (row.replayed[world].0 - stood).round() as i64);
+        column(&|row| (row.replayed[world].1 - row.replayed[world].0).round().max(0.0) as i64);
+    }
+    bytes.0
+}

@@ -1,0 +1,7 @@
+//! Pages of traces: what is in them is what the report says.
+
+mod page;
+mod programs;
+mod ranks;
+mod statics;
+mod timeline;

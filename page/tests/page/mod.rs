@@ -1,0 +1,126 @@
+//! Traces made for tests, and pages taken apart.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use flate2::read::DeflateDecoder;
+use gpuwhy_import::{TraceFile, unwatched};
+use gpuwhy_page::{Options, Outcome, write_report};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
+    ThreadId, Timestamp,
+};
+use profiler_core::trace::TraceWriter;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with one trace.
+pub struct Stage {
+    _folder: TempDir,
+    pub trace: PathBuf,
+}
+
+/// A page and what its blocks say.
+pub struct Page {
+    pub text: String,
+    pub outcome: Outcome,
+}
+
+impl Stage {
+    pub fn of(bytes: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace.gpuwhy");
+        fs::write(&trace, bytes).unwrap();
+        Self { _folder: folder, trace }
+    }
+
+    pub fn file(&self) -> TraceFile {
+        TraceFile::open(&self.trace).unwrap()
+    }
+
+    pub fn page(&self, options: &Options) -> Page {
+        let mut out = Vec::new();
+        let outcome = write_report(&self.file(), options, &mut out, &mut unwatched).unwrap();
+        Page { text: String::from_utf8(out).unwrap(), outcome }
+    }
+}
+
+impl Page {
+    /// The bytes of a block.
+    pub fn block(&self, name: &str) -> Vec<u8> {
+        let begin = format!("<script type=\"application/vnd.gpuwhy\" id=\"gpuwhy-{name}\">");
+        let start = self.text.find(&begin).unwrap_or_else(|| panic!("no block {name}")) + begin.len();
+        let length = self.text[start..].find('<').unwrap();
+        let packed = from_base64(&self.text[start..start + length]);
+        let mut bytes = Vec::new();
+        DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    pub fn manifest(&self) -> Value {
+        serde_json::from_slice(&self.block("doc")).unwrap()
+    }
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bytes, mut word, mut bits) = (Vec::new(), 0_u32, 0);
+    for letter in text.chars().filter(|&letter| letter != '=') {
+        word = word << 6 | LETTERS.find(letter).unwrap() as u32;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((word >> bits) as u8);
+            word &= (1 << bits) - 1;
+        }
+    }
+    bytes
+}
+
+/// A time `micros` microseconds after the start of the traces.
+pub fn at(micros: u64) -> Timestamp {
+    Timestamp::from_nanos(1_700_000_000_000_000_000 + micros * 1000)
+}
+
+/// A trace with `count` launches of a kernel called `kernel`, by a program called `command`.
+pub fn launches(count: u32, kernel: &str, command: &str) -> Vec<u8> {
+    let mut dictionary = Dictionary::new();
+    let name = dictionary.intern_name(kernel);
+    let config = dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });
+    let name = dictionary.intern_name("cudaLaunchKernel_v7000");
+    let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
+    let session =
+        ProcessInfo { process_id: 4711, command: vec![command.into()], start: at(0), ..ProcessInfo::default() };
+    let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
+    for number in 0..count {
+        let begin = u64::from(number) * 10;
+        let correlation = CorrelationId(number + 1);
+        let (thread, start) = (ThreadId(9), at(begin));
+        let call = ApiCall { start, end: at(begin + 3), thread, correlation, function, return_value: 0 };
+        let kernel = Kernel {
+            start: at(begin + 5),
+            end: at(begin + 9),
+            device: DeviceId(0),
+            context: ContextId(1),
+            stream: StreamId(7),
+            correlation,
+            config,
+            ..Kernel::default()
+        };
+        writer.push(&Record::Api(call), &dictionary).unwrap();
+        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        if number % 100 == 99 {
+            writer.flush(at(begin + 10), &Loss::default(), &dictionary).unwrap();
+        }
+    }
+    let end = at(u64::from(count) * 10);
+    writer.finish(End::Clean, end, &Loss::default(), &dictionary).unwrap()
+}
+
+/// As the command has them without options.
+pub fn options() -> Options {
+    Options::default()
+}

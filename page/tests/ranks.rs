@@ -1,0 +1,93 @@
+//! The page of ranks: waiting apart from moving data, on one clock.
+
+use gpuwhy_import::{TraceFile, unwatched};
+use gpuwhy_page::write_ranks;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
+use profiler_core::record::{
+    ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
+    ThreadId,
+};
+use profiler_core::trace::{Item, TraceWriter};
+
+use crate::page::{Stage, at};
+
+/// A rank of two that computes for `compute` microseconds of each millisecond, and then takes part in a collective that
+/// ends for all when the last one has come.
+fn rank(number: u32, compute: u64) -> Vec<u8> {
+    let mut dictionary = Dictionary::new();
+    let [gemm, reduce] = ["gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+        .map(|name| dictionary.intern_name(name))
+        .map(|name| dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() }));
+    let name = dictionary.intern_name("cudaLaunchKernel");
+    let function = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
+    let session = ProcessInfo {
+        process_id: 10 + number,
+        host: "node7".into(),
+        start: at(0),
+        rank_variables: vec![("RANK".into(), number.to_string()), ("WORLD_SIZE".into(), "2".into())],
+        ..ProcessInfo::default()
+    };
+    let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
+    for step in 0..200_u64 {
+        let begin = step * 1_000;
+        for (part, config, from, to) in [(0, gemm, 10, 10 + compute), (1, reduce, 12 + compute, 830)] {
+            let correlation = CorrelationId((step * 2 + part + 1) as u32);
+            let (start, end) = (at(begin + 2 * part), at(begin + 2 * part + 1));
+            let call = ApiCall { start, end, thread: ThreadId(5), correlation, function, return_value: 0 };
+            let kernel = Kernel {
+                start: at(begin + from),
+                end: at(begin + to),
+                device: DeviceId(0),
+                context: ContextId(1),
+                stream: StreamId(7),
+                correlation,
+                config,
+                ..Kernel::default()
+            };
+            writer.push(&Record::Api(call), &dictionary).unwrap();
+            writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        }
+        if step % 20 == 19 {
+            writer.flush(at(begin + 990), &Loss::default(), &dictionary).unwrap();
+        }
+    }
+    writer.finish(End::Clean, at(200_000), &Loss::default(), &dictionary).unwrap()
+}
+
+#[test]
+fn waiting_is_apart_from_moving_data() {
+    let stages = [Stage::of(&rank(0, 300)), Stage::of(&rank(1, 800))];
+    let files: Vec<TraceFile> = stages.iter().map(Stage::file).collect();
+    let read: Vec<_> = files
+        .iter()
+        .map(|file| {
+            let mut collectives = Collectives::default();
+            let visit = |item: &Item, scope: &gpuwhy_import::Scope<'_>| {
+                if let Item::Record(Record::Kernel(kernel)) = item {
+                    collectives.push(kernel, scope.dictionary);
+                }
+                Ok::<(), gpuwhy_import::OpenError>(())
+            };
+            file.pass(&mut unwatched, visit).unwrap();
+            (file.report(None, &mut unwatched).unwrap(), collectives)
+        })
+        .collect();
+    let traces: Vec<RankTrace<'_>> =
+        (0..).zip(&read).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
+    let compared = RanksReport::of(&traces);
+    // Rank 0 is 500 us early in each of 200 collectives.
+    assert_eq!(compared.rows[0].waited_ns, 200 * 500_000, "{compared:?}");
+    let mut out = Vec::new();
+    let files: Vec<&TraceFile> = files.iter().collect();
+    write_ranks(&compared, &files, None, &mut out, &mut unwatched).unwrap();
+    let page = String::from_utf8(out).unwrap();
+    assert!(page.contains("100 % of all waiting in collectives is for rank 1."), "{page}");
+    let row = page.split("<tr><td>0</td>").nth(1).unwrap().split("</tr>").next().unwrap();
+    let cells: Vec<&str> = row.split("<td class=\"n\">").skip(1).map(|cell| cell.split('<').next().unwrap()).collect();
+    // 518 us of communication in each step: 500 of waiting, 18 that move data.
+    assert_eq!(cells[1..3], ["100.0 ms", "3.6 ms"], "{cells:?}");
+    assert!(page.contains("Who waited for whom") && page.contains("class=\"map\""));
+    assert!(page.matches("f-communication").count() > 100, "columns over time");
+}

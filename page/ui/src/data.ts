@@ -1,0 +1,290 @@
+// What the page holds: blocks of packed data, taken apart when somebody looks at them.
+
+export interface Lane {
+  kind: "device" | "stream" | "thread" | "samples" | "ranges";
+  device: number | null;
+  id: number;
+  label: string;
+  columns: string[];
+  chunks: { block: number; count: number; first: number; last: number }[];
+  sums: number | null;
+  events: number;
+  embedded: number;
+  refused: number;
+}
+
+export interface Timeline {
+  origin_unix_ns: string;
+  window_ns: number;
+  stretches: number;
+  span_ns: number;
+  windows: [number, number][] | null;
+  lanes: Lane[];
+  steps: { device: number; rows: [number, number][] }[];
+  unplaced: number;
+  uncorrected_ns: number;
+  replay: ReplayEntry | null;
+}
+
+/** A few steps in every world of the simulation. */
+export interface ReplayEntry {
+  /** Name of the scenario, and what holds in it. */
+  worlds: [string, string][];
+  steps: { device: number; from: number; to: number; count: number; block: number; ends: number[] }[];
+}
+
+export interface LeafWords {
+  name: string;
+  words: string;
+  group: number;
+  busy: boolean;
+}
+
+export interface GroupWords {
+  name: string;
+  words: string;
+  mark: string;
+  without: string | null;
+}
+
+/** The report's JSON, as docs/reference/report.md defines it. */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type Report = any;
+
+export interface Manifest {
+  page_version: number;
+  source: { title: string; file: string };
+  report: Report;
+  missing: string[];
+  left_out: string[];
+  leaves: LeafWords[];
+  groups: GroupWords[];
+  timeline: Timeline | null;
+}
+
+export interface Names {
+  names: [string, number][];
+  configs: number[][];
+  stacks: [number, number, number, number][];
+  subjects: [string, number][];
+}
+
+/** Events of a chunk in order of begin, by column. */
+export interface Events {
+  count: number;
+  begin: Float64Array;
+  duration: Float64Array;
+  values: Float64Array[];
+  /** The latest end up to each event: it only grows. */
+  reach: Float64Array;
+}
+
+/** Added to the number of a leaf where a gap ends. */
+export const GAP_END = 32;
+/** Chunks that are kept taken apart. */
+const CACHE = 64;
+const VERSION = 1;
+
+/** Unpacks what a block of the page holds. */
+export async function unpack(text: string): Promise<Uint8Array> {
+  const raw = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+async function block(name: string | number): Promise<Uint8Array> {
+  const element = document.getElementById(`gpuwhy-${name}`);
+  if (!element) throw new Error(`the page has no block ${name}: it is not whole`);
+  return unpack(element.textContent ?? "");
+}
+
+/** Reads numbers of seven bits a byte, up to 2^53. */
+export class Numbers {
+  at = 0;
+  constructor(readonly bytes: Uint8Array) {}
+
+  next(): number {
+    let value = 0;
+    let scale = 1;
+    for (;;) {
+      const byte = this.bytes[this.at++];
+      if (byte === undefined) throw new Error("a block of the page ends early");
+      value += (byte & 0x7f) * scale;
+      if (byte < 0x80) return value;
+      scale *= 128;
+    }
+  }
+
+  signed(): number {
+    const value = this.next();
+    return value % 2 ? -(value + 1) / 2 : value / 2;
+  }
+}
+
+/** Takes a chunk apart. */
+export function events(bytes: Uint8Array, count: number, columns: number): Events {
+  const numbers = new Numbers(bytes);
+  const begin = new Float64Array(count);
+  const duration = new Float64Array(count);
+  for (let i = 0; i < count; i++) begin[i] = numbers.signed();
+  let end = 0;
+  for (let i = 0; i < count; i++) {
+    duration[i] = numbers.next();
+    begin[i]! += end;
+    end = begin[i]! + duration[i]!;
+  }
+  const values: Float64Array[] = [];
+  for (let column = 0; column < columns; column++) {
+    const of = new Float64Array(count);
+    let value = 0;
+    for (let i = 0; i < count; i++) of[i] = value += numbers.signed();
+    values.push(of);
+  }
+  const reach = new Float64Array(count);
+  let latest = 0;
+  for (let i = 0; i < count; i++) reach[i] = latest = Math.max(latest, begin[i]! + duration[i]!);
+  return { count, begin, duration, values, reach };
+}
+
+/** The first of growing times that is not before `at`. */
+export function firstFrom(times: Float64Array, at: number): number {
+  let [low, high] = [0, times.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle]! < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Everything in the page. */
+export class Page {
+  private cache = new Map<number, Events>();
+  private waiting = new Map<number, Promise<Events>>();
+  /** Called when something that was asked for is there. */
+  arrived: () => void = () => {};
+
+  constructor(readonly manifest: Manifest, readonly names: Names) {}
+
+  static async read(): Promise<Page> {
+    const text = new TextDecoder();
+    const manifest: Manifest = JSON.parse(text.decode(await block("doc")));
+    if (manifest.page_version !== VERSION) throw new Error(`the data are of version ${manifest.page_version}`);
+    const named = document.getElementById("gpuwhy-names") ? JSON.parse(text.decode(await block("names"))) : null;
+    return new Page(manifest, named ?? { names: [], configs: [], stacks: [], subjects: [] });
+  }
+
+  /** A block as bytes. */
+  bytes(name: string | number): Promise<Uint8Array> {
+    return block(name);
+  }
+
+  lanes(kind: Lane["kind"]): Lane[] {
+    return this.manifest.timeline?.lanes.filter((lane) => lane.kind === kind) ?? [];
+  }
+
+  lane(kind: Lane["kind"], id: number, device?: number | null): Lane | undefined {
+    return this.lanes(kind).find((lane) => lane.id === id && (device === undefined || lane.device === device));
+  }
+
+  name(index: number): string {
+    return this.names.names[index]?.[0] ?? "?";
+  }
+
+  kind(index: number): number {
+    return this.names.names[index]?.[1] ?? 0;
+  }
+
+  subject(index: number): [string, string] {
+    const [kind, name] = this.names.subjects[index] ?? ["none", 0];
+    return [kind, kind === "none" ? "" : this.name(name)];
+  }
+
+  /** Frames of a stack, the innermost first. */
+  stack(index: number): { text: string; file: string; line: number }[] {
+    const frames = [];
+    for (let at = index; at > 0 && frames.length < 256; ) {
+      const [caller, name, file, line] = this.names.stacks[at]!;
+      frames.push({ text: this.name(name), file: this.name(file), line });
+      at = caller;
+    }
+    return frames;
+  }
+
+  /** Whether all events between two times are in the page. */
+  whole(lane: Lane, from: number, to: number): boolean {
+    if (lane.refused > 0) return false;
+    const windows = this.manifest.timeline?.windows;
+    return !windows || windows.some(([begin, end]) => begin <= from && to <= end);
+  }
+
+  /** A chunk, if it is there already; else it is asked for. */
+  peek(lane: Lane, index: number): Events | undefined {
+    const chunk = lane.chunks[index]!;
+    const known = this.cache.get(chunk.block);
+    if (known) {
+      this.cache.delete(chunk.block);
+      this.cache.set(chunk.block, known);
+    } else if (!this.waiting.has(chunk.block)) {
+      void this.chunk(lane, index).then(() => this.arrived());
+    }
+    return known;
+  }
+
+  /** A chunk. */
+  chunk(lane: Lane, index: number): Promise<Events> {
+    const { block: id, count } = lane.chunks[index]!;
+    const known = this.cache.get(id);
+    if (known) return Promise.resolve(known);
+    const waited = this.waiting.get(id);
+    if (waited) return waited;
+    const read = block(id).then((bytes) => {
+      const found = events(bytes, count, lane.columns.length);
+      this.cache.set(id, found);
+      this.waiting.delete(id);
+      for (const oldest of this.cache.keys()) {
+        if (this.cache.size <= CACHE) break;
+        this.cache.delete(oldest);
+      }
+      return found;
+    });
+    this.waiting.set(id, read);
+    return read;
+  }
+
+  /** The chunks that overlap a time. */
+  chunksIn(lane: Lane, from: number, to: number): number[] {
+    const found: number[] = [];
+    lane.chunks.forEach((chunk, index) => {
+      if (chunk.first < to && chunk.last >= from) found.push(index);
+    });
+    return found;
+  }
+
+  /** About how many events overlap a time. */
+  estimate(lane: Lane, from: number, to: number): number {
+    let count = 0;
+    for (const index of this.chunksIn(lane, from, to)) {
+      const { first, last, count: all } = lane.chunks[index]!;
+      const part = (Math.min(to, last) - Math.max(from, first)) / Math.max(1, last - first);
+      count += all * Math.min(1, Math.max(part, 1 / all));
+    }
+    return count;
+  }
+
+  /** Visits the events that overlap a time, in order within each chunk; waits for chunks. */
+  async visit(lane: Lane, from: number, to: number, each: (events: Events, i: number) => void): Promise<void> {
+    for (const index of this.chunksIn(lane, from, to)) {
+      visitChunk(await this.chunk(lane, index), from, to, each);
+    }
+  }
+}
+
+/** Visits the events of a chunk that overlap a time. */
+export function visitChunk(of: Events, from: number, to: number, each: (events: Events, i: number) => void): void {
+  const end = firstFrom(of.begin, to);
+  // What began earlier may reach in.
+  for (let i = Math.min(firstFrom(of.reach, from), end); i < end; i++) {
+    if (of.begin[i]! + of.duration[i]! > from || of.begin[i]! >= from) each(of, i);
+  }
+}

@@ -1,0 +1,41 @@
+// Numbers as people read them; the same words as the report as text.
+
+export function duration(nanos: number): string {
+  const sign = nanos < 0 ? "-" : "";
+  const value = Math.abs(nanos);
+  if (value < 1e3) return `${sign}${Math.round(value)} ns`;
+  if (value < 999_950) return `${sign}${(value / 1e3).toFixed(1)} us`;
+  if (value < 999_950_000) return `${sign}${(value / 1e6).toFixed(1)} ms`;
+  return `${sign}${(value / 1e9).toFixed(2)} s`;
+}
+
+export function bytes(count: number): string {
+  if (count < 1e3) return `${count} B`;
+  if (count < 999_950) return `${(count / 1e3).toFixed(1)} kB`;
+  if (count < 999_950_000) return `${(count / 1e6).toFixed(1)} MB`;
+  return `${(count / 1e9).toFixed(2)} GB`;
+}
+
+export function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+export function count(number: number): string {
+  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, " ");
+}
+
+/** A time on an axis whose marks are `step` apart: as many digits as tell two marks apart. */
+export function moment(at: number, step: number): string {
+  const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10(Math.max(step, 1)) - 1e-9)));
+  return `${(at / 1e9).toFixed(digits)} s`;
+}
+
+/** Distances of an axis with about `most` marks: 1, 2 or 5 times a power of ten. */
+export function marks(from: number, to: number, most: number): number[] {
+  const least = (to - from) / Math.max(1, most);
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least) ?? 10 * power;
+  const found: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  return found;
+}

@@ -1,0 +1,235 @@
+// Drawing on a canvas: colors of the page's style, hatches, columns of exact sums, rectangles of events.
+
+import { firstFrom, GAP_END, visitChunk, type Lane, type Page } from "./data";
+import type { Sums } from "./sums";
+import type { View } from "./view";
+
+/** Rectangles of a lane before columns of sums stand in. */
+const MOST_EVENTS = 4_000;
+const LEAST_TEXT = 40;
+
+/** Colors of kinds of names (see names.rs): computing, communicating, copy, memset, then calls. */
+const KINDS = [
+  "gpu_compute", "communication", "copy", "copy", "launch", "sync", "allocator", "no_work", "data_loading", "host_cpu",
+];
+/** A sample's state is running, or anything else. */
+const RUNNING = 1;
+
+export interface Colors {
+  ground: string;
+  panel: string;
+  text: string;
+  quiet: string;
+  line: string;
+  accent: string;
+  groups: string[];
+  hatches: (CanvasPattern | string)[];
+  kinds: string[];
+}
+
+export function colors(page: Page, context: CanvasRenderingContext2D): Colors {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  const groups = page.manifest.groups.map((group) => of(group.name));
+  return {
+    ground: of("ground"), panel: of("panel"), text: of("text"), quiet: of("quiet"), line: of("line"),
+    accent: of("accent"), groups, kinds: KINDS.map(of),
+    hatches: groups.map((color, index) => hatch(context, color, of("hatch"), index, page.manifest.groups[index]!.name)),
+  };
+}
+
+/** The same hatches as those of the static pictures: lines of a direction and distance for each group. */
+function hatch(
+  context: CanvasRenderingContext2D,
+  color: string,
+  line: string,
+  index: number,
+  name: string,
+): CanvasPattern | string {
+  if (name === "gpu_compute") return color;
+  const size = index < 5 ? 8 : 5;
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = size;
+  const draw = tile.getContext("2d")!;
+  draw.fillStyle = color;
+  draw.fillRect(0, 0, size, size);
+  draw.strokeStyle = line;
+  draw.lineWidth = 1.2;
+  draw.beginPath();
+  const stroke = (a: number, b: number, c: number, d: number) => {
+    draw.moveTo(a * size, b * size);
+    draw.lineTo(c * size, d * size);
+  };
+  const direction = index % 5;
+  if (direction === 0 || direction === 4) stroke(0, 1, 1, 0);
+  if (direction === 1 || direction === 4) stroke(0, 0, 1, 1);
+  if (direction === 2) stroke(0, 0.5, 1, 0.5);
+  if (direction === 3) stroke(0.5, 0, 0.5, 1);
+  draw.stroke();
+  return context.createPattern(tile, "repeat") ?? color;
+}
+
+/** Where a lane is drawn. */
+export interface Place {
+  context: CanvasRenderingContext2D;
+  colors: Colors;
+  view: View;
+  left: number;
+  width: number;
+  top: number;
+  height: number;
+}
+
+const scale = ({ view, width }: Place) => width / (view.to - view.from);
+
+/** Time by group in each pixel column: stacked, each column as high as the part of it that a group has. */
+export function columns(page: Page, sums: Sums, place: Place, leafOnly: number): void {
+  const { context, colors: of, view, left, width, top, height } = place;
+  const perPixel = (view.to - view.from) / width;
+  const { leaves } = page.manifest;
+  // Groups lie together, what the device worked on at the bottom.
+  const rank = (leaf: number) => (leaves[leaf]!.busy ? 0 : 100) + leaves[leaf]!.group;
+  const order = [...sums.running.keys()].sort((a, b) => rank(a) - rank(b) || a - b);
+  const step = Math.max(1, Math.ceil(sums.span / perPixel));
+  let begin = sums.border(view.from);
+  for (let x = 0; x < width; ) {
+    const end = Math.max(begin + 1, sums.border(view.from + Math.min(width, x + step) * perPixel));
+    if (begin >= sums.stretches) break;
+    const last = Math.min(end, sums.stretches);
+    const [x0, x1] = [begin, last].map((border) => Math.round((border * sums.span - view.from) / perPixel));
+    const length = (last - begin) * sums.span;
+    let y = top + height;
+    let run = 0;
+    let group = -1;
+    const flush = () => {
+      if (group < 0 || run <= 0) return;
+      y -= run;
+      context.fillStyle = of.groups[group]!;
+      context.fillRect(left + Math.max(0, x0!), y, Math.min(width, x1!) - Math.max(0, x0!), run);
+    };
+    for (const leaf of order) {
+      const nanos = sums.between(leaf, begin, last);
+      if (nanos === 0 || (leafOnly >= 0 && leaf !== leafOnly)) continue;
+      const now = leaves[leaf]!.group;
+      if (now !== group) {
+        flush();
+        [group, run] = [now, 0];
+      }
+      run += (nanos / length) * height;
+    }
+    flush();
+    begin = last;
+    x = Math.max(x + 1, Math.ceil(x1!));
+  }
+}
+
+/** How much of each pixel column a lane is busy, by kind. */
+export function density(sums: Sums, place: Place): void {
+  const { context, colors: of, view, left, width, top, height } = place;
+  const perPixel = (view.to - view.from) / width;
+  for (let x = 0; x < width; x++) {
+    const begin = Math.min(sums.stretches - 1, Math.floor((view.from + x * perPixel) / sums.span));
+    const end = Math.max(begin + 1, Math.floor((view.from + (x + 1) * perPixel) / sums.span));
+    let y = top + height;
+    for (const key of sums.running.keys()) {
+      const part = sums.between(key, begin, Math.min(end, sums.stretches)) / ((end - begin) * sums.span);
+      if (part <= 0) continue;
+      const high = Math.min(y - top, part * height);
+      y -= high;
+      context.fillStyle = of.kinds[key]!;
+      context.fillRect(left + x, y, 1, high);
+    }
+  }
+}
+
+/** Draws the segments of a device; answers whether it could, as they are few and there. */
+export function segments(page: Page, lane: Lane, place: Place, leafOnly: number): boolean {
+  const { context, colors: of, view, left, width, top, height } = place;
+  if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_EVENTS) return false;
+  const { leaves, groups } = page.manifest;
+  let all = true;
+  for (const index of page.chunksIn(lane, view.from, view.to)) {
+    const events = page.peek(lane, index);
+    if (!events) {
+      all = false;
+      continue;
+    }
+    visitChunk(events, view.from, view.to, (_, i) => {
+      const leaf = events.values[0]![i]! % GAP_END;
+      const x0 = Math.max(0, (events.begin[i]! - view.from) * scale(place));
+      const x1 = Math.min(width, (events.begin[i]! + events.duration[i]! - view.from) * scale(place));
+      const { group, busy } = leaves[leaf]!;
+      context.globalAlpha = leafOnly < 0 || leaf === leafOnly ? 1 : 0.15;
+      context.fillStyle = busy || x1 - x0 < 3 ? of.groups[group]! : of.hatches[group]!;
+      context.fillRect(left + x0, top, Math.max(x1 - x0, 0.3), height);
+      if (x1 - x0 > LEAST_TEXT && !busy) {
+        label(place, left + x0, x1 - x0, `${groups[group]!.mark} ${leaves[leaf]!.words}`);
+      }
+    });
+  }
+  context.globalAlpha = 1;
+  return all;
+}
+
+/** Draws events with their names; answers whether it could. */
+export function events(page: Page, lane: Lane, place: Place, nameOnly: number, levels: number): boolean {
+  const { context, colors: of, view, left, width, top, height } = place;
+  if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_EVENTS) return false;
+  let all = true;
+  const high = height / levels;
+  for (const index of page.chunksIn(lane, view.from, view.to)) {
+    const found = page.peek(lane, index);
+    if (!found) {
+      all = false;
+      continue;
+    }
+    visitChunk(found, view.from, view.to, (_, i) => {
+      const x0 = Math.max(0, (found.begin[i]! - view.from) * scale(place));
+      const x1 = Math.min(width, (found.begin[i]! + found.duration[i]! - view.from) * scale(place));
+      const level = levels > 1 ? Math.min(found.values[1]![i]!, levels - 1) : 0;
+      const name = found.values[0]![i]!;
+      const y = top + level * high;
+      if (lane.kind === "samples") {
+        context.fillStyle = found.values[3]![i] === RUNNING ? of.groups[1]! : of.quiet;
+        context.fillRect(left + x1 - 1, y, Math.max(1, Math.min(3, x1 - x0)), high);
+        return;
+      }
+      context.globalAlpha = nameOnly === 0 || name === nameOnly ? 1 : 0.15;
+      context.fillStyle = of.kinds[page.kind(name)]!;
+      context.fillRect(left + x0, y, Math.max(x1 - x0 - (x1 - x0 > 4 ? 1 : 0), 0.5), high - 1);
+      if (x1 - x0 > LEAST_TEXT) {
+        label({ ...place, top: y, height: high }, left + x0, x1 - x0, page.name(name));
+      }
+    });
+  }
+  context.globalAlpha = 1;
+  return all;
+}
+
+function label({ context, colors: of, top, height }: Place, x: number, width: number, text: string): void {
+  context.save();
+  context.beginPath();
+  context.rect(x, top, width, height);
+  context.clip();
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  const shown = text.slice(0, Math.ceil(width / 5));
+  const wide = Math.min(width, context.measureText(shown).width + 6);
+  context.fillStyle = of.ground;
+  context.globalAlpha *= 0.85;
+  context.fillRect(x + 1, top + height / 2 - 7, wide, 14);
+  context.fillStyle = of.text;
+  context.fillText(shown, x + 4, top + height / 2 + 0.5);
+  context.restore();
+}
+
+/** The index of the event at a time, the innermost where they nest. */
+export function eventAt(begin: Float64Array, duration: Float64Array, at: number, slack: number): number {
+  let best = -1;
+  for (let i = firstFrom(begin, at + slack) - 1, seen = 0; i >= 0 && seen < 512; i--, seen++) {
+    if (begin[i]! <= at + slack && begin[i]! + duration[i]! >= at - slack) {
+      if (best < 0 || duration[i]! < duration[best]!) best = i;
+    }
+  }
+  return best;
+}

@@ -1,0 +1,244 @@
+// The pages of tables: what the report says, as far as the trace has it.
+
+import type { ComponentChildren } from "preact";
+import type { Page, Report } from "./data";
+import { FlameView } from "./flame";
+import { bytes, count, duration, percent } from "./format";
+import { ReplayView } from "./replay";
+import { Mark } from "./selection";
+import { Table, type Column } from "./table";
+import type { View } from "./view";
+
+export interface ViewProps {
+  page: Page;
+  view: View;
+  show: (view: View) => void;
+  /** Shows the next event of a name. */
+  find: (name: string) => void;
+}
+
+interface Tab {
+  id: string;
+  title: string;
+  /** Whether the trace has what it shows. */
+  has: (report: Report, page: Page) => boolean;
+  body: (props: ViewProps) => ComponentChildren;
+}
+
+/* eslint-disable @typescript-eslint/no-explicit-any */
+type Row = any;
+
+const nanos = (title: string, field: string): Column<Row> => ({
+  title, value: (row) => row[field] ?? 0, text: (row) => duration(row[field] ?? 0),
+});
+const number = (title: string, field: string): Column<Row> => ({
+  title, value: (row) => row[field] ?? 0, text: (row) => count(row[field] ?? 0),
+});
+const text = (title: string, of: (row: Row) => string): Column<Row> => ({ title, value: of });
+
+function deviceOf({ page, view }: ViewProps): Row {
+  const { devices } = page.manifest.report;
+  return devices.find((device: Row) => device.id === view.device) ?? devices[0];
+}
+
+function Causes(props: ViewProps) {
+  const { page, view, show } = props;
+  const device = deviceOf(props);
+  if (!device) return <p>No GPU work was recorded.</p>;
+  const rows = page.manifest.leaves
+    .map((leaf, index) => ({ ...leaf, index, ns: device.leaves[leaf.name] as number, steady: device.steady_leaves[leaf.name] as number }))
+    .filter((row) => row.ns > 0)
+    .sort((a, b) => b.ns - a.ns);
+  const columns: Column<(typeof rows)[0]>[] = [
+    { title: "Group", value: (row) => page.manifest.groups[row.group]!.words,
+      text: (row) => <span><Mark page={page} group={row.group} /> {page.manifest.groups[row.group]!.words}</span> },
+    { title: "Cause", value: (row) => row.words },
+    { title: "Time", value: (row) => row.ns, text: (row) => duration(row.ns) },
+    { title: "Share", value: (row) => row.ns / device.window_ns, text: (row) => percent(row.ns / device.window_ns) },
+    { title: "After start-up", value: (row) => row.steady, text: (row) => duration(row.steady) },
+  ];
+  const gaps: Row[] = device.gaps;
+  return (
+    <div>
+      <Table label="Time by cause" rows={rows} columns={columns} action={"show"}
+        pick={(row) => show({ ...view, leaf: view.leaf === row.index ? -1 : row.index })} />
+      <h2>What idle time is blamed on, after start-up</h2>
+      <Table label="Idle time by what it is blamed on" rows={gaps} columns={[
+        text("Cause", (row) => page.manifest.leaves.find((leaf) => leaf.name === row.leaf)?.words ?? row.leaf),
+        text("Blamed on", (row) => `${row.kind.replace(/_/g, " ")} ${row.name ?? ""}`),
+        number("Gaps", "count"), nanos("Time", "total_ns"), nanos("Longest", "longest_ns"),
+      ]} />
+    </div>
+  );
+}
+
+function Steps(props: ViewProps) {
+  const { page, view, show } = props;
+  const device = deviceOf(props);
+  const of = page.manifest.timeline?.steps.find((steps) => steps.device === device?.id);
+  if (!device?.steps || !of) return <p>No steps were found.</p>;
+  let at = 0;
+  const rows = of.rows.map(([gap, lasted], index) => {
+    const from = at + gap;
+    at = from + lasted;
+    return { number: index + 1, from, duration: lasted };
+  });
+  const median: number = device.steps.median_ns;
+  return (
+    <div>
+      <p>{count(device.steps.seen)} steps, median {duration(median)}, found by {device.steps.source}.</p>
+      <Table label="Steps" rows={rows} action="zoom"
+        pick={(row) => show({ ...view, from: row.from, to: row.from + row.duration, selected: [row.from, row.from + row.duration] })}
+        columns={[
+          { title: "Step", value: (row) => row.number },
+          { title: "Begin", value: (row) => row.from, text: (row) => duration(row.from) },
+          { title: "Duration", value: (row) => row.duration, text: (row) => duration(row.duration) },
+          { title: "Times the median", value: (row) => row.duration / median, text: (row) => (row.duration / median).toFixed(2) },
+        ]} />
+    </div>
+  );
+}
+
+function Kernels(props: ViewProps) {
+  const device = deviceOf(props);
+  const total = device.kernels.reduce((sum: number, row: Row) => sum + row.total_ns, 0) || 1;
+  return (
+    <Table label="Kernels" rows={device.kernels as Row[]} pick={(row) => props.find(row.name)} columns={[
+      text("Kernel", (row) => row.name), text("Library", (row) => row.library ?? ""),
+      number("Count", "count"), nanos("Time", "total_ns"),
+      { title: "Share", value: (row: Row) => row.total_ns / total, text: (row: Row) => percent(row.total_ns / total) },
+      nanos("Median", "median_ns"), nanos("Shortest", "min_ns"), nanos("Longest", "max_ns"),
+      text("Limiter", (row) => row.geometry?.limiter ?? ""),
+      { title: "Occupancy", value: (row: Row) => row.geometry?.achieved_occupancy ?? 0,
+        text: (row: Row) => (row.geometry ? percent(row.geometry.achieved_occupancy) : "") },
+    ]} />
+  );
+}
+
+function Copies(props: ViewProps) {
+  return (
+    <Table label="Copies" rows={deviceOf(props).copies as Row[]} columns={[
+      text("Direction", (row) => row.direction.replace(/_/g, " ")),
+      text("From", (row) => row.source), text("To", (row) => row.destination), number("Count", "count"),
+      { title: "Bytes", value: (row: Row) => row.bytes, text: (row: Row) => bytes(row.bytes) },
+      nanos("Time", "total_ns"), nanos("Median", "median_ns"),
+      { title: "GB/s", value: (row: Row) => row.gigabytes_per_second, text: (row: Row) => row.gigabytes_per_second.toFixed(2) },
+      text("Limited by", (row) => row.class),
+    ]} />
+  );
+}
+
+function Calls({ page, find }: ViewProps) {
+  return (
+    <Table label="CUDA calls" rows={page.manifest.report.api as Row[]} pick={(row) => find(row.name)} columns={[
+      text("Function", (row) => row.name), number("Calls", "calls"), number("Failed", "failed"),
+      nanos("Time", "total_ns"), nanos("Longest", "max_ns"),
+    ]} />
+  );
+}
+
+function Ranges({ page, find }: ViewProps) {
+  const rows: Row[] = page.manifest.report.ranges?.rows ?? [];
+  const field = (row: Row, of: string, name: string) => row[of]?.[name] ?? 0;
+  return (
+    <Table label="Ranges" rows={rows} pick={(row) => find(row.message)} columns={[
+      text("Range", (row) => (row.domain ? `${row.domain}: ` : "") + row.message),
+      { title: "Times", value: (row: Row) => field(row, "host", "count"), text: (row: Row) => count(field(row, "host", "count")) },
+      { title: "On the host", value: (row: Row) => field(row, "host", "total_ns"), text: (row: Row) => duration(field(row, "host", "total_ns")) },
+      { title: "Projected", value: (row: Row) => field(row, "projected", "total_ns"), text: (row: Row) => duration(field(row, "projected", "total_ns")) },
+      number("Operations", "operations"), nanos("GPU time", "device_ns"),
+    ]} />
+  );
+}
+
+function Host({ page, view }: ViewProps) {
+  const { host } = page.manifest.report;
+  return (
+    <div>
+      <FlameView page={page} device={view.device} />
+      {host && (
+        <Table label="Lines" rows={host.lines as Row[]} columns={[
+          text("Line", (row) => `${row.file}:${row.line}`), text("Function", (row) => row.function),
+          text("Doing", (row) => row.cause.replace(/_/g, " ")), nanos("Idle time", "total_ns"),
+          { title: "Share", value: (row: Row) => row.share, text: (row: Row) => percent(row.share) },
+        ]} />
+      )}
+      {!host && <p>No samples of the launching threads were taken.</p>}
+    </div>
+  );
+}
+
+function WhatIf(props: ViewProps) {
+  const device = deviceOf(props);
+  const of = device?.what_if;
+  if (!of) return <p>No replay was made.</p>;
+  const factor = (value: number | null) => (value ? `${value.toFixed(2)}x` : "");
+  return (
+    <div>
+      <ReplayView page={props.page} view={props.view} show={props.show} />
+      <p>
+        {of.simulated
+          ? `Replayed ${count(of.steps)} steps; the replay of the run as it was is off by ${percent(Math.abs(of.base_error ?? 0))}.`
+          : `The replay is not used: ${of.refused}. The bounds below take the time of a cause off.`}
+      </p>
+      <Table label="Best cases" rows={of.scenarios as Row[]} columns={[
+        text("Without", (row) => row.kind.replace(/_/g, " ")), nanos("Step", "step_ns"),
+        { title: "Best case", value: (row: Row) => row.speedup ?? 0, text: (row: Row) => factor(row.speedup) },
+        { title: "At least", value: (row: Row) => row.low ?? 0, text: (row: Row) => factor(row.low) },
+        { title: "At most", value: (row: Row) => row.high ?? 0, text: (row: Row) => factor(row.high) },
+      ]} />
+    </div>
+  );
+}
+
+function Memory({ page }: ViewProps) {
+  const rows: Row[] = page.manifest.report.memory?.places ?? [];
+  const size = (title: string, field: string): Column<Row> => ({
+    title, value: (row) => row[field] ?? 0, text: (row) => bytes(row[field] ?? 0),
+  });
+  return (
+    <Table label="Memory" rows={rows} columns={[
+      text("GPU", (row) => String(row.device ?? "")), text("Kind", (row) => row.kind),
+      size("Peak", "peak_bytes"), size("Held at the end", "current_bytes"), size("Largest", "largest_bytes"),
+      number("Allocations", "allocations"),
+      text("Peak by", (row) => row.peak_by?.function ?? ""),
+    ]} />
+  );
+}
+
+function About({ page }: ViewProps) {
+  const { report, missing, left_out: leftOut, source, timeline } = page.manifest;
+  const facts: [string, string][] = [
+    ["trace", source.file], ["process", `${report.process.pid} on ${report.process.host}`],
+    ["command", report.process.command.join(" ")], ["gpuwhy", report.process.gpuwhy_version],
+    ["driver", report.process.driver_version], ["CUPTI", String(report.process.cupti_version)],
+    ["GPUs", report.process.devices.join(", ")],
+    ["events in this page", count(timeline?.lanes.reduce((sum, lane) => sum + lane.embedded, 0) ?? 0)],
+    ["make this page again", `gpuwhy report --html OUT ${source.file}`],
+    ["open in Perfetto", `gpuwhy export --to perfetto ${source.file}`],
+  ];
+  const notes = [...missing, ...report.completeness.damage, ...leftOut, ...report.process.notes];
+  return (
+    <div>
+      <dl>{facts.map(([name, value]) => [<dt>{name}</dt>, <dd class="name">{value}</dd>])}</dl>
+      <h2>Completeness</h2>
+      <ul>{notes.map((note: string) => <li>{note}</li>)}{notes.length === 0 && <li>Nothing is missing.</li>}</ul>
+      {timeline && timeline.unplaced > 0 && <p>{count(timeline.unplaced)} records have no row in the timeline.</p>}
+    </div>
+  );
+}
+
+const hasDevice = (report: Report) => report.devices.length > 0;
+
+export const TABS: Tab[] = [
+  { id: "causes", title: "Causes", has: hasDevice, body: (props) => <Causes {...props} /> },
+  { id: "steps", title: "Steps", has: (report) => report.devices.some((device: Row) => device.steps), body: (props) => <Steps {...props} /> },
+  { id: "host", title: "Host", has: (report) => Boolean(report.host), body: (props) => <Host {...props} /> },
+  { id: "kernels", title: "Kernels", has: hasDevice, body: (props) => <Kernels {...props} /> },
+  { id: "copies", title: "Copies", has: (report) => report.devices.some((device: Row) => device.copies.length), body: (props) => <Copies {...props} /> },
+  { id: "calls", title: "Calls", has: (report) => report.api.length > 0, body: (props) => <Calls {...props} /> },
+  { id: "ranges", title: "Ranges", has: (report) => Boolean(report.ranges), body: (props) => <Ranges {...props} /> },
+  { id: "whatif", title: "What-if", has: (report) => report.devices.some((device: Row) => device.what_if), body: (props) => <WhatIf {...props} /> },
+  { id: "memory", title: "Memory", has: (report) => Boolean(report.memory), body: (props) => <Memory {...props} /> },
+  { id: "about", title: "About", has: () => true, body: (props) => <About {...props} /> },
+];

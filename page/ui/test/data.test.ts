@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { events, firstFrom, GAP_END, Page, unpack, visitChunk, type Lane, type Manifest } from "../src/data";
+import { boxes, type Frame } from "../src/flame";
+import { breakdown, Sums } from "../src/sums";
+
+/** Numbers as the encoder writes them. */
+function packed(numbers: number[]): Uint8Array {
+  const bytes: number[] = [];
+  for (let value of numbers) {
+    for (; value >= 128; value = Math.floor(value / 128)) bytes.push((value % 128) | 128);
+    bytes.push(value);
+  }
+  return Uint8Array.from(bytes);
+}
+const signed = (value: number) => (value < 0 ? -2 * value - 1 : 2 * value);
+
+test("a chunk is taken apart as it was packed", () => {
+  const bytes = packed([signed(10), signed(-15), signed(3), 20, 5, 2 ** 40, signed(7), signed(0), signed(-8)]);
+  const found = events(bytes, 3, 1);
+  assert.deepEqual([...found.begin], [10, 15, 23]);
+  assert.deepEqual([...found.duration], [20, 5, 2 ** 40]);
+  assert.deepEqual([...found.values[0]!], [7, 7, -1]);
+  assert.deepEqual([...found.reach], [30, 30, 23 + 2 ** 40]);
+  assert.throws(() => events(bytes.slice(0, -1), 3, 1), /ends early/);
+});
+
+test("a block of the golden page is unpacked", async () => {
+  // Deflate and Base64 of "gpuwhy page", by the encoder's own crate.
+  assert.equal(new TextDecoder().decode(await unpack("Sy8oLc+oVChITE8FAA==")), "gpuwhy page");
+});
+
+test("what overlaps a time is visited, also what began long before it", () => {
+  const of = events(packed([signed(0), signed(-990), signed(0), signed(0), 1000, 10, 10, 10]), 4, 0);
+  const seen = (from: number, to: number) => {
+    const found: number[] = [];
+    visitChunk(of, from, to, (_, i) => found.push(i));
+    return found;
+  };
+  assert.deepEqual(seen(0, 2000), [0, 1, 2, 3]);
+  assert.deepEqual(seen(500, 600), [0, 1, 2, 3].filter((i) => of.begin[i]! < 600 && of.begin[i]! + of.duration[i]! > 500));
+  assert.equal(firstFrom(of.begin, 11), 1 + [...of.begin].slice(1).findIndex((at) => at >= 11));
+});
+
+/** A page with one device lane of segments, and its sums. */
+function made(window: number): { page: Page; lane: Lane; sums: Sums; segments: [number, number, number][] } {
+  const segments: [number, number, number][] = [];
+  let state = 12345;
+  const random = (limit: number) => (state = (state * 1103515245 + 12345) % 2147483648) % limit;
+  for (let at = 0; at < window; ) {
+    const length = Math.min(window - at, 1 + random(977));
+    segments.push([at, length, random(4)]);
+    at += length;
+  }
+  const [stretches, span] = [64, Math.ceil(window / 64)];
+  const cells = Array.from({ length: 4 }, () => new Array<number>(stretches).fill(0));
+  for (const [begin, length, leaf] of segments) {
+    for (let at = begin; at < begin + length; at++) cells[leaf]![Math.floor(at / span)]!++;
+  }
+  const bytes = packed([4, ...cells.flatMap((column, key) => [key, ...column])]);
+  const lane: Lane = {
+    kind: "device", device: 0, id: 0, label: "GPU 0", columns: ["leaf", "subject", "stack"],
+    chunks: [{ block: 0, count: segments.length, first: 0, last: window }],
+    sums: 1, events: segments.length, embedded: segments.length, refused: 0,
+  };
+  const leaves = [0, 1, 2, 3].map((index) => ({ name: `${index}`, words: "", group: index, busy: index < 2 }));
+  const timeline = { windows: null, lanes: [lane], window_ns: window } as unknown as Manifest["timeline"];
+  const page = new Page({ leaves, timeline } as Manifest, { names: [], configs: [], stacks: [], subjects: [] });
+  const chunk = events(
+    packed([
+      ...segments.map(() => 0), ...segments.map(([, length]) => length),
+      ...segments.map(([, , leaf], i) => signed(leaf + GAP_END - (segments[i - 1] ? segments[i - 1]![2] + GAP_END : 0))),
+      ...segments.map(() => 0), ...segments.map(() => 0),
+    ]),
+    segments.length, 3,
+  );
+  page.chunk = () => Promise.resolve(chunk);
+  return { page, lane, sums: new Sums(bytes, stretches, span), segments };
+}
+
+test("any stretch has the exact sum of its segments", async () => {
+  const window = 100_000;
+  const { page, lane, sums, segments } = made(window);
+  for (let i = 0; i < 200; i++) {
+    const [a, b] = [(i * 7919) % window, (i * 104729 + 13) % window];
+    const [from, to] = a < b ? [a, b] : [b, a + 1];
+    const found = await breakdown(page, lane, sums, from, to);
+    assert.equal(found.within, 0);
+    const wanted = [0, 0, 0, 0];
+    for (const [begin, length, leaf] of segments) {
+      wanted[leaf]! += Math.max(0, Math.min(to, begin + length) - Math.max(from, begin));
+    }
+    assert.deepEqual([...found.leaves], wanted, `${from} to ${to}`);
+  }
+});
+
+test("columns of any zoom touch and sum to the whole", () => {
+  const { sums } = made(50_000);
+  for (const width of [1, 7, 64, 333, 1000]) {
+    let total = 0;
+    let before = sums.border(0);
+    for (let x = 1; x <= width; x++) {
+      const border = sums.border((x / width) * 50_000);
+      for (let leaf = 0; leaf < 4; leaf++) total += sums.between(leaf, before, border);
+      before = border;
+    }
+    assert.equal(total, 50_000, `${width} columns`);
+  }
+});
+
+test("without the segments of an edge the answer says how far it may be off", async () => {
+  const { page, lane, sums } = made(10_000);
+  lane.refused = 1;
+  const found = await breakdown(page, lane, sums, 1234, 5678);
+  assert.equal(found.within, sums.span);
+  assert.equal([...found.leaves].reduce((a, b) => a + b, 0), found.to - found.from);
+});
+
+test("boxes of a flame graph lie within their callers", () => {
+  const frame = (text: string, nanos: number, ...children: Frame[]): Frame => ({
+    text, nanos, children: new Map(children.map((child) => [child.text, child])),
+  });
+  const all = boxes(frame("all", 100, frame("a", 60, frame("b", 20)), frame("c", 40)));
+  const of = (text: string) => all.find((box) => box.frame.text === text)!;
+  assert.deepEqual(["all", "a", "b", "c"].map((text) => of(text).width), [1000, 600, 200, 400]);
+  assert.deepEqual(["a", "b", "c"].map((text) => [of(text).x, of(text).depth]), [[0, 1], [0, 2], [600, 1]]);
+});

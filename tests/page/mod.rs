@@ -1,0 +1,330 @@
+//! `gpuwhy report --html`: the timeline of every recording is its report, and the page works in a browser.
+//!
+//! The browser needs Node.js with the packages of `page/ui`, and Chromium; without them the tests print `SKIPPED` and
+//! the reason.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use flate2::read::DeflateDecoder;
+use serde_json::Value;
+
+use crate::support::{Stage, built, fixtures, stderr};
+
+/// Exit code of `browser.mjs` without Chromium.
+const NO_BROWSER: i32 = 3;
+
+fn play(fixture: &str) -> Stage {
+    let stage = Stage::new();
+    let output = stage.host(fixture).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stage
+}
+
+/// The page of a played recording.
+fn page(stage: &Stage, options: &[&str]) -> PathBuf {
+    let path = stage.path("page.html");
+    let mut command = Command::new(built("gpuwhy"));
+    let output = command.arg("report").arg("--html").arg(&path).args(options).arg(stage.path("trace.gpuwhy")).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    path
+}
+
+/// The bytes of a block.
+fn block(page: &str, name: &str) -> Vec<u8> {
+    let begin = format!("id=\"gpuwhy-{name}\">");
+    let start = page.find(&begin).unwrap_or_else(|| panic!("no block {name}")) + begin.len();
+    let text = &page[start..start + page[start..].find('<').unwrap()];
+    let (mut packed, mut word, mut bits) = (Vec::new(), 0_u32, 0);
+    for letter in text.bytes().filter(|&letter| letter != b'=') {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            _ => 63,
+        };
+        word = word << 6 | u32::from(value);
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            packed.push((word >> bits) as u8);
+            word &= (1 << bits) - 1;
+        }
+    }
+    let mut bytes = Vec::new();
+    DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Numbers of seven bits a byte.
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let (mut all, mut value, mut shift) = (Vec::new(), 0, 0);
+    for byte in bytes {
+        value |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            all.push(std::mem::take(&mut value));
+            shift = 0;
+        }
+    }
+    all
+}
+
+#[test]
+fn the_lanes_of_every_recording_are_its_report() {
+    for fixture in fixtures() {
+        let stage = play(&fixture);
+        let text = fs::read_to_string(page(&stage, &[])).unwrap();
+        let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
+        assert_eq!(manifest["report"], stage.report(), "{fixture}");
+        let timeline = &manifest["timeline"];
+        let stretches = timeline["stretches"].as_u64().unwrap() as usize;
+        let lanes = timeline["lanes"].as_array().unwrap();
+        let devices = manifest["report"]["devices"].as_array().unwrap();
+        assert_eq!(lanes.iter().filter(|lane| lane["kind"] == "device").count(), devices.len());
+        for device in devices {
+            let lane = lanes.iter().find(|lane| lane["kind"] == "device" && lane["device"] == device["id"]).unwrap();
+            let all = numbers(&block(&text, &lane["sums"].to_string()));
+            let mut sums = vec![0; 27];
+            all[1..].chunks(stretches + 1).for_each(|key| sums[key[0] as usize] = key[1..].iter().sum());
+            let mut segments = vec![0; 27];
+            for chunk in lane["chunks"].as_array().unwrap() {
+                let all = numbers(&block(&text, &chunk["block"].to_string()));
+                let count = chunk["count"].as_u64().unwrap() as usize;
+                let mut leaf = 0;
+                for (duration, change) in all[count..2 * count].iter().zip(&all[2 * count..]) {
+                    leaf += (change >> 1) as i64 ^ -((change & 1) as i64);
+                    segments[leaf as usize % 32] += duration;
+                }
+            }
+            for (index, words) in manifest["leaves"].as_array().unwrap().iter().enumerate() {
+                let wanted = device["leaves"][words["name"].as_str().unwrap()].as_u64().unwrap();
+                assert_eq!((sums[index], segments[index]), (wanted, wanted), "{fixture}: {}", words["name"]);
+            }
+        }
+        let of = |kinds: &[&str]| -> u64 {
+            let lanes = lanes.iter().filter(|lane| kinds.contains(&lane["kind"].as_str().unwrap()));
+            lanes.map(|lane| lane["embedded"].as_u64().unwrap()).sum()
+        };
+        let records = &manifest["report"]["completeness"]["records"];
+        let work: u64 = ["kernels", "copies", "memsets"].iter().map(|kind| records[kind].as_u64().unwrap()).sum();
+        assert_eq!(of(&["stream"]), work, "{fixture}");
+        assert_eq!(of(&["thread"]), records["api_calls"].as_u64().unwrap(), "{fixture}");
+    }
+}
+
+/// The steps that the page moves to other worlds are those of which the report gives the means.
+#[test]
+fn replayed_steps_are_as_long_as_the_report_says() {
+    for fixture in ["mlp", "sync_item", "resnet_workers0"] {
+        let stage = play(fixture);
+        let text = fs::read_to_string(page(&stage, &[])).unwrap();
+        let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
+        let replay = &manifest["timeline"]["replay"];
+        let steps = replay["steps"].as_array().unwrap();
+        assert_eq!(steps.len(), 3, "{fixture}");
+        let scenarios = manifest["report"]["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
+        let nanos = |value: &Value| value.as_u64().unwrap() as f64;
+        for (index, world) in replay["worlds"].as_array().unwrap().iter().enumerate() {
+            let ends: Vec<f64> = steps.iter().map(|step| nanos(&step["ends"][index])).collect();
+            let mean = ends.iter().sum::<f64>() / ends.len() as f64;
+            if index == 0 {
+                for (step, end) in steps.iter().zip(&ends) {
+                    let real = nanos(&step["to"]) - nanos(&step["from"]);
+                    assert!((end / real - 1.0).abs() < 0.05, "{fixture}: {end} of {real}");
+                }
+            }
+            // Typical steps, not all of them.
+            let Some(row) = scenarios.iter().find(|row| row["kind"] == world[0]) else { continue };
+            let known = nanos(&row["step_ns"]);
+            assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", world[0]);
+        }
+        for step in steps {
+            let all = numbers(&block(&text, &step["block"].to_string()));
+            let worlds = replay["worlds"].as_array().unwrap().len();
+            assert_eq!(all.len() as u64, step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64), "{fixture}");
+        }
+    }
+}
+
+#[test]
+fn a_page_is_not_replaced_unasked_and_a_bad_file_gives_none() {
+    let stage = play("copy_pageable");
+    let path = page(&stage, &[]);
+    let gpuwhy = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| -> Output {
+        Command::new(built("gpuwhy")).args(arguments.iter().map(|argument| argument.as_ref())).output().unwrap()
+    };
+    let trace = stage.path("trace.gpuwhy");
+    let output = gpuwhy(&[&"report", &"--html", &path, &trace]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("page.html"), "{}", stderr(&output));
+    assert_eq!(gpuwhy(&[&"report", &"--force", &"--html", &path, &trace]).status.code(), Some(0));
+    let onto_itself = gpuwhy(&[&"report", &"--force", &"--html", &trace, &trace]);
+    assert_eq!(onto_itself.status.code(), Some(2), "{}", stderr(&onto_itself));
+    let nonsense = stage.path("nonsense.gpuwhy");
+    fs::write(&nonsense, "no trace").unwrap();
+    let output = gpuwhy(&[&"report", &"--html", &stage.path("none.html"), &nonsense]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("nonsense.gpuwhy") && !stage.path("none.html").exists(), "{}", stderr(&output));
+    let output = gpuwhy(&[&"report", &"--html", &stage.path("two.html"), &trace, &trace]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let stdout = gpuwhy(&[&"report", &"--html", &"-", &trace]).stdout;
+    assert!(stdout.starts_with(b"<!doctype html>") && stdout.ends_with(b"</html>\n"));
+}
+
+/// `page/ui` with its packages, or why there is none.
+fn ui() -> Result<&'static Path, &'static str> {
+    static UI: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    UI.get_or_init(prepared).as_deref().map_err(String::as_str)
+}
+
+/// A copy beside the build, so that nothing is installed among the sources.
+fn prepared() -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    let (from, to) = (source.join("ui"), copy.join("ui"));
+    let node = Command::new("node").arg("--version").output().map_err(|error| format!("node: {error}"))?;
+    if !node.status.success() {
+        return Err("node does not run".to_owned());
+    }
+    for folder in ["assets", "ui/src", "ui/test"] {
+        let to = copy.join(folder);
+        let _ = fs::remove_dir_all(&to);
+        fs::create_dir_all(&to).unwrap();
+        for entry in fs::read_dir(source.join(folder)).unwrap().map(Result::unwrap) {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+    let lock = fs::read(from.join("package-lock.json")).unwrap();
+    let same = fs::read(to.join("package-lock.json")).is_ok_and(|known| known == lock);
+    for name in ["build.mjs", "browser.mjs", "test.mjs", "package.json", "tsconfig.json", "package-lock.json"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    let modules = to.join("node_modules");
+    if from.join("node_modules").is_dir() {
+        if !modules.exists() {
+            symlink(from.join("node_modules"), &modules).unwrap();
+        }
+    } else if !same || !modules.is_dir() {
+        let output = Command::new("npm").args(["ci", "--silent"]).current_dir(&to).output();
+        let output = output.map_err(|error| format!("npm: {error}"))?;
+        if !output.status.success() {
+            let _ = fs::remove_file(to.join("package-lock.json"));
+            return Err(format!("npm ci: {}", stderr(&output).lines().last().unwrap_or("failed")));
+        }
+    }
+    Ok(to)
+}
+
+/// What a script of `page/ui` says; `None` when it cannot run here.
+fn node(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Option<Output> {
+    let folder = match ui() {
+        Ok(folder) => folder,
+        Err(reason) => {
+            println!("SKIPPED: no packages for page/ui: {reason}");
+            return None;
+        }
+    };
+    let arguments = arguments.iter().map(|argument| argument.as_ref());
+    Some(Command::new("node").args(arguments).current_dir(folder).output().unwrap())
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(output))
+}
+
+#[test]
+fn the_committed_script_is_what_the_sources_build() {
+    let Some(output) = node(&[&"build.mjs", &"--check"]) else { return };
+    assert!(output.status.success(), "{}", said(&output));
+    let Some(output) = node(&[&"node_modules/typescript/bin/tsc", &"--noEmit"]) else { return };
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn the_modules_of_the_page_pass_their_tests() {
+    let Some(output) = node(&[&"test.mjs"]) else { return };
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn pages_work_in_a_browser() {
+    for fixture in ["mlp", "multi_stream"] {
+        let stage = play(fixture);
+        let (page, report) = (page(&stage, &[]), stage.path("report.json"));
+        fs::write(&report, serde_json::to_vec(&stage.report()).unwrap()).unwrap();
+        let Some(output) = node(&[&"browser.mjs", &page, &report]) else { return };
+        if output.status.code() == Some(NO_BROWSER) {
+            println!("SKIPPED: {}", stderr(&output).trim());
+            return;
+        }
+        assert!(output.status.success() && !said(&output).contains("NOT OK"), "{fixture}: {}", said(&output));
+    }
+}
+
+/// Runs the command; `cache` is its cache folder.
+fn gpuwhy(cache: &Path, arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new(built("gpuwhy"));
+    command.args(arguments.iter().map(|argument| argument.as_ref())).env("XDG_CACHE_HOME", cache);
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SSH_CONNECTION").output().unwrap()
+}
+
+#[test]
+fn a_comparison_is_a_page_that_sums_to_the_change() {
+    let (slow, fast) = (play("resnet_workers0"), play("resnet_workers4"));
+    let (a, b) = (slow.path("trace.gpuwhy"), fast.path("trace.gpuwhy"));
+    let out = slow.path("diff.html");
+    let output = gpuwhy(slow.folder.path(), &[&"diff", &"--html", &out, &a, &b]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = fs::read_to_string(&out).unwrap();
+    let json = gpuwhy(slow.folder.path(), &[&"diff", &"--json", &a, &b]).stdout;
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let rows = json["devices"][0]["leaf_changes"].as_array().map_or(0, Vec::len);
+    assert!(rows > 3 && page.matches("class=\"mark m-").count() >= rows, "a row for each cause");
+    assert!(page.contains("Predicted from A") && page.contains("class=\"ribbons\""));
+    assert!(!page.contains("<script"), "it needs none");
+    assert!(page.matches("class=\"r-same\"").count() > 500, "operations are joined");
+    let again = gpuwhy(slow.folder.path(), &[&"diff", &"--html", &out, &a, &b]);
+    assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
+}
+
+#[test]
+fn ranks_are_a_page_and_view_writes_to_the_cache() {
+    let stage = Stage::new();
+    for (rank, fixture) in ["multi_stream", "sync_item"].iter().enumerate() {
+        let mut host = stage.host(fixture);
+        host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUWHY_OUTPUT", format!("rank{rank}.gpuwhy"));
+        assert!(host.status().unwrap().success());
+    }
+    let cache = Stage::new();
+    let (folder, out) = (stage.folder.path(), cache.path("ranks.html"));
+    let output = gpuwhy(cache.folder.path(), &[&"merge", &folder, &"--html", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = fs::read_to_string(&out).unwrap();
+    assert!(page.contains("class=\"map\"") && page.contains("Rank 1 without waiting in collectives"));
+    assert!(page.matches("f-gpu_compute").count() > 50, "columns over time");
+
+    let pages = cache.path("gpuwhy/pages");
+    let trace = stage.path("rank0.gpuwhy");
+    let shown = [
+        (gpuwhy(cache.folder.path(), &[&"view", &trace]), "rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"view", &trace]), "rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"view", &trace, &trace]), "rank0-rank0.html"),
+    ];
+    for (output, name) in shown {
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), pages.join(name).display().to_string());
+        assert!(fs::read_to_string(pages.join(name)).unwrap().ends_with("</html>\n"));
+    }
+    let output = gpuwhy(cache.folder.path(), &[&"view", &folder]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let none = gpuwhy(cache.folder.path(), &[&"view", &stage.path("none.gpuwhy")]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("none.gpuwhy") && !pages.join("none.html").exists(), "{}", stderr(&none));
+}
