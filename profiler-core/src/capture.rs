@@ -8,8 +8,8 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
-use crate::attribution::{Attributor, DeviceAccount};
 use crate::attribution::segments::Segment;
+use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;

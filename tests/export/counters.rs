@@ -1,7 +1,7 @@
 //! Samples of hardware counters and readings of gauges in each format, and what they make of the report.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use profiler_core::counters::{ChipName, CounterEvent, GaugeReading, Metric, MetricList, MetricSet, Sample, Throttle};
 use profiler_core::record::{DeviceId, Timestamp};
@@ -76,7 +76,7 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
     panic!("the session has an end");
 }
 
-fn exported(stage: &Stage, trace: &PathBuf, to: &str, name: &str) -> PathBuf {
+fn exported(stage: &Stage, trace: &Path, to: &str, name: &str) -> PathBuf {
     let out = stage.path(name);
     let output = gpuwhy(&[&"export", &"--to", &to, trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -284,7 +284,8 @@ mod tests {
         let line = |within| HostLine { function: step, file: train, line: 7, within };
         let time = |total_ns| Time { samples: 1, sampled_ns: total_ns, total_ns };
         let lines = [line(Some((add, torch))), line(None), line(Some((mul, torch))), line(Some((adam, optim)))];
-        let lines: Vec<_> = lines.iter().zip([40, 35, 10, 5]).map(|(line, ns)| (line, HostCause::Code, time(ns))).collect();
+        let lines: Vec<_> =
+            lines.iter().zip([40, 35, 10, 5]).map(|(line, ns)| (line, HostCause::Code, time(ns))).collect();
         let rows = by_library(&lines, &dictionary);
         let times: Vec<_> = rows.iter().map(|row| (row.time.total_ns, row.within_ns)).collect();
         assert_eq!(times, [(50, 40), (35, 35), (5, 5)]);

@@ -204,17 +204,18 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
 /// That the clock was lowered, and by what.
 pub(super) fn clock_sentence(gauges: &GaugeSums) -> Option<String> {
     let (reason, share) = gauges.main_reason().filter(|(_, share)| *share >= LOWERED)?;
-    let clock =
-        gauges.sm_clock_mhz.mean().map_or(String::new(), |clock| format!(" to {:.2} GHz in the mean", clock / 1e3));
     let power = match reason {
-        Throttle::PowerCap => gauges.watts().map_or(String::new(), |watts| format!(", {watts:.0} W")),
+        Throttle::PowerCap => {
+            let watts = gauges.watts().filter(|watts| *watts >= 1.0);
+            watts.map_or(String::new(), |watts| format!(" ({watts:.0} W in the mean)"))
+        }
         Throttle::Thermal | Throttle::HardwareThermal => gauges
             .temperature_c
             .mean()
-            .map_or(String::new(), |_| format!(", {:.0} degrees C", gauges.temperature_c.most)),
+            .map_or(String::new(), |_| format!(" ({:.0} degrees C)", gauges.temperature_c.most)),
         _ => String::new(),
     };
-    Some(format!("The clock was lowered {} of the time{clock}, by {}{power}.", percent(share), reason.words()))
+    Some(format!("The clock was lowered {} of the time by {}{power}.", percent(share), reason.words()))
 }
 
 /// What to do about what limits most of the computation; `None` where samples do not tell.
