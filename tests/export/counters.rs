@@ -78,7 +78,7 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
 
 fn exported(stage: &Stage, trace: &Path, to: &str, name: &str) -> PathBuf {
     let out = stage.path(name);
-    let output = gpuwhy(&[&"export", &"--to", &to, trace, &"-o", &out]);
+    let output = gpuwhy(&[&"export", &"--to", &to, &trace, &"-o", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     out
 }
