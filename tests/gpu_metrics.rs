@@ -218,10 +218,65 @@ fn nothing_is_read_where_that_is_asked_for() {
 }
 
 #[test]
+fn an_overflow_and_errors_that_stay_end_sampling_alone() {
+    for (fault, refused) in
+        [("cuptiPmSamplingDecodeData=8", None), ("cuptiPmSamplingDecodeData=999", Some(Refusal::Failed(999)))]
+    {
+        let stage = Stage::new();
+        let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+        host.env("GPUWHY_REPLAY_FAULT", fault).env("GPUWHY_GPU_METRICS", "on");
+        let (seen, text) = run(&stage, &mut host);
+        let loss = seen.losses.last().unwrap();
+        assert_eq!((loss.refused, seen.samples.len()), (refused, 0), "{fault}: {text}");
+        assert_eq!(loss.lost > 0, refused.is_none(), "{fault}: {loss:?}");
+        assert_eq!(text.contains("are no longer sampled"), refused.is_some(), "{fault}: {text}");
+        assert!(seen.gauges.len() >= 4 && seen.kernels > 1000, "{fault}");
+    }
+}
+
+#[test]
 fn a_hanging_function_does_not_hold_up_the_end() {
     let stage = Stage::new();
     let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
     host.env("GPUWHY_REPLAY_FAULT", "cuptiPmSamplingDecodeData=hang").env("GPUWHY_GPU_METRICS", "on");
     let (seen, text) = run(&stage, &mut host);
     assert!(seen.samples.is_empty() && seen.kernels > 1000, "{text}");
+}
+
+#[test]
+fn samples_are_those_of_the_capture() {
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+    let (whole, _) = run(&stage, host.env("GPUWHY_GPU_METRICS", "on"));
+    let stage = Stage::new();
+    let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
+    host.env("GPUWHY_GPU_METRICS", "on").env("GPUWHY_DELAY", "1s");
+    let (later, text) = run(&stage, &mut host);
+    assert!(!later.samples.is_empty() && !later.gauges.is_empty(), "{text}");
+    let begin = whole.samples[0].begin;
+    // It begins a second after the start of CUDA; the recording, and with it the other run, began with that.
+    assert!(later.samples[0].begin.since(begin) > 500_000_000, "{:?} {:?}", later.samples[0], whole.samples[0]);
+    assert!(later.gauges[0].at.since(begin) > 500_000_000, "{:?}", later.gauges[0]);
+}
+
+#[test]
+fn the_command_asks_for_samples_and_whoever_chose_keeps_the_choice() {
+    let stage = Stage::new();
+    let says = |options: &[&str], variable: Option<&str>| {
+        let mut command = Command::new(GPUWHY);
+        command.current_dir(stage.folder.path()).env_remove("GPUWHY_GPU_METRICS").arg("run").args(options);
+        command.args(["--", "sh", "-c", "echo $GPUWHY_GPU_METRICS"]);
+        if let Some(value) = variable {
+            command.env("GPUWHY_GPU_METRICS", value);
+        }
+        let output = command.output().unwrap();
+        (String::from_utf8_lossy(&output.stdout).trim().to_owned(), stderr(&output))
+    };
+    assert_eq!(says(&[], None).0, "auto");
+    assert_eq!(says(&[], Some("")).0, "auto");
+    assert_eq!(says(&[], Some("gauges")).0, "gauges");
+    assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
+    assert_eq!(says(&["--gpu-metrics=on:500"], None).0, "on:500");
+    let (stdout, stderr) = says(&["--gpu-metrics=on:5000"], None);
+    assert!(stdout.is_empty() && stderr.contains("10 to 1000 samples a second"), "{stderr}");
 }

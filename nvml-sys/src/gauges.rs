@@ -1,15 +1,14 @@
 //! Gauges of a device: power, temperature, clocks and what lowers them, memory, traffic.
 //!
 //! Each is read by itself, and none excludes another tool or needs rights. What a reading takes is measured in
-//! `docs/design/overhead.md`: below a microsecond for those that the driver keeps, some 80 us for the counters of a link,
-//! and milliseconds for energy.
+//! `docs/design/overhead.md`: below a microsecond for those that the driver keeps, some 80 us for the counters of a
+//! link, and milliseconds for energy.
 
 use std::ffi::{c_uint, c_void};
 
-use libloading::os::unix::Library;
-
-use crate::abi::{FieldValue, GetClock, GetFieldValues, GetLong, GetMemoryInfo, GetNumber, GetTemperature, Memory};
-use crate::{Device, Status, function};
+use crate::abi::{FieldValue, GetClock, GetLong, GetNumber, Memory};
+use crate::gauge_table::{Field, FieldReading};
+use crate::{Device, Status};
 
 /// `NVML_TEMPERATURE_GPU`
 const CHIP: c_uint = 0;
@@ -17,73 +16,8 @@ const CHIP: c_uint = 0;
 const SM_CLOCK: c_uint = 1;
 /// `NVML_CLOCK_MEM`
 const MEMORY_CLOCK: c_uint = 2;
-/// `UINT_MAX` as a scope: all NVLinks together (nvml.h, at `NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX`).
-const ALL_LINKS: c_uint = c_uint::MAX;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`
 const UNSIGNED_INT: c_uint = 1;
-
-/// A value that is asked for by its number, `NVML_FI_DEV_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field(pub u32);
-
-impl Field {
-    /// Temperature of the memory, degrees Celsius.
-    pub const MEMORY_TEMPERATURE: Self = Self(82);
-    /// Data sent over NVLink so far, KiB.
-    pub const NVLINK_SENT: Self = Self(138);
-    /// Data received over NVLink so far, KiB.
-    pub const NVLINK_RECEIVED: Self = Self(139);
-    /// Bytes sent over PCI Express so far. 32 bits (driver 580), so it wraps every 4 GiB.
-    pub const PCIE_SENT: Self = Self(197);
-    /// Bytes received over PCI Express so far, as [`Self::PCIE_SENT`].
-    pub const PCIE_RECEIVED: Self = Self(198);
-
-    const fn scope(self) -> c_uint {
-        match self {
-            Self::NVLINK_SENT | Self::NVLINK_RECEIVED => ALL_LINKS,
-            _ => 0,
-        }
-    }
-}
-
-/// The value of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FieldReading {
-    /// The number.
-    pub value: u64,
-    /// Whether it has 32 bits: a counter then begins again at 0 after `u32::MAX`.
-    pub is_narrow: bool,
-}
-
-/// The functions, each of which may be missing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Functions {
-    power: Option<GetNumber>,
-    temperature: Option<GetTemperature>,
-    clock: Option<GetClock>,
-    highest_clock: Option<GetClock>,
-    reasons: Option<GetLong>,
-    energy: Option<GetLong>,
-    memory: Option<GetMemoryInfo>,
-    fields: Option<GetFieldValues>,
-}
-
-impl Functions {
-    pub(crate) fn of(library: &Library) -> Self {
-        Self {
-            power: function(library, "nvmlDeviceGetPowerUsage"),
-            temperature: function(library, "nvmlDeviceGetTemperature"),
-            clock: function(library, "nvmlDeviceGetClockInfo"),
-            highest_clock: function(library, "nvmlDeviceGetMaxClockInfo"),
-            // The same function; its name until driver 535 comes second.
-            reasons: function(library, "nvmlDeviceGetCurrentClocksEventReasons")
-                .or_else(|| function(library, "nvmlDeviceGetCurrentClocksThrottleReasons")),
-            energy: function(library, "nvmlDeviceGetTotalEnergyConsumption"),
-            memory: function(library, "nvmlDeviceGetMemoryInfo"),
-            fields: function(library, "nvmlDeviceGetFieldValues"),
-        }
-    }
-}
 
 impl Device {
     fn number(&self, function: Option<GetNumber>) -> Result<u32, Status> {

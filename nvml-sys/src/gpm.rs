@@ -12,7 +12,8 @@ use crate::abi::{
     GPM_METRICS_GET_VERSION, GPM_SUPPORT_VERSION, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, MetricsGet,
     QuerySupport, SampleAlloc, SampleFree, SampleGet,
 };
-use crate::{Device, Nvml, Status, function};
+use crate::loading::function;
+use crate::{Device, Nvml, Status};
 
 /// A metric, by its number in `nvmlGpmMetricId_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

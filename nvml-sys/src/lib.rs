@@ -11,16 +11,20 @@
 #![expect(unsafe_code, reason = "calls a C library")]
 
 mod abi;
+mod gauge_table;
 mod gauges;
 mod gpm;
+mod loading;
 
 use std::ffi::{CString, c_void};
 use std::fmt;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use loading::function;
+
 pub use abi::{FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, Utilization};
-pub use gauges::{Field, FieldReading};
+pub use gauge_table::{Field, FieldReading};
 pub use gpm::{Metric, Sample};
 
 /// The library, by the name under which the driver installs it.
@@ -80,7 +84,7 @@ pub struct Nvml {
     link_generation: Option<abi::GetNumber>,
     link_lanes: Option<abi::GetNumber>,
     gpm: Option<gpm::Functions>,
-    gauges: gauges::Functions,
+    gauges: gauge_table::Functions,
 }
 
 impl Nvml {
@@ -99,7 +103,7 @@ impl Nvml {
             link_generation: function(&library, "nvmlDeviceGetMaxPcieLinkGeneration"),
             link_lanes: function(&library, "nvmlDeviceGetMaxPcieLinkWidth"),
             gpm: gpm::Functions::of(&library),
-            gauges: gauges::Functions::of(&library),
+            gauges: gauge_table::Functions::of(&library),
         };
         // The functions live as long as the library does.
         std::mem::forget(library);
@@ -176,12 +180,6 @@ fn uuid_text(uuid: [u8; 16]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
-}
-
-/// The function of this name. `F` must be its type.
-fn function<F: Copy>(library: &Library, name: &str) -> Option<F> {
-    // SAFETY: callers in this crate name the type that the reference gives.
-    unsafe { library.get::<F>(name).ok().map(|found| *found) }
 }
 
 #[cfg(test)]

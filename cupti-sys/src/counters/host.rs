@@ -135,8 +135,8 @@ impl Host {
     /// chip counts as present, PCI Express and NVLink among them, which an availability of 13.0 leaves out.
     ///
     /// # Errors
-    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before CUDA 12.6, [`CuptiResult::INVALID_PARAMETER`] for an unknown chip, and
-    /// others.
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before CUDA 12.6, [`CuptiResult::INVALID_PARAMETER`] for an unknown chip,
+    /// and others.
     pub fn open(
         counters: &'static Counters,
         collection: Collection,
@@ -214,8 +214,8 @@ impl Host {
     /// Values of metrics from collected counters. A value that cannot be computed is not a number.
     ///
     /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] when there is not one value for each name, and others when the counters do not
-    /// hold them.
+    /// [`CuptiResult::INVALID_PARAMETER`] when there is not one value for each name, and others when the counters do
+    /// not hold them.
     pub fn evaluate(&self, counters: &[u8], index: usize, names: &Names, values: &mut [f64]) -> Result<(), Error> {
         let function = &self.counters.functions.host_evaluate;
         if values.len() != names.len() {

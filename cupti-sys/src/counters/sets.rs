@@ -1,7 +1,7 @@
 //! Which metrics are sampled: one name for each quantity, as many as fit one pass on a chip.
 //!
-//! Chips differ in what they count and in what fits together, so nothing is listed by chip: first everything is tried at
-//! once, and where that takes more than one pass the quantities are added one by one, the most telling first. This
+//! Chips differ in what they count and in what fits together, so nothing is listed by chip: first everything is tried
+//! at once, and where that takes more than one pass the quantities are added one by one, the most telling first. This
 //! needs no GPU. `testing/layout-check` has what comes of it with released libraries.
 
 use super::Counters;

@@ -80,6 +80,8 @@ pub struct DeviceGauges {
     energy: Gauge<u64>,
     energy_due: Instant,
     totals: [Total; 4],
+    /// Whether a counter of PCI Express has 32 bits.
+    has_narrow_links: bool,
     fields: Gauge<[Option<FieldReading>; FIELDS.len()]>,
 }
 
@@ -98,6 +100,7 @@ impl DeviceGauges {
             energy: Gauge::new(Device::energy),
             energy_due: Instant::now(),
             totals: Default::default(),
+            has_narrow_links: false,
             fields: Gauge::new(|device| device.fields(FIELDS)),
         }
     }
@@ -117,6 +120,7 @@ impl DeviceGauges {
         let device = &self.device;
         let [pcie_in, pcie_out, nvlink_in, nvlink_out, memory_temperature] =
             self.fields.read(device).unwrap_or_default();
+        self.has_narrow_links = [pcie_in, pcie_out].iter().flatten().any(|reading| reading.is_narrow);
         let energy_mj = if ends || Instant::now() >= self.energy_due {
             self.energy_due = Instant::now() + ENERGY_EVERY;
             self.energy.read(device)
@@ -145,6 +149,9 @@ impl DeviceGauges {
 
     /// Keeps the totals of links right between two readings, where a narrow counter could begin again twice.
     pub fn read_links(&mut self) {
+        if !self.has_narrow_links {
+            return;
+        }
         let [pcie_in, pcie_out, ..] = self.fields.read(&self.device).unwrap_or_default();
         for (total, reading) in self.totals.iter_mut().zip([pcie_in, pcie_out]) {
             if let Some(reading) = reading {

@@ -43,6 +43,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const OPEN_AFTER: Duration = Duration::from_millis(500);
 /// Between two attempts while another tool has the counters.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// Before a device is opened again whose buffer ran over: what made this thread late may last.
+const OPEN_AFTER_OVERFLOW: Duration = Duration::from_secs(5);
 /// Sampling goes on for so long between two captures: the next may follow, and opening takes 200 ms.
 const CLOSE_AFTER: Duration = Duration::from_secs(2);
 /// Left of a limit on the process's memory for tables and images: 75 MB and up to 20 MB were seen on an H200.
@@ -76,8 +78,10 @@ struct Thread<'a> {
     open_due: Option<Instant>,
     decode_due: Instant,
     gauges_due: Instant,
-    /// When records were last made.
-    worked: Instant,
+    /// When records were last made, if ever.
+    worked: Option<Instant>,
+    /// Whether they are made now: what is read at other times belongs to no capture.
+    is_on: bool,
     told: Vec<counters::CounterLoss>,
 }
 
@@ -112,10 +116,11 @@ impl Reader {
             open_due: None,
             decode_due: now,
             gauges_due: now,
-            worked: now,
+            worked: None,
+            is_on: false,
             told: Vec::new(),
         };
-        while !stop.wait(LINKS_EVERY) {
+        while !stop.wait(if thread.known == 0 { LOOK_EVERY } else { LINKS_EVERY }) {
             thread.round();
         }
         thread.finish();
@@ -125,9 +130,10 @@ impl Reader {
 impl Thread<'_> {
     fn round(&mut self) {
         let now = Instant::now();
-        if self.controller.is_on() {
-            self.worked = now;
-        } else if now.duration_since(self.worked) > CLOSE_AFTER {
+        self.is_on = self.controller.is_on();
+        if self.is_on {
+            self.worked = Some(now);
+        } else if self.worked.is_none_or(|worked| now.duration_since(worked) > CLOSE_AFTER) {
             self.close();
             return;
         }
@@ -272,6 +278,13 @@ impl Thread<'_> {
                 None => {}
             }
         }
+        let mut overflowed = false;
+        for device in &mut self.sampled {
+            overflowed |= device.take_overflow();
+        }
+        if overflowed {
+            self.open_due.get_or_insert(Instant::now() + OPEN_AFTER_OVERFLOW);
+        }
         let after = threads::thread_cpu_time(threads::thread_id());
         let spent = after.zip(before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
         if self.pace.note(spent, lasted) {
@@ -318,6 +331,9 @@ impl Thread<'_> {
             self.events.extend(losses.iter().copied().map(CounterEvent::Loss));
             self.told = losses;
         }
+        if !self.is_on {
+            self.events.retain(|event| !is_reading(event));
+        }
         if self.events.is_empty() {
             return;
         }
@@ -337,6 +353,8 @@ impl Thread<'_> {
     }
 
     fn finish(mut self) {
+        // The last samples are those of what is measured until now.
+        self.is_on |= self.controller.is_on();
         for device in &mut self.sampled {
             device.close(&mut self.events);
         }

@@ -20,6 +20,8 @@ const SYSTEM_CLOCK_HZ: u64 = 1_000_000_000;
 const HOPELESS: u64 = 40;
 /// Decodings after the end of sampling at most.
 const DECODINGS_AT_END: u32 = 8;
+/// Decodings before that is believed.
+const DECODINGS_TO_TELL: u32 = 3;
 /// Errors in a row after which a device is given up.
 const CONSECUTIVE_ERRORS: u32 = 5;
 
@@ -36,7 +38,10 @@ pub struct SampledDevice {
     /// Since it was opened: samples taken, and those that did not complete.
     taken: u64,
     unfinished: u64,
+    decodings: u32,
     errors: u32,
+    /// The hardware's buffer ran over, and a library that cannot keep the newest samples gives none any more.
+    has_overflowed: bool,
     loss: CounterLoss,
 }
 
@@ -53,7 +58,9 @@ impl SampledDevice {
             interval_nanos: 0,
             taken: 0,
             unfinished: 0,
+            decodings: 0,
             errors: 0,
+            has_overflowed: false,
             loss,
         }
     }
@@ -125,7 +132,8 @@ impl SampledDevice {
             settings.samples
         );
         self.sampler = Some(sampler);
-        (self.newest, self.taken, self.unfinished, self.errors) = (Timestamp::ZERO, 0, 0, 0);
+        (self.newest, self.taken, self.unfinished) = (Timestamp::ZERO, 0, 0);
+        (self.decodings, self.errors) = (0, 0);
         self.loss.refused = None;
         Ok(MetricSet {
             device: self.id(),
@@ -166,6 +174,7 @@ impl SampledDevice {
         match sampler.decode(take) {
             Ok(decoded) => {
                 self.errors = 0;
+                self.decodings += 1;
                 self.taken += decoded.taken;
                 // One of them is being collected.
                 let unfinished = decoded.incomplete.saturating_sub(1);
@@ -173,6 +182,13 @@ impl SampledDevice {
                 loss.incomplete += unfinished + decoded.failed;
                 loss.first_dropped += u64::from(decoded.dropped_first);
                 decoded.full && decoded.taken > 0
+            }
+            Err(error) if error.code == CuptiResult::OUT_OF_MEMORY => {
+                // How many samples that were is not told.
+                self.loss.lost += 1;
+                self.sampler = None;
+                self.has_overflowed = true;
+                false
             }
             Err(error) => {
                 self.errors += 1;
@@ -189,10 +205,16 @@ impl SampledDevice {
         }
     }
 
-    /// Whether no sample completes, as a unit sends nothing. Closes it then, and chooses a smaller set; `Some(false)` when
-    /// there is none.
+    /// Whether its buffer ran over since this was last asked, so that it has to be opened again.
+    pub fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.has_overflowed)
+    }
+
+    /// Whether no sample completes, as a unit sends nothing. Closes it then, and chooses a smaller set; `Some(false)`
+    /// when there is none.
     pub fn gives_up_a_unit(&mut self) -> Option<bool> {
-        if self.sampler.is_none() || self.taken > 0 || self.unfinished < HOPELESS {
+        if self.sampler.is_none() || self.taken > 0 || self.unfinished < HOPELESS || self.decodings < DECODINGS_TO_TELL
+        {
             return None;
         }
         self.sampler = None;

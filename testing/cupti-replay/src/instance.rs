@@ -66,8 +66,11 @@ fn start(path: Option<PathBuf>, speed: &str) -> Result<Player, String> {
     let path = path.ok_or_else(|| format!("{RECORDING} is not set: name the recording to play"))?;
     let faults: Faults = std::env::var(FAULT).unwrap_or_default().parse().map_err(|bad: BadFault| bad.to_string())?;
     let mut player = Player::new(load::session(&path)?, speed, faults);
-    if let Some(path) = std::env::var_os(COUNTERS) {
-        player.unit.recorded = Some(recorded::load(&PathBuf::from(path))?);
+    let mut beside = path.into_os_string();
+    beside.push(".counters");
+    let named = std::env::var_os(COUNTERS).map(PathBuf::from);
+    if let Some(path) = named.or_else(|| Some(PathBuf::from(beside)).filter(|path| path.exists())) {
+        player.unit.recorded = Some(recorded::load(&path)?);
     }
     Ok(player)
 }

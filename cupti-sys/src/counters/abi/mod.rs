@@ -1,4 +1,5 @@
-//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler, PC sampling.
+//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler, PC
+//! sampling.
 //!
 //! Each function takes one struct that says its own size. The size ends with the last field, without the padding that
 //! C adds behind it, so a size is a number of its own here and not `size_of`. Libraries take older, shorter structs;

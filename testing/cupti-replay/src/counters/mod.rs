@@ -1,4 +1,5 @@
-//! Hardware counters: metrics of a chip and samples of a device, played from a file (`GPUWHY_REPLAY_COUNTERS`).
+//! Hardware counters: metrics of a chip and samples of a device, played from a file: the one that
+//! `GPUWHY_REPLAY_COUNTERS` names, or without it that of the recording with the ending `.counters`.
 //!
 //! Without that file every function answers as in a library that is too old. `recorded` has the file, `unit` who may
 //! count and what comes of it, `image` the bytes that go through the client, `host`, `sampling` and `ranges` the C

@@ -1,4 +1,4 @@
-//! Samples of hardware counters that are played beside a recording: a text file named by `GPUWHY_REPLAY_COUNTERS`.
+//! Samples of hardware counters that are played beside a recording: a text file.
 //!
 //! One statement a line; `#` begins a comment.
 //!

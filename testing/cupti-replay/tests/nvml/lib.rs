@@ -3,10 +3,10 @@
 //! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12`
 //! (percent) and `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is.
 //! `power=700000` (mW), `temperature=60`, `hbm=70` (degrees), `clock=1755`, `memory_clock=3201`, `highest=1980` (MHz),
-//! `reasons=4`, `used=1e9` (bytes) and `energy=5e6` (mJ, and 1000 more each reading) are its gauges; `traffic=1e9` bytes go
-//! over PCI Express each way between two readings of its counters, which have 32 bits. What is not listed is not
-//! supported. `generation=5` and `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. Everything
-//! else that NVML can do is missing.
+//! `reasons=4`, `used=1e9` (bytes) and `energy=5e6` (mJ, and 1000 more each reading) are its gauges; `traffic=1e9`
+//! bytes go over PCI Express each way between two readings of its counters, which have 32 bits. What is not listed is
+//! not supported. `generation=5` and `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2`
+//! fails. Everything else that NVML can do is missing.
 //!
 //! It checks what it is given: a wrong handle, version or order of samples is an invalid argument, as in the real one.
 #![expect(unsafe_code, reason = "C functions under NVML's names")]

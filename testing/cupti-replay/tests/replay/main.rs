@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "calls C functions")]
 
 mod client;
+mod counters;
 mod host;
 mod play;
 mod recording;
