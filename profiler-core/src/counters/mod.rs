@@ -4,20 +4,20 @@
 //! themselves; together with the records of the kernels that ran they do. Gauges (power, temperature, clocks) are
 //! readings at moments. Nothing here knows where either comes from.
 //!
-//! Reading order: [`metric`] (what is sampled), [`sample`] (a metric set and its samples), [`gauge`], [`loss`], `log`
+//! Reading order: `metric` (what is sampled), `sample` (a metric set and its samples), `gauge`, `loss`, `log`
 //! (what is known of all devices); then what follows from them: `regression` (least squares), [`estimate`] (counters of
 //! kernels), [`roofs`] (what limits them), [`power`] (what gauges add up to), [`engine`] (all of it, of one capture).
 
 pub mod engine;
 pub mod estimate;
-pub mod gauge;
+mod gauge;
 mod log;
-pub mod loss;
-pub mod metric;
+mod loss;
+mod metric;
 pub mod power;
 mod regression;
 pub mod roofs;
-pub mod sample;
+mod sample;
 
 pub use gauge::{GaugeReading, Throttle};
 pub use log::CounterLog;

@@ -51,8 +51,8 @@ impl Equations {
         self.rows
     }
 
-    /// The sum of the parts of an unknown over all rows whose parts sum to 1 (those that sum to more count more): 0 when
-    /// it never occurred.
+    /// The sum of the parts of an unknown over all rows, where the parts of a row sum to 1 (those that sum to more
+    /// count more): 0 when it never occurred.
     pub(crate) fn time(&self, unknown: usize) -> f64 {
         (0..self.len()).map(|other| self.xx[at(unknown, other)]).sum()
     }

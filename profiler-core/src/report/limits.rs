@@ -321,6 +321,44 @@ pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
     Some(format!("{} {}", limit.words(), percent(share)))
 }
 
+/// Kernels with the most time and what they use most, a line each.
+pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
+    const ROWS: usize = 12;
+    let computing = device.kernels.iter().filter(|row| !row.communication);
+    let rows = computing.filter_map(|row| Some((row, row.limits.as_ref()?))).take(ROWS);
+    let mut lines: Vec<_> = rows
+        .map(|(row, NamedLimits { limits, gains })| {
+            let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0));
+            let (roof, used, error) = match limits.roof {
+                Some((roof, used, error)) => (roof.name(), Some(used), Some(2.0 * error)),
+                None => ("-", None, None),
+            };
+            format!(
+                "{:>10} {roof:>7} {:>6} {:>5} {:>5} {:>6} {:>6} {:>6}  {}{}",
+                crate::text_format::duration(row.durations.total()),
+                percent(used),
+                percent(error),
+                percent(limits.active),
+                percent(Some(limits.parts[Limit::Latency as usize] + limits.parts[Limit::Occupancy as usize])),
+                limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock / 1e9)),
+                gains.map_or("-".to_owned(), |(_, gain)| format!("{gain:.2}x")),
+                crate::text_format::shortened(&row.name, 80),
+                if limits.own { "" } else { " (mean of small kernels)" },
+            )
+        })
+        .collect();
+    if !lines.is_empty() {
+        lines.insert(
+            0,
+            format!(
+                "{:>10} {:>7} {:>6} {:>5} {:>5} {:>6} {:>6} {:>6}  kernel and the unit that it uses most",
+                "time", "unit", "used %", "+- %", "SM %", "wait %", "GHz", "at 90%"
+            ),
+        );
+    }
+    lines
+}
+
 /// The lines of the table of limits: share, time of a step, limit.
 pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
     let division = limits.division();
@@ -330,7 +368,7 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
         .map(|limit| {
             let nanos = division.times[limit as usize];
             let mut line =
-                format!("{:>16} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
+                format!("{:>20} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
             if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
                 let (tail, small) = (division.tail_ns, division.small_grids_ns);
                 line += &format!(
@@ -345,7 +383,7 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
     lines.insert(
         0,
         format!(
-            "{:>16} {:>6}  what limits computation",
+            "{:>20} {:>6}  what limits computation",
             if limits.step.is_some() { "of a step" } else { "after warm-up" },
             "%"
         ),

@@ -8,7 +8,7 @@ use crate::process_info::End;
 use crate::report::{Report, limits, monitor};
 use crate::steps::StepSource;
 use crate::text_format::{duration, percent, shortened};
-use crate::whatif::{WORTH_SHOWING, about};
+use crate::whatif::{ScenarioKind, WORTH_SHOWING, about};
 use crate::words;
 
 /// Characters of the line, at most.
@@ -56,7 +56,8 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
                 let _ = write!(line, "; {limit}");
             }
             line.push(')');
-            let gain = report.ceiling(group).filter(|&speedup| speedup >= WORTH_SHOWING);
+            let gain = report.best_case(group).filter(|ceiling| ceiling.kind != ScenarioKind::KernelsAtRoof);
+            let gain = gain.map(|ceiling| ceiling.speedup).filter(|&speedup| speedup >= WORTH_SHOWING);
             if let Some(gain) = gain.map(about) {
                 let _ = write!(line, ", {gain} faster without");
             }

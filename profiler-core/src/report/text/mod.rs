@@ -18,7 +18,7 @@ use super::{Part, Report, StepMeaning, Verdict, captures, cost, untraced};
 use crate::attribution::leaf::Group;
 use crate::steps::{StepSource, Steps, ToldBy};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
-use crate::whatif::faster;
+use crate::whatif::{ScenarioKind, faster};
 use crate::words;
 
 /// Sentences of evidence on the first screen, beside the one in the line of the verdict.
@@ -117,6 +117,9 @@ fn conclusion(report: &Report) -> String {
         group => format!("Bottleneck: {}.", words::bottleneck(group)),
     };
     let best = match (report.best_case(verdict.group), verdict.group) {
+        (Some(ceiling), _) if ceiling.kind == ScenarioKind::KernelsAtRoof && ceiling.is_worth_showing() => {
+            format!(" Best case: {} if {}.", ceiling.faster(), ceiling.kind.condition())
+        }
         (Some(ceiling), _) if ceiling.is_worth_showing() && ceiling.speedup.is_finite() => {
             format!(" Best case without it: {}.", ceiling.faster())
         }

@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         let _ = writeln!(out, "\n== GPU {}", device.device.id);
         leaf_rows(out, device);
         if let Some(limits) = &device.limits {
-            for line in limits::table_rows(limits) {
+            for line in limits::table_rows(limits).into_iter().chain(limits::kernel_rows(device)) {
                 let _ = writeln!(out, "{line}");
             }
         }
