@@ -27,6 +27,7 @@ mod diff_prediction;
 mod geometry;
 mod geometry_reference;
 mod geometry_report;
+mod kernel_profiles;
 mod launch_lines;
 mod live_line;
 mod memory_usage;

@@ -1,0 +1,77 @@
+//! Profiles of kernels in a trace: they come back, also from a compacted one, and reach the report with their kernel.
+
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::kernels::{KernelProfile, Outcome};
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::record::*;
+use profiler_core::trace::compact::compact;
+use profiler_core::trace::{TraceReader, TraceWriter};
+
+fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+fn profile(config: LaunchConfigId) -> KernelProfile {
+    KernelProfile {
+        config,
+        begin: at(100),
+        end: at(200),
+        passes: 2,
+        launches: 2,
+        stall_ns: 40,
+        values: vec![("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed".to_owned(), 84.1)],
+        ..KernelProfile::default()
+    }
+}
+
+fn dictionary() -> (Dictionary, LaunchConfigId) {
+    let mut dictionary = Dictionary::new();
+    let name = dictionary.intern_name("_Z6k_copyv");
+    let config = LaunchConfig { name, grid: [1_056, 1, 1], block: [256, 1, 1], ..LaunchConfig::default() };
+    let config = dictionary.intern_launch_config(config);
+    dictionary.add_device(Device { compute_capability: [9, 0], multiprocessors: 132, ..Device::default() });
+    (dictionary, config)
+}
+
+#[test]
+fn profiles_come_back_from_a_trace_and_from_a_compacted_one() {
+    let (dictionary, config) = dictionary();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
+    let refused = KernelProfile { outcome: Outcome::Refused(35), values: Vec::new(), ..profile(config) };
+    writer.kernel_profile(&profile(config), &dictionary).unwrap();
+    writer.kernel_profile(&refused, &dictionary).unwrap();
+    let trace = writer.finish(End::Clean, at(300), &Loss::default(), &dictionary).unwrap();
+    let (_, compacted) = compact(&trace[..], Vec::new()).unwrap();
+    for bytes in [&trace, &compacted] {
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
+        assert!(reader.by_ref().all(|item| item.is_ok()) && reader.damage().is_none());
+        assert_eq!(reader.kernel_profiles(), [profile(config), refused.clone()]);
+        let launch = reader.dictionary().launch_config(config);
+        assert_eq!(reader.dictionary().name(launch.name), "_Z6k_copyv", "its row comes before it");
+    }
+}
+
+#[test]
+fn a_report_has_the_profile_beside_its_kernel() {
+    let (dictionary, config) = dictionary();
+    let mut captures = Captures::new(None);
+    for number in 0..50u32 {
+        let start = u64::from(number) * 1_000 + 1_000;
+        let correlation = CorrelationId(number + 1);
+        let kernel = Kernel { start: at(start), end: at(start + 500), correlation, config, ..Kernel::default() };
+        captures.push(&Record::Kernel(kernel), &dictionary);
+    }
+    let session = ProcessInfo::default();
+    captures.kernel_profile(profile(config));
+    captures.finish(at(60_000), &session, &Loss::default(), &dictionary);
+    let report = captures.report(&session, &dictionary, &Loss::default(), End::Clean, Vec::new());
+    assert!(report.kernels.unmeasured.is_empty() && report.kernels.stall_ns == 40);
+    let view = &report.kernels.measured[0];
+    assert_eq!((view.name.as_str(), view.launches, view.total_ns), ("k_copy", 50, 25_000));
+    assert_eq!(view.geometry.map(|geometry| geometry.waves), Some(1.0));
+    let finding = &view.findings[0];
+    assert_eq!(finding.rule, "at_roof");
+    let (share, gain) = (view.share.unwrap(), view.step_gain(finding).unwrap());
+    assert!(share > 0.0 && (gain - share * finding.gain()).abs() < 1e-12, "{share} {gain}");
+}
