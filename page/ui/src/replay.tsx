@@ -151,7 +151,7 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
           </button>
         ))}
         {steps.map((_, index) => (
-          <button aria-pressed={step === steps[index]} onClick={() => choose(index)}>step {index + 1} of {steps.length}</button>
+          <button class="step" aria-pressed={step === steps[index]} onClick={() => choose(index)}>step {index + 1} of {steps.length}</button>
         ))}
       </p>
       <canvas ref={canvas} class="replay" role="img"
