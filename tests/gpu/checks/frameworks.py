@@ -34,10 +34,10 @@ def settings(suite: Suite) -> dict[str, dict[str, str]]:
     """The variables of each run, by its name."""
     found: dict[str, dict[str, str]] = {
         "default": {}, "node": {"GPUWHY_CUDA_GRAPH_TRACE": "node"}, "graph": {"GPUWHY_CUDA_GRAPH_TRACE": "graph"},
-        "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}}
+        "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"}}
     if suite.other_cupti:
         # With the library of the program `node` and `graph` may both be what the default is.
-        found = {name: found[name] for name in ("default", "full", "monitor")}
+        found = {name: found[name] for name in ("default", "full", "monitor", "counters")}
         found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPH_TRACE": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 
