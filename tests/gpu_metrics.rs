@@ -260,7 +260,7 @@ fn samples_are_those_of_the_capture() {
 }
 
 #[test]
-fn the_command_asks_for_samples_and_whoever_chose_keeps_the_choice() {
+fn the_command_asks_for_samples_where_a_person_does() {
     let stage = Stage::new();
     let says = |options: &[&str], variable: Option<&str>| {
         let mut command = Command::new(GPUWHY);
@@ -272,8 +272,7 @@ fn the_command_asks_for_samples_and_whoever_chose_keeps_the_choice() {
         let output = command.output().unwrap();
         (String::from_utf8_lossy(&output.stdout).trim().to_owned(), stderr(&output))
     };
-    assert_eq!(says(&[], None).0, "auto");
-    assert_eq!(says(&[], Some("")).0, "auto");
+    assert_eq!(says(&[], None).0, "");
     assert_eq!(says(&[], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
     assert_eq!(says(&["--gpu-metrics=on:500"], None).0, "on:500");
