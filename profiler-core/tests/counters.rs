@@ -77,7 +77,7 @@ fn times(kernel: &Truth) -> f64 {
 }
 
 /// A training: steps of layers, forward and then backward, with some time in which nothing runs, on one stream or two.
-struct Program {
+pub struct Program {
     dictionary: Dictionary,
     items: Vec<(u64, Item)>,
     runs: Vec<(u64, u64, [f64; 10])>,
@@ -85,7 +85,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(steps: u64, two_streams: bool) -> Self {
+    pub fn new(steps: u64, two_streams: bool) -> Self {
         let mut dictionary = Dictionary::new();
         dictionary.add_device(Device {
             id: DeviceId(0),
@@ -177,7 +177,7 @@ impl Program {
         sums
     }
 
-    fn sample(mut self, interval: u64, noise_points: f64) -> Self {
+    pub fn sample(mut self, interval: u64, noise_points: f64) -> Self {
         let set = set(interval);
         self.items.push((START, Item::Counters(CounterEvent::Set(set))));
         let mut noise = Noise(99);
@@ -200,7 +200,7 @@ impl Program {
     }
 
     /// In the order of delivery, with a flush each `period`.
-    fn delivered(mut self, period: u64) -> (Vec<Item>, Dictionary) {
+    pub fn delivered(mut self, period: u64) -> (Vec<Item>, Dictionary) {
         let last = self.items.iter().map(|(at, _)| *at).max().unwrap_or(0);
         for at in (START + period..last + 2 * period).step_by(period as usize) {
             self.items.push((at, Item::Flush(Timestamp::from_nanos(at))));
@@ -222,7 +222,7 @@ pub fn set(interval_ns: u64) -> MetricSet {
     }
 }
 
-fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
+pub fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
     let (session, loss) = (ProcessInfo::default(), Loss::default());
     let mut captures = Captures::new(None);
     let mut last = Timestamp::ZERO;
@@ -455,7 +455,7 @@ fn gauges_say_that_the_clock_is_lowered_and_by_what() {
     assert!(gauges.readings >= 18, "{}", gauges.readings);
     assert_eq!(gauges.watts().map(f64::round), Some(698.0));
     let text = report.full();
-    assert!(text.contains("by the power limit, 698 W"), "{text}");
+    assert!(text.contains("by the power limit (698 W in"), "{text}");
     assert!(text.contains("J a step"), "{text}");
     assert!(text.contains("another tool or process uses the GPU's counters"), "{text}");
     assert!(device(&report).limits.is_none(), "nothing was sampled");

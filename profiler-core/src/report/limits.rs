@@ -285,10 +285,10 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
     if let Some(limits) = &device.limits {
         let used = limits.samples;
         sentences.push(format!(
-            "Counters: {} samples used of {}, every {}.",
+            "Counters: {} samples used of {}, every {} in the mean.",
             used.used,
             used.used + used.unusable + used.unplaced,
-            crate::text_format::duration(limits.set.interval_ns)
+            crate::text_format::duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
         ));
         if limits.samples.used > 0 {
             sentences.push(division_sentence(limits));
