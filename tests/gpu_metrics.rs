@@ -12,7 +12,7 @@ use profiler_core::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, M
 use profiler_core::record::Record;
 use profiler_core::trace::{Item, TraceReader};
 
-use crate::support::{GPUWHY, Stage, stderr};
+use crate::support::{GPUWHY, Stage, report, stderr};
 
 /// Time of a recorded sample, nanoseconds.
 const INTERVAL: u64 = 5_000_000;
@@ -260,7 +260,7 @@ fn samples_are_those_of_the_capture() {
 }
 
 #[test]
-fn the_command_asks_for_samples_and_whoever_chose_keeps_the_choice() {
+fn the_command_asks_for_samples_where_a_person_does() {
     let stage = Stage::new();
     let says = |options: &[&str], variable: Option<&str>| {
         let mut command = Command::new(GPUWHY);
@@ -272,11 +272,43 @@ fn the_command_asks_for_samples_and_whoever_chose_keeps_the_choice() {
         let output = command.output().unwrap();
         (String::from_utf8_lossy(&output.stdout).trim().to_owned(), stderr(&output))
     };
-    assert_eq!(says(&[], None).0, "auto");
-    assert_eq!(says(&[], Some("")).0, "auto");
+    assert_eq!(says(&[], None).0, "");
     assert_eq!(says(&[], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
     assert_eq!(says(&["--gpu-metrics=on:500"], None).0, "on:500");
     let (stdout, stderr) = says(&["--gpu-metrics=on:5000"], None);
     assert!(stdout.is_empty() && stderr.contains("10 to 1000 samples a second"), "{stderr}");
+}
+
+/// A GPT in training, sampled at 1 kHz on an H100 (driver 580.159.04, CUPTI 13.0.85). What single kernels use was
+/// measured there and, by the range profiler, on an H200: 46.3 % of the issue slots for this attention backwards, which
+/// ran at 1.77 GHz, and 89 % of the tensor cores for the largest matrix products.
+#[test]
+fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    let (code, json) = report(&trace);
+    assert_eq!(code, 0);
+    let device = &json["devices"][0];
+    let limits = &device["compute_limits"];
+    let parts = limits["steady_ns"].as_object().unwrap();
+    let part = |name: &str| parts[name].as_u64().unwrap();
+    let compute = device["steady_leaves"]["compute"].as_u64().unwrap();
+    assert_eq!(parts.values().map(|nanos| nanos.as_u64().unwrap()).sum::<u64>(), compute);
+    assert_eq!(part("not_told_apart"), 0);
+    let share = |name: &str| part(name) as f64 / compute as f64;
+    assert!(share("memory") > 0.25 && share("memory") < 0.40, "{limits}");
+    assert!(share("tensor") > 0.10 && share("tensor") < 0.25, "{limits}");
+    assert!(share("lowered_clock") > 0.02 && share("lowered_clock") < 0.10, "{limits}");
+    let kernels = device["kernels"].as_array().unwrap();
+    let limits_of = |part: &str| {
+        let kernel = kernels.iter().find(|kernel| kernel["name"].as_str().unwrap().contains(part)).unwrap();
+        let number = |name: &str| kernel["limits"][name].as_f64().unwrap();
+        (kernel["limits"]["roof"].as_str().unwrap().to_owned(), number("used"), number("clock_hz"))
+    };
+    let (roof, used, clock) = limits_of("sdpa_sm90_flash_bprop");
+    assert_eq!(roof, "issue");
+    assert!((used - 0.463).abs() < 0.03 && (clock / 1e9 - 1.77).abs() < 0.05, "{used} at {clock}");
+    let (roof, used, _) = limits_of("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT");
+    assert_eq!(roof, "tensor");
+    assert!((used - 0.89).abs() < 0.05, "{used}");
 }

@@ -1,7 +1,7 @@
 //! Words that lead to an entry under another name.
 
 /// A word, and the term or name that explains it.
-pub const ALIASES: [(&str, &str); 69] = [
+pub const ALIASES: [(&str, &str); 68] = [
     // The unmodified run, against which a simulation is checked.
     ("base", "simulation"),
     ("group", "cause"),
@@ -54,7 +54,6 @@ pub const ALIASES: [(&str, &str); 69] = [
     ("steady step", "steady_time"),
     // What limits computation, as the text says it.
     ("limit", "compute_limits"),
-    ("limits", "compute_limits"),
     ("what limits computation", "compute_limits"),
     ("what limits the kernels", "compute_limits"),
     ("tensor cores", "tensor"),
@@ -66,8 +65,8 @@ pub const ALIASES: [(&str, &str); 69] = [
     ("small grids", "small_grids_ns"),
     ("device memory", "dram"),
     ("shared memory", "l1"),
-    ("roof", "kernels[].limits"),
-    ("nearest roof", "kernels[].limits"),
+    ("roof", "limits"),
+    ("nearest roof", "limits"),
     ("clock", "kernel_clock_hz"),
     ("power limit", "power_cap"),
     ("temperature limit", "thermal"),

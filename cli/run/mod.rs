@@ -98,13 +98,7 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
              nothing. Run the two tools separately, or pass --force."
         );
     }
-    let mut options = variables(props)?;
-    // A person asked for a profile of this program: counters of the GPU belong to it, where they are to be had.
-    if std::env::var_os(config::GPU_METRICS).is_none_or(|value| value.is_empty())
-        && !options.iter().any(|(variable, _)| *variable == config::GPU_METRICS)
-    {
-        options.push((config::GPU_METRICS, "auto".into()));
-    }
+    let options = variables(props)?;
     let (settings, complaints) = settings(&options);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
     if complaints.iter().any(SettingsError::is_serious) {

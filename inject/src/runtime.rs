@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -132,10 +132,11 @@ impl Profiler {
         let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
-    /// A context exists, so the driver has registered its own exit handler by now. Handlers run last in, first out:
-    /// ours, registered once more, runs while the driver still answers. The second run finds nothing to do.
+    /// A context exists, so the driver has registered its own exit handler by now: ours, registered once more, runs
+    /// while the driver still answers. The second run finds nothing to do.
     pub fn context_created(&self) {
-        if let Err(error) = process::at_exit_again() {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        if let Err(error) = process::at_exit_again(&DONE) {
             tracing::warn!("{NO_EXIT_HANDLER}: {error}");
         }
     }

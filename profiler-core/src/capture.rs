@@ -8,6 +8,7 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
+use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
@@ -38,8 +39,13 @@ const LARGE_RECORDS: u64 = 1 << 14;
 const EARLY_LIMIT: usize = 1 << 13;
 /// Kernels are chosen to be measured after so many steps: the first ones warm up.
 const STEPS_TO_CHOOSE: u64 = 5;
-/// Or after so much time behind the start-up, nanoseconds.
-const NANOS_TO_CHOOSE: u64 = 1_000_000_000;
+/// In these steps the device computes for this part of the time at least. Layers of a model that is being built repeat
+/// too, but launch next to nothing: fill kernels of a GPT on an H100 were below 0.05.
+const COMPUTING: f64 = 0.2;
+/// Or after so much computation behind the start-up, nanoseconds.
+const COMPUTE_TO_CHOOSE: u64 = 250_000_000;
+/// Or after so much time behind it, nanoseconds, however little was computed.
+const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 
 /// One capture and its engine.
 #[derive(Debug)]
@@ -197,8 +203,12 @@ impl Captures {
     ) -> Option<Vec<Choice>> {
         let attributor = &self.shown()?.attributor;
         let enough = |account: &DeviceAccount| {
-            account.window_ns().saturating_sub(account.start_up_ns()) >= NANOS_TO_CHOOSE
-                || account.steps().seen >= STEPS_TO_CHOOSE
+            let steady = account.window_ns().saturating_sub(account.start_up_ns());
+            let computed = account.steady_leaves()[Leaf::Compute as usize];
+            let computes = computed as f64 >= COMPUTING * steady as f64;
+            computed >= COMPUTE_TO_CHOOSE
+                || steady >= NANOS_TO_CHOOSE
+                || (computes && account.steps().seen >= STEPS_TO_CHOOSE)
         };
         if !attributor.devices().any(enough) {
             return None;

@@ -362,8 +362,8 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   ten times a second by NVML. `auto` also samples hardware counters, 200 times a second, where no other tool has them and \
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
-                  the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. `gpuwhy run` \
-                  sets `auto`. With GPUWHY_MODE=monitor there are gauges only.",
+                  the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
+                  GPUWHY_MODE=monitor there are gauges only.",
     parse: GpuMetrics::parse,
 };
 

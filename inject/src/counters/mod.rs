@@ -7,6 +7,7 @@
 //!
 //! A refusal is no error: it is a fact of the trace, with what to do.
 
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use cupti_sys::counters::Counters;
@@ -25,7 +26,7 @@ use crate::counters::sampled::{SampledDevice, refused};
 use crate::counters::stop::Stop;
 use crate::counters::turns::{TURNS, Turn};
 use crate::message::{Message, Shared};
-use crate::sys::{clock, memory, threads};
+use crate::sys::{clock, memory, process, threads};
 
 mod gauges;
 mod pace;
@@ -49,6 +50,15 @@ const OPEN_AFTER_OVERFLOW: Duration = Duration::from_secs(5);
 const CLOSE_AFTER: Duration = Duration::from_secs(2);
 /// Left of a limit on the process's memory for tables and images: 75 MB and up to 20 MB were seen on an H200.
 const MEMORY_TO_SAMPLE: u64 = 512 << 20;
+
+/// CUPTI has loaded what it computes counters with, and these libraries have exit handlers of their own. Counters have to
+/// be closed before those run: a C program crashed at its end in which they were closed afterwards (H100, CUPTI 13.0).
+pub fn close_before_libraries() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if let Err(error) = process::at_exit_again(&DONE) {
+        tracing::warn!("GPU counters may be closed late: {error}");
+    }
+}
 
 /// What is read, before the thread begins.
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +248,10 @@ impl Thread<'_> {
         let mut asks_again = false;
         for device in self.sampled.iter_mut().filter(|device| !device.is_open()) {
             match device.open(turn, available, &self.pace) {
-                Ok(set) => self.events.push(CounterEvent::Set(set)),
+                Ok(set) => {
+                    close_before_libraries();
+                    self.events.push(CounterEvent::Set(set));
+                }
                 Err(refusal) => {
                     let why = refused(refusal);
                     let is_news = device.loss().refused != Some(why);

@@ -16,6 +16,7 @@ use profiler_core::record::Context;
 
 use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;
+use crate::counters::close_before_libraries;
 use crate::counters::turns::{TURNS, Turn, Use};
 use crate::kernels::measurement::{Launch, Limits, Measurement};
 use crate::message::Message;
@@ -141,6 +142,7 @@ impl KernelProfiler {
             .initialize()
             .and_then(|()| counters.chip_name(device))
             .and_then(|chip| RangePlan::new(counters, &chip, &self.request.groups));
+        close_before_libraries();
         match prepared {
             Ok(plan) => {
                 for metric in plan.missing() {

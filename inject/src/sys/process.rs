@@ -109,14 +109,14 @@ pub fn at_exit(handler: fn()) -> io::Result<()> {
     }
 }
 
-/// Registers the handler of [`at_exit`] once more, if there is one; however often it is called, only once.
+/// Registers the handler of [`at_exit`] once more, if there is one; however often it is called, once for each `done`.
+/// Handlers run last in, first out: ours then runs before those that libraries have registered until now.
 ///
 /// # Errors
 /// As [`at_exit`].
-pub fn at_exit_again() -> io::Result<()> {
-    static DONE: AtomicBool = AtomicBool::new(false);
+pub fn at_exit_again(done: &AtomicBool) -> io::Result<()> {
     match EXIT.get() {
-        Some(&handler) if !DONE.swap(true, Ordering::Relaxed) => at_exit(handler),
+        Some(&handler) if !done.swap(true, Ordering::Relaxed) => at_exit(handler),
         _ => Ok(()),
     }
 }

@@ -27,8 +27,8 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
         wrapped(
             &mut out,
             "",
-            "No kernel was measured in this run: that takes `gpuwhy kernels -- COMMAND`, and a program that runs for more than \
-             5 steps or 1 s after its start-up.",
+            "No kernel was measured in this run: that takes `gpuwhy kernels -- COMMAND`, and a program that computes for more \
+             than 5 steps or 250 ms after its start-up.",
         );
     } else {
         let held = duration(report.stall_ns);
