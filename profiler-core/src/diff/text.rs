@@ -18,8 +18,8 @@ use crate::words;
 const INDENT: usize = 17;
 /// Changes smaller than this share of the larger unit are left out of the text.
 const WORTH_A_LINE: f64 = 0.001;
-/// Changes of a limit smaller than this share of the computation are left out of the text: divisions of the same samples
-/// at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
+/// Changes of a limit smaller than this share of the computation are left out of the text: divisions of the same
+/// samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
 const LIMIT_WORTH_A_LINE: f64 = 0.016;
 
 /// What changed, in one line.
