@@ -51,8 +51,9 @@ const CLOSE_AFTER: Duration = Duration::from_secs(2);
 /// Left of a limit on the process's memory for tables and images: 75 MB and up to 20 MB were seen on an H200.
 const MEMORY_TO_SAMPLE: u64 = 512 << 20;
 
-/// CUPTI has loaded what it computes counters with, and these libraries have exit handlers of their own. Counters have to
-/// be closed before those run: a C program crashed at its end in which they were closed afterwards (H100, CUPTI 13.0).
+/// CUPTI has loaded what it computes counters with, and these libraries have exit handlers of their own. Counters have
+/// to be closed before those run: a C program crashed at its end in which they were closed afterwards (H100, CUPTI
+/// 13.0).
 pub fn close_before_libraries() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if let Err(error) = process::at_exit_again(&DONE) {
