@@ -311,6 +311,10 @@ fn the_division_sums_to_the_leaf_and_to_that_of_a_step() {
     let step = limits.step.expect("steps repeat");
     assert_eq!(step.times.iter().sum::<u64>(), typical.leaves[Leaf::Compute as usize] / typical.steps);
     assert!(step.small_grids_ns > 0, "layer norm has 29 blocks: {step:?}");
+    let bytes =
+        kernels().iter().map(|kernel| times(kernel) * kernel.micros as f64 * 1e-6 * kernel.values[8]).sum::<f64>();
+    let read = limits.step_bytes.unwrap().0 as f64;
+    assert!((read / bytes - 1.0).abs() < 0.03, "{read} {bytes}");
     let text = report.full();
     for wanted in ["What limits the kernels", "tensor cores", "idle multiprocessors", "GHz", "unit that it uses most"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
