@@ -13,7 +13,7 @@ use crate::dictionary::Dictionary;
 use crate::geometry::{Geometry, Multiprocessors};
 use crate::record::{Device, NameId};
 use crate::steps::Steady;
-use crate::text_format::names::short_name;
+use crate::text_format::names::short_names;
 use crate::text_format::{bytes, part_of, percent};
 
 /// A limit with less than this part of the computation is not mentioned.
@@ -189,14 +189,14 @@ fn division_sentence(limits: &ComputeLimits) -> String {
 
 /// The kernel whose distance from its roof costs most.
 fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
-    let known = kernels.iter().filter(|row| !row.communication).filter_map(|row| {
+    let names = short_names(kernels.iter().map(|row| row.name.as_str()), 60);
+    let known = kernels.iter().zip(names).filter(|(row, _)| !row.communication).filter_map(|(row, name)| {
         let (roof, used, error) = row.limits?.limits.roof?;
         let gains = row.limits?.gains;
-        Some((row, roof, used, error, gains))
+        Some((row, roof, used, error, gains, name))
     });
     let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
-    let (row, roof, used, error, gains) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
-    let name = short_name(&row.name, 60);
+    let (_, roof, used, error, gains, name) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
     let gain = gains.filter(|(_, gain)| *gain >= 1.01).map_or(String::new(), |(_, gain)| {
         format!("; at 90 % of it a step would be about {gain:.2}x as fast (by subtraction)")
     });
@@ -337,9 +337,12 @@ pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
     let highest = device.limits.as_ref().map_or(0, |limits| limits.set.highest_clock_hz);
     let highest = if highest > 0 { highest as f64 } else { f64::INFINITY };
     let computing = device.kernels.iter().filter(|row| !row.communication);
-    let rows = computing.filter_map(|row| Some((row, row.limits.as_ref()?))).take(ROWS);
+    let rows: Vec<_> = computing.filter_map(|row| Some((row, row.limits.as_ref()?))).take(ROWS).collect();
+    let names = short_names(rows.iter().map(|(row, _)| row.name.as_str()), 80);
     let mut lines: Vec<_> = rows
-        .map(|(row, NamedLimits { limits, gains })| {
+        .into_iter()
+        .zip(names)
+        .map(|((row, NamedLimits { limits, gains }), name)| {
             let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0));
             let (roof, used, error) = match limits.roof {
                 Some((roof, used, error)) => (roof.name(), Some(used), Some(2.0 * error)),
@@ -354,7 +357,7 @@ pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
                 percent(Some(limits.parts[Limit::Latency as usize] + limits.parts[Limit::Occupancy as usize])),
                 limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock.min(highest) / 1e9)),
                 gains.map_or("-".to_owned(), |(_, gain)| format!("{gain:.2}x")),
-                short_name(&row.name, 80),
+                name,
                 if limits.own { "" } else { " (mean of small kernels)" },
             )
         })
