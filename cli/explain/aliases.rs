@@ -1,7 +1,7 @@
 //! Words that lead to an entry under another name.
 
 /// A word, and the term or name that explains it.
-pub const ALIASES: [(&str, &str); 47] = [
+pub const ALIASES: [(&str, &str); 68] = [
     // The unmodified run, against which a simulation is checked.
     ("base", "simulation"),
     ("group", "cause"),
@@ -52,4 +52,26 @@ pub const ALIASES: [(&str, &str); 47] = [
     ("host samples", "host_sample"),
     ("steady steps", "steady_time"),
     ("steady step", "steady_time"),
+    // What limits computation, as the text says it.
+    ("limit", "compute_limits"),
+    ("what limits computation", "compute_limits"),
+    ("what limits the kernels", "compute_limits"),
+    ("tensor cores", "tensor"),
+    ("instruction issue", "issue"),
+    ("too few warps", "occupancy"),
+    ("few warps", "occupancy"),
+    ("idle SMs", "idle_multiprocessors"),
+    ("last blocks", "tail_ns"),
+    ("small grids", "small_grids_ns"),
+    ("device memory", "dram"),
+    ("shared memory", "l1"),
+    ("roof", "limits"),
+    ("nearest roof", "limits"),
+    ("clock", "kernel_clock_hz"),
+    ("power limit", "power_cap"),
+    ("temperature limit", "thermal"),
+    ("gauge", "gauges"),
+    ("counter", "counters"),
+    ("hardware counters", "compute_limits"),
+    ("energy", "step_joules"),
 ];

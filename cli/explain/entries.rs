@@ -249,9 +249,14 @@ fn edits(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use profiler_core::attribution::leaf::{Group, Leaf};
+    use profiler_core::counters::roofs::{Limit, Roof};
+    use profiler_core::counters::{Metric, Throttle};
     use profiler_core::whatif::ScenarioKind;
 
     use super::*;
+
+    /// The section with what counters and gauges tell.
+    const LIMITS: &str = "What limits computation";
 
     #[test]
     fn every_name_of_the_report_has_an_entry() {
@@ -262,6 +267,13 @@ mod tests {
         for name in groups.clone().chain(leaves).chain(scenarios) {
             let found = entries.about(name);
             assert!(found.iter().any(|entry| !entry.paragraphs.is_empty()), "no entry for {name}");
+        }
+        let limits = Limit::ALL.iter().flat_map(|limit| [limit.name(), limit.words()]);
+        let roofs = Roof::ALL.iter().map(|roof| roof.name());
+        let metrics = Metric::ALL.iter().filter(|metric| **metric != Metric::Unknown).map(|metric| metric.name());
+        let reasons = Throttle::ALL.iter().filter(|reason| **reason != Throttle::Idle).map(|reason| reason.name());
+        for name in limits.chain(roofs).chain(metrics).chain(reasons).chain(["gauges", "counters", "limits"]) {
+            assert!(entries.about(name).iter().any(|entry| entry.title == LIMITS), "no entry for {name}");
         }
         for name in groups {
             assert_eq!(entries.about(name)[0].source, Source::Glossary, "{name} has no term in the glossary");

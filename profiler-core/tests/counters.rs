@@ -77,7 +77,7 @@ fn times(kernel: &Truth) -> f64 {
 }
 
 /// A training: steps of layers, forward and then backward, with some time in which nothing runs, on one stream or two.
-struct Program {
+pub struct Program {
     dictionary: Dictionary,
     items: Vec<(u64, Item)>,
     runs: Vec<(u64, u64, [f64; 10])>,
@@ -85,7 +85,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(steps: u64, two_streams: bool) -> Self {
+    pub fn new(steps: u64, two_streams: bool) -> Self {
         let mut dictionary = Dictionary::new();
         dictionary.add_device(Device {
             id: DeviceId(0),
@@ -177,7 +177,7 @@ impl Program {
         sums
     }
 
-    fn sample(mut self, interval: u64, noise_points: f64) -> Self {
+    pub fn sample(mut self, interval: u64, noise_points: f64) -> Self {
         let set = set(interval);
         self.items.push((START, Item::Counters(CounterEvent::Set(set))));
         let mut noise = Noise(99);
@@ -200,7 +200,7 @@ impl Program {
     }
 
     /// In the order of delivery, with a flush each `period`.
-    fn delivered(mut self, period: u64) -> (Vec<Item>, Dictionary) {
+    pub fn delivered(mut self, period: u64) -> (Vec<Item>, Dictionary) {
         let last = self.items.iter().map(|(at, _)| *at).max().unwrap_or(0);
         for at in (START + period..last + 2 * period).step_by(period as usize) {
             self.items.push((at, Item::Flush(Timestamp::from_nanos(at))));
@@ -222,7 +222,7 @@ pub fn set(interval_ns: u64) -> MetricSet {
     }
 }
 
-fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
+pub fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
     let (session, loss) = (ProcessInfo::default(), Loss::default());
     let mut captures = Captures::new(None);
     let mut last = Timestamp::ZERO;
@@ -311,6 +311,10 @@ fn the_division_sums_to_the_leaf_and_to_that_of_a_step() {
     let step = limits.step.expect("steps repeat");
     assert_eq!(step.times.iter().sum::<u64>(), typical.leaves[Leaf::Compute as usize] / typical.steps);
     assert!(step.small_grids_ns > 0, "layer norm has 29 blocks: {step:?}");
+    let bytes =
+        kernels().iter().map(|kernel| times(kernel) * kernel.micros as f64 * 1e-6 * kernel.values[8]).sum::<f64>();
+    let read = limits.step_bytes.unwrap().0 as f64;
+    assert!((read / bytes - 1.0).abs() < 0.03, "{read} {bytes}");
     let text = report.full();
     for wanted in ["What limits the kernels", "tensor cores", "idle multiprocessors", "GHz", "unit that it uses most"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");

@@ -21,6 +21,7 @@ mod attribution_tables;
 mod attribution_verdicts;
 mod captures;
 mod counters;
+mod counters_compared;
 mod counters_hostile;
 mod diff;
 mod diff_prediction;

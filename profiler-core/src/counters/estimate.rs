@@ -74,6 +74,14 @@ pub struct SampleUse {
     pub used_ns: u64,
 }
 
+impl SampleUse {
+    /// Mean length of the samples in the equations, nanoseconds; `None` without any.
+    #[must_use]
+    pub fn mean_interval_ns(&self) -> Option<u64> {
+        self.used_ns.checked_div(self.used)
+    }
+}
+
 /// The samples of one device and what they say.
 #[derive(Clone, Debug)]
 pub struct Estimator {

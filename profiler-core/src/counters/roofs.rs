@@ -120,7 +120,7 @@ impl Roof {
             Self::Dram => "the bandwidth of device memory",
             Self::L2 => "the bandwidth of the L2 cache",
             Self::L1 => "L1 and shared memory",
-            Self::Issue => "the instruction issue",
+            Self::Issue => "the peak of instruction issue",
         }
     }
 

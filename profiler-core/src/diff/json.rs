@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{ChangedPlace, DeviceDiff, Diff, Fate, Outcome, Places, Prediction, Refusal};
+use super::{ChangedPlace, DeviceDiff, Diff, Fate, LimitChanges, Outcome, Places, Prediction, Refusal};
 use crate::attribution::leaf::Leaf;
+use crate::counters::roofs::{Limit, LimitTimes};
 use crate::steps::StepSource;
 
 /// Version of the schema below.
@@ -41,6 +42,7 @@ struct DeviceJson {
     b: UnitJson,
     leaf_changes: Vec<ChangeJson>,
     group_changes: Vec<ChangeJson>,
+    compute_limits: Option<LimitsJson>,
     kernels: Vec<RowJson>,
     copies: Vec<RowJson>,
     places: Option<PlacesJson>,
@@ -91,6 +93,13 @@ struct UnitJson {
     steps_considered: usize,
     step_source: Option<&'static str>,
     leaves: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitsJson {
+    a_ns: BTreeMap<&'static str, u64>,
+    b_ns: BTreeMap<&'static str, u64>,
+    changes: Vec<ChangeJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -170,12 +179,19 @@ fn device(diff: &DeviceDiff) -> DeviceJson {
             .iter()
             .map(|&(group, change_ns)| ChangeJson { name: group.name(), change_ns })
             .collect(),
+        compute_limits: diff.limits.as_ref().map(limits),
         kernels: diff.kernels.iter().map(row).collect(),
         copies: diff.copies.iter().map(row).collect(),
         places: diff.places.as_ref().ok().map(places),
         places_refused: diff.places.as_ref().err().cloned(),
         prediction: diff.prediction.as_ref().map(prediction),
     }
+}
+
+fn limits(from: &LimitChanges) -> LimitsJson {
+    let times = |times: &LimitTimes| Limit::ALL.map(|limit| (limit.name(), times[limit as usize])).into();
+    let changes = from.changes.iter().map(|&(limit, change_ns)| ChangeJson { name: limit.name(), change_ns });
+    LimitsJson { a_ns: times(&from.a), b_ns: times(&from.b), changes: changes.collect() }
 }
 
 fn places(from: &Places) -> PlacesJson {

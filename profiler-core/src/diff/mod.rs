@@ -15,6 +15,7 @@ mod caveats;
 mod compared;
 #[cfg(feature = "serde")]
 pub mod json;
+mod limits;
 mod model;
 mod pair;
 mod places;
@@ -26,6 +27,7 @@ mod unit;
 
 pub use alignment::{MOST_EDITS, align};
 pub use compared::SAME_PROGRAM;
+pub use limits::LimitChanges;
 pub use model::{DeviceDiff, Diff, Outcome, Refusal, Side};
 pub use places::{ChangedPlace, Fate, Places};
 pub use prediction::Prediction;
@@ -77,8 +79,8 @@ pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     let mut devices = Vec::new();
     for (first, second) in a.devices.iter().zip(&b.devices) {
         let (first, second) = (Run::new(a, first), Run::new(b, second));
-        let (diff, sentence) = pair::compare(&first, &second, similarity);
-        warnings.extend(sentence);
+        let (diff, sentences) = pair::compare(&first, &second, similarity);
+        warnings.extend(sentences);
         devices.push(diff);
     }
     Ok(Diff { similarity, devices, warnings })

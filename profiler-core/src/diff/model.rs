@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::compared::SAME_PROGRAM;
+use super::limits::LimitChanges;
 use super::places::Places;
 use super::prediction::Prediction;
 use super::rows::Row;
@@ -83,6 +84,8 @@ pub struct DeviceDiff {
     pub leaves: Vec<(Leaf, i64)>,
     /// Groups that changed, likewise.
     pub groups: Vec<(Group, i64)>,
+    /// What changed in what limits computation; `None` unless both runs have samples of hardware counters.
+    pub limits: Option<LimitChanges>,
     /// Kernels, the largest change of time in one unit first.
     pub kernels: Vec<Row>,
     /// Copies, likewise.

@@ -4,6 +4,7 @@
 //! program for one step in one run and not in the other; then operations are compared.
 
 use super::compared::{change, ranked, same_steps};
+use super::limits::{self, LimitChanges};
 use super::model::DeviceDiff;
 use super::places::Places;
 use super::prediction::Prediction;
@@ -35,8 +36,9 @@ fn kernels_and_copies(device: &DeviceReport) -> u64 {
     kernels.chain(device.copies.iter().map(|row| row.durations.count())).sum()
 }
 
-/// Compares one device of each run; with a sentence when it is not by steps. `similarity` is that of the runs.
-pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff, Option<String>) {
+/// Compares one device of each run; with sentences when it is not by steps, or when counters do not compare.
+/// `similarity` is that of the runs.
+pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff, Vec<String>) {
     let (basis, before, after, test, reason) = match by_steps(a, b, similarity) {
         Ok((before, after, test)) => (Basis::Step, before, after, test, None),
         Err(reason) => {
@@ -51,6 +53,7 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
         basis,
         leaves: ranked(&Leaf::ALL, |leaf| change(before.leaves[leaf as usize], after.leaves[leaf as usize])),
         groups: ranked(&Group::ALL, |group| change(group.total(&before.leaves), group.total(&after.leaves))),
+        limits: LimitChanges::of((a.device.limits.as_ref(), &before), (b.device.limits.as_ref(), &after)),
         kernels: rows::kernels(&a.device.kernels, &b.device.kernels, scale),
         copies: rows::copies(&a.device.copies, &b.device.copies, scale),
         a: before,
@@ -59,7 +62,9 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
         places: Places::of(a.device.sequence.as_ref(), b.device.sequence.as_ref(), similarity),
         prediction: Prediction::of(a.device, b.device),
     };
-    (diff, reason)
+    let counters = a.device.limits.as_ref().zip(b.device.limits.as_ref());
+    let caveat = counters.and_then(|(first, second)| limits::caveat(first, second));
+    (diff, reason.into_iter().chain(caveat).collect())
 }
 
 type BySteps = (Representative, Representative, Option<RankTest>);

@@ -4,9 +4,11 @@
 
 use std::fmt::Write;
 
+use super::compared::change;
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Fate, Outcome, Prediction};
+use super::{DeviceDiff, Diff, Fate, LimitChanges, Outcome, Prediction};
+use crate::counters::roofs::LimitTimes;
 use crate::text_format::names::short_name;
 use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
 use crate::whatif::about;
@@ -16,6 +18,9 @@ use crate::words;
 const INDENT: usize = 17;
 /// Changes smaller than this share of the larger unit are left out of the text.
 const WORTH_A_LINE: f64 = 0.001;
+/// Changes of a limit smaller than this share of the computation are left out of the text: divisions of the same
+/// samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
+const LIMIT_WORTH_A_LINE: f64 = 0.016;
 
 /// What changed, in one line.
 pub(super) fn headline(diff: &DeviceDiff) -> String {
@@ -65,6 +70,9 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
             wrapped(out, "  ", &predicted(prediction));
         }
         leaf_table(out, device);
+        if let Some(limits) = &device.limits {
+            limit_table(out, limits);
+        }
         row_table(out, "kernels", &device.kernels, limit, device);
         row_table(out, "copies", &device.copies, limit, device);
         place_table(out, device, limit);
@@ -136,6 +144,25 @@ fn leaf_table(out: &mut Page, device: &DeviceDiff) {
         leaf_line(out, "all others", "", "", rest);
     }
     leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
+}
+
+/// As the table of causes, of the computation alone.
+fn limit_table(out: &mut Page, limits: &LimitChanges) {
+    let sum = |times: &LimitTimes| times.iter().sum::<u64>();
+    let (a, b) = (sum(&limits.a), sum(&limits.b));
+    let change = change(a, b);
+    let least = a.max(b) as f64 * LIMIT_WORTH_A_LINE;
+    let _ = writeln!(out, "  {:>10}{:>12}{:>13}  what limits computation (name in the JSON)", "A", "B", "change");
+    let mut rest = change;
+    for &(limit, nanos) in limits.changes.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
+        let [in_a, in_b] = [&limits.a, &limits.b].map(|times| duration(times[limit as usize]));
+        leaf_line(out, &format!("{} ({})", limit.words(), limit.name()), &in_a, &in_b, nanos);
+        rest -= nanos;
+    }
+    if rest != 0 {
+        leaf_line(out, "all others", "", "", rest);
+    }
+    leaf_line(out, "sum, computing (compute)", &duration(a), &duration(b), change);
 }
 
 fn leaf_line(out: &mut Page, name: &str, a: &str, b: &str, nanos: i64) {

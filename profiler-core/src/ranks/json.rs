@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{HostClock, RankRow, RanksReport};
 use crate::attribution::leaf::Leaf;
+use crate::counters::roofs::Limit;
 
 /// The whole document. Times are nanoseconds, shares 0 to 1.
 #[derive(Debug, Serialize)]
@@ -28,6 +29,7 @@ struct RankJson {
     pid: u32,
     window_ns: u64,
     leaves: BTreeMap<&'static str, u64>,
+    limits_ns: Option<BTreeMap<&'static str, u64>>,
     verdict: &'static str,
     verdict_share: f64,
     waited_ns: u64,
@@ -82,6 +84,7 @@ fn rank(row: &RankRow) -> RankJson {
         pid: row.process_id,
         window_ns: row.window_ns,
         leaves: Leaf::ALL.into_iter().map(|leaf| (leaf.name(), row.leaves[leaf as usize])).collect(),
+        limits_ns: row.limits.map(|times| Limit::ALL.map(|limit| (limit.name(), times[limit as usize])).into()),
         verdict: row.verdict.0.name(),
         verdict_share: row.verdict.1,
         waited_ns: row.waited_ns,

@@ -198,6 +198,9 @@ fn row(rank: &RankTrace<'_>) -> RankRow {
         process_id: rank.report.process.process_id,
         window_ns: device.map_or(0, |device| device.window_ns),
         leaves: device.map_or_else(|| [0; Leaf::ALL.len()], |device| device.leaves),
+        limits: device.and_then(|device| {
+            Some(device.limits.as_ref()?.division().of(device.leaves[Leaf::Compute as usize]).times)
+        }),
         verdict: (rank.report.verdict.group, rank.report.verdict.share),
         waited_ns: 0,
         awaited_ns: 0,

@@ -3,6 +3,7 @@
 use super::clocks::HostClock;
 use super::collectives::Collectives;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::counters::roofs::LimitTimes;
 use crate::report::Report;
 
 /// What one rank brings.
@@ -50,6 +51,9 @@ pub struct RankRow {
     pub window_ns: u64,
     /// That window by cause.
     pub leaves: Leaves,
+    /// The computation of that window by what limits it, nanoseconds, in the proportions of its typical steps; `None`
+    /// without samples of hardware counters. Sums to the leaf `compute` exactly.
+    pub limits: Option<LimitTimes>,
     /// Its verdict by itself, and the share, 0 to 1.
     pub verdict: (Group, f64),
     /// What it waited in collectives for a later rank, nanoseconds. Computation may have run beside it.

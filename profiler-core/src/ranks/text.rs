@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{RankRow, RanksReport};
 use crate::attribution::leaf::{Group, Leaf};
+use crate::counters::roofs::Limit;
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 use crate::whatif::about;
 use crate::words;
@@ -45,6 +46,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         "comm.: communicating. waited: for other ranks in collectives. caused: how long others waited for this rank. last: \
          collectives that it began last. late: how long after the first rank it began them (median).",
     );
+    limits_table(&mut out, report);
     if report.collectives > 0 {
         let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
         let share = 100.0 * waited as f64 / report.collective_ns.max(1) as f64;
@@ -107,6 +109,28 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         wrapped(&mut out, "not known: ", doubt);
     }
     out.into_text()
+}
+
+/// What limits the computation of each rank, in percent of it, where samples tell.
+fn limits_table(out: &mut Page, report: &RanksReport) {
+    let rows: Vec<_> = report.rows.iter().filter_map(|row| Some((row.rank, row.limits.as_ref()?))).collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "what limits computation, % of it:");
+    let _ = writeln!(out, "  rank   tensor   memory    issue  latency few warps idle SMs low clock not told");
+    for (rank, times) in rows.iter().take(SHOWN) {
+        let total = times.iter().sum::<u64>().max(1) as f64;
+        let [tensor, memory, issue, latency, warps, idle, clock, untold] =
+            Limit::ALL.map(|limit| format!("{:.1}", 100.0 * times[limit as usize] as f64 / total));
+        let _ = writeln!(
+            out,
+            "  {rank:>4} {tensor:>8} {memory:>8} {issue:>8} {latency:>8} {warps:>9} {idle:>8} {clock:>9} {untold:>8}"
+        );
+    }
+    if rows.len() > SHOWN {
+        let _ = writeln!(out, "  ... {} more", rows.len() - SHOWN);
+    }
 }
 
 /// The bottleneck of a rank.

@@ -13,6 +13,7 @@ use crate::dictionary::Dictionary;
 use crate::geometry::{Geometry, Multiprocessors};
 use crate::record::{Device, NameId};
 use crate::steps::Steady;
+use crate::text_format::names::short_names;
 use crate::text_format::{bytes, part_of, percent};
 
 /// A limit with less than this part of the computation is not mentioned.
@@ -61,15 +62,21 @@ pub(super) fn limits(
     let steady = division.of(account.steady_leaves()[Leaf::Compute as usize]);
     let metrics = estimator.set().metrics;
     let means = metrics.as_slice().iter().filter_map(|&metric| Some((metric, estimator.mean(metric)?))).collect();
-    let rate = |metric| estimator.mean(metric).zip(step_ns).map(|(rate, nanos)| (rate * nanos as f64 / 1e9) as u64);
+    // What units do, kernels do: a mean over the run, start-up included, is brought to a step by time of computation.
+    let window: u64 = account.leaves().iter().sum();
+    let in_steps = typical
+        .as_ref()
+        .map(|steps| window as f64 * of_step(steps) as f64 / account.leaves()[Leaf::Compute as usize].max(1) as f64);
+    let bytes_of_step = |metric| estimator.mean(metric).zip(in_steps).map(|(rate, nanos)| (rate * nanos / 1e9) as u64);
+    let while_stepping = in_steps.zip(step_ns).map_or(1.0, |(nanos, step)| nanos / step.max(1) as f64);
     let limits = ComputeLimits {
         set: *estimator.set(),
         samples: estimator.counts(),
         steady,
         step,
         means,
-        tensor_of_peak: estimator.tensor_of_peak(),
-        step_bytes: rate(Metric::DramRead).zip(rate(Metric::DramWrite)),
+        tensor_of_peak: estimator.tensor_of_peak().map(|mean| (mean * while_stepping).min(1.0)),
+        step_bytes: bytes_of_step(Metric::DramRead).zip(bytes_of_step(Metric::DramWrite)),
         busy_while_idle: estimates
             .get(estimator.set(), Activity::Idle, Metric::MultiprocessorsActive)
             .filter(|(active, error)| *active > 2.0 * error)
@@ -182,19 +189,19 @@ fn division_sentence(limits: &ComputeLimits) -> String {
 
 /// The kernel whose distance from its roof costs most.
 fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
-    let known = kernels.iter().filter(|row| !row.communication).filter_map(|row| {
+    let names = short_names(kernels.iter().map(|row| row.name.as_str()), 60);
+    let known = kernels.iter().zip(names).filter(|(row, _)| !row.communication).filter_map(|(row, name)| {
         let (roof, used, error) = row.limits?.limits.roof?;
         let gains = row.limits?.gains;
-        Some((row, roof, used, error, gains))
+        Some((row, roof, used, error, gains, name))
     });
     let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
-    let (row, roof, used, error, gains) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
-    let name = crate::text_format::shortened(&row.name, 60);
+    let (_, roof, used, error, gains, name) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
     let gain = gains.filter(|(_, gain)| *gain >= 1.01).map_or(String::new(), |(_, gain)| {
         format!("; at 90 % of it a step would be about {gain:.2}x as fast (by subtraction)")
     });
     Some(format!(
-        "Kernel {name} uses {:.0} % (±{:.0}) of {}{gain}.",
+        "Kernel {name} loses most to its roof: it uses {:.0} % (±{:.0}) of {}{gain}.",
         used * 100.0,
         (2.0 * error * 100.0).max(1.0),
         roof.words()
@@ -230,35 +237,35 @@ pub(super) fn advice(devices: &[DeviceReport]) -> Option<&'static str> {
     }
     Some(match first {
         Limit::Tensor => {
-            "The tensor cores are the limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller model). \
-             Kernels themselves have little left."
+            "Tensor cores are the largest limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller \
+             model)."
         }
         Limit::Memory if bound_by(device, Roof::L1) => {
-            "Shared memory and the L1 cache are the limit: look for bank conflicts and uncoalesced accesses (gpuwhy kernels), \
+            "Shared memory and the L1 cache are the largest limit: look for bank conflicts and uncoalesced accesses (gpuwhy kernels), \
              and keep values in registers."
         }
         Limit::Memory => {
-            "Memory is the limit: fuse kernels so that data are read once (torch.compile, fused attention and optimizers), use \
+            "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and optimizers), use \
              smaller types, and channels-last for convolutions."
         }
         Limit::Issue => {
-            "The issue of instructions is the limit: move matrix products to tensor cores (TF32 or bf16), vectorize loads, and \
+            "The issue of instructions is the largest limit: move matrix products to tensor cores (TF32 or bf16), vectorize loads, and \
              do less work per element."
         }
         Limit::Latency => {
-            "No unit is near its peak: kernels wait for memory or for their own results. Larger tiles and more independent \
+            "Latency is the largest limit: kernels wait for memory or for their own results. Larger tiles and more independent \
              work per thread hide that; `gpuwhy kernels` tells what each kernel waits for."
         }
         Limit::Occupancy => {
-            "Too few warps are resident to hide latency: fewer registers and less shared memory per block, or other block \
+            "Too few resident warps to hide latency are the largest limit: fewer registers and less shared memory per block, or other block \
              sizes. `gpuwhy kernels` tells which of them limits."
         }
         Limit::IdleMultiprocessors => {
-            "Multiprocessors are idle while kernels run: use larger batches or shapes so that grids fill the GPU, or run \
+            "Idle multiprocessors are the largest limit: use larger batches or shapes so that grids fill the GPU, or run \
              independent kernels on several streams."
         }
         Limit::LoweredClock => {
-            "The clock is lowered: see which limit does that (power or temperature), raise it if you may, or use a lower \
+            "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a lower \
              precision, which needs less power."
         }
         Limit::NotToldApart => return None,
@@ -285,18 +292,19 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
     if let Some(limits) = &device.limits {
         let used = limits.samples;
         sentences.push(format!(
-            "Counters: {} samples used of {}, every {}.",
+            "Counters: {} samples used of {}, every {} in the mean.",
             used.used,
             used.used + used.unusable + used.unplaced,
-            crate::text_format::duration(limits.set.interval_ns)
+            crate::text_format::duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
         ));
         if limits.samples.used > 0 {
             sentences.push(division_sentence(limits));
         }
         if let Some(tensor) = limits.tensor_of_peak {
             sentences.push(format!(
-                "Tensor cores did {:.1} % of what they do at the highest clock (measured utilization, of any precision).",
-                tensor * 100.0
+                "Tensor cores did {:.1} % of what they do at the highest clock, {} (measured utilization, of any precision).",
+                tensor * 100.0,
+                if limits.step.is_some() { "over typical steps" } else { "over the whole run" }
             ));
         }
         if let Some((read, written)) = limits.step_bytes {
@@ -307,8 +315,8 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
         sentences.extend(clock_sentence(gauges));
         if let Some(watts) = gauges.watts() {
             let step = device.typical.map(|typical| typical.mean_ns as f64 / 1e9 * watts);
-            let energy = step.map_or(String::new(), |joules| format!(", {joules:.2} J a step"));
-            sentences.push(format!("Power {watts:.0} W in the mean{energy}."));
+            let energy = step.map_or(String::new(), |joules| format!("; at that power {joules:.2} J a step"));
+            sentences.push(format!("Power {watts:.0} W in the mean of the run, start-up included{energy}."));
         }
     }
     sentences
@@ -325,10 +333,16 @@ pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
 /// Kernels with the most time and what they use most, a line each.
 pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
     const ROWS: usize = 12;
+    // An estimate may exceed what the device can have.
+    let highest = device.limits.as_ref().map_or(0, |limits| limits.set.highest_clock_hz);
+    let highest = if highest > 0 { highest as f64 } else { f64::INFINITY };
     let computing = device.kernels.iter().filter(|row| !row.communication);
-    let rows = computing.filter_map(|row| Some((row, row.limits.as_ref()?))).take(ROWS);
+    let rows: Vec<_> = computing.filter_map(|row| Some((row, row.limits.as_ref()?))).take(ROWS).collect();
+    let names = short_names(rows.iter().map(|(row, _)| row.name.as_str()), 80);
     let mut lines: Vec<_> = rows
-        .map(|(row, NamedLimits { limits, gains })| {
+        .into_iter()
+        .zip(names)
+        .map(|((row, NamedLimits { limits, gains }), name)| {
             let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0));
             let (roof, used, error) = match limits.roof {
                 Some((roof, used, error)) => (roof.name(), Some(used), Some(2.0 * error)),
@@ -341,9 +355,9 @@ pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
                 percent(error),
                 percent(limits.active),
                 percent(Some(limits.parts[Limit::Latency as usize] + limits.parts[Limit::Occupancy as usize])),
-                limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock / 1e9)),
+                limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock.min(highest) / 1e9)),
                 gains.map_or("-".to_owned(), |(_, gain)| format!("{gain:.2}x")),
-                crate::text_format::shortened(&row.name, 80),
+                name,
                 if limits.own { "" } else { " (mean of small kernels)" },
             )
         })
@@ -370,15 +384,16 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
             let nanos = division.times[limit as usize];
             let mut line =
                 format!("{:>20} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
+            line += &format!(" ({})", limit.name());
             if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
                 let (tail, small) = (division.tail_ns, division.small_grids_ns);
                 line += &format!(
-                    " (last blocks {}, small grids {})",
+                    ": last blocks {}, small grids {}",
                     crate::text_format::duration(tail),
                     crate::text_format::duration(small)
                 );
             }
-            format!("{line} ({})", limit.name())
+            line
         })
         .collect();
     lines.insert(

@@ -18,7 +18,7 @@ pub struct ComputeLimits {
     /// Means of the metrics over all samples, in their units.
     pub means: Vec<(Metric, f64)>,
     /// Mean use of the tensor pipes as a part of what they do at the highest clock, 0 to 1: the model FLOPs utilization
-    /// that the hardware saw, of work of any precision.
+    /// that the hardware saw, of work of any precision. Over typical steps; without these over all samples.
     pub tensor_of_peak: Option<f64>,
     /// Bytes that a typical step reads from device memory and writes to it.
     pub step_bytes: Option<(u64, u64)>,

@@ -18,7 +18,7 @@ pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
         wrapped(out, "  - ", sentence);
     }
     for device in &report.devices {
-        device_lines(out, device);
+        device_lines(out, device, &report.verdict.evidence);
     }
     if let Some(host) = &report.host {
         host.write(out);
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
     cost::lines(out, report);
 }
 
-fn device_lines(out: &mut Page, device: &DeviceReport) {
+fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
     let _ = writeln!(out, "GPU {}:", device.device.id);
     let share = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
     if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
@@ -57,7 +57,8 @@ fn device_lines(out: &mut Page, device: &DeviceReport) {
     if share(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE {
         compute_line(out, &device.compute);
     }
-    for sentence in limits::details(device) {
+    // What the evidence says is not said again.
+    for sentence in limits::details(device).into_iter().filter(|sentence| !evidence.contains(sentence)) {
         wrapped(out, "  - ", &sentence);
     }
     if device.copy_overlap.serial {
