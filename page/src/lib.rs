@@ -15,6 +15,7 @@ mod device;
 mod error;
 mod html;
 mod lane;
+mod lost;
 mod manifest;
 mod names;
 mod options;
@@ -61,13 +62,14 @@ pub fn write_report(
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, replayed, unplaced, uncorrected_ns } = recorder.finish()?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns } = recorder.finish()?;
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
     let mut left_out = plan.left_out.clone();
     left_out.extend(over_budget(&lanes));
+    left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
-    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (unplaced, uncorrected_ns));
+    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::html::mark;
 use crate::lane::Lane;
+use crate::lost::Lost;
 use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
 use crate::replay::Replay;
@@ -66,7 +67,7 @@ pub(crate) struct Timeline {
     windows: Option<Vec<(u64, u64)>>,
     lanes: Vec<Lane>,
     steps: Vec<Steps>,
-    unplaced: u64,
+    lost: Lost,
     uncorrected_ns: u64,
     pub(crate) replay: Option<Replay>,
 }
@@ -84,7 +85,7 @@ impl Timeline {
         report: &Report,
         lanes: Vec<Lane>,
         steps: BTreeMap<u32, Vec<LoggedStep>>,
-        (unplaced, uncorrected_ns): (u64, u64),
+        (lost, uncorrected_ns): (Lost, u64),
     ) -> Self {
         let rows = |device: u32, logged: Vec<LoggedStep>| {
             let of = report.devices.iter().find(|known| known.device.id.0 == device)?.steps.as_ref()?;
@@ -110,7 +111,7 @@ impl Timeline {
             windows: plan.kept.windows.clone(),
             lanes,
             steps: steps.into_iter().filter_map(|(device, logged)| rows(device, logged)).collect(),
-            unplaced,
+            lost,
             uncorrected_ns,
             replay: None,
         }

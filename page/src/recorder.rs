@@ -15,6 +15,7 @@ use profiler_core::words;
 use crate::block::Blocks;
 use crate::device::{Context, DeviceLane};
 use crate::lane::{Event, Lane};
+use crate::lost::Lost;
 use crate::names::{NameKind, Names};
 use crate::plan::Plan;
 use crate::prescan::Selected;
@@ -40,8 +41,7 @@ pub(crate) struct Recorder<'a> {
     ranges: RangeLanes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
     replayed: Vec<ReplayedOperation>,
-    /// Records without a lane, or with times outside of the run.
-    unplaced: u64,
+    lost: Lost,
     failure: Option<io::Error>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
     pub(crate) replayed: Vec<ReplayedOperation>,
-    pub(crate) unplaced: u64,
+    pub(crate) lost: Lost,
     pub(crate) uncorrected_ns: u64,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Recorder<'a> {
             ranges: RangeLanes::default(),
             steps: BTreeMap::new(),
             replayed: Vec::new(),
-            unplaced: 0,
+            lost: Lost::default(),
             failure: None,
         }
     }
@@ -87,6 +87,8 @@ impl<'a> Recorder<'a> {
             return Err(failure);
         }
         let uncorrected_ns = self.devices.values().map(|device| device.uncorrected_ns).sum();
+        let of_devices = self.devices.values().map(|device| device.lost());
+        let lost = of_devices.fold(self.lost.plus(self.ranges.lost), Lost::plus);
         let devices = self.devices.into_values().map(|device| device.segments);
         let lanes = devices.chain(self.ranges.into_lanes()).chain(self.lanes.into_values().map(|(lane, _)| lane));
         Ok(Recorded {
@@ -95,7 +97,7 @@ impl<'a> Recorder<'a> {
             names: self.names,
             steps: self.steps,
             replayed: self.replayed,
-            unplaced: self.unplaced,
+            lost,
             uncorrected_ns,
         })
     }
@@ -110,7 +112,7 @@ impl<'a> Recorder<'a> {
     fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         let Some((start, end)) = record.span() else { return Ok(()) };
         let Some(event) = self.placed(start, end) else {
-            self.unplaced += 1;
+            self.lost.outside += 1;
             return Ok(());
         };
         match record {
@@ -161,7 +163,7 @@ impl<'a> Recorder<'a> {
 
     fn push(&mut self, place: Place, kind: NameKind, event: Event, dictionary: &Dictionary) -> io::Result<()> {
         if !self.lanes.contains_key(&place) && !self.add_lane(place, dictionary) {
-            self.unplaced += 1;
+            self.lost.without_row += 1;
             return Ok(());
         }
         let Some((lane, sums)) = self.lanes.get_mut(&place) else { return Ok(()) };
@@ -229,8 +231,13 @@ impl<'a> Recorder<'a> {
     fn steps(&mut self, captures: &mut Captures) {
         for (number, device, step) in captures.take_step_log() {
             let rows = self.steps.entry(device.0).or_default();
-            if self.plan.shown.is_none_or(|shown| shown == number) && rows.len() < STEPS {
+            if self.plan.shown.is_some_and(|shown| shown != number) {
+                continue;
+            }
+            if rows.len() < STEPS {
                 rows.push(step);
+            } else {
+                self.lost.steps += 1;
             }
         }
     }

@@ -115,6 +115,7 @@ if (device) {
   for (const name of await tab.$$eval("[role=tab]", (tabs) => tabs.map((each) => each.id))) {
     await tab.click(`#${name}`);
     await tab.waitForTimeout(60);
+    if (name === "tab-host") await tab.waitForFunction(() => !/^…/.test(document.querySelector(".tabpanel").textContent));
     const text = await tab.textContent(".tabpanel");
     check(`the view ${name.slice(4)} is not empty`, text.length > 20, text);
     await picture(tab, name);

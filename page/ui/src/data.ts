@@ -21,7 +21,8 @@ export interface Timeline {
   windows: [number, number][] | null;
   lanes: Lane[];
   steps: { device: number; rows: [number, number][] }[];
-  unplaced: number;
+  /** What of the trace has no place in the timeline, by kind. */
+  lost: Record<string, number>;
   uncorrected_ns: number;
   replay: ReplayEntry | null;
 }

@@ -217,13 +217,19 @@ function About({ page }: ViewProps) {
     ["make this page again", `gpuwhy report --html OUT ${source.file}`],
     ["open in Perfetto", `gpuwhy export --to perfetto ${source.file}`],
   ];
+  const losses = Object.entries(timeline?.lost ?? {}).filter(([, lost]) => lost > 0);
   const notes = [...missing, ...report.completeness.damage, ...leftOut, ...report.process.notes];
   return (
     <div>
       <dl>{facts.map(([name, value]) => [<dt>{name}</dt>, <dd class="name">{value}</dd>])}</dl>
       <h2>Completeness</h2>
       <ul>{notes.map((note: string) => <li>{note}</li>)}{notes.length === 0 && <li>Nothing is missing.</li>}</ul>
-      {timeline && timeline.unplaced > 0 && <p>{count(timeline.unplaced)} records have no row in the timeline.</p>}
+      {losses.length > 0 && (
+        <Table label="Not in the timeline" rows={losses} columns={[
+          { title: "Not in the timeline", value: ([name]) => name.replace(/_/g, " ") },
+          { title: "Count", value: ([, lost]) => lost, text: ([, lost]) => count(lost) },
+        ]} />
+      )}
     </div>
   );
 }
