@@ -111,6 +111,17 @@ impl<'a> Recorder<'a> {
 
     fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         let Some((start, end)) = record.span() else { return Ok(()) };
+        if !matches!(
+            record,
+            Record::Kernel(_)
+                | Record::Copy(_)
+                | Record::Memset(_)
+                | Record::Api(_)
+                | Record::Sample(_)
+                | Record::Range(_)
+        ) {
+            return Ok(());
+        }
         let Some(event) = self.placed(start, end) else {
             self.lost.outside += 1;
             return Ok(());

@@ -3,7 +3,8 @@
 //
 //   node browser.mjs PAGE REPORT.json [PICTURES]
 //
-// Chromium: CHROMIUM names the program, else that of the system, else `npx playwright-core install chromium`.
+// Chromium: CHROMIUM names the program; else that of playwright-core, which tests/browser.sh fetches; else that of the
+// system.
 
 import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -14,10 +15,11 @@ import { chromium } from "playwright-core";
 const [file, reportFile, pictures] = process.argv.slice(2);
 const report = JSON.parse(readFileSync(reportFile, "utf8"));
 const address = pathToFileURL(resolve(file)).href;
-const programs = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const program = programs.find((path) => path && existsSync(path)) ?? chromium.executablePath();
-if (!existsSync(program)) {
-  console.error("no Chromium: apt-get install chromium, or npx playwright-core install chromium in page/ui");
+const programs = [process.env.CHROMIUM, chromium.executablePath(), "/usr/bin/chromium", "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome"];
+const program = programs.find((path) => path && existsSync(path));
+if (!program) {
+  console.error("no Chromium: tests/browser.sh fetches one");
   process.exit(3);
 }
 const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox"] });
