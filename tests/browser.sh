@@ -55,8 +55,9 @@ case "${1:-}" in
     "$target/debug/gpuwhy" report --json "$work"/*.gpuwhy >"$work/report.json"
     [ "$modules" = "$PWD/page/ui" ] || cp page/ui/browser.mjs "$modules/"
     (cd "$modules" && node browser.mjs "$work/page.html" "$work/report.json" "$work/pictures") | grep "NOT OK" && exit 1
-    cp "$work/pictures/timeline.png" docs/page-timeline.png
-    cp "$work/pictures/world.png" docs/page-whatif.png
+    for name in timeline whatif; do
+        cp "$work/pictures/readme-$name.png" "docs/page-$name.png"
+    done
     ;;
 "") exec cargo test --package gpuwhy --test main page:: -- --nocapture ;;
 *)

@@ -51,6 +51,15 @@ async function picture(tab, name) {
   mkdirSync(pictures, { recursive: true });
   await tab.screenshot({ path: join(pictures, `${name}.png`) });
 }
+/** A picture for the documentation: from this element on, or of it alone. */
+async function part(tab, name, selector, alone) {
+  if (!pictures) return;
+  const path = join(pictures, `${name}.png`);
+  const element = await tab.$(selector);
+  if (alone) return element.screenshot({ path });
+  const { y } = await element.boundingBox();
+  await tab.screenshot({ path, clip: { x: 0, y: y - 2, width: 1280, height: 800 - y } });
+}
 /** Nanoseconds of the breakdown that is shown, by words. */
 const shown = (tab) =>
   tab.$$eval("#stretch tr", (rows) =>
@@ -73,6 +82,7 @@ if (device) {
     JSON.stringify(Object.entries(whole).sort()) === JSON.stringify(Object.entries(wanted).sort()),
     JSON.stringify({ whole, wanted }));
   await picture(tab, "timeline");
+  await part(tab, "readme-timeline", "h1", false);
 
   // By keyboard alone: to a gap, and what it says.
   await tab.focus("canvas.timeline");
@@ -130,6 +140,7 @@ if (device) {
       check("the switch tells what a step becomes", after !== before && /becomes .+ less/.test(after), after);
       await tab.waitForTimeout(900);
       await picture(tab, "world");
+      await part(tab, "readme-whatif", "#replay", true);
       await worlds[0].click();
     }
   }

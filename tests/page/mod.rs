@@ -1,7 +1,7 @@
 //! `gpuwhy report --html`: the timeline of every recording is its report, and the page works in a browser.
 //!
-//! The browser needs Node.js with the packages of `page/ui`, and Chromium, which `tests/browser.sh` fetches; without them
-//! the tests print `SKIPPED` and the reason.
+//! The browser needs Node.js with the packages of `page/ui`, and Chromium, which `tests/browser.sh` fetches; without
+//! them the tests print `SKIPPED` and the reason.
 
 use std::fs;
 use std::io::Read as _;
