@@ -11,6 +11,7 @@
 //! `manifest` (what the script reads first), `html` (the static answer). `ui` is TypeScript, built into `assets`.
 
 mod block;
+mod counter_lanes;
 mod device;
 mod error;
 mod html;
@@ -62,7 +63,7 @@ pub fn write_report(
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns } = recorder.finish()?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters } = recorder.finish()?;
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
     let mut left_out = plan.left_out.clone();
@@ -71,6 +72,7 @@ pub fn write_report(
     let events = lanes.iter().map(|lane| lane.embedded).sum();
     let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
+    timeline.counters = counters;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
     blocks.named("names", &serde_json::to_vec(&names).map_err(io::Error::from)?)?;

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Lost {
-    /// Records with times outside of the run.
+    /// Records with times outside of the run, mostly host samples from before the first work.
     pub(crate) outside: u64,
     /// Records of streams, threads and ranges for which there is no row.
     pub(crate) without_row: u64,
@@ -35,10 +35,9 @@ impl Lost {
         }
     }
 
-    /// A sentence for each kind that was met.
+    /// A sentence for each kind that was met. What lies outside of the run is only counted.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let told = [
-            (self.outside, "records have times outside of the run"),
             (self.without_row, "records have no row: the timeline has 64 of each kind, those that come first"),
             (self.ranges_too_many, "ranges began while 4,096 were open and are not shown"),
             (self.ranges_unmatched, "begins or ends of ranges have no counterpart and are not shown"),

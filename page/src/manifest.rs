@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::report::Report;
 use profiler_core::report::json::Document;
 use profiler_core::steps::LoggedStep;
@@ -10,6 +11,7 @@ use profiler_core::whatif::ScenarioKind;
 use profiler_core::words;
 use serde::Serialize;
 
+use crate::counter_lanes::CounterLane;
 use crate::html::mark;
 use crate::lane::Lane;
 use crate::lost::Lost;
@@ -29,6 +31,9 @@ pub(crate) struct Manifest {
     left_out: Vec<String>,
     leaves: Vec<LeafWords>,
     groups: Vec<GroupWords>,
+    /// Name and words of what limits computation, and of the roofs of kernels.
+    limits: Vec<(&'static str, &'static str)>,
+    roofs: Vec<(&'static str, &'static str)>,
     timeline: Option<Timeline>,
 }
 
@@ -70,6 +75,7 @@ pub(crate) struct Timeline {
     lost: Lost,
     uncorrected_ns: u64,
     pub(crate) replay: Option<Replay>,
+    pub(crate) counters: Vec<CounterLane>,
 }
 
 /// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
@@ -114,6 +120,7 @@ impl Timeline {
             lost,
             uncorrected_ns,
             replay: None,
+            counters: Vec::new(),
         }
     }
 }
@@ -145,6 +152,8 @@ impl Manifest {
                     without: ScenarioKind::without(group).map(ScenarioKind::name),
                 })
                 .collect(),
+            limits: Limit::ALL.into_iter().map(|limit| (limit.name(), limit.words())).collect(),
+            roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), roof.words())).collect(),
             timeline,
         }
     }

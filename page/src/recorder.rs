@@ -13,6 +13,7 @@ use profiler_core::whatif::ReplayedOperation;
 use profiler_core::words;
 
 use crate::block::Blocks;
+use crate::counter_lanes::{CounterLane, CounterLanes};
 use crate::device::{Context, DeviceLane};
 use crate::lane::{Event, Lane};
 use crate::lost::Lost;
@@ -41,6 +42,7 @@ pub(crate) struct Recorder<'a> {
     ranges: RangeLanes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
     replayed: Vec<ReplayedOperation>,
+    counters: CounterLanes,
     lost: Lost,
     failure: Option<io::Error>,
 }
@@ -61,6 +63,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
     pub(crate) replayed: Vec<ReplayedOperation>,
     pub(crate) lost: Lost,
+    pub(crate) counters: Vec<CounterLane>,
     pub(crate) uncorrected_ns: u64,
 }
 
@@ -76,6 +79,7 @@ impl<'a> Recorder<'a> {
             ranges: RangeLanes::default(),
             steps: BTreeMap::new(),
             replayed: Vec::new(),
+            counters: CounterLanes::new(plan.origin, plan.window),
             lost: Lost::default(),
             failure: None,
         }
@@ -98,6 +102,7 @@ impl<'a> Recorder<'a> {
             steps: self.steps,
             replayed: self.replayed,
             lost,
+            counters: self.counters.into_lanes(),
             uncorrected_ns,
         })
     }
@@ -262,6 +267,7 @@ impl Observer for Recorder<'_> {
     fn item(&mut self, item: &Item, dictionary: &Dictionary) {
         match item {
             Item::Capture(mark) => self.selected.follow(*mark),
+            Item::Counters(event) => self.counters.take(event),
             Item::Record(record) if self.failure.is_none() && self.selected.is(self.plan.shown) => {
                 let outcome = self.record(record, dictionary);
                 self.tell(outcome);

@@ -131,6 +131,12 @@ if (device) {
     const text = await tab.textContent(".tabpanel");
     check(`the view ${name.slice(4)} is not empty`, text.length > 20, text);
     await picture(tab, name);
+    if (name === "tab-limits" && device.compute_limits) {
+      const limits = device.compute_limits.step_ns ?? device.compute_limits.steady_ns;
+      const all = Object.values(limits).reduce((sum, nanos) => sum + nanos, 0);
+      const told = await tab.$$eval("#limits td[title]", (cells) => cells.map((cell) => Number(cell.title.replace(" ns", ""))));
+      check("the limits of computation sum to it", told.at(-1) === all && told.slice(0, -1).reduce((a, b) => a + b, 0) === all, told);
+    }
     const worlds = name === "tab-whatif" ? await tab.$$("#replay .buttons button:not(.step)") : [];
     if (worlds.length > 1) {
       const before = await tab.textContent("#replay");

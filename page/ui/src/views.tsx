@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import type { Page, Report } from "./data";
 import { FlameView } from "./flame";
 import { bytes, count, duration, percent } from "./format";
+import { hasLimits, Limits } from "./limits";
 import { ReplayView } from "./replay";
 import { Mark } from "./selection";
 import { Table, type Column } from "./table";
@@ -241,6 +242,7 @@ export const TABS: Tab[] = [
   { id: "steps", title: "Steps", has: (report) => report.devices.some((device: Row) => device.steps), body: (props) => <Steps {...props} /> },
   { id: "host", title: "Host", has: (report) => Boolean(report.host), body: (props) => <Host {...props} /> },
   { id: "kernels", title: "Kernels", has: hasDevice, body: (props) => <Kernels {...props} /> },
+  { id: "limits", title: "Inside the GPU", has: hasLimits, body: (props) => <Limits {...props} /> },
   { id: "copies", title: "Copies", has: (report) => report.devices.some((device: Row) => device.copies.length), body: (props) => <Copies {...props} /> },
   { id: "calls", title: "Calls", has: (report) => report.api.length > 0, body: (props) => <Calls {...props} /> },
   { id: "ranges", title: "Ranges", has: (report) => Boolean(report.ranges), body: (props) => <Ranges {...props} /> },
