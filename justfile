@@ -24,6 +24,10 @@ fuzz target='trace' *options:
 model:
     cargo test --release -p gpuwhy-model
 
+# The HTML page in Chromium.
+browser *options:
+    tests/browser.sh {{options}}
+
 # The claims of the README, on a machine with an NVIDIA GPU.
 gpu *options:
     tests/gpu/run.sh {{options}}

@@ -14,6 +14,7 @@ use profiler_core::record::{StackId, Timestamp};
 
 use crate::block::Blocks;
 use crate::lane::{Event, Kept, Lane};
+use crate::lost::Lost;
 use crate::names::Names;
 use crate::sums::{Stretches, Sums};
 
@@ -32,6 +33,8 @@ pub(crate) struct DeviceLane {
     /// What is told of the gap that ended last; segments that end none repeat it, which takes no bytes.
     ended: [u64; 4],
     waiting_idle: usize,
+    /// Gaps of which it is not known what ended them.
+    untold: u64,
     /// Time that was corrected too late for the segments of the page, nanoseconds.
     pub(crate) uncorrected_ns: u64,
 }
@@ -64,6 +67,7 @@ impl DeviceLane {
             waiting: VecDeque::new(),
             waiting_idle: 0,
             ended: [0; 4],
+            untold: 0,
             uncorrected_ns: 0,
         }
     }
@@ -113,6 +117,7 @@ impl DeviceLane {
             let (begin, end) = (segment.from.max(from), segment.to.min(to));
             found += end.since(begin);
             // What is left before the operation is a gap that it ends, of which no more is known.
+            self.untold += u64::from(segment.from < begin && !segment.leaf.is_busy());
             new.push((TimeSegment { to: begin, ..segment }, None));
             new.push((TimeSegment { leaf, from: begin, to: end, subject: Subject::None, stack: StackId::NONE }, None));
             new.push((TimeSegment { from: end, ..segment }, ends));
@@ -135,7 +140,12 @@ impl DeviceLane {
         let leaf = segment.leaf as u64 + if ends.is_some() { GAP_END } else { 0 };
         let event = Event { begin, duration: segment.to.since(segment.from), ..Event::default() };
         let event = event.with([leaf, subject.into(), stack.into(), operation, stream, thread, correlation]);
+        self.segments.continues = ends.is_none() && !segment.leaf.is_busy();
         self.segments.push(event, with.kept, with.blocks)
+    }
+
+    pub(crate) fn lost(&self) -> Lost {
+        Lost { gap_ends: self.untold, gaps_split: self.segments.split, ..Lost::default() }
     }
 
     /// The newest segments are a gap, and this ended it.
@@ -144,6 +154,8 @@ impl DeviceLane {
         let thread = gap.launch.map_or(0, |launch| u64::from(launch.thread.0) + 1);
         if let Some(newest) = self.waiting.back_mut().filter(|newest| newest.time.to == gap.to) {
             newest.ends = Some([operation.into(), gap.stream.0.into(), thread, gap.correlation.0.into()]);
+        } else {
+            self.untold += 1;
         }
     }
 

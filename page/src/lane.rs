@@ -59,6 +59,12 @@ pub(crate) struct Lane {
     pub(crate) embedded: u64,
     /// Those that had no room.
     pub(crate) refused: u64,
+    /// Whether more of what came last follows, which belongs into the same chunk.
+    #[serde(skip)]
+    pub(crate) continues: bool,
+    /// How often it did not fit there.
+    #[serde(skip)]
+    pub(crate) split: u64,
     #[serde(skip)]
     pending: Vec<Event>,
 }
@@ -94,6 +100,8 @@ impl Lane {
             events: 0,
             embedded: 0,
             refused: 0,
+            continues: false,
+            split: 0,
             pending: Vec::new(),
         }
     }
@@ -108,7 +116,8 @@ impl Lane {
         self.events += 1;
         if kept.holds(&event) {
             self.pending.push(event);
-            if self.pending.len() >= CHUNK {
+            if self.pending.len() >= if self.continues { 2 * CHUNK } else { CHUNK } {
+                self.split += u64::from(self.continues);
                 self.flush(kept, blocks)?;
             }
         }
@@ -187,5 +196,24 @@ mod tests {
         }
         lane.flush(&kept, &mut blocks).unwrap();
         assert_eq!((lane.events, lane.embedded, lane.chunks.len()), (1003, 3, 1));
+    }
+
+    #[test]
+    fn a_gap_stays_in_one_chunk_while_it_fits() {
+        let mut out = Vec::new();
+        let mut blocks = Blocks::new(&mut out);
+        let mut lane = Lane::new("device", Some(0), 0, &["leaf"]);
+        let kept = Kept { windows: None, most_bytes: u64::MAX };
+        for begin in 0..CHUNK as u64 + 9 {
+            lane.continues = (CHUNK as u64 - 9..CHUNK as u64 + 5).contains(&begin);
+            lane.push(Event { begin, duration: 1, ..Event::default() }, &kept, &mut blocks).unwrap();
+        }
+        let counts = |lane: &Lane| lane.chunks.iter().map(|chunk| chunk.count).collect::<Vec<_>>();
+        assert_eq!((counts(&lane), lane.split), (vec![CHUNK + 6], 0));
+        lane.continues = true;
+        for begin in 0..2 * CHUNK as u64 {
+            lane.push(Event { begin, duration: 1, ..Event::default() }, &kept, &mut blocks).unwrap();
+        }
+        assert_eq!((counts(&lane), lane.split), (vec![CHUNK + 6, 2 * CHUNK], 1));
     }
 }

@@ -11,10 +11,12 @@
 //! `manifest` (what the script reads first), `html` (the static answer). `ui` is TypeScript, built into `assets`.
 
 mod block;
+mod counter_lanes;
 mod device;
 mod error;
 mod html;
 mod lane;
+mod lost;
 mod manifest;
 mod names;
 mod options;
@@ -61,14 +63,16 @@ pub fn write_report(
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, replayed, unplaced, uncorrected_ns } = recorder.finish()?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters } = recorder.finish()?;
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
     let mut left_out = plan.left_out.clone();
     left_out.extend(over_budget(&lanes));
+    left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
-    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (unplaced, uncorrected_ns));
+    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
+    timeline.counters = counters;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
     blocks.named("names", &serde_json::to_vec(&names).map_err(io::Error::from)?)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::report::Report;
 use profiler_core::report::json::Document;
 use profiler_core::steps::LoggedStep;
@@ -10,8 +11,10 @@ use profiler_core::whatif::ScenarioKind;
 use profiler_core::words;
 use serde::Serialize;
 
+use crate::counter_lanes::CounterLane;
 use crate::html::mark;
 use crate::lane::Lane;
+use crate::lost::Lost;
 use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
 use crate::replay::Replay;
@@ -28,6 +31,9 @@ pub(crate) struct Manifest {
     left_out: Vec<String>,
     leaves: Vec<LeafWords>,
     groups: Vec<GroupWords>,
+    /// Name and words of what limits computation, and of the roofs of kernels.
+    limits: Vec<(&'static str, &'static str)>,
+    roofs: Vec<(&'static str, &'static str)>,
     timeline: Option<Timeline>,
 }
 
@@ -66,9 +72,10 @@ pub(crate) struct Timeline {
     windows: Option<Vec<(u64, u64)>>,
     lanes: Vec<Lane>,
     steps: Vec<Steps>,
-    unplaced: u64,
+    lost: Lost,
     uncorrected_ns: u64,
     pub(crate) replay: Option<Replay>,
+    pub(crate) counters: Vec<CounterLane>,
 }
 
 /// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
@@ -84,7 +91,7 @@ impl Timeline {
         report: &Report,
         lanes: Vec<Lane>,
         steps: BTreeMap<u32, Vec<LoggedStep>>,
-        (unplaced, uncorrected_ns): (u64, u64),
+        (lost, uncorrected_ns): (Lost, u64),
     ) -> Self {
         let rows = |device: u32, logged: Vec<LoggedStep>| {
             let of = report.devices.iter().find(|known| known.device.id.0 == device)?.steps.as_ref()?;
@@ -110,9 +117,10 @@ impl Timeline {
             windows: plan.kept.windows.clone(),
             lanes,
             steps: steps.into_iter().filter_map(|(device, logged)| rows(device, logged)).collect(),
-            unplaced,
+            lost,
             uncorrected_ns,
             replay: None,
+            counters: Vec::new(),
         }
     }
 }
@@ -144,6 +152,8 @@ impl Manifest {
                     without: ScenarioKind::without(group).map(ScenarioKind::name),
                 })
                 .collect(),
+            limits: Limit::ALL.into_iter().map(|limit| (limit.name(), limit.words())).collect(),
+            roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), roof.words())).collect(),
             timeline,
         }
     }

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::device::Context;
 use crate::lane::{Event, Lane};
+use crate::lost::Lost;
 use crate::names::NameKind;
 
 /// Lanes, of threads and of ranges that are ended by number; open ranges of each.
@@ -21,10 +22,20 @@ const BY_NUMBER: u64 = u64::MAX;
 pub(crate) struct RangeLanes {
     /// By thread.
     lanes: BTreeMap<u64, Lane>,
-    /// Open ranges of each thread and domain: begin and message.
-    pushed: FxHashMap<(u32, NameId), Vec<(u64, NameId)>>,
+    /// By thread and domain.
+    pushed: FxHashMap<(u32, NameId), Pushed>,
     started: FxHashMap<u64, (u64, NameId)>,
     latest: u64,
+    pub(crate) lost: Lost,
+}
+
+/// Open ranges of a thread and domain.
+#[derive(Debug, Default)]
+struct Pushed {
+    /// Begin and message.
+    open: Vec<(u64, NameId)>,
+    /// Those on top of them that had no room; their ends come first.
+    beyond: u64,
 }
 
 impl RangeLanes {
@@ -34,29 +45,39 @@ impl RangeLanes {
         let key = (range.thread.0, range.domain);
         match range.kind {
             RangeEventKind::Push => {
-                let open = self.pushed.entry(key).or_default();
-                if open.len() < OPEN {
-                    open.push((at, range.message));
+                let pushed = self.pushed.entry(key).or_default();
+                if pushed.open.len() < OPEN {
+                    pushed.open.push((at, range.message));
+                } else {
+                    pushed.beyond += 1;
+                    self.lost.ranges_too_many += 1;
                 }
             }
             RangeEventKind::Pop => {
-                let open = self.pushed.get_mut(&key);
-                if let Some((begin, message, level)) =
-                    open.and_then(|open| open.pop().map(|(begin, message)| (begin, message, open.len())))
-                {
+                let pushed = self.pushed.entry(key).or_default();
+                if pushed.beyond > 0 {
+                    pushed.beyond -= 1;
+                } else if let Some((begin, message)) = pushed.open.pop() {
+                    let level = pushed.open.len();
                     self.ended(range.thread.0.into(), (begin, at), message, level, with)?;
+                } else {
+                    self.lost.ranges_unmatched += 1;
                 }
             }
             RangeEventKind::Start if self.started.len() < OPEN => {
-                self.started.insert(range.range_id, (at, range.message));
+                let replaced = self.started.insert(range.range_id, (at, range.message));
+                self.lost.ranges_unmatched += u64::from(replaced.is_some());
             }
             RangeEventKind::End => {
                 if let Some((begin, message)) = self.started.remove(&range.range_id) {
                     self.ended(BY_NUMBER, (begin, at), message, 0, with)?;
+                } else {
+                    self.lost.ranges_unmatched += 1;
                 }
             }
             RangeEventKind::Mark => self.ended(range.thread.0.into(), (at, at), range.message, 0, with)?,
-            RangeEventKind::Start | RangeEventKind::Unknown => {}
+            RangeEventKind::Start => self.lost.ranges_too_many += 1,
+            RangeEventKind::Unknown => self.lost.ranges_unmatched += 1,
         }
         Ok(())
     }
@@ -70,6 +91,7 @@ impl RangeLanes {
         with: &mut Context<'_, '_>,
     ) -> io::Result<()> {
         if self.lanes.len() >= LANES && !self.lanes.contains_key(&thread) {
+            self.lost.without_row += 1;
             return Ok(());
         }
         let lane = self.lanes.entry(thread).or_insert_with(|| {
@@ -88,7 +110,7 @@ impl RangeLanes {
         open.sort_unstable_by_key(|&((thread, domain), _)| (thread, domain));
         let latest = self.latest;
         for ((thread, _), ranges) in open {
-            for (level, (begin, message)) in ranges.into_iter().enumerate() {
+            for (level, (begin, message)) in ranges.open.into_iter().enumerate() {
                 self.ended(thread.into(), (begin, latest), message, level, with)?;
             }
         }

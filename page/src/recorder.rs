@@ -13,8 +13,10 @@ use profiler_core::whatif::ReplayedOperation;
 use profiler_core::words;
 
 use crate::block::Blocks;
+use crate::counter_lanes::{CounterLane, CounterLanes};
 use crate::device::{Context, DeviceLane};
 use crate::lane::{Event, Lane};
+use crate::lost::Lost;
 use crate::names::{NameKind, Names};
 use crate::plan::Plan;
 use crate::prescan::Selected;
@@ -40,8 +42,8 @@ pub(crate) struct Recorder<'a> {
     ranges: RangeLanes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
     replayed: Vec<ReplayedOperation>,
-    /// Records without a lane, or with times outside of the run.
-    unplaced: u64,
+    counters: CounterLanes,
+    lost: Lost,
     failure: Option<io::Error>,
 }
 
@@ -60,7 +62,8 @@ pub(crate) struct Recorded<'a> {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
     pub(crate) replayed: Vec<ReplayedOperation>,
-    pub(crate) unplaced: u64,
+    pub(crate) lost: Lost,
+    pub(crate) counters: Vec<CounterLane>,
     pub(crate) uncorrected_ns: u64,
 }
 
@@ -76,7 +79,8 @@ impl<'a> Recorder<'a> {
             ranges: RangeLanes::default(),
             steps: BTreeMap::new(),
             replayed: Vec::new(),
-            unplaced: 0,
+            counters: CounterLanes::new(plan.origin, plan.window),
+            lost: Lost::default(),
             failure: None,
         }
     }
@@ -87,6 +91,8 @@ impl<'a> Recorder<'a> {
             return Err(failure);
         }
         let uncorrected_ns = self.devices.values().map(|device| device.uncorrected_ns).sum();
+        let of_devices = self.devices.values().map(|device| device.lost());
+        let lost = of_devices.fold(self.lost.plus(self.ranges.lost), Lost::plus);
         let devices = self.devices.into_values().map(|device| device.segments);
         let lanes = devices.chain(self.ranges.into_lanes()).chain(self.lanes.into_values().map(|(lane, _)| lane));
         Ok(Recorded {
@@ -95,7 +101,8 @@ impl<'a> Recorder<'a> {
             names: self.names,
             steps: self.steps,
             replayed: self.replayed,
-            unplaced: self.unplaced,
+            lost,
+            counters: self.counters.into_lanes(),
             uncorrected_ns,
         })
     }
@@ -109,8 +116,19 @@ impl<'a> Recorder<'a> {
 
     fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         let Some((start, end)) = record.span() else { return Ok(()) };
+        if !matches!(
+            record,
+            Record::Kernel(_)
+                | Record::Copy(_)
+                | Record::Memset(_)
+                | Record::Api(_)
+                | Record::Sample(_)
+                | Record::Range(_)
+        ) {
+            return Ok(());
+        }
         let Some(event) = self.placed(start, end) else {
-            self.unplaced += 1;
+            self.lost.outside += 1;
             return Ok(());
         };
         match record {
@@ -161,7 +179,7 @@ impl<'a> Recorder<'a> {
 
     fn push(&mut self, place: Place, kind: NameKind, event: Event, dictionary: &Dictionary) -> io::Result<()> {
         if !self.lanes.contains_key(&place) && !self.add_lane(place, dictionary) {
-            self.unplaced += 1;
+            self.lost.without_row += 1;
             return Ok(());
         }
         let Some((lane, sums)) = self.lanes.get_mut(&place) else { return Ok(()) };
@@ -229,8 +247,13 @@ impl<'a> Recorder<'a> {
     fn steps(&mut self, captures: &mut Captures) {
         for (number, device, step) in captures.take_step_log() {
             let rows = self.steps.entry(device.0).or_default();
-            if self.plan.shown.is_none_or(|shown| shown == number) && rows.len() < STEPS {
+            if self.plan.shown.is_some_and(|shown| shown != number) {
+                continue;
+            }
+            if rows.len() < STEPS {
                 rows.push(step);
+            } else {
+                self.lost.steps += 1;
             }
         }
     }
@@ -244,6 +267,7 @@ impl Observer for Recorder<'_> {
     fn item(&mut self, item: &Item, dictionary: &Dictionary) {
         match item {
             Item::Capture(mark) => self.selected.follow(*mark),
+            Item::Counters(event) => self.counters.take(event),
             Item::Record(record) if self.failure.is_none() && self.selected.is(self.plan.shown) => {
                 let outcome = self.record(record, dictionary);
                 self.tell(outcome);

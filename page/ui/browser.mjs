@@ -3,7 +3,8 @@
 //
 //   node browser.mjs PAGE REPORT.json [PICTURES]
 //
-// Chromium: CHROMIUM names the program, else that of the system, else `npx playwright-core install chromium`.
+// Chromium: CHROMIUM names the program; else that of playwright-core, which tests/browser.sh fetches; else that of the
+// system.
 
 import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -14,10 +15,11 @@ import { chromium } from "playwright-core";
 const [file, reportFile, pictures] = process.argv.slice(2);
 const report = JSON.parse(readFileSync(reportFile, "utf8"));
 const address = pathToFileURL(resolve(file)).href;
-const programs = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const program = programs.find((path) => path && existsSync(path)) ?? chromium.executablePath();
-if (!existsSync(program)) {
-  console.error("no Chromium: apt-get install chromium, or npx playwright-core install chromium in page/ui");
+const programs = [process.env.CHROMIUM, chromium.executablePath(), "/usr/bin/chromium", "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome"];
+const program = programs.find((path) => path && existsSync(path));
+if (!program) {
+  console.error("no Chromium: tests/browser.sh fetches one");
   process.exit(3);
 }
 const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox"] });
@@ -49,6 +51,15 @@ async function picture(tab, name) {
   mkdirSync(pictures, { recursive: true });
   await tab.screenshot({ path: join(pictures, `${name}.png`) });
 }
+/** A picture for the documentation: from this element on, or of it alone. */
+async function part(tab, name, selector, alone) {
+  if (!pictures) return;
+  const path = join(pictures, `${name}.png`);
+  const element = await tab.$(selector);
+  if (alone) return element.screenshot({ path });
+  const { y } = await element.boundingBox();
+  await tab.screenshot({ path, clip: { x: 0, y: y - 2, width: 1280, height: 800 - y } });
+}
 /** Nanoseconds of the breakdown that is shown, by words. */
 const shown = (tab) =>
   tab.$$eval("#stretch tr", (rows) =>
@@ -71,6 +82,7 @@ if (device) {
     JSON.stringify(Object.entries(whole).sort()) === JSON.stringify(Object.entries(wanted).sort()),
     JSON.stringify({ whole, wanted }));
   await picture(tab, "timeline");
+  await part(tab, "readme-timeline", "h1", false);
 
   // By keyboard alone: to a gap, and what it says.
   await tab.focus("canvas.timeline");
@@ -115,9 +127,16 @@ if (device) {
   for (const name of await tab.$$eval("[role=tab]", (tabs) => tabs.map((each) => each.id))) {
     await tab.click(`#${name}`);
     await tab.waitForTimeout(60);
+    if (name === "tab-host") await tab.waitForFunction(() => !/^…/.test(document.querySelector(".tabpanel").textContent));
     const text = await tab.textContent(".tabpanel");
     check(`the view ${name.slice(4)} is not empty`, text.length > 20, text);
     await picture(tab, name);
+    if (name === "tab-limits" && device.compute_limits) {
+      const limits = device.compute_limits.step_ns ?? device.compute_limits.steady_ns;
+      const all = Object.values(limits).reduce((sum, nanos) => sum + nanos, 0);
+      const told = await tab.$$eval("#limits td[title]", (cells) => cells.map((cell) => Number(cell.title.replace(" ns", ""))));
+      check("the limits of computation sum to it", told.at(-1) === all && told.slice(0, -1).reduce((a, b) => a + b, 0) === all, told);
+    }
     const worlds = name === "tab-whatif" ? await tab.$$("#replay .buttons button:not(.step)") : [];
     if (worlds.length > 1) {
       const before = await tab.textContent("#replay");
@@ -127,6 +146,7 @@ if (device) {
       check("the switch tells what a step becomes", after !== before && /becomes .+ less/.test(after), after);
       await tab.waitForTimeout(900);
       await picture(tab, "world");
+      await part(tab, "readme-whatif", "#replay", true);
       await worlds[0].click();
     }
   }

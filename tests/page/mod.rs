@@ -1,7 +1,7 @@
 //! `gpuwhy report --html`: the timeline of every recording is its report, and the page works in a browser.
 //!
-//! The browser needs Node.js with the packages of `page/ui`, and Chromium; without them the tests print `SKIPPED` and
-//! the reason.
+//! The browser needs Node.js with the packages of `page/ui`, and Chromium, which `tests/browser.sh` fetches; without
+//! them the tests print `SKIPPED` and the reason.
 
 use std::fs;
 use std::io::Read as _;
@@ -232,7 +232,13 @@ fn node(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Option<Output> {
         }
     };
     let arguments = arguments.iter().map(|argument| argument.as_ref());
-    Some(Command::new("node").args(arguments).current_dir(folder).output().unwrap())
+    let mut command = Command::new("node");
+    // Where tests/browser.sh puts Chromium.
+    let chromium = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("chromium");
+    if chromium.is_dir() {
+        command.env("PLAYWRIGHT_BROWSERS_PATH", chromium);
+    }
+    Some(command.args(arguments).current_dir(folder).output().unwrap())
 }
 
 fn said(output: &Output) -> String {

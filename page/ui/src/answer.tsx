@@ -48,7 +48,6 @@ function subjectWords(page: Page, subject: number): string {
 
 function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
   const { leaves, groups, report } = page.manifest;
-  const largest = gap.parts.reduce((most, part) => (part.duration > most.duration ? part : most), gap.parts[0]!);
   // A long gap alternates between the same causes.
   const together = new Map<string, { leaf: number; subject: number; duration: number }>();
   for (const { leaf, subject, duration: nanos } of gap.parts) {
@@ -56,6 +55,11 @@ function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
     const row = together.get(key) ?? { leaf, subject, duration: 0 };
     together.set(key, { ...row, duration: row.duration + nanos });
   }
+  // What took most of it speaks, by its longest part.
+  const most = [...together.values()].sort((a, b) => b.duration - a.duration)[0];
+  const largest = gap.parts
+    .filter((part) => part.leaf === most?.leaf && part.subject === most.subject)
+    .sort((a, b) => b.duration - a.duration)[0];
   if (!largest) return <p>The segments of this gap are not in this page.</p>;
   const leaf = leaves[largest.leaf]!;
   const group = groups[leaf.group]!;

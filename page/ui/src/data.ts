@@ -21,9 +21,17 @@ export interface Timeline {
   windows: [number, number][] | null;
   lanes: Lane[];
   steps: { device: number; rows: [number, number][] }[];
-  unplaced: number;
+  /** What of the trace has no place in the timeline, by kind. */
+  lost: Record<string, number>;
   uncorrected_ns: number;
   replay: ReplayEntry | null;
+  counters: CounterLane[];
+}
+
+/** Hardware counters of a device in equal stretches of the run, percent of their peak. */
+export interface CounterLane {
+  device: number;
+  rows: { name: string; values: (number | null)[] }[];
 }
 
 /** A few steps in every world of the simulation. */
@@ -59,6 +67,9 @@ export interface Manifest {
   left_out: string[];
   leaves: LeafWords[];
   groups: GroupWords[];
+  /** Name and words. */
+  limits: [string, string][];
+  roofs: [string, string][];
   timeline: Timeline | null;
 }
 

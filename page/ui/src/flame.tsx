@@ -30,7 +30,12 @@ export async function lost(page: Page, device: number): Promise<{ root: Frame; w
     let at = root;
     at.nanos += nanos;
     for (const frame of page.stack(stack).reverse()) {
-      const text = frame.line ? `${frame.text} ${frame.file.replace(/^.*\//, "")}:${frame.line}` : frame.text;
+      // Python's import machinery, five frames for each module, would hide which module it is.
+      if (frame.file.startsWith("<frozen importlib")) continue;
+      // Of the code of a module the file is the name, of __init__.py also its folder.
+      const module = frame.text === "<module>";
+      const file = frame.file.replace(module ? /^.*\/(?=[^/]*\/)/ : /^.*\//, "");
+      const text = frame.line ? `${module ? "" : `${frame.text} `}${file}:${frame.line}` : frame.text;
       let child = at.children.get(text);
       if (!child) at.children.set(text, (child = { text, nanos: 0, children: new Map() }));
       child.nanos += nanos;
@@ -86,7 +91,8 @@ export function FlameView({ page, device }: { page: Page; device: number }) {
       <h2>Stacks by lost GPU time</h2>
       <p>
         A width is the time in which the GPU was idle because of a stack: {duration(found.root.nanos)} in all. Idle time
-        without a stack, {duration(found.without)}, is not in the picture. A click zooms.
+        without a stack, {duration(found.without)}, is not in the picture, nor are frames of Python's import machinery. A
+        click zooms.
         {top && <button onClick={() => setTop(null)}>show all</button>}
       </p>
       <div class="flame" role="group" aria-label="Stacks by lost GPU time" style={{ height: `${depth * HIGH}px` }}>

@@ -143,8 +143,8 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
         document.getElementById("search")?.focus();
       } else if (event.key === "?") setHelp((shown) => !shown);
       else if (event.key === "[" || event.key === "]") {
-        const part = answer?.kind === "gap" ? answer.parts.reduce((a, b) => (b.duration > a.duration ? b : a)) : null;
-        void next(part?.leaf ?? largestIdle(page, view.device), event.key === "]");
+        const part = answer?.kind === "gap" ? mostOf(answer.parts) : null;
+        void next(part ?? largestIdle(page, view.device), event.key === "]");
       } else if (event.key === "Escape") setAnswer(null);
     };
     document.addEventListener("keydown", pressed);
@@ -212,6 +212,13 @@ function onDevice(page: Page, view: View): View {
   const devices = page.lanes("device");
   const known = devices.some((lane) => lane.device === view.device);
   return known ? view : { ...view, device: devices[0]?.device ?? 0 };
+}
+
+/** The cause of most of a gap. */
+function mostOf(parts: { leaf: number; duration: number }[]): number {
+  const sums = new Map<number, number>();
+  for (const { leaf, duration: nanos } of parts) sums.set(leaf, (sums.get(leaf) ?? 0) + nanos);
+  return [...sums].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
 }
 
 /** The cause of most idle time. */

@@ -111,14 +111,18 @@ async function addSamples(page: Page, gap: Gap, thread: number): Promise<void> {
     const stack = events.values[0]![i]!;
     seen.set(stack, (seen.get(stack) ?? 0) + 1);
   });
-  const rows = [...seen].map(([stack, count]) => {
+  // Samples at one place are one row, whoever called it.
+  const places = new Map<string, Gap["samples"][0]>();
+  for (const [stack, count] of seen) {
     const frames = page.stack(stack);
-    const own = frames.find((frame) => frame.line > 0 && !/site-packages|dist-packages|\/lib\/python/.test(frame.file));
-    const frame = own ?? frames[0];
+    const own = frames.find((frame) => frame.line > 0 && !/site-packages|dist-packages|\/lib\/python|^<frozen/.test(frame.file));
+    const frame = own ?? frames.find((frame) => !frame.file.startsWith("<frozen importlib")) ?? frames[0];
     const line = frame && frame.line > 0 ? `:${frame.line}` : "";
-    return { text: frame ? `${frame.file}${line} (${frame.text})` : "no stack", count, stack };
-  });
-  gap.samples = rows.sort((a, b) => b.count - a.count);
+    const text = frame ? `${frame.file}${line} (${frame.text})` : "no stack";
+    const known = places.get(text);
+    places.set(text, known ? { ...known, count: known.count + count } : { text, count, stack });
+  }
+  gap.samples = [...places.values()].sort((a, b) => b.count - a.count);
 }
 
 /** The event of a lane that somebody pointed at. */

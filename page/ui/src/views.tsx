@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import type { Page, Report } from "./data";
 import { FlameView } from "./flame";
 import { bytes, count, duration, percent } from "./format";
+import { hasLimits, Limits } from "./limits";
 import { ReplayView } from "./replay";
 import { Mark } from "./selection";
 import { Table, type Column } from "./table";
@@ -217,13 +218,19 @@ function About({ page }: ViewProps) {
     ["make this page again", `gpuwhy report --html OUT ${source.file}`],
     ["open in Perfetto", `gpuwhy export --to perfetto ${source.file}`],
   ];
+  const losses = Object.entries(timeline?.lost ?? {}).filter(([, lost]) => lost > 0);
   const notes = [...missing, ...report.completeness.damage, ...leftOut, ...report.process.notes];
   return (
     <div>
       <dl>{facts.map(([name, value]) => [<dt>{name}</dt>, <dd class="name">{value}</dd>])}</dl>
       <h2>Completeness</h2>
       <ul>{notes.map((note: string) => <li>{note}</li>)}{notes.length === 0 && <li>Nothing is missing.</li>}</ul>
-      {timeline && timeline.unplaced > 0 && <p>{count(timeline.unplaced)} records have no row in the timeline.</p>}
+      {losses.length > 0 && (
+        <Table label="Not in the timeline" rows={losses} columns={[
+          { title: "Not in the timeline", value: ([name]) => name.replace(/_/g, " ") },
+          { title: "Count", value: ([, lost]) => lost, text: ([, lost]) => count(lost) },
+        ]} />
+      )}
     </div>
   );
 }
@@ -235,6 +242,7 @@ export const TABS: Tab[] = [
   { id: "steps", title: "Steps", has: (report) => report.devices.some((device: Row) => device.steps), body: (props) => <Steps {...props} /> },
   { id: "host", title: "Host", has: (report) => Boolean(report.host), body: (props) => <Host {...props} /> },
   { id: "kernels", title: "Kernels", has: hasDevice, body: (props) => <Kernels {...props} /> },
+  { id: "limits", title: "Inside the GPU", has: hasLimits, body: (props) => <Limits {...props} /> },
   { id: "copies", title: "Copies", has: (report) => report.devices.some((device: Row) => device.copies.length), body: (props) => <Copies {...props} /> },
   { id: "calls", title: "Calls", has: (report) => report.api.length > 0, body: (props) => <Calls {...props} /> },
   { id: "ranges", title: "Ranges", has: (report) => Boolean(report.ranges), body: (props) => <Ranges {...props} /> },

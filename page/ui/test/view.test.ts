@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { hasLimits, largest, wordsOf } from "../src/limits";
 import style from "../src/page.css";
 import { duration, marks, moment } from "../src/format";
 import { fromFragment, key, panned, SHORTEST, toFragment, zoomed } from "../src/view";
@@ -80,4 +81,12 @@ test("colors stand out from the ground in both themes", () => {
       }
     }
   }
+});
+
+test("a kernel's largest limits are told in words", () => {
+  const words: [string, string][] = [["memory", "memory"], ["issue", "instruction issue"], ["latency", "latency"]];
+  assert.equal(largest({ issue: 0.42, latency: 0.476, memory: 0.049 }, words), "latency 48 %, instruction issue 42 %");
+  assert.equal(wordsOf(words, "issue"), "instruction issue");
+  assert.equal(wordsOf(words, null), "");
+  assert.ok(hasLimits({ devices: [{}, { compute_limits: {} }] }) && !hasLimits({ devices: [{ compute_limits: null }] }));
 });

@@ -1,0 +1,51 @@
+//! What of a trace has no place in the timeline of its page, counted.
+
+use serde::Serialize;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Lost {
+    /// Records with times outside of the run, mostly host samples from before the first work.
+    pub(crate) outside: u64,
+    /// Records of streams, threads and ranges for which there is no row.
+    pub(crate) without_row: u64,
+    /// Begins of ranges while too many were open.
+    pub(crate) ranges_too_many: u64,
+    /// Begins or ends of ranges without the other, and range events of an unknown kind.
+    pub(crate) ranges_unmatched: u64,
+    /// Steps behind those that the page holds.
+    pub(crate) steps: u64,
+    /// Gaps of which it is not known what ended them.
+    pub(crate) gap_ends: u64,
+    /// Gaps of so many parts that the page shows them as two or more.
+    pub(crate) gaps_split: u64,
+}
+
+impl Lost {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            outside: self.outside + other.outside,
+            without_row: self.without_row + other.without_row,
+            ranges_too_many: self.ranges_too_many + other.ranges_too_many,
+            ranges_unmatched: self.ranges_unmatched + other.ranges_unmatched,
+            steps: self.steps + other.steps,
+            gap_ends: self.gap_ends + other.gap_ends,
+            gaps_split: self.gaps_split + other.gaps_split,
+        }
+    }
+
+    /// A sentence for each kind that was met. What lies outside of the run is only counted.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let told = [
+            (self.without_row, "records have no row: the timeline has 64 of each kind, those that come first"),
+            (self.ranges_too_many, "ranges began while 4,096 were open and are not shown"),
+            (self.ranges_unmatched, "begins or ends of ranges have no counterpart and are not shown"),
+            (self.steps, "steps are not listed: the list has the first 131,072"),
+            (self.gap_ends, "gaps do not show what ended them"),
+            (self.gaps_split, "gaps have too many parts and are shown as several"),
+        ];
+        let met = told.into_iter().filter(|&(count, _)| count > 0);
+        met.map(|(count, what)| format!("In the timeline, {count} {what}.")).collect()
+    }
+}
