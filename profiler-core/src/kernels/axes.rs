@@ -47,7 +47,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// All of them, in the order of [`Figures::bytes`].
+    /// All of them, in the order of the `bytes` of `Figures`.
     pub const ALL: [Self; 3] = [Self::Dram, Self::L2, Self::L1];
 
     /// Stable name.

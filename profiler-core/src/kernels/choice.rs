@@ -41,7 +41,7 @@ pub enum Excluded {
     Communication,
     /// It was launched cooperatively: all of its blocks wait for each other.
     Cooperative,
-    /// It runs for longer than [`LONGEST_NANOS`]; such kernels often wait for the host or for another kernel.
+    /// It runs for longer than a second; such kernels often wait for the host or for another kernel.
     Persistent,
     /// CUDA graphs launch it, and a node of a graph cannot be measured alone.
     InGraph,

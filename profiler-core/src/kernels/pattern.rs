@@ -43,7 +43,7 @@ enum State {
     Match,
 }
 
-/// A compiled pattern. See the [module](self).
+/// A compiled pattern. See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     states: Vec<State>,

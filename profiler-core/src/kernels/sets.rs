@@ -67,7 +67,7 @@ const MEMORY: [&str; 10] = [
     "smsp__inst_executed_op_local_st.sum",
 ];
 
-/// The parts of [`STALL_METRIC`]'s name, without `selected`, which is no stall.
+/// The parts of `STALL_METRIC`'s name, without `selected`, which is no stall.
 pub const STALL_REASONS: [&str; 18] = [
     "barrier",
     "branch_resolving",

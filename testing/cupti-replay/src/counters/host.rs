@@ -13,7 +13,7 @@ use cupti_sys::counters::abi::{
 
 use super::Recorded;
 use super::image;
-use super::parameters::{bytes, checked, checked_anywhere, names};
+use super::parameters::{bytes, checked, checked_anywhere, names, register_exit};
 use super::unit::HostObject;
 use crate::ffi;
 use crate::instance::answer;
@@ -33,7 +33,9 @@ pub unsafe extern "C" fn cuptiProfilerInitialize(parameters: *mut ProfilerInitia
     answer("cuptiProfilerInitialize", |player| {
         // SAFETY: as promised by the caller.
         unsafe { checked(player, "cuptiProfilerInitialize", parameters, ProfilerInitialize::SIZE) }?;
-        player.unit.recorded().map(drop)
+        player.unit.recorded().map(drop)?;
+        register_exit();
+        Ok(())
     })
 }
 

@@ -2,6 +2,8 @@
 #![expect(unsafe_code, reason = "structs and texts of C")]
 
 use std::ffi::{CStr, c_char};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cupti_sys::CuptiResult;
 
@@ -9,6 +11,22 @@ use super::image::Data;
 use crate::ffi;
 use crate::player::Player;
 use crate::violation::Rule;
+
+/// The exit handlers of NVIDIA's libraries of metrics have run: what these compute with is gone.
+static GONE: AtomicBool = AtomicBool::new(false);
+
+/// From the first use on there is an exit handler, as NVIDIA's libraries of metrics register theirs when they are
+/// loaded.
+pub fn register_exit() {
+    static REGISTERED: Once = Once::new();
+    extern "C" fn gone() {
+        GONE.store(true, Ordering::Release);
+    }
+    REGISTERED.call_once(|| {
+        // SAFETY: a plain function of a library that is never unloaded.
+        let _ = unsafe { libc::atexit(gone) };
+    });
+}
 
 /// Checks a struct: not NULL, and as long as the fields that are used.
 ///
@@ -32,6 +50,11 @@ pub unsafe fn checked<P>(
 /// # Safety
 /// As [`checked`].
 pub unsafe fn checked_anywhere<P>(parameters: *mut P, size: usize) -> Result<&'static mut P, CuptiResult> {
+    if GONE.load(Ordering::Acquire) {
+        // The real library reads freed memory. Nobody can be answered any more.
+        eprintln!("counters were used behind the exit handlers of the libraries of metrics");
+        std::process::abort();
+    }
     if parameters.is_null() {
         return Err(CuptiResult::INVALID_PARAMETER);
     }
