@@ -3,8 +3,8 @@
 A row is one line of measured.jsonl, as checks/interventions.py writes it. Nothing here needs a GPU.
 
 A real gain is a ratio of two rates, and the rate of a program that its CPU limits differs by 10 to 30 % from turn to turn
-on shared hosts. So a real gain is a range: from the slowest turn after the fix over the fastest before it, to the opposite.
-The step after the fix is compared apart, because it is mostly limited by the GPU and scatters less.
+on shared hosts. So the tables also have its range, from the slowest turn after the fix over the fastest before it to the
+opposite, and the error of the step after the fix, which the GPU mostly limits. The medians alone are judged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
 
-# What the intervals promise: this part of the real gains is in them, as far as turns can tell.
+# What the intervals promise: they contain this part of the real gains.
 COVERAGE = 0.90
-# Largest median of the errors of predicted steps after the fix.
+# Largest median of the errors of predicted gains.
 MEDIAN_ERROR = 0.05
 # Columns of text.
 COLUMNS = 118
@@ -77,7 +77,8 @@ def gain(row: dict) -> Gain | None:
     after_error = step / row["speedup"] / 1e9 * statistics.median(after) - 1 if step and row["speedup"] else None
     return Gain(
         row["name"], row["fix"], row["held_out"], row["scenario"], statistics.median(after) / statistics.median(before),
-        min(after) / max(before), max(after) / max(min(before), 1e-9), after_error, row["speedup"], row["low"], row["high"], row["verdict"], tuple(row["expected"]),
+        min(after) / max(before), max(after) / max(min(before), 1e-9), after_error, row["speedup"], row["low"], row["high"],
+        row["verdict"], tuple(row["expected"]),
         row["plan"][0]["kind"] if row["plan"] else None)
 
 
@@ -103,7 +104,7 @@ class Summary:
 
     @property
     def coverage(self) -> float | None:
-        return self.reached / self.intervals if self.intervals else None
+        return self.covered / self.intervals if self.intervals else None
 
     def text(self) -> str:
         coverage = "no intervals" if self.coverage is None else (
@@ -135,9 +136,9 @@ def halves(found: Sequence[Gain]) -> dict[str, list[Gain]]:
 
 def is_calibrated(summary: Summary) -> bool | None:
     """Whether intervals and predictions keep what they promise; None when there are too few to tell."""
-    if summary.intervals < FEWEST or summary.median_after_error is None:
+    if summary.intervals < FEWEST or summary.median_error is None:
         return None
-    return summary.reached >= COVERAGE * summary.intervals and summary.median_after_error <= MEDIAN_ERROR
+    return summary.covered >= COVERAGE * summary.intervals and summary.median_error <= MEDIAN_ERROR
 
 
 def percent(value: float | None, signed: bool = False) -> str:
