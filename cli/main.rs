@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
+mod elf;
 mod explain;
 mod export;
 mod inputs;
