@@ -5,6 +5,7 @@
 
 mod analyze;
 mod args;
+mod check;
 mod compact;
 mod control;
 mod demo;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
         Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
+        Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
