@@ -104,7 +104,8 @@ def build() -> pathlib.Path:
 
 def prepared(folder: pathlib.Path, name: str, scratch: pathlib.Path) -> pathlib.Path:
     """The file without symbols for debuggers."""
-    source = next((path for path in (folder / name, folder / "deps" / name) if path.is_file()), None)
+    # cargo links libraries of dependencies one level up only when their package was asked for: the one above may be older.
+    source = next((path for path in (folder / "deps" / name, folder / name) if path.is_file()), None)
     if source is None:
         raise SystemExit(f"{folder / name} does not exist: build it with cargo build --release -p gpuwhy -p gpuwhy-inject")
     copy = scratch / name

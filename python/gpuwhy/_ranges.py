@@ -9,7 +9,7 @@ import functools
 import inspect
 import sys
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, TypeVar, overload
+from typing import Any, Callable, Iterable, Iterator, TypeVar, cast, overload
 
 from . import _native
 
@@ -50,7 +50,7 @@ class range:
     __slots__ = ("_name", "_domain_name", "_functions", "_number")
 
     @overload
-    def __new__(cls, name: F) -> F: ...
+    def __new__(cls, name: F) -> F: ...  # type: ignore[misc]
     @overload
     def __new__(cls, name: str, *, domain: str | None = None) -> range: ...
 
@@ -84,11 +84,11 @@ class range:
 
     def __call__(self, function: F) -> F:
         name, domain = self._name.decode("utf-8", "replace"), self._domain_name
-        wrapper: Any
+        wrapped: Any
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def wrapper(*arguments: Any, **named: Any) -> Any:
+            async def in_started(*arguments: Any, **named: Any) -> Any:
                 functions = _native.listening()
                 number = functions.range_start(_domain(functions, domain), _bytes(name)) if functions else 0
                 try:
@@ -96,16 +96,18 @@ class range:
                 finally:
                     if functions:
                         functions.range_end(number)
+
+            wrapped = in_started
         else:
 
             @functools.wraps(function)
-            def wrapper(*arguments: Any, **named: Any) -> Any:
+            def in_pushed(*arguments: Any, **named: Any) -> Any:
                 # One for each call, because functions may call themselves.
                 with range(name, domain=domain):
                     return function(*arguments, **named)
 
-        result: F = wrapper
-        return result
+            wrapped = in_pushed
+        return cast(F, wrapped)
 
 
 def mark(name: str, *, domain: str | None = None) -> None:

@@ -74,14 +74,23 @@ class Device:
         return f"<Device {self.id} {self.name}>"
 
 
+def _rows(raw: Mapping[str, Any], section: str, name: str) -> list[Mapping[str, Any]]:
+    """A list of a section that a report may lack."""
+    found: Mapping[str, Any] = raw.get(section) or {}
+    return cast("list[Mapping[str, Any]]", found.get(name) or [])
+
+
 class Report:
     """What gpuwhy says of a run, a session or a capture."""
 
-    def __init__(self, raw: Mapping[str, Any], text: Callable[[], str] | None = None) -> None:
+    def __init__(
+            self, raw: Mapping[str, Any], text: Callable[[], str] | None = None,
+            check: Callable[[Mapping[str, Any]], None] | None = None) -> None:
         self.raw: Mapping[str, Any] = raw
         """The whole JSON report."""
         typed = cast(ReportJson, raw)
         self._make_text = text
+        self._check = check
         self._text: str | None = None
         self.verdict = Verdict(typed["verdict"])
         self.devices: Tuple[Device, ...] = tuple(Device(device) for device in typed["devices"])
@@ -117,12 +126,12 @@ class Report:
     @property
     def lines(self) -> Table:
         """Lines of Python (and of C with native stacks) at which the host kept the device waiting."""
-        return Table((self.raw.get("host") or {}).get("lines") or [])
+        return Table(_rows(self.raw, "host", "lines"))
 
     @property
     def ranges(self) -> Table:
         """Ranges that the program named."""
-        return Table((self.raw.get("ranges") or {}).get("rows") or [])
+        return Table(_rows(self.raw, "ranges", "rows"))
 
     @property
     def text(self) -> str:
@@ -160,8 +169,6 @@ class Report:
         if self._check is None:
             raise LookupError("this report has no trace any more; name one, as in profile('run.gpuwhy')")
         self._check(limits)
-
-    _check: Callable[[Mapping[str, Any]], None] | None = None
 
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)

@@ -128,6 +128,14 @@ def prepare(*, mode: str | None = None, cupti_sharing: str | None = None) -> Sta
         return _prepared
 
 
+def _outside() -> int:
+    """How many frames above the caller the program is: warnings name its line, not one of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def _remove(path: str, folder: str) -> None:
     for remove, what in ((os.unlink, path), (os.rmdir, folder)):
         try:
@@ -171,7 +179,8 @@ class Profile:
         self._step = 0
         self._entered = False
         self._report: Report | None = None
-        self._owner = os.getpid()
+        self.owner = os.getpid()
+        """The process that made or started this."""
         self.state: State | None = None
         """How complete the session is; None before it began."""
         self.traces: list[Path] = []
@@ -199,11 +208,11 @@ class Profile:
         """
         global _open_profile
         with _lock:
-            if _open_profile is not None and _open_profile._owner == os.getpid():
+            if _open_profile is not None and _open_profile.owner == os.getpid():
                 raise NotMeasured("busy", "a session is open in this process already; stop it first: records do not say "
                                   "which part of a program wanted them")
             _open_profile = self
-            self._owner = os.getpid()
+            self.owner = os.getpid()
             self._entered = True
         try:
             if self._schedule is None:
@@ -227,7 +236,7 @@ class Profile:
         """
         if not self._entered:
             raise NotMeasured("not_open", "this profile is not open; start it first")
-        if self._owner != os.getpid():
+        if self.owner != os.getpid():
             # A child of a fork has the object of its parent, and no collector.
             return None
         self._forget()
@@ -238,11 +247,12 @@ class Profile:
     def step(self) -> None:
         """The next step of the program begins here, and the one before ends: for loops that `steps()` cannot wrap. Call it
         at the begin of each iteration; the first call begins the first step."""
-        if self._owner == os.getpid():
+        if self.owner == os.getpid():
             self._steps.next()
-            self._advance()
+            self.advance()
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """A step is over: the schedule goes on."""
         if self._schedule is None or not self._entered:
             return
         if self._schedule.phase(self._step) == "last" and self._measuring:
@@ -335,7 +345,7 @@ class Profile:
                 "`python -m gpuwhy`")
         if self._strict:
             raise NotMeasured("refused", text)
-        warnings.warn(text, LateStart, stacklevel=4)
+        warnings.warn(text, LateStart, stacklevel=_outside())
 
     def _begin(self, keep: bool = True) -> None:
         functions = _native.loaded()
@@ -373,6 +383,9 @@ class Profile:
                 return
             trace = Trace(path)
             report = trace.report
+            if self._folder is not None:
+                # Its trace is about to go.
+                report.text
             self._report = report
             if self._html is not None:
                 trace.html(self._html, force=True)
@@ -404,10 +417,10 @@ def profile(
 def step_of_open_profile() -> None:
     """A step of `steps()` is over: the schedule of the open profile goes on."""
     current = _open_profile
-    if current is not None and current._owner == os.getpid():
-        current._advance()
+    if current is not None and current.owner == os.getpid():
+        current.advance()
 
 
 def current() -> Profile | None:
     """The profile that is open in this process."""
-    return _open_profile if _open_profile is not None and _open_profile._owner == os.getpid() else None
+    return _open_profile if _open_profile is not None and _open_profile.owner == os.getpid() else None

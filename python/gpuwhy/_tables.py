@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportMissingModuleSource=false
 """Tables of reports and traces, for pandas, polars and pyarrow, none of which is needed."""
 
 from __future__ import annotations

@@ -32,11 +32,9 @@ class Trace:
 
         Raises CommandFailed when the trace cannot be read.
         """
-        arguments = ["report", *self._options, *self._capture, self.path]
-        raw: Mapping[str, Any] = _command.as_json(["report", "--json", *arguments[1:]])
-        report = Report(raw, lambda: _command.call(arguments)[1])
-        report._check = self._expect
-        return report
+        chosen: list[str | os.PathLike[str]] = [*self._options, *self._capture, self.path]
+        raw: Mapping[str, Any] = _command.as_json(["report", "--json", *chosen])
+        return Report(raw, lambda: _command.call(["report", *chosen])[1], self._expect)
 
     def _expect(self, limits: Mapping[str, Any]) -> None:
         from ._check import judge
@@ -65,7 +63,7 @@ class Trace:
         return Table(_command.as_json(["query", "--json", self.path, query]))
 
     def _parquet(self, name: str) -> Path:
-        folder = _temporary()
+        folder = temporary_folder()
         self.export("parquet", folder)
         found = sorted(folder.rglob(f"{name}.parquet"))
         if not found:
@@ -228,6 +226,6 @@ def _temporary_root() -> Path:
     return folder
 
 
-def _temporary() -> Path:
+def temporary_folder() -> Path:
     """A new folder that goes with this process."""
     return Path(tempfile.mkdtemp(dir=_temporary_root()))
