@@ -170,6 +170,7 @@ def steps(iterable: Iterable[T], *, name: str = "step") -> Iterator[T]:
             except StopIteration:
                 return
             yield item
+            counted.end()
             step_of_open_profile()
     finally:
         counted.end()

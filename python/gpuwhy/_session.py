@@ -177,6 +177,8 @@ class Profile:
         self._keep = True
         self._steps = Steps()
         self._step = 0
+        # Whether step() has begun a step.
+        self._stepped = False
         self._entered = False
         self._report: Report | None = None
         self.owner = os.getpid()
@@ -190,6 +192,11 @@ class Profile:
     def trace(self) -> Path | None:
         """The file of the trace, while measuring or of the last cycle; None where none was named."""
         return self._path if self._wanted is not None else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was started in this process and not stopped."""
+        return self._entered and self.owner == os.getpid()
 
     @property
     def report(self) -> Report:
@@ -214,6 +221,7 @@ class Profile:
             _open_profile = self
             self.owner = os.getpid()
             self._entered = True
+        self._stepped = False
         try:
             if self._schedule is None:
                 self._begin()
@@ -247,9 +255,13 @@ class Profile:
     def step(self) -> None:
         """The next step of the program begins here, and the one before ends: for loops that `steps()` cannot wrap. Call it
         at the begin of each iteration; the first call begins the first step."""
-        if self.owner == os.getpid():
-            self._steps.next()
+        if self.owner != os.getpid():
+            return
+        if self._stepped:
+            self._steps.end()
             self.advance()
+        self._stepped = True
+        self._steps.next()
 
     def advance(self) -> None:
         """A step is over: the schedule goes on."""
