@@ -1,7 +1,7 @@
 //! A section of an ELF file, by name: what a library says about itself without being loaded.
 //!
-//! Only the 64-bit little-endian kind is understood, which is that of every machine that CUDA runs on. Whatever does not
-//! fit is no section: the file may be anything.
+//! Only the 64-bit little-endian kind is understood, which is that of every machine that CUDA runs on. Whatever does
+//! not fit is no section: the file may be anything.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -56,7 +56,10 @@ impl fmt::Display for NotFound {
             Some(_) => write!(f, "\nwhich is not a file. Correct the variable or unset it."),
             None if file == LIBRARY => {
                 write!(f, "\nPut it next to gpuwhy or name it in {LIBRARY_VARIABLE}. ")?;
-                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` builds it; `pip install gpuwhy` brings it.")
+                write!(
+                    f,
+                    "In a source checkout `cargo build -p gpuwhy-inject` builds it; `pip install gpuwhy` brings it."
+                )
             }
             None => write!(f, "\nPut it next to gpuwhy."),
         }

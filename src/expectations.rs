@@ -186,8 +186,8 @@ impl Expectations {
         self.and(Rule::Step(at_most))
     }
 
-    /// The median step of each device is at most `ratio` times that which `baseline` has for such a device, under the name
-    /// `step`. With `GPUWHY_BLESS=1` the baseline is renewed instead.
+    /// The median step of each device is at most `ratio` times that which `baseline` has for such a device, under the
+    /// name `step`. With `GPUWHY_BLESS=1` the baseline is renewed instead.
     pub fn step_within(self, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::StepWithin { ratio, baseline: baseline.clone() })
     }
@@ -213,9 +213,8 @@ impl Expectations {
     pub fn judge(&self, report: &Report) -> Judgment {
         let incomplete = incomplete(report);
         let judged = self.0.iter().filter(|_| incomplete.is_none());
-        let rules = judged
-            .map(|rule| JudgedRule { rule: rule.to_string(), failure: rule.judge(report).err() })
-            .collect();
+        let rules =
+            judged.map(|rule| JudgedRule { rule: rule.to_string(), failure: rule.judge(report).err() }).collect();
         Judgment { incomplete, rules }
     }
 

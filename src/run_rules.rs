@@ -71,7 +71,8 @@ fn steps(report: &Report) -> Result<Vec<(&DeviceReport, u64, u64)>, String> {
         let known = device.steps.as_ref().filter(|steps| !steps.rows.is_empty());
         known.map(|steps| (steps.duration_percentile(50), steps.seen))
     };
-    let none = |device: &DeviceReport| format!("no steps were found on device {}, so none is judged", device.device.id.0);
+    let none =
+        |device: &DeviceReport| format!("no steps were found on device {}, so none is judged", device.device.id.0);
     measured(report)?
         .iter()
         .map(|device| of(device).map(|(median, seen)| (device, median, seen)).ok_or_else(|| none(device)))

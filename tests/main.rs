@@ -3,6 +3,7 @@
 mod api;
 mod capture;
 mod cli_calibrate;
+mod cli_check;
 mod cli_compact;
 mod cli_demo;
 mod cli_diff;

@@ -42,6 +42,8 @@ export GPUWHY_TEST_INSTALLED=1
 uv=$tools/uv/bin/uv
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# uv looks at the PATH; pyenv keeps its versions elsewhere.
+PATH=$PATH:$(printf '%s:' "$HOME"/.pyenv/versions/*/bin)
 for version in 3.9 3.10 3.11 3.12 3.13 3.14 3.14t; do
     folder=$scratch/$version
     if ! "$uv" venv --quiet --python "$version" "$folder" 2>"$scratch/said"; then
@@ -58,14 +60,20 @@ done
 # Where pip puts things: into a folder of modules, under a prefix; and uv into an overlay.
 say='import gpuwhy._find as f; print(f.command(), f.library()); import gpuwhy; print(gpuwhy.environment("x")["GPUWHY_OUTPUT"])'
 cd "$scratch"
+expect() { # what a command says, how it must begin
+    case $1 in "$2"*) ;; *) echo "expected $2, found $1" >&2; exit 1 ;; esac
+}
 python3 -m pip install --quiet --no-index --no-deps --target "$scratch/target" "$wheel"
-PYTHONPATH=$scratch/target python3 -c "$say" | grep -q "^$scratch/target/bin/gpuwhy $scratch/target/gpuwhy/_lib/libprof.so$"
-"$scratch/target/bin/gpuwhy" doctor | grep -q "$scratch/target/gpuwhy/_lib/libprof.so"
+expect "$(PYTHONPATH=$scratch/target python3 -c "$say")" "$scratch/target/bin/gpuwhy $scratch/target/gpuwhy/_lib/libprof.so"
+found() { # a command of gpuwhy: the library that it takes
+    { "$@" doctor || true; } | sed -n 's/^ok    libprof.so *//p'
+}
+expect "$(found "$scratch/target/bin/gpuwhy")" "$scratch/target/gpuwhy/_lib/libprof.so"
 python3 -m pip install --quiet --no-index --no-deps --ignore-installed --prefix "$scratch/prefix" "$wheel"
 modules=$(echo "$scratch"/prefix/lib/python3*/site-packages)
-PYTHONPATH=$modules python3 -c "$say" | grep -q "^$scratch/prefix/bin/gpuwhy $modules/gpuwhy/_lib/libprof.so$"
-"$scratch/prefix/bin/gpuwhy" doctor | grep -q "$modules/gpuwhy/_lib/libprof.so"
-"$uv" run --quiet --no-project --no-index --with "$wheel" python -c "$say" | grep -q "/_lib/libprof.so$"
-"$uv" tool run --quiet --no-index --from "$wheel" gpuwhy doctor | grep -q "gpuwhy/_lib/libprof.so"
-"$uv" tool run --quiet --no-index --from "$wheel" gpuwhy --version
+expect "$(PYTHONPATH=$modules python3 -c "$say")" "$scratch/prefix/bin/gpuwhy $modules/gpuwhy/_lib/libprof.so"
+expect "$(found "$scratch/prefix/bin/gpuwhy")" "$modules/gpuwhy/_lib/libprof.so"
+export UV_CACHE_DIR=$scratch/uv
+expect "$("$uv" run --quiet --no-project --no-index --with "$wheel" python -c "$say")" "$scratch/uv/"
+expect "$(found "$uv" tool run --quiet --no-index --from "$wheel" gpuwhy)" "$scratch/uv/"
 echo "installed by pip, --target, --prefix, uv venv, uv run --with, uv tool run"

@@ -91,7 +91,7 @@ def _frame(trace: Trace, height: int) -> str:
                 f"<code>gpuwhy view {_escape(str(trace.path))}</code> opens it.</div>")
     page = path.read_text(encoding="utf-8")
     # The sandbox gives the page an origin of its own: it reaches neither the notebook nor its storage.
-    return (f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;border:1px solid #ccc" '
+    return (f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;outline:1px solid #ccc" '
             f'srcdoc="{_escape(page)}"></iframe>')
 
 
