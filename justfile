@@ -24,6 +24,10 @@ fuzz target='trace' *options:
 model:
     cargo test --release -p gpuwhy-model
 
+# The Python module over recordings; `just python --wheel FILE` tests a wheel in fresh environments.
+python *options:
+    tests/python.sh {{options}}
+
 # The HTML page in Chromium.
 browser *options:
     tests/browser.sh {{options}}

@@ -3,7 +3,8 @@
 #
 #   tests/python.sh                 the sources, over the replay library, with what cargo has built in target/debug; types
 #   tests/python.sh --wheel FILE    a wheel, in fresh environments of every CPython that is here or that uv can fetch;
-#                                   what follows is for pytest, such as -k notebook
+#                                   what follows is for pytest, such as -k notebook; GPUWHY_TEST_VERSIONS="3.9 3.12"
+#                                   chooses versions, none tests only where pip and uv put things
 #
 # Tools come from PyPI, into target/python. What cannot be had is SKIPPED.
 set -euo pipefail
@@ -44,7 +45,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # uv looks at the PATH; pyenv keeps its versions elsewhere.
 PATH=$PATH:$(printf '%s:' "$HOME"/.pyenv/versions/*/bin)
-for version in 3.9 3.10 3.11 3.12 3.13 3.14 3.14t; do
+for version in ${GPUWHY_TEST_VERSIONS:-3.9 3.10 3.11 3.12 3.13 3.14 3.14t}; do
+    [ "$version" != none ] || continue
     folder=$scratch/$version
     if ! "$uv" venv --quiet --python "$version" "$folder" 2>"$scratch/said"; then
         echo "SKIPPED: CPython $version: $(tail -n 1 "$scratch/said")"
@@ -63,13 +65,13 @@ cd "$scratch"
 expect() { # what a command says, how it must begin
     case $1 in "$2"*) ;; *) echo "expected $2, found $1" >&2; exit 1 ;; esac
 }
-python3 -m pip install --quiet --no-index --no-deps --target "$scratch/target" "$wheel"
+python3 -m pip install --quiet --root-user-action ignore --no-index --no-deps --target "$scratch/target" "$wheel"
 expect "$(PYTHONPATH=$scratch/target python3 -c "$say")" "$scratch/target/bin/gpuwhy $scratch/target/gpuwhy/_lib/libprof.so"
 found() { # a command of gpuwhy: the library that it takes
     { "$@" doctor || true; } | sed -n 's/^ok    libprof.so *//p'
 }
 expect "$(found "$scratch/target/bin/gpuwhy")" "$scratch/target/gpuwhy/_lib/libprof.so"
-python3 -m pip install --quiet --no-index --no-deps --ignore-installed --prefix "$scratch/prefix" "$wheel"
+python3 -m pip install --quiet --root-user-action ignore --no-index --no-deps --ignore-installed --prefix "$scratch/prefix" "$wheel"
 modules=$(echo "$scratch"/prefix/lib/python3*/site-packages)
 expect "$(PYTHONPATH=$modules python3 -c "$say")" "$scratch/prefix/bin/gpuwhy $modules/gpuwhy/_lib/libprof.so"
 expect "$(found "$scratch/prefix/bin/gpuwhy")" "$modules/gpuwhy/_lib/libprof.so"

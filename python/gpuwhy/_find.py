@@ -53,7 +53,8 @@ def command() -> Path:
     looked: list[Path] = []
     for place in _commands():
         if place.is_file() and os.access(place, os.X_OK) and _is_binary(place):
-            found = place.absolute()
+            # Without the .. of installed file lists, and links of environments as they are.
+            found = Path(os.path.normpath(place.absolute()))
             _compare("the command", found, _version_of(found))
             return found
         looked.append(place)

@@ -89,39 +89,38 @@ class Functions:
 
 
 _lock = threading.Lock()
-_found: Functions | None = None
-_injected_asked = False
-# Set in the child of a fork, where the library is inert.
+# The library of this process; None where nothing measures, and in the child of a fork.
+found: Functions | None = None
+# Whether `found` says all: the library is there, or nobody is going to inject one.
+is_decided = False
 _is_fork = False
 
 
 def _forked() -> None:
-    global _lock, _is_fork
+    global _lock, _is_fork, found
     _lock = threading.Lock()
-    _is_fork = _found is not None
+    _is_fork, found = _is_fork or found is not None, None
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 def is_fork() -> bool:
-    """Whether this process is the child of a fork of one that had loaded the library."""
+    """Whether this process is the child of a fork of one that had loaded the library: there it is inert."""
     return _is_fork
 
 
 def listening() -> Functions | None:
     """The library, where it is in this process or will be: loaded here, or to be injected by the CUDA driver. None means
     that nothing measures, and nothing is loaded for that."""
-    global _found, _injected_asked
-    if _found is not None or _injected_asked:
-        return None if _is_fork else _found
-    with _lock:
-        if _found is None and not _injected_asked:
+    global found, is_decided
+    if not is_decided:
+        with _lock:
             path = os.environ.get(INJECTION)
-            if path and os.path.basename(path) == _find.LIBRARY:
-                _found = _opened(path, injected=True)
-            _injected_asked = True
-    return _found
+            if not is_decided and path and os.path.basename(path) == _find.LIBRARY:
+                found = _opened(path, injected=True)
+            is_decided = True
+    return found
 
 
 def _opened(path: str, injected: bool) -> Functions | None:
@@ -137,23 +136,23 @@ def loaded() -> Functions:
 
     Raises NotFound, VersionMismatch or NotMeasured.
     """
-    global _found
+    global found
     if _is_fork:
         raise NotMeasured("not_open", "this process is the child of a fork; gpuwhy measures its parent. Start measuring "
                           "in the child by running it as a process of its own (spawn).")
-    found = listening()
-    if found is not None:
-        return found
+    known = listening()
+    if known is not None:
+        return known
     with _lock:
-        if _found is None:
+        if found is None:
             path = str(_find.library())
             try:
-                _found = Functions(path, injected=False)
+                found = Functions(path, injected=False)
             except OSError as error:
                 raise NotFound(f"{path} cannot be loaded: {error}") from error
             except AttributeError as error:
                 raise NotFound(f"{path} is no libprof.so of gpuwhy: {error}") from error
-        return _found
+        return found
 
 
 def cuda_is_used() -> bool:

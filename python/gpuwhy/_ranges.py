@@ -56,34 +56,34 @@ class range:
 
     def __new__(cls, name: Any, *, domain: str | None = None) -> Any:
         made = object.__new__(cls)
-        if callable(name):
-            made._setup(getattr(name, "__qualname__", "range"), None)
+        # Strings first: this is called in loops.
+        if type(name) is not str and callable(name):
+            made._name, made._domain_name = getattr(name, "__qualname__", "range"), None
             return made(name)
-        made._setup(name, domain)
+        made._name, made._domain_name = name, domain
         return made
 
-    def _setup(self, name: str, domain: str | None) -> None:
-        self._name = _bytes(name)
-        self._domain_name = domain
-        self._functions: _native.Functions | None = None
-        self._number = 0
+    _name: str
+    _domain_name: str | None
+    _functions: _native.Functions | None
+    _number: int
 
     def __enter__(self) -> range:
-        functions = _native.listening()
-        self._functions = functions
+        functions = self._functions = _native.found if _native.is_decided else _native.listening()
         if functions is not None:
-            self._number = _domain(functions, self._domain_name)
-            functions.range_push(self._number, self._name)
+            self._number = number = _domain(functions, self._domain_name) if self._domain_name else 0
+            name = self._name
+            functions.range_push(number, _names.get(name) or _bytes(name))
         return self
 
     def __exit__(
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        functions, self._functions = self._functions, None
+        functions = self._functions
         if functions is not None:
             functions.range_pop(self._number)
 
     def __call__(self, function: F) -> F:
-        name, domain = self._name.decode("utf-8", "replace"), self._domain_name
+        name, domain = self._name, self._domain_name
         wrapped: Any
         if inspect.iscoroutinefunction(function):
 
