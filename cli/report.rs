@@ -13,6 +13,7 @@ use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
 use profiler_core::report::json::Document;
 use profiler_core::text_format::{Style, printable};
+use serde_json::{Map, Value, json};
 use tracing::info;
 
 use crate::{inputs, message, page, progress, terminal};
@@ -43,6 +44,8 @@ pub struct Props {
     pub html: Option<(page::Target, gpuwhy_page::Options)>,
     /// Makes the report from the records, also where the trace holds what the run said at its end.
     pub recompute: bool,
+    /// Money for a GPU hour, and its currency.
+    pub price: Option<(f64, String)>,
 }
 
 /// How much the text says.
@@ -65,6 +68,7 @@ fn kept(props: &Props, input: &Input) -> Option<String> {
         || props.recompute
         || props.window.is_some()
         || props.json
+        || props.price.is_some()
         || props.capture.is_some()
         || props.pid.is_some()
     {
@@ -126,8 +130,7 @@ pub fn run(props: &Props) -> Result<u8> {
                 }
                 let mut text = String::new();
                 if props.json {
-                    text.push_str(&serde_json::to_string(&Document::new(&report))?);
-                    text.push('\n');
+                    text.push_str(&json_line(&report, props)?);
                 } else {
                     if files.len() > 1 {
                         writeln!(text, "== {}", file.display())?;
@@ -137,6 +140,9 @@ pub fn run(props: &Props) -> Result<u8> {
                         Extent::Full => report.full_within(usize::MAX, style),
                         Extent::Top(kernels) => report.full_within(kernels, style),
                     });
+                    if let Some((per_hour, unit)) = &props.price {
+                        text.push_str(&report.price_text(*per_hour, unit, style));
+                    }
                     if props.ranges {
                         text.push_str(&report.range_tables());
                     }
@@ -146,6 +152,27 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     }
     Ok(worst)
+}
+
+/// The report as a line of JSON; without a price its fields are in the order of the documentation.
+fn json_line(report: &Report, props: &Props) -> Result<String> {
+    let document = Document::new(report);
+    let Some((per_hour, unit)) = &props.price else { return Ok(serde_json::to_string(&document)? + "\n") };
+    let mut document = serde_json::to_value(&document)?;
+    document["price"] = price(report, *per_hour, unit);
+    Ok(serde_json::to_string(&document)? + "\n")
+}
+
+/// What `--price` adds to the JSON.
+fn price(report: &Report, per_hour: f64, unit: &str) -> Value {
+    let priced = report.priced(per_hour);
+    let causes: Map<_, _> = priced.causes.iter().map(|&(group, cost)| (group.name().to_owned(), cost.into())).collect();
+    let fixes: Vec<_> = priced
+        .fixes
+        .iter()
+        .map(|fix| json!({"action": fix.action, "saved_a_day": fix.a_day, "low": fix.interval.0, "high": fix.interval.1}))
+        .collect();
+    json!({"an_hour": per_hour, "unit": unit, "a_day": priced.a_day, "causes_a_day": causes, "fixes": fixes})
 }
 
 /// Why there is no report of the capture `wished`, and which there are.

@@ -116,3 +116,27 @@ fn what_cannot_be_judged_has_codes_of_its_own() {
     let (code, _, output) = check(&trace, &["--no-sync", "--capture", "7"]);
     assert!(code == Some(2) && stderr(&output).contains("no capture 7"), "{output:?}");
 }
+
+#[test]
+fn a_price_says_what_causes_cost_and_fixes_save() {
+    let stage = Stage::new();
+    let trace = played(&stage, "mlp");
+    let report = |arguments: &[&str]| {
+        let output = Command::new(GPUWHY).arg("report").args(arguments).arg(&trace).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, text) = report(&["--price", "2.5USD"]);
+    assert_eq!(code, Some(0));
+    assert!(text.contains("One GPU at 2.50 USD an hour: 60.00 USD a day: waiting for launches 35.00 USD"), "{text}");
+    assert!(text.contains("Fix 1 saves about 44.07 USD a day for the same work (41.89 USD to 44.85 USD)."), "{text}");
+    let document: Value = serde_json::from_str(&report(&["--price", "2.5", "--json"]).1).unwrap();
+    let price = &document["price"];
+    let causes: f64 = price["causes_a_day"].as_object().unwrap().values().map(|cost| cost.as_f64().unwrap()).sum();
+    assert!((causes - 60.0).abs() < 1e-6 && price["a_day"] == 60.0, "{price}");
+    // A day less one part in the gain: 3.77 times as fast.
+    let speedup = document["verdict"]["plan"][0]["speedup"].as_f64().unwrap();
+    let saved = price["fixes"][0]["saved_a_day"].as_f64().unwrap();
+    assert!((saved - 60.0 * (1.0 - 1.0 / speedup)).abs() < 1e-9, "{price}");
+    assert_eq!(report(&["--price", "0"]).0, Some(2));
+    assert!(!report(&["--json"]).1.contains("\"price\""));
+}

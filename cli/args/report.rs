@@ -53,6 +53,9 @@ pub struct ReportArgs {
     /// Report the run up to this time after its start
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
     to: Option<Duration>,
+    /// Say what causes cost and fixes save, at this price of a GPU hour: 2.5 or 2.5USD
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    price: Option<(f64, String)>,
     #[command(flatten)]
     page: PageArgs,
     /// Compute the report anew, even where the trace holds one
@@ -78,11 +81,40 @@ impl From<ReportArgs> for report::Props {
             pid: args.pid,
             capture: args.capture,
             recompute: args.recompute,
+            price: args.price,
             html: args.page.into_page(args.capture),
         }
     }
 }
 
+/// A number, and the currency behind it.
+fn price(text: &str) -> Result<(f64, String), String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim();
+    let number = number.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    match number {
+        Some(number) if unit.chars().count() <= 8 && !unit.chars().any(char::is_control) => {
+            Ok((number, unit.to_owned()))
+        }
+        _ => Err("expected a price above 0, such as 2.5 or 2.5USD".to_owned()),
+    }
+}
+
 fn time(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "expected a time such as 500ms, 10s or 2m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_have_a_number_and_perhaps_a_currency() {
+        assert_eq!(price("2.5"), Ok((2.5, String::new())));
+        assert_eq!(price("2.50 EUR"), Ok((2.5, "EUR".to_owned())));
+        for wrong in ["", "EUR", "0", "-1", "1..2", "2a very long unit", "2\u{1b}[31m"] {
+            assert!(price(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

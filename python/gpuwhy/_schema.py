@@ -108,8 +108,8 @@ class StepRow(TypedDict):
 
 class StepsJson(TypedDict):
     source: str
-    period: int
-    told_by: str
+    period: Optional[int]
+    told_by: Optional[str]
     inside: Optional[Dict[str, Any]]
     seen: int
     median_ns: int
@@ -119,7 +119,7 @@ class StepsJson(TypedDict):
 class Scenario(TypedDict):
     kind: str
     step_ns: int
-    speedup: float
+    speedup: Optional[float]
     low: Optional[float]
     high: Optional[float]
 
@@ -141,7 +141,7 @@ class Untraced(TypedDict):
 
 class KernelBase(TypedDict):
     name: str
-    library: str
+    library: Optional[str]
     communication: bool
     count: int
     total_ns: int
@@ -219,6 +219,7 @@ class ReportJson(ReportBase, total=False):
     host: Dict[str, Any]
     ranges: Dict[str, Any]
     memory: Dict[str, Any]
+    utilization: Dict[str, Any]
     kernel_libraries: List[Dict[str, Any]]
     kernel_lines: Dict[str, Any]
     cost: Dict[str, Any]

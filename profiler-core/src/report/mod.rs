@@ -23,6 +23,7 @@ mod memory;
 mod model;
 pub(crate) mod monitor;
 mod names;
+mod price;
 mod ranges;
 mod sequence;
 mod step_kinds;
@@ -39,6 +40,7 @@ pub use model::{
     PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning,
     TypicalSteps, Untraced, Verdict,
 };
+pub use price::{Priced, Saving};
 pub use verdict::verdict_of;
 
 use std::fmt;
