@@ -22,6 +22,7 @@ EXAMPLES:
   gpuwhy report gpuwhy-4711.gpuwhy
   gpuwhy report --top 30 *.gpuwhy | less
   gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict
+  gpuwhy report --price 2.5USD gpuwhy-4711.gpuwhy
   gpuwhy report --html report.html gpuwhy-4711.gpuwhy";
 
 #[derive(Args)]
@@ -53,7 +54,7 @@ pub struct ReportArgs {
     /// Report the run up to this time after its start
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
     to: Option<Duration>,
-    /// Say what causes cost and fixes save, at this price of a GPU hour: 2.5 or 2.5USD
+    /// Say what causes cost and fixes save, by the price of a GPU hour
     #[arg(long, value_name = "PRICE", value_parser = price)]
     price: Option<(f64, String)>,
     #[command(flatten)]
