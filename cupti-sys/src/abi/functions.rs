@@ -68,6 +68,8 @@ pub type SetThreadIdType = unsafe extern "C" fn(ThreadIdType) -> CuptiResult;
 pub type GetStructSize = unsafe extern "C" fn(Kind, u32, *mut usize) -> CuptiResult;
 /// `cuDriverGetVersion` of libcuda
 pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;
+/// `cuInit` of libcuda
+pub type DriverInitialize = unsafe extern "C" fn(u32) -> i32;
 
 /// What an API callback gets to see (`CUpti_CallbackData`).
 #[derive(Debug)]

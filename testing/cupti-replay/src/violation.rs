@@ -43,6 +43,8 @@ pub enum Rule {
     OpenPass,
     /// Passes of one range were of different kernels: the values belong to none of them.
     MixedPasses,
+    /// A range profiler was given other metrics than those that it was configured for first.
+    SecondConfiguration,
     /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
     CallAfterFork,
 }
@@ -66,6 +68,7 @@ impl Rule {
             Self::CountersInCallback => "counter function called from inside a callback",
             Self::OpenPass => "range profiler disabled while a pass was open",
             Self::MixedPasses => "passes of different kernels in one range",
+            Self::SecondConfiguration => "range profiler configured for other metrics without being opened again",
             Self::CallAfterFork => "called in the child of a fork",
         }
     }

@@ -218,9 +218,12 @@ impl<C: Counter> Measurement<C> {
             Ok(Some(collected)) if collected.ranges == 1 && collected.dropped == 0 => {
                 target.profile.values.extend(collected.values);
                 target.group += 1;
-                (target.is_prepared, target.repeats) = (false, 0);
+                (target.is_prepared, target.repeats, target.waits_since) = (false, 0, None);
                 if target.group >= counter.groups() {
                     self.finish(Outcome::Measured);
+                } else {
+                    // All kernels have their first group before any has its second.
+                    self.targets.rotate_left(1);
                 }
             }
             Ok(Some(_)) => {
