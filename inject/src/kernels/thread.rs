@@ -198,7 +198,10 @@ impl KernelProfiler {
             self.missed.fetch_add(1, Ordering::Relaxed);
             return false;
         };
-        let Some(state) = locked.as_mut().filter(|state| state.measurement.wants(launch)) else { return false };
+        let Some(state) = locked.as_mut() else { return false };
+        if !state.measurement.wants(launch) {
+            return false;
+        }
         if let Some(plan) = state.plan.take() {
             // Once, 150 ms: it needs the context, which is current here.
             match RangeProfiler::open(Counters::of(self.cupti), context, plan) {
