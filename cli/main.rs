@@ -31,15 +31,13 @@ mod view;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::args::{Cli, Command};
+use crate::args::Command;
 
 /// Exit code of a command line that cannot be understood, as getopt programs have it.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match args::parsed() {
         Ok(cli) => cli,
         Err(error) => {
             // Nothing can be done about a terminal that does not take the message.

@@ -19,7 +19,7 @@ mod run;
 mod stats;
 mod view;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
@@ -36,6 +36,7 @@ use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
 use self::view::{VIEW_HELP, ViewArgs};
+use crate::prose;
 
 /// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
@@ -118,6 +119,21 @@ pub enum Command {
     Probe(ProbeArgs),
 }
 
+/// What the command line says.
+///
+/// # Errors
+///
+/// When it is not understood; also when it asks for help or the version, which clap prints as errors.
+pub fn parsed() -> Result<Cli, clap::Error> {
+    let texts = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(prose::unwrapped(&text)),
+        None => command,
+    };
+    let mut command = texts(Cli::command()).mut_subcommands(texts);
+    let found = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+}
+
 const EXAMPLES: &str = "\
 EXAMPLES:
   gpuwhy run -- python train.py                  profile a program; the report comes at its end
@@ -135,8 +151,6 @@ EXAMPLES:
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// Longest line of help, without a default at its end.
