@@ -3,6 +3,7 @@
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
 mod analyze;
+mod check;
 mod compact;
 mod control;
 mod demo;
@@ -22,6 +23,7 @@ mod view;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
+use self::check::{CHECK_HELP, CheckArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
 use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
@@ -69,6 +71,9 @@ pub enum Command {
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Check traces against limits, for continuous integration
+    #[command(after_help = CHECK_HELP)]
+    Check(Box<CheckArgs>),
     /// Print the tables of `nsys stats`
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),
@@ -143,6 +148,7 @@ EXAMPLES:
   gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
+  gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats
   gpuwhy query gpuwhy-4711.gpuwhy 'SELECT count(*) FROM kernels'
