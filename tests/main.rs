@@ -29,6 +29,7 @@ mod memory_usage;
 mod metrics;
 mod modes;
 mod nsys_import;
+mod nsys_samples;
 mod nvtx;
 mod nvtx_released;
 mod page;

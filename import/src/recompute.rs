@@ -129,6 +129,8 @@ impl<'a> Accounts<'a> {
     ) -> Self {
         let mut captures = Captures::new(capture);
         captures.set_calibrations(assembly.session());
+        // Measured kernels come last, and what steps gain from them is asked then.
+        captures.keep_simulated_events();
         if let Some(observer) = &mut observer {
             observer.begin(&mut captures);
         }

@@ -83,6 +83,8 @@ pub struct Captures {
     kernel_profiles: Vec<KernelProfile>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
+    /// Whether captures keep the newest events of the simulation.
+    events_kept: bool,
 }
 
 impl Captures {
@@ -244,6 +246,13 @@ impl Captures {
         self.open.iter_mut().for_each(|capture| capture.attributor.stop_what_if());
     }
 
+    /// What a step gains from better kernels will be asked: captures from here on keep the newest events of the
+    /// simulation for that, at most 2.4 MB each. Where counters are sampled they do so anyway.
+    pub fn keep_simulated_events(&mut self) {
+        self.events_kept = true;
+        self.open.iter_mut().for_each(|capture| capture.attributor.keep_simulated_events());
+    }
+
     /// The report about the requested capture; without a request about the one being taken, else about the newest.
     #[must_use]
     pub fn report(
@@ -254,14 +263,27 @@ impl Captures {
         end: End,
         damage: Vec<String>,
     ) -> Report {
+        self.report_of(session, dictionary, loss, (end, damage), true)
+    }
+
+    /// `simulated`: with the simulations that are made for a report alone.
+    fn report_of(
+        &self,
+        session: &ProcessInfo,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        (end, damage): (End, Vec<String>),
+        simulated: bool,
+    ) -> Report {
         let shown = self.shown();
         let nothing = Attributor::new();
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
-        let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
+        let make = if simulated { Report::new } else { Report::live };
+        let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
         report.counter_losses = self.counters.losses().to_vec();
-        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
+        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles, simulated);
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {
@@ -336,7 +358,7 @@ impl Captures {
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
     /// nothing else has led for a while.
     pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> String {
-        let report = self.report(session, dictionary, loss, End::Abrupt, Vec::new());
+        let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
         let number = self.shown().map(|capture| capture.row.number);
         let mut captures = self.open.iter_mut().chain(&mut self.kept);
         if let Some(capture) = captures.find(|capture| Some(capture.row.number) == number) {
@@ -363,6 +385,9 @@ impl Captures {
         }
         std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
         self.begun = true;
+        if self.events_kept {
+            attributor.keep_simulated_events();
+        }
         if self.what_if_stopped {
             attributor.stop_what_if();
         }
@@ -385,7 +410,7 @@ impl Captures {
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
         if self.marked {
-            let report = Report::new(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
+            let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);
             if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }
         }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::rules::Check;
-use super::{KernelView, KernelsReport, Roof};
+use super::{KernelView, KernelsReport, Roof, StepGain};
+use crate::attribution::leaf::Group;
 
 /// All kernels of a run.
 #[derive(Debug, Serialize)]
@@ -60,8 +61,13 @@ struct MeasuredJson {
     clock_hz: Option<f64>,
     roofs: BTreeMap<&'static str, f64>,
     nearest_roof: Option<&'static str>,
+    step_at_80: Option<StepGainJson>,
+    step_at_90: Option<StepGainJson>,
+    bottleneck_at_90: Option<&'static str>,
     occupancy: Option<OccupancyJson>,
     roofline: RooflineJson,
+    instructions: Option<f64>,
+    pipes: BTreeMap<&'static str, f64>,
     stalls: BTreeMap<&'static str, f64>,
     findings: Vec<FindingJson>,
 }
@@ -110,6 +116,22 @@ struct FindingJson {
     missing: Option<&'static str>,
     local_gain: Option<f64>,
     step_gain: Option<f64>,
+    step: Option<StepGainJson>,
+}
+
+/// How many times as fast a step is, simulated, with the interval in which nine of ten programs come out.
+#[derive(Debug, Serialize)]
+struct StepGainJson {
+    speedup: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl From<StepGain> for StepGainJson {
+    fn from(gain: StepGain) -> Self {
+        let StepGain { speedup, interval } = gain;
+        Self { speedup, low: interval.map(|(low, _)| low), high: interval.map(|(_, high)| high) }
+    }
 }
 
 impl KernelsJson {
@@ -174,6 +196,9 @@ fn measured(view: &KernelView) -> MeasuredJson {
         clock_hz: figures.clock_hz,
         roofs: Roof::ALL.iter().zip(figures.roofs).filter_map(|(roof, share)| Some((roof.name(), share?))).collect(),
         nearest_roof: figures.nearest_roof().map(|(roof, _)| roof.name()),
+        step_at_80: view.gains.map(|gains| gains.at_80.into()),
+        step_at_90: view.gains.map(|gains| gains.at_90.into()),
+        bottleneck_at_90: view.gains.and_then(|gains| gains.then).map(Group::name),
         occupancy: view.geometry.map(|geometry| OccupancyJson {
             theoretical: geometry.theoretical_occupancy,
             achieved: figures.achieved_occupancy,
@@ -192,11 +217,14 @@ fn measured(view: &KernelView) -> MeasuredJson {
                 .collect(),
         }),
         roofline: roofline(view),
+        instructions: figures.instructions,
+        pipes: figures.pipes.iter().map(|&(pipe, share)| (pipe.name(), share)).collect(),
         stalls: figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect(),
         findings: view
             .findings
             .iter()
-            .map(|finding| {
+            .zip(&view.finding_gains)
+            .map(|(finding, simulated)| {
                 let (says, advice, missing, local_gain) = match &finding.check {
                     Check::Applies { says, advice, local_gain } => {
                         (Some(says.clone()), Some(*advice), None, *local_gain)
@@ -213,6 +241,7 @@ fn measured(view: &KernelView) -> MeasuredJson {
                     missing,
                     local_gain,
                     step_gain: view.step_gain(finding),
+                    step: simulated.map(StepGainJson::from),
                 }
             })
             .collect(),

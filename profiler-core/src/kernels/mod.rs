@@ -13,6 +13,7 @@ mod candidates;
 mod choice;
 mod csv;
 mod figures;
+mod gains;
 #[cfg(feature = "serde")]
 pub mod json;
 mod occupancy;
@@ -30,7 +31,8 @@ pub use axes::{DataType, Level};
 pub use candidates::candidates;
 pub use choice::{Candidate, Choice, Excluded, choose};
 pub use csv::{Page as CsvPage, csv};
-pub use figures::{Figures, MemoryTable, Roof, StallReason};
+pub use figures::{Figures, MemoryTable, Pipe, Roof, StallReason};
+pub use gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 pub use occupancy::{Reduction, Resource, reductions};
 pub use pattern::{BadPattern, Pattern};
 pub use peaks::Peaks;

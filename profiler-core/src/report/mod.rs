@@ -16,6 +16,7 @@ mod gaps;
 mod host;
 #[cfg(feature = "serde")]
 pub mod json;
+mod kernel_gains;
 mod launches;
 pub mod library;
 mod limits;
