@@ -16,7 +16,7 @@ mod gaps;
 mod host;
 #[cfg(feature = "serde")]
 pub mod json;
-mod launches;
+pub(crate) mod launches;
 pub mod library;
 mod limits;
 mod memory;
