@@ -26,6 +26,7 @@ mod prose;
 mod query;
 mod report;
 mod run;
+mod source;
 mod stats;
 mod terminal;
 mod view;

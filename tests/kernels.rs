@@ -11,7 +11,7 @@ use serde_json::Value;
 const RECORDED_MS: u64 = 10_000;
 
 /// A kernel of the recorded GPT, as a launch of the host program.
-struct Shape {
+pub struct Shape {
     symbol: String,
     launch: String,
 }
@@ -36,7 +36,7 @@ fn text(stage: &Stage, options: &[&str]) -> String {
 const UNMEASURED: u32 = 4;
 
 /// The two kernels with the most time of the recorded GPT, and `times` launches of each.
-fn shapes(times: u32) -> [Shape; 2] {
+pub fn shapes(times: u32) -> [Shape; 2] {
     let stage = Stage::new();
     assert!(stage.host("gpt").status().unwrap().success());
     let report = json(&stage);
@@ -73,7 +73,7 @@ fn counters(stage: &Stage, [first, second]: &[Shape; 2]) {
 }
 
 /// The host program, which plays the recorded GPT and then launches the two kernels.
-fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
+pub fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
     counters(stage, shapes);
     let mut host = stage.host("gpt");
     host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt")

@@ -20,6 +20,7 @@ mod export;
 mod gpu_metrics;
 mod hostile;
 mod inputs;
+mod kernel_source;
 mod kernels;
 mod kineto;
 mod kineto_reference;

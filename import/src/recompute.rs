@@ -70,6 +70,7 @@ pub(crate) fn report_of_part(
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
     assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
+    assembly.pc_windows().iter().for_each(|window| captures.program_counters(window.clone()));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
     if let Some(observer) = observer {
         observer.taken(&mut captures, assembly.dictionary(), true);

@@ -10,6 +10,7 @@ use cupti_sys::{CompletedBuffer, RecordSizes};
 use profiler_core::cost::Mode;
 use profiler_core::counters::CounterEvent;
 use profiler_core::kernels::KernelProfile;
+use profiler_core::kernels::source::PcWindow;
 use profiler_core::process_info::End;
 use profiler_core::record::CaptureMark;
 use profiler_core::record::Timestamp;
@@ -37,6 +38,8 @@ pub enum Message {
     Counters(Vec<CounterEvent>),
     /// What measuring a kernel came to.
     KernelProfile(Box<KernelProfile>),
+    /// What sampling the program counters of a device came to.
+    ProgramCounters(Box<SampledWindow>),
     /// A CUDA graph is ready to run.
     Graph {
         /// What its records call it.
@@ -70,6 +73,15 @@ pub enum Message {
         /// Records that CUPTI says it dropped, since the start.
         dropped_by_cupti: u64,
     },
+}
+
+/// Program counters of a device, and the modules in which they are, by their checksums.
+#[derive(Debug)]
+pub struct SampledWindow {
+    /// What was sampled.
+    pub window: PcWindow,
+    /// Modules that are kept.
+    pub modules: Vec<(u64, Vec<u8>)>,
 }
 
 /// What the threads of the library and the callbacks share.

@@ -28,7 +28,7 @@ impl ContextHandle {
         Self(context.expose_provenance())
     }
 
-    fn raw(self) -> Context {
+    pub(crate) fn raw(self) -> Context {
         std::ptr::with_exposed_provenance_mut(self.0)
     }
 }

@@ -64,6 +64,21 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// As [`sentence`](Self::sentence), where program counters of a device were to be sampled.
+    #[must_use]
+    pub fn window_sentence(self) -> Option<String> {
+        match self {
+            Self::NotLaunched => Some(
+                "the program ended before enough had run, no module was loaded after gpuwhy began, or nothing ran while \
+                 program counters were sampled"
+                    .to_owned(),
+            ),
+            outcome => outcome.sentence(),
+        }
+    }
+}
+
 /// What a number of `CUptiResult` means here.
 fn refused(code: u32) -> String {
     match code {

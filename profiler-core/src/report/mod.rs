@@ -17,7 +17,7 @@ mod host;
 #[cfg(feature = "serde")]
 pub mod json;
 mod kernel_gains;
-mod launches;
+pub(crate) mod launches;
 pub mod library;
 mod limits;
 mod memory;
