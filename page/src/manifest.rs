@@ -18,6 +18,7 @@ use crate::lost::Lost;
 use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
 use crate::replay::Replay;
+use crate::sources::Excerpt;
 
 /// See the [module](self).
 #[derive(Serialize)]
@@ -35,6 +36,7 @@ pub(crate) struct Manifest {
     limits: Vec<(&'static str, &'static str)>,
     roofs: Vec<(&'static str, &'static str)>,
     timeline: Option<Timeline>,
+    pub(crate) sources: Vec<Excerpt>,
 }
 
 /// What a page was made from, for people.
@@ -155,6 +157,7 @@ impl Manifest {
             limits: Limit::ALL.into_iter().map(|limit| (limit.name(), limit.words())).collect(),
             roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), roof.words())).collect(),
             timeline,
+            sources: Vec::new(),
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Sums of the whole run are always there. Events are, if they fit; else those of windows that the verdict chooses.
 
+use std::sync::Arc;
+
+use profiler_core::dictionary::Dictionary;
 use profiler_core::report::Report;
 use profiler_core::text_format::{bytes, duration};
 
@@ -33,11 +36,20 @@ pub(crate) struct Plan {
     pub(crate) kept: Kept,
     pub(crate) stretches: Stretches,
     pub(crate) replay: ReplayPlan,
+    /// Names to use instead of those of the trace.
+    pub(crate) marked: Option<Arc<Dictionary>>,
+    /// Records that become events.
+    pub(crate) records: u64,
     /// What is not in the page, and how to get it.
     pub(crate) left_out: Vec<String>,
 }
 
 impl Plan {
+    /// The names that the page uses, of a trace that so far has these.
+    pub(crate) fn names<'a>(&'a self, of_trace: &'a Dictionary) -> &'a Dictionary {
+        self.marked.as_deref().unwrap_or(of_trace)
+    }
+
     pub(crate) fn new(report: &Report, prescan: &Prescan, options: &Options) -> Self {
         let shown = report.captures.shown;
         let extent = prescan.extent(shown, report.observed_ns).unwrap_or(Extent { first: 0, last: 0, events: 0 });
@@ -73,6 +85,8 @@ impl Plan {
             kept: Kept { windows, most_bytes: options.max_bytes },
             stretches,
             replay: ReplayPlan::new(report),
+            marked: prescan.marked().cloned(),
+            records: events,
             left_out,
         }
     }

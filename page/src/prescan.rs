@@ -1,13 +1,17 @@
 //! The first pass: what time the page is about, how much there is, and where the longest gaps are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gpuwhy_import::Observer;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{CaptureMark, Record};
 use profiler_core::trace::Item;
+
+use crate::redact::{RangeTexts, redacted};
 
 /// Gaps that are remembered, the longest.
 const GAPS: usize = 10;
@@ -54,9 +58,23 @@ pub(crate) struct Prescan {
     gaps: Vec<(u64, u64)>,
     /// First begin and last end of device time.
     device_time: Option<(u64, u64)>,
+    /// Texts that get marks, if any are to.
+    secrets: Option<RangeTexts>,
+    /// All names, with marks.
+    marked: Option<Arc<Dictionary>>,
 }
 
 impl Prescan {
+    /// With marks for what a stranger must not be told, if `redact`.
+    pub(crate) fn new(redact: bool) -> Self {
+        Self { secrets: redact.then(RangeTexts::default), ..Self::default() }
+    }
+
+    /// The names that the page uses instead of those of the trace.
+    pub(crate) fn marked(&self) -> Option<&Arc<Dictionary>> {
+        self.marked.as_ref()
+    }
+
     /// What the capture `shown` spans, or the run, of which `observed_ns` were observed; `None` without any record that
     /// has times.
     pub(crate) fn extent(&self, shown: Option<u32>, observed_ns: u64) -> Option<Extent> {
@@ -92,6 +110,9 @@ impl Observer for Prescan {
         match item {
             Item::Capture(mark) => self.selected.follow(*mark),
             Item::Record(record) => {
+                if let (Record::Range(range), Some(secrets)) = (record, &mut self.secrets) {
+                    secrets.take(range);
+                }
                 let Some((start, end)) = record.span() else { return };
                 let (start, end) = (start.nanos(), end.nanos());
                 // Without a begin or an end it is nowhere; the report counts it.
@@ -126,5 +147,11 @@ impl Observer for Prescan {
                 self.gaps.truncate(GAPS);
             }
         }
+    }
+    fn words(&mut self, session: &ProcessInfo, dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {
+        let (process, marked) = redacted(session, dictionary, self.secrets.as_ref()?);
+        let marked = Arc::new(marked);
+        self.marked = Some(Arc::clone(&marked));
+        Some((process, marked))
     }
 }

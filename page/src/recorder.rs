@@ -265,6 +265,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn item(&mut self, item: &Item, dictionary: &Dictionary) {
+        let dictionary = self.plan.names(dictionary);
         match item {
             Item::Capture(mark) => self.selected.follow(*mark),
             Item::Counters(event) => self.counters.take(event),
@@ -277,6 +278,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool) {
+        let dictionary = self.plan.names(dictionary);
         if self.failure.is_none() {
             let outcome = self.segments(captures, dictionary, is_last);
             self.tell(outcome);

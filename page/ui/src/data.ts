@@ -71,6 +71,16 @@ export interface Manifest {
   limits: [string, string][];
   roofs: [string, string][];
   timeline: Timeline | null;
+  sources: Excerpt[];
+}
+
+/** A line that the report names, with those around it. */
+export interface Excerpt {
+  file: string;
+  line: number;
+  /** Number of the first line of the text. */
+  first: number;
+  text: string[];
 }
 
 export interface Names {
